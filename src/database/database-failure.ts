@@ -17,10 +17,7 @@ const OUTAGES = [QueryRunnerAlreadyReleasedError, UnansweredStatementError, Writ
 const DRIVER_MESSAGES =
   /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
 
-/**
- * Whether an error means that the database could not answer (503), and not that it answered, or a bug (500).
- * Covers lost connections, timeouts, an exhausted pool, a full disk, a standby, a lost session and lock conflicts.
- */
+/** Whether the database could not answer (503): neither did it answer, nor is the error a bug (500). */
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
   if (OUTAGES.some((outage) => error instanceof outage)) return true;

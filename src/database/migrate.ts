@@ -26,6 +26,7 @@ import { KeepLinksAtRehashes1763771900000 } from './migrations/1763771900000-kee
 import { IgnoreRestoredPurges1763772000000 } from './migrations/1763772000000-ignore-restored-purges.js';
 import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/1763858400000-protect-audit-log-in-replica-mode.js';
 import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-reported-uses.js';
+import { AddMailNetworks1763858600000 } from './migrations/1763858600000-add-mail-networks.js';
 
 const MIGRATIONS = [
   CreateSchema1763683200000,
@@ -50,6 +51,7 @@ const MIGRATIONS = [
   IgnoreRestoredPurges1763772000000,
   ProtectAuditLogInReplicaMode1763858400000,
   MarkReportedUses1763858500000,
+  AddMailNetworks1763858600000,
 ];
 
 export const RETRY_DELAY_MS = 1_000;

@@ -1,8 +1,7 @@
-/**
- * Health checks for load balancers and orchestrators: `/health` (ready to serve) and `/health/live` (the process runs).
- * A replica is ready while PostgreSQL can be used and no stop has begun; an outage of the logging service only degrades it.
- * The metric `database_up` has the same verdict on PostgreSQL.
- */
+// Health checks for load balancers and orchestrators: `/health` (ready to serve) and `/health/live` (the process runs).
+// A replica is ready while PostgreSQL can be used and no stop has begun; an outage of the logging service only degrades it.
+// The metric `database_up` has the same verdict on PostgreSQL.
+
 import {
   Controller,
   Get,

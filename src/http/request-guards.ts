@@ -8,8 +8,7 @@ import type { Socket } from 'node:net';
 import cors from 'cors';
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
-import { TARGET_HEADER } from '../access/door.guard.js';
-import { createRefusal, DOORS } from '../access/doors.js';
+import { createRefusal, DOORS, TARGET_HEADER } from '../access/doors.js';
 import type { Door } from '../access/principals.js';
 import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
@@ -146,10 +145,7 @@ const CORS_MAX_AGE_SECONDS = 600;
 /** @returns whether it has answered the request, which was a preflight */
 type CorsPolicy = (request: Request, response: Response) => boolean;
 
-/**
- * Lets browser pages of listed origins call `/api/v0` (Fetch Standard, CORS protocol). Without credentials mode: this
- * service uses no cookies.
- */
+/** Lets browser pages of listed origins call `/api/v0`, without credentials mode: this service uses no cookies. */
 function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
   if (origins.length === 0) return undefined;
   const apply = cors({

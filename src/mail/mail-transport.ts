@@ -4,8 +4,6 @@ import type { MailSender, MailServer } from '../config/mail-url.js';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 20_000;
-/** Bounds the whole conversation: a server that sends one byte a second is never idle. */
-const TOTAL_TIMEOUT_MS = 60_000;
 /** The commands whose refusal is about the mail: recipient and content. Others are about the server or its settings. */
 const REFUSES_MAIL = /^(RCPT TO|DATA)/;
 
@@ -40,7 +38,10 @@ export class MailNotAcceptedError extends Error {
 
 /** Delivers one mail. */
 export abstract class MailTransport {
-  /** @throws {MailNotAcceptedError} */
+  /**
+   * @param signal bounds the whole conversation: a server that sends one byte a second is never idle
+   * @throws {MailNotAcceptedError}
+   */
   abstract send(mail: Mail, signal: AbortSignal): Promise<void>;
 }
 
@@ -91,7 +92,7 @@ class SmtpTransport extends MailTransport {
         to: { name: '', address: to },
         // RFC 3834: suppresses automatic replies.
         headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
-        signal: AbortSignal.any([signal, AbortSignal.timeout(TOTAL_TIMEOUT_MS)]),
+        signal,
       });
     } catch (error) {
       throw new MailNotAcceptedError(error);

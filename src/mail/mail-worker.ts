@@ -1,5 +1,6 @@
 /**
- * E-mail: requests wait in the outbox (outbox.ts), and a worker of any replica takes them, one mail each. The mail is
+ * E-mail: requests wait in the outbox (outbox.ts), and the worker of each replica keeps up to {@link MAX_SLOTS} conversations
+ * going. A recipient's domain and a requesting network have one slot each, so that slow ones delay only themselves. The mail is
  * composed immediately before it is sent, so that its token exists nowhere earlier. During the conversation with the
  * mail server, no connection and no lock of PostgreSQL is held. A mail is sent at least once: it leaves the outbox after the mail
  * server has accepted it. HTTP requests never wait for any of this.
@@ -7,8 +8,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Counter } from 'prom-client';
-import type { AuditEventName } from '../audit/audit-events.js';
 import { Clock } from '../common/clock.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { generateFraction } from '../crypto/secret.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX, createSlowGauge } from '../metrics/metrics-registry.js';
@@ -20,7 +21,13 @@ const POLL_INTERVAL_MS = 5_000;
 /** A new request is taken at a random moment, so that the work on its mail does not show in the timing of the next response. */
 const MAX_WAKE_DELAY_MS = 1_000;
 /** Below the size of the pool: composing a mail may wait for the lock of a user's row. */
-const BATCH_SIZE = 3;
+const MAX_SLOTS = 6;
+/** First attempts and retries leave each other a slot at any time. A first attempt ends soon, so a new mail waits for little. */
+const MAX_FIRST_ATTEMPTS = 5;
+const MAX_RETRIES = 3;
+const FIRST_ATTEMPT_TIMEOUT_MS = 10_000;
+const RETRY_TIMEOUT_MS = 60_000;
+const MAX_SERVED_NETWORKS = 1_000;
 const MAX_ATTEMPTS = 100;
 const MIN_BACKOFF_MS = 15_000;
 const MAX_BACKOFF_MS = 15 * 60_000;
@@ -50,7 +57,12 @@ export class MailWorker implements OnModuleDestroy {
   private composer: MailComposer | undefined;
   private poll: NodeJS.Timeout | undefined;
   private wakeUp: NodeJS.Timeout | undefined;
-  private running: Promise<void> | undefined;
+  private readonly slots = new Map<ClaimedRequest, Promise<void>>();
+  /** The networks that had a turn in this round. */
+  private readonly served = new Set<string>();
+  private filling: Promise<void> | undefined;
+  private isFillDue = false;
+  private isClosing = false;
   private hasFailed = false;
 
   constructor(
@@ -75,44 +87,93 @@ export class MailWorker implements OnModuleDestroy {
 
   start(composer: MailComposer): void {
     this.composer = composer;
-    this.poll = setInterval(() => void this.sendDueMails(), POLL_INTERVAL_MS).unref();
+    this.poll = setInterval(() => void this.fillSlots(), POLL_INTERVAL_MS).unref();
     this.outbox.onAdded(() => {
-      this.wakeUp ??= setTimeout(() => void this.sendDueMails(), generateFraction() * MAX_WAKE_DELAY_MS).unref();
+      this.wakeUp ??= setTimeout(() => void this.fillSlots(), generateFraction() * MAX_WAKE_DELAY_MS).unref();
     });
   }
 
   /** Before the pool of the database closes. What was not sent stays in the outbox. */
   async onModuleDestroy(): Promise<void> {
+    this.isClosing = true;
     clearInterval(this.poll);
     clearTimeout(this.wakeUp);
     this.outbox.onAdded(() => undefined);
-    if (this.running) await Promise.race([this.running, sleep(STOP_GRACE_MS, undefined, { ref: false })]);
+    await this.filling;
+    const ended = Promise.all(this.slots.values());
+    await Promise.race([ended, sleep(STOP_GRACE_MS, undefined, { ref: false })]);
     this.stopping.abort();
-    await this.running;
+    await ended;
   }
 
-  /** Single flight, and never rejects: what failed is due again later. */
-  sendDueMails(): Promise<void> {
+  /** Sends what is due, and what becomes due meanwhile. Never rejects: what failed is due again later. */
+  async sendDueMails(): Promise<void> {
+    await this.fillSlots();
+    while (this.slots.size > 0) {
+      await Promise.all(this.slots.values());
+      await this.fillSlots();
+    }
+  }
+
+  /** Single flight, and never rejects. */
+  private fillSlots(): Promise<void> {
     clearTimeout(this.wakeUp);
     this.wakeUp = undefined;
-    this.running ??= this.workOffOutbox().finally(() => (this.running = undefined));
-    return this.running;
+    this.isFillDue = true;
+    this.filling ??= this.claimWhileDue();
+    return this.filling;
   }
 
-  private async workOffOutbox(): Promise<void> {
+  private async claimWhileDue(): Promise<void> {
     try {
-      for (let taken = BATCH_SIZE; taken === BATCH_SIZE && !this.stopping.signal.aborted;) {
-        const requests = await this.outbox.claimDue(BATCH_SIZE);
-        taken = requests.length;
-        const results = await Promise.allSettled(requests.map((request) => this.sendMail(request)));
-        for (const result of results) if (result.status === 'rejected') throw result.reason;
-      }
+      do {
+        this.isFillDue = false;
+        for (let request = await this.claimNext(); request; request = await this.claimNext()) this.openSlot(request);
+      } while (this.isFillDue as boolean);
       this.hasFailed = false;
     } catch (error) {
-      // The claimed rows are due again when their claim expires.
-      if (!this.hasFailed) this.log.warn('outbox_job_failed', { error: toErrorFields(error) });
-      this.hasFailed = true;
+      this.reportFailure(error);
+    } finally {
+      this.filling = undefined;
     }
+  }
+
+  private async claimNext(): Promise<ClaimedRequest | undefined> {
+    const taken = [...this.slots.keys()];
+    if (this.isClosing || taken.length >= MAX_SLOTS) return undefined;
+    const retries = taken.filter(({ attempts }) => attempts > 1).length;
+    const request = await this.outbox.claimNext({
+      busyNetworks: taken.flatMap(({ networks }) => networks),
+      busyDomains: taken.map(({ recipient }) => recipient.slice(recipient.lastIndexOf('@') + 1)),
+      servedNetworks: [...this.served],
+      mayTakeFirst: taken.length - retries < MAX_FIRST_ATTEMPTS,
+      mayTakeRetry: retries < MAX_RETRIES,
+    });
+    if (request) this.noteTurn(request.networks);
+    return request;
+  }
+
+  /** A network that has a second turn begins the next round. */
+  private noteTurn(networks: readonly string[]): void {
+    const isNextRound = networks.every((network) => this.served.has(network));
+    if (isNextRound || this.served.size > MAX_SERVED_NETWORKS) this.served.clear();
+    for (const network of networks) this.served.add(network);
+  }
+
+  private openSlot(request: ClaimedRequest): void {
+    const conversation = this.sendMail(request)
+      // The claimed row is due again when its claim expires.
+      .catch((error: unknown) => this.reportFailure(error))
+      .finally(() => {
+        this.slots.delete(request);
+        void this.fillSlots();
+      });
+    this.slots.set(request, conversation);
+  }
+
+  private reportFailure(error: unknown): void {
+    if (!this.hasFailed) this.log.warn('outbox_job_failed', { error: toErrorFields(error) });
+    this.hasFailed = true;
   }
 
   private async sendMail(request: ClaimedRequest): Promise<void> {
@@ -125,7 +186,8 @@ export class MailWorker implements OnModuleDestroy {
     }
     try {
       const content = this.templates.render(request.kind, mail.values);
-      await this.transport.send({ to: mail.to, ...content }, this.stopping.signal);
+      const limit = AbortSignal.timeout(request.attempts > 1 ? RETRY_TIMEOUT_MS : FIRST_ATTEMPT_TIMEOUT_MS);
+      await this.transport.send({ to: mail.to, ...content }, AbortSignal.any([this.stopping.signal, limit]));
     } catch (error) {
       await this.settleFailure(request, mail.userId, error);
       return;

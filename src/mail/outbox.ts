@@ -1,8 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
+import { toNetworks } from '../common/network.js';
 import { Database } from '../database/database.js';
 import type { MailKind } from './templates.js';
 
@@ -18,43 +20,68 @@ export interface MailRequest {
   readonly requestId: string | null;
 }
 
+/** Who asks for a mail. */
+type Requester = Pick<Actor, 'requestId' | 'address'>;
+
 /** A request that a worker has taken. */
 export interface ClaimedRequest extends MailRequest {
+  /** Every network that asked for it: an IPv4 address, or an IPv6 /48. */
+  readonly networks: readonly string[];
   readonly attempts: number;
   readonly isExpired: boolean;
   /** Text keeps the microseconds, which a Date would drop. */
   readonly requestedAt: string;
 }
 
+/** What a worker may take next. */
+export interface Claim {
+  readonly busyNetworks: readonly string[];
+  readonly busyDomains: readonly string[];
+  /** Their turn is after that of other networks. */
+  readonly servedNetworks: readonly string[];
+  readonly mayTakeFirst: boolean;
+  readonly mayTakeRetry: boolean;
+}
+
 /** Longer than a worker needs for one mail: a row whose worker was killed is due again after it. */
 const CLAIM = '2 minutes';
 /** A mail that could not be delivered for so long is given up. */
 const MAX_AGE = '24 hours';
+/** Of one mail: no address may be asked a mail for more often within an hour. */
+const MAX_NETWORKS = 10;
 /** Older rows are left behind by a service that sends no mail any more. */
 const PURGE_AGE = '2 days';
 
-const COLUMNS = 'id, kind, recipient, user_id, request_id';
+const COLUMNS = 'id, kind, recipient, request_id, networks, user_id';
 /**
  * One pending mail of a kind for an address. A repeat writes as well, so that its duration does not tell whether the
- * mail before it, which only an account gets, is still waiting.
+ * mail before it, which only an account gets, is still waiting. The mail is in the queue of every network that asked for it:
+ * an attacker who asks for a mail too does not move it behind others.
  */
 const ADD = {
   name: 'mail_requests_add',
-  text: `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, NULL, $4)
-         ON CONFLICT (kind, recipient) WHERE user_id IS NULL DO UPDATE SET requested_at = excluded.requested_at`,
+  text: `INSERT INTO mail_requests AS known (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, NULL)
+         ON CONFLICT (kind, recipient) WHERE user_id IS NULL DO UPDATE SET requested_at = excluded.requested_at,
+           networks = (excluded.networks || array_remove(known.networks, excluded.networks[1]))[1:${MAX_NETWORKS}]`,
 };
 /** One pending mail of a kind for a user: the newer request replaces the older one, also while that is being sent. */
-const ADD_FOR_USER = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, $5, $4)
+const ADD_FOR_USER = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6)
   ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO UPDATE
-  SET id = excluded.id, recipient = excluded.recipient, request_id = excluded.request_id, attempts = 0,
+  SET id = excluded.id, recipient = excluded.recipient, request_id = excluded.request_id, networks = excluded.networks, attempts = 0,
       created_at = excluded.created_at, requested_at = excluded.requested_at, next_attempt_at = excluded.next_attempt_at`;
-/** No lock outlives the statement: during the conversation with the mail server the row is merely not due. */
+/**
+ * First attempts before retries, and networks in turn. No lock outlives the statement: during the conversation with the mail
+ * server the row is merely not due.
+ */
 const TAKE = {
   name: 'mail_requests_take',
   text: `UPDATE mail_requests SET attempts = attempts + 1, next_attempt_at = now() + interval '${CLAIM}'
-         WHERE id IN (SELECT id FROM mail_requests WHERE next_attempt_at <= now()
-                      ORDER BY next_attempt_at LIMIT $1 FOR UPDATE SKIP LOCKED)
-         RETURNING id, kind, recipient, user_id AS "userId", request_id AS "requestId", attempts,
+         WHERE id = (SELECT id FROM mail_requests
+                     WHERE next_attempt_at <= now() AND NOT networks <@ $1::text[]
+                       AND substring(recipient FROM '[^@]*$') <> ALL ($2::text[])
+                       AND CASE WHEN attempts = 0 THEN $4::boolean ELSE $5::boolean END
+                     ORDER BY attempts > 0, networks <@ $3::text[], next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+         RETURNING id, kind, recipient, user_id AS "userId", request_id AS "requestId", attempts, networks,
                    requested_at < now() - interval '${MAX_AGE}' AS "isExpired", requested_at::text AS "requestedAt"`,
 };
 const HOLD = 'SELECT id FROM mail_requests WHERE id = $1 FOR SHARE';
@@ -91,22 +118,31 @@ export class Outbox {
   }
 
   /** Adds a request of an anonymous client. The same statement for every address. */
-  async add(kind: MailKind, recipient: string, requestId: string | null): Promise<void> {
-    await this.database.rows(ADD, [createId(), kind, recipient, requestId]);
+  async add(kind: MailKind, recipient: string, requester: Requester): Promise<void> {
+    await this.database.rows(ADD, toValues(kind, recipient, requester));
     this.wake();
   }
 
   /** Adds a request together with the act that asks for it. */
-  async addWith(transaction: EntityManager, request: Omit<MailRequest, 'id'>): Promise<void> {
-    const values = [createId(), request.kind, request.recipient, request.requestId];
-    if (request.userId === null) await transaction.query(ADD.text, values);
-    else await transaction.query(ADD_FOR_USER, [...values, request.userId]);
+  async addWith(
+    transaction: EntityManager,
+    {
+      kind,
+      recipient,
+      userId,
+      requester,
+    }: Pick<MailRequest, 'kind' | 'recipient' | 'userId'> & { requester: Requester },
+  ): Promise<void> {
+    const values = toValues(kind, recipient, requester);
+    if (userId === null) await transaction.query(ADD.text, values);
+    else await transaction.query(ADD_FOR_USER, [...values, userId]);
     this.wake();
   }
 
-  /** Claims requests that are due for this worker alone. */
-  async claimDue(count: number): Promise<ClaimedRequest[]> {
-    return this.database.rows<ClaimedRequest>(TAKE, [count]);
+  /** Claims a request that is due for this worker alone. */
+  async claimNext({ busyNetworks, busyDomains, servedNetworks, ...kinds }: Claim): Promise<ClaimedRequest | undefined> {
+    const values = [busyNetworks, busyDomains, servedNetworks, kinds.mayTakeFirst, kinds.mayTakeRetry];
+    return this.database.row<ClaimedRequest>(TAKE, values);
   }
 
   /** Whether the request is still wanted; it stays until the transaction ends. */
@@ -132,4 +168,9 @@ export class Outbox {
   async purgeRequests(): Promise<number> {
     return this.database.purge(PURGE, PURGE_AGE);
   }
+}
+
+/** The widest network: one customer has all networks of an IPv6 /48. */
+function toValues(kind: MailKind, recipient: string, { requestId, address }: Requester): unknown[] {
+  return [createId(), kind, recipient, requestId, toNetworks(address).slice(-1)];
 }

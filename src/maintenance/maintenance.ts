@@ -1,7 +1,6 @@
-/**
- * The jobs, and the timers that start them. Every replica starts them; each step takes an advisory lock or is conditional,
- * so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries.
- */
+// The jobs, and the timers that start them. Every replica starts them; each step takes an advisory lock or is conditional,
+// so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries.
+
 import {
   Injectable,
   Module,
@@ -11,9 +10,8 @@ import {
 } from '@nestjs/common';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { AuditMonths } from '../audit/seals/audit-months.js';
+import { AuditMonths, SealsModule } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
-import { SealsModule } from '../audit/seals/seals.module.js';
 import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
@@ -57,10 +55,7 @@ export class AuditJob {
   }
 }
 
-/**
- * Encrypts TOTP secrets and signing keys again after a change of SECRET_KEY. Replaces signing keys by age, and erases
- * private keys that no token needs.
- */
+/** Encrypts again after a change of SECRET_KEY, replaces signing keys by age, and erases those that no token needs. */
 @Injectable()
 export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShutdown {
   private reencryption: Promise<void> | undefined;

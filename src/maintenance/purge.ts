@@ -1,7 +1,6 @@
-/**
- * Deletion after retention, in batches and in one replica at a time. It uses the clock of PostgreSQL, and deletes nothing
- * while that clock and the replica's disagree: test/maintenance/wrong-clock.spec.ts fails without it.
- */
+// Deletion after retention, in batches and in one replica at a time. It uses the clock of PostgreSQL, and deletes nothing
+// while that clock and the replica's disagree: test/maintenance/wrong-clock.spec.ts fails without it.
+
 import { Injectable } from '@nestjs/common';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { addDays, Clock } from '../common/clock.js';
@@ -11,8 +10,7 @@ import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { Outbox } from '../mail/outbox.js';
 import { createSlowGauge, MetricsRegistry } from '../metrics/metrics-registry.js';
-import { NodesService } from '../nodes/nodes.service.js';
-import { RegistrationRetries } from '../nodes/registration-retries.js';
+import { NodesService, RegistrationRetries } from '../nodes/nodes.service.js';
 import { Challenges } from '../second-factors/challenges.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { SessionsService } from '../tokens/sessions.service.js';
@@ -77,9 +75,9 @@ export class CredentialPurge {
     const keysBefore = addDays(now, -KEY_RETENTION_DAYS);
     const sessionDays = Math.min(MAX_SESSION_RETENTION_DAYS, this.environment.auditRetentionDays);
     yield await this.sessions.purge(addDays(now, -sessionDays));
-    yield await this.nodes.purge(keysBefore);
+    yield await this.nodes.keys.purge(keysBefore);
     await this.registrationRetries.purge(now);
-    yield await this.appCredentials.purge(keysBefore);
+    yield await this.appCredentials.keys.purge(keysBefore);
     await this.revocations.purge();
   }
 }

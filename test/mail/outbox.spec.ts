@@ -1,4 +1,5 @@
 import { MailWorker } from '../../src/mail/mail-worker.js';
+import { Outbox, type Claim } from '../../src/mail/outbox.js';
 import { computeDigest } from '../../src/crypto/secret.js';
 import { Database } from '../../src/database/database.js';
 import { PurgeJob } from '../../src/maintenance/purge.js';
@@ -188,6 +189,101 @@ describe('a mail in the outbox', () => {
     await app.nest.get(PurgeJob).purgeExpired();
     expect(await countWaiting(app)).toBe(0);
     expect(await app.database.query('SELECT FROM one_time_tokens')).toEqual([]);
+  });
+});
+
+describe('recipients at a slow server', () => {
+  const { server, variables } = useMailServer();
+  const app = useApp({
+    variables: Object.defineProperties({ TRUST_PROXY: '1' }, Object.getOwnPropertyDescriptors(variables)),
+  });
+  const SLOW = 30;
+  const ask = (email: string, address: string) => request(app, email).set('X-Forwarded-For', address);
+  /** Names of domains that no other test uses. */
+  const slowUsers = async (toEmail: (index: number) => string) => {
+    const emails = Array.from({ length: SLOW }, (_, index) => toEmail(index));
+    for (const email of emails) await app.user(email);
+    server.isSlow = (address) => emails.includes(address);
+    return emails;
+  };
+
+  afterEach(async () => {
+    await app.database.query(`DELETE FROM mail_requests`);
+    server.release();
+    await app.nest.get(MailWorker).sendDueMails();
+  });
+
+  it.each<[string, (index: number) => string, (index: number) => string]>([
+    ['of one network', (index) => `a@slow-${index}.test`, () => '203.0.113.5'],
+    ['of one IPv6 site', (index) => `b@slow-${index}.test`, (index) => `2001:db8:5:${index}::1`],
+    ['of one domain', (index) => `user-${index}@slow.test`, (index) => `203.0.113.${index}`],
+  ])('%s do not delay the mail of a stranger', async (_what, toEmail, toAddress) => {
+    const emails = await slowUsers(toEmail);
+    const stranger = await app.user();
+    for (const [index, email] of emails.entries()) await ask(email, toAddress(index));
+    await eventually('a conversation hangs', () => server.held.size > 0);
+    await ask(stranger.email, '198.51.100.1');
+    await eventually('the mail arrives', () => server.to(stranger.email).length > 0);
+    expect(server.held.size).toBe(1);
+  });
+
+  it('that are tried again leave slots for first attempts', async () => {
+    const emails = await slowUsers((index) => `c@again-${index}.test`);
+    const stranger = await app.user();
+    for (const [index, email] of emails.entries())
+      await app.database.query(
+        `INSERT INTO mail_requests (id, kind, recipient, attempts, networks)
+         VALUES (gen_random_uuid(), 'password_reset', $1, 1, ARRAY[$2])`,
+        [email, `203.0.113.${index}`],
+      );
+    void app.nest.get(MailWorker).sendDueMails();
+    await eventually('retries hang', () => server.held.size === 3);
+    await ask(stranger.email, '198.51.100.1');
+    await eventually('the mail arrives', () => server.to(stranger.email).length > 0);
+    expect(server.held.size).toBe(3);
+  });
+});
+
+describe('the next mail of a worker', () => {
+  const app = useApp();
+  let outbox: Outbox;
+  const add = (recipient: string, address: string) =>
+    outbox.add('password_reset', recipient, { requestId: null, address });
+  const claim = async (claim: Partial<Claim> = {}): Promise<string | undefined> => {
+    const all = { busyNetworks: [], busyDomains: [], servedNetworks: [], mayTakeFirst: true, mayTakeRetry: true };
+    return (await outbox.claimNext({ ...all, ...claim }))?.recipient;
+  };
+  beforeAll(async () => {
+    outbox = app.nest.get(Outbox);
+    // Its own worker would take them.
+    await app.nest.get(MailWorker).onModuleDestroy();
+  });
+  afterEach(() => app.database.query('DELETE FROM mail_requests'));
+
+  it('is a first attempt before a retry, and then one of a network that had no turn yet', async () => {
+    await add('retry@a.test', '203.0.113.1');
+    await app.database.query('UPDATE mail_requests SET attempts = 1');
+    await add('older@b.test', '203.0.113.2');
+    await add('newer@c.test', '203.0.113.3');
+    expect(await claim({ servedNetworks: ['203.0.113.2'] })).toBe('newer@c.test');
+    expect(await claim()).toBe('older@b.test');
+    expect(await claim()).toBe('retry@a.test');
+    expect(await claim()).toBeUndefined();
+  });
+
+  it('is of no domain and no network that has a slot', async () => {
+    await add('one@a.test', '203.0.113.1');
+    await add('two@b.test', '203.0.113.2');
+    expect(await claim({ busyDomains: ['a.test'], busyNetworks: ['203.0.113.2'] })).toBeUndefined();
+    expect(await claim({ busyDomains: ['a.test'] })).toBe('two@b.test');
+  });
+
+  it('is one that another network asked for too: an attacker moves no mail behind its own', async () => {
+    await add('owner@a.test', '203.0.113.1');
+    await add('owner@a.test', '2001:db8:5:7::1');
+    await add('owner@a.test', '203.0.113.1');
+    expect(await claim({ busyNetworks: ['203.0.113.1', '2001:db8:5::/48'] })).toBeUndefined();
+    expect(await claim({ busyNetworks: ['203.0.113.1'] })).toBe('owner@a.test');
   });
 });
 

@@ -25,6 +25,9 @@ export class MailServer {
   readonly mails: ReceivedMail[] = [];
   /** Recipients of refused and accepted mails alike. */
   attempts = 0;
+  /** The conversations that the server lets hang, and how to end each. */
+  readonly held = new Map<string, (error: Error) => void>();
+  isSlow: (address: string) => boolean = () => false;
   private refusal: { step: Step; code: number } | undefined;
   private smtp!: SMTPServer;
   private chosenPort = 0;
@@ -48,8 +51,10 @@ export class MailServer {
       ...this.options,
       onConnect: (_session, callback) => callback(this.refuseAt('connect')),
       onMailFrom: (_address, _session, callback) => callback(this.refuseAt('mail')),
-      onRcptTo: (_address, _session, callback) => {
+      onClose: ({ id }) => void this.held.delete(id),
+      onRcptTo: ({ address }, { id }, callback) => {
         this.attempts += 1;
+        if (this.isSlow(address)) return void this.held.set(id, callback);
         callback(this.refuseAt('rcpt'));
       },
       onData: (stream, { envelope }, callback) => {
@@ -76,6 +81,13 @@ export class MailServer {
 
   accept(): void {
     this.refusal = undefined;
+  }
+
+  /** Refuses the recipients of all conversations that hang. */
+  release(): void {
+    this.isSlow = () => false;
+    for (const refuse of this.held.values()) refuse(Object.assign(new Error('not now'), { responseCode: 451 }));
+    this.held.clear();
   }
 
   to(address: string): ReceivedMail[] {
