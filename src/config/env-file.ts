@@ -1,7 +1,7 @@
 import type { Stats } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'dotenv';
-import { createFile, readRegular, replaceFile } from '../common/durable-file.js';
+import { createFile, readRegular, rehearseReplacement, replaceFile } from '../common/durable-file.js';
 
 const PRIVATE_MODE = 0o600;
 const OTHER_USERS_MASK = 0o077;
@@ -100,6 +100,11 @@ export class EnvFile {
     else if (!createFile(path, bytes)) throw new FileChangedError(path);
     this.text = text;
     this.original = bytes;
+  }
+
+  /** Fails where {@link write} would, before something is done that only a written file makes good. */
+  rehearseWrite(): void {
+    rehearseReplacement(this.path, () => Buffer.from(this.text, 'latin1'));
   }
 }
 

@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { init } from '../../src/cli/platform/init.js';
+import { EnvFile } from '../../src/config/env-file.js';
 import { migrate } from '../../src/database/migrate.js';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
@@ -284,6 +285,29 @@ describe('platform-auth init', () => {
       expect(platform.variables('ocr')).toEqual(kept);
       expect(actions(await platform.init())).toEqual(['keep']);
     });
+  });
+
+  it('rotates no key for a file that it could not write', async () => {
+    const keys = () => platform.database.query('SELECT id, key_digest FROM app_credentials ORDER BY id');
+    await platform.init();
+    const before = await keys();
+    platform.edit('ocr', (text) => text.replace(/^AUTH_APP_KEY=.*$/m, ''));
+    jest.spyOn(EnvFile.prototype, 'rehearseWrite').mockImplementationOnce(() => {
+      throw Object.assign(new Error('EACCES'), { code: 'EACCES' });
+    });
+    await expect(platform.init()).rejects.toThrow(/ocr\.env could not be written/);
+    expect(await keys()).toEqual(before);
+  });
+
+  it('names the new keys that are lost because their file could not be written in the end', async () => {
+    await platform.init();
+    platform.edit('ocr', (text) => text.replace(/^AUTH_APP_KEY=.*$/m, ''));
+    jest.spyOn(EnvFile.prototype, 'write').mockImplementationOnce(() => {
+      throw Object.assign(new Error('ENOSPC'), { code: 'ENOSPC' });
+    });
+    await expect(platform.init()).rejects.toThrow(
+      /The new keys of ocr → auth are lost; the old ones work for 24 hours/,
+    );
   });
 
   it('refuses before any change when auth.env names a file for a secret that init writes', async () => {

@@ -142,16 +142,19 @@ async function applyPlan(plan: Plan, prune: boolean, migrations: string[], run?:
 async function deliver({ service, file, settings, pairs }: PlannedService, run?: Run): Promise<InitReport['pairs']> {
   const heading = `# ${service.name}. Written by platform-auth init, which keeps your own lines.`;
   const issued: IssuedPair[] = [];
+  const rotated: string[] = [];
   const delivered: InitReport['pairs'] = [];
   try {
     for (const [name, value] of Object.entries(settings))
       if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateSecret());
     // Before its keys are issued: a rerun recognises the folder by the file of this service.
     if (run && service.name === OWN_NAME && !file.exists) file.write(heading);
+    if (run && pairs.some(({ action }) => action === 'issue' || action === 'rotate')) file.rehearseWrite();
     for (const pair of pairs) {
       const { caller, target, action } = pair;
       const { id, key } = run ? await carryOut(pair, run) : { id: pair.credential?.id, key: undefined };
       if (run && action === 'issue' && id !== undefined) issued.push({ caller, target, id });
+      if (run && action === 'rotate') rotated.push(`${caller} → ${target}`);
       const names = credentialVariables(target);
       if (id !== undefined || action === 'issue') file.set(names.id, id ?? PLACEHOLDER);
       if (action === 'issue' || action === 'rotate') file.set(names.key, key ?? PLACEHOLDER);
@@ -161,8 +164,12 @@ async function deliver({ service, file, settings, pairs }: PlannedService, run?:
     return delivered;
   } catch (error) {
     const outcome = issued.length > 0 && run ? await revokeIssued(issued, run) : 'No credential was issued for it.';
+    const loss =
+      rotated.length > 0
+        ? `The new keys of ${rotated.join(', ')} are lost; the old ones work for ${DEFAULT_OVERLAP_HOURS} hours.\n`
+        : '';
     throw new CommandFailedError(
-      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n` +
+      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n${loss}` +
         'Files written before remain valid. Remove the cause and run init again: it completes the rest.',
     );
   }
