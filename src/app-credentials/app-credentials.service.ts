@@ -21,7 +21,7 @@ import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { KeyColumns, type IssuedCredential, type KeyTable } from '../keys/key-table.js';
+import { KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyTable } from '../keys/key-table.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 
@@ -57,7 +57,7 @@ export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
 };
 
-export interface AppFilter {
+export interface AppFilter extends KeyFilter {
   readonly caller: string | undefined;
   readonly target: string | undefined;
 }
@@ -101,8 +101,9 @@ export class AppCredentialsService {
     return { credential, key };
   }
 
-  async listAppCredentials(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {
-    return findPage(this.credentials, page, { caller, target });
+  async listAppCredentials(page: PageRequest, filter: AppFilter): Promise<Page<AppCredential>> {
+    const { caller, target } = filter;
+    return findPage(this.credentials, page, { caller, target }, toKeyFilters(filter, this.clock.now()));
   }
 
   /** @returns credentials that are neither revoked nor expired: at most one for each pair */

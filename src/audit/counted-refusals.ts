@@ -68,6 +68,12 @@ export const OPEN_WINDOWS = COUNTED_EVENTS.map(
   (event) => `${selectAuditEvents(toExpressions(event))} FROM ${TABLES[event]}`,
 ).join(' UNION ALL ');
 
+/** Wrong passwords and codes of accounts, and the address of the first one in each window. */
+export const FAILED_ATTEMPTS = `SELECT subject, address, time FROM failed_logins
+  UNION ALL SELECT subject, address, time FROM failed_second_factors
+  UNION ALL SELECT subject, address, time FROM audit_events
+    WHERE event IN ('user.login.failed', 'user.second_factor.failed')`;
+
 const buildMoveStatement = (event: CountedEvent) => ({
   name: `${TABLES[event]}_move_closed`,
   text: `WITH closed AS (

@@ -2,7 +2,7 @@ import type { Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
 import { IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
-import { MoreThan, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
+import { And, MoreThan, Raw, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
 import { isId } from '../common/ids.js';
 import { type ProblemException, createFieldProblem } from '../problems/problems.js';
 
@@ -54,13 +54,27 @@ export function toPageRequest(query: PageQuery): PageRequest {
 
 type Conditions<Row> = { readonly [Name in keyof Row]?: Row[Name] | FindOperator<Row[Name]> | undefined };
 
+/** SQL over the columns of the row, with the values that it names as `:value`. */
+export type Filter = FindOperator<string>;
+
+export function toFilter(sql: string, values: Readonly<Record<string, unknown>> = {}): Filter {
+  return Raw(() => `(${sql})`, values) as Filter;
+}
+
+/** @returns a pattern of LIKE for texts that contain this one; its own wildcards stand for themselves */
+export function toPattern(part: string): string {
+  return `%${part.replace(/[\\%_]/g, '\\$&')}%`;
+}
+
 /** Reads a page of the rows that match, in the order of their ids. Undefined conditions are left out. */
 export async function findPage<Row extends { id: string }>(
   repository: Repository<Row>,
   { after, limit }: PageRequest,
   conditions: Conditions<Row>,
+  filters: readonly Filter[] = [],
 ): Promise<Page<Row>> {
-  const all = { ...conditions, id: after === undefined ? undefined : MoreThan(after) };
+  const ofId = after === undefined ? filters : [MoreThan(after), ...filters];
+  const all = { ...conditions, id: ofId.length > 0 ? And(...ofId) : undefined };
   const where = Object.fromEntries(Object.entries(all).filter(([, condition]) => condition !== undefined));
   // The extra row shows that there is another page.
   const options = { where, order: { id: 'ASC' }, take: limit + 1 } as FindManyOptions<Row>;

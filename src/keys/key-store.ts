@@ -32,7 +32,15 @@ import {
   nameActors,
   type Explanation,
 } from './key-ends.js';
-import { type KeyTable, issueKey, type IssuedCredential, type IssuedKey, type KeyColumns } from './key-table.js';
+import {
+  buildKeyCount,
+  type KeyCounts,
+  type KeyTable,
+  issueKey,
+  type IssuedCredential,
+  type IssuedKey,
+  type KeyColumns,
+} from './key-table.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 
 /** For nodes and for apps each. */
@@ -152,6 +160,12 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const credential = await this.readCredential(id);
     if (!credential) throw new ProblemException(problems.notFound);
     return credential;
+  }
+
+  async countKeys(): Promise<KeyCounts> {
+    const counts = await this.database.row<KeyCounts>(buildKeyCount(this.table.name), [this.clock.now()]);
+    if (!counts) throw new Error('PostgreSQL counted nothing');
+    return counts;
   }
 
   /** @param target the service to which the key is presented */

@@ -3,7 +3,9 @@
  * the database has only its digest.
  */
 import { Column, PrimaryColumn } from 'typeorm';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../config/limits.js';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
+import { type Filter, toFilter } from '../http/page.js';
 import type { LogFields } from '../logging/log.js';
 
 export abstract class KeyColumns {
@@ -52,6 +54,44 @@ export abstract class KeyColumns {
 
   @Column({ name: 'updated_at', type: 'timestamptz' })
   updatedAt!: Date;
+}
+
+export interface KeyFilter {
+  /** Only keys that are neither revoked nor expired. */
+  readonly isLive: boolean;
+  /** Only keys that were not used since; a key that was never used counts from its creation. */
+  readonly unusedSince: Date | undefined;
+}
+
+const isLiveAt = (moment: string): string => `revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ${moment})`;
+const USED_AT = 'COALESCE(last_used_at, created_at)';
+
+/** No index serves the last use: it would make each of the frequent writes of that column dearer. */
+export function toKeyFilters({ isLive, unusedSince }: KeyFilter, now: Date): Filter[] {
+  return [
+    ...(isLive ? [toFilter(isLiveAt(':now'), { now })] : []),
+    ...(unusedSince ? [toFilter(`${USED_AT} < :unusedSince`, { unusedSince })] : []),
+  ];
+}
+
+/** Of the live keys, some may be unused or expiring, or both. */
+export interface KeyCounts {
+  readonly live: number;
+  /** Revoked or expired. */
+  readonly ended: number;
+  readonly unused: number;
+  readonly expiring: number;
+}
+
+/** Counts the keys of a table at a moment ($1). */
+export function buildKeyCount(table: KeyTable['name']) {
+  return {
+    name: `${table}_count`,
+    text: `SELECT count(*) FILTER (WHERE is_live)::integer AS live, count(*) FILTER (WHERE NOT is_live)::integer AS ended,
+        count(*) FILTER (WHERE is_live AND used_at < $1 - interval '${UNUSED_DAYS} days')::integer AS unused,
+        count(*) FILTER (WHERE is_live AND expires_at < $1 + interval '${EXPIRY_NOTICE_DAYS} days')::integer AS expiring
+      FROM (SELECT ${isLiveAt('$1::timestamptz')} AS is_live, expires_at, ${USED_AT} AS used_at FROM ${table}) AS keys`,
+  };
 }
 
 /** Constants, never input, because they become SQL. */

@@ -14,15 +14,16 @@ import { Environment } from '../config/environment.js';
 import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
 import { DatabaseClock, Database } from '../database/database.js';
-import { findPage, type Page, type PageRequest } from '../http/page.js';
+import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
-import { KeyColumns, type IssuedCredential, type KeyTable } from '../keys/key-table.js';
+import { KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyTable } from '../keys/key-table.js';
 import { ProblemException, problems, refuseField } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 
 @Entity('nodes')
 @Index('nodes_household_id_idx', ['householdId', 'id'])
 @Index('nodes_dead_at_idx', { synchronize: false })
+@Index('nodes_search_idx', { synchronize: false })
 export class NodeDevice extends KeyColumns {
   @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'nodes_pkey' })
   declare id: string;
@@ -54,6 +55,12 @@ export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
 
 export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'>;
 export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt'>>;
+
+export interface NodeFilter extends KeyFilter {
+  readonly householdId: string | undefined;
+  /** A part of `room/name`, in any case. */
+  readonly search: string | undefined;
+}
 
 const VALID_DAYS = 1;
 
@@ -172,8 +179,11 @@ export class NodesService {
       : this.keys.rotateKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
   }
 
-  async listNodes(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {
-    return findPage(this.nodes, page, { householdId });
+  async listNodes(page: PageRequest, { householdId, search, ...keys }: NodeFilter): Promise<Page<NodeDevice>> {
+    const filters = toKeyFilters(keys, this.clock.now());
+    if (search !== undefined)
+      filters.push(toFilter(`lower(room || '/' || name) LIKE lower(:search)`, { search: toPattern(search) }));
+    return findPage(this.nodes, page, { householdId }, filters);
   }
 
   /**

@@ -20,7 +20,7 @@ import type { RefusalReason } from '../common/security-events.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { buildRotation, isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
-import { issueKey, KeyColumns, type IssuedCredential } from '../keys/key-table.js';
+import { issueKey, KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter } from '../keys/key-table.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { OperatorKeys } from './operator-keys.js';
 
@@ -102,8 +102,8 @@ export class OperatorsService {
     return refuseMissing(isId(id) ? await this.operators.findOneBy({ id }) : null);
   }
 
-  async listOperators(page: PageRequest, name?: string): Promise<Page<Operator>> {
-    return findPage(this.operators, page, { name });
+  async listOperators(page: PageRequest, filter: KeyFilter, name?: string): Promise<Page<Operator>> {
+    return findPage(this.operators, page, { name }, toKeyFilters(filter, this.clock.now()));
   }
 
   /** @returns the ids of the operators that have, or had, this name */

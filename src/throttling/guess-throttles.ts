@@ -95,6 +95,30 @@ export class LoginThrottle {
     return listExhausted(asked.slice(0, isKnown ? 1 : undefined), open);
   }
 
+  /**
+   * Tells operators whose passwords or codes are refused now, in one statement, and counts nothing.
+   * @param users with the addresses from which wrong ones came
+   */
+  async findThrottledUsers(
+    users: readonly { readonly userId: string; readonly account: string; readonly addresses: readonly string[] }[],
+  ): Promise<Set<string>> {
+    const { budgets } = this;
+    const limits = users.map(({ userId, account, addresses }) => ({
+      userId,
+      budgets: [
+        ...addresses.flatMap((address) =>
+          budgets.createBudgets('login-account-address', { account, networks: toNetworks(address) }),
+        ),
+        ...budgets.createBudgets('login-account', { account }),
+        ...budgets.createBudgets('second-factor-account', { account: userId }),
+        ...budgets.createBudgets('second-factor-week', { account: userId }),
+      ],
+    }));
+    const open = await this.windows.readWindows(limits.flatMap((user) => user.budgets.map(({ key }) => key)));
+    const throttled = limits.filter((user) => listExhausted(user.budgets, open).length > 0);
+    return new Set(throttled.map(({ userId }) => userId));
+  }
+
   private toRequest(account: string, address: string | null) {
     const networks = toNetworks(address);
     const budgets = [
