@@ -57,10 +57,8 @@ export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
 };
 
-export interface AppFilter {
-  readonly caller: string | undefined;
-  readonly target: string | undefined;
-}
+/** Undefined: any. */
+type AppFilter = Readonly<Record<keyof AppIdentity, string | undefined>>;
 
 @Injectable()
 export class AppCredentialsService {
@@ -76,9 +74,9 @@ export class AppCredentialsService {
     { caller, target, expiresAt }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt'>,
     actor: Actor,
   ): Promise<IssuedCredential<AppCredential>> {
-    const { key, columns } = this.keys.issueKey();
+    const { key, keyDigest } = this.keys.issueKey();
     const now = this.clock.now();
-    const row = { id: createId(), caller, target, expiresAt, ...columns, createdAt: now, updatedAt: now };
+    const row = { id: createId(), caller, target, expiresAt, keyDigest, createdAt: now, updatedAt: now };
     const credential = this.credentials.create(row);
     try {
       await this.credentials.manager.transaction(async (transaction) => {
@@ -101,8 +99,8 @@ export class AppCredentialsService {
     return { credential, key };
   }
 
-  async listAppCredentials(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {
-    return findPage(this.credentials, page, { caller, target });
+  async listAppCredentials(page: PageRequest, filter: AppFilter): Promise<Page<AppCredential>> {
+    return findPage(this.credentials, page, filter);
   }
 
   /** @returns credentials that are neither revoked nor expired: at most one for each pair */

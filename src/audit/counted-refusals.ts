@@ -63,7 +63,6 @@ const toExpressions = (event: CountedEvent): ColumnExpressions => {
   };
 };
 
-/** The windows that are still open, as rows of audit_events. */
 export const OPEN_WINDOWS = COUNTED_EVENTS.map(
   (event) => `${selectAuditEvents(toExpressions(event))} FROM ${TABLES[event]}`,
 ).join(' UNION ALL ');
@@ -85,11 +84,9 @@ interface Count {
   readonly subject?: string | undefined;
 }
 
-/** A refusal that is counted, and ends the request. */
 export interface CountedRefusal extends Count {
   readonly problem: Problem;
   readonly refusal: Extract<RefusalEvent, { event: CountedEvent }>;
-  /** Further members of the body. */
   readonly members?: object;
 }
 

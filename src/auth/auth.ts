@@ -2,10 +2,10 @@
  * What is open to every client: registration, logins (login.ts), and the refresh and the end of a session. Invariant: a reused
  * refresh token ends its session, and that is committed before the refusal leaves.
  */
-import { Body, Controller, Injectable, Module, Post, Req, Res } from '@nestjs/common';
+import { Body, Controller, Injectable, Module, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiProperty, ApiSecurity, ApiTags } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import { toActor, type Actor } from '../access/actor.js';
 import { createRefusal, readBearer } from '../access/doors.js';
 import { Public } from '../access/require.js';
@@ -138,13 +138,9 @@ export class AuthController {
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Register a new user' })
   @Answers(201, UserResponse)
-  async register(
-    @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
-    @Body() body: RegistrationRequest,
-  ): Promise<UserResponse> {
+  async register(@Req() request: Request, @Body() body: RegistrationRequest): Promise<UserResponse> {
     const user = await this.registration.registerUser(body, toActor(request));
-    response.location(`/api/v0/users/${user.id}`);
+    request.res?.location(`/api/v0/users/${user.id}`);
     return UserResponse.from(user);
   }
 

@@ -18,10 +18,8 @@ export interface FoundFile {
   readonly stats: fs.Stats;
 }
 
-/** Computes the new content of a file. */
 type Change = (found: FoundFile | undefined) => Buffer;
 
-/** The path leads to something other than a regular file. */
 export class NotRegularFileError extends Error {
   override readonly name = 'NotRegularFileError';
 

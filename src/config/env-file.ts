@@ -49,7 +49,6 @@ export class EnvFile {
     return this.original !== undefined;
   }
 
-  /** Whether users other than its owner may read or write it. */
   get isOpenToOthers(): boolean {
     return this.stats !== undefined && (this.stats.mode & OTHER_USERS_MASK) !== 0;
   }

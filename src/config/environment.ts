@@ -169,7 +169,6 @@ export function parseAuditSealSecret(variables: Variables): string {
   return parseVariable(derived, 'SECRET_KEY');
 }
 
-/** Reads the minimum retention of the audit log, for the functions of the database that drop its months. */
 export function parseAuditRetentionDays(variables: Variables): number {
   return parseVariable(variables, 'AUDIT_RETENTION_DAYS');
 }

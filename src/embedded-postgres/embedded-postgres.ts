@@ -55,7 +55,6 @@ export class EmbeddedPostgres {
     throw new Error(`The embedded PostgreSQL in ${location.folder} does not answer.`);
   }
 
-  /** Path of the data. */
   get folder(): string {
     return join(this.location.folder, 'cluster');
   }
@@ -77,7 +76,6 @@ export class EmbeddedPostgres {
     }
   }
 
-  /** Stops the server at once and deletes the cluster. */
   async remove(): Promise<void> {
     await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=immediate', '--pgdata=cluster']);
     rmSync(this.location.folder, { recursive: true, force: true });
@@ -138,7 +136,6 @@ async function initialise(location: Location, password: string): Promise<void> {
   moveUnlessExists(join(location.folder, temporary), join(location.folder, 'cluster'));
 }
 
-/** Leaves an existing file as it is. */
 function writeIfAbsent(file: string, text: string): void {
   try {
     writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
@@ -147,7 +144,6 @@ function writeIfAbsent(file: string, text: string): void {
   }
 }
 
-/** @returns the port of the running server; undefined when it does not run */
 function readRunningPort(location: Location): number | undefined {
   const status = spawnSync(join(location.bin, 'pg_ctl'), ['status', '--pgdata=cluster'], toSpawnOptions(location));
   if (status.status !== 0) return undefined;

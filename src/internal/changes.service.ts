@@ -79,7 +79,6 @@ function parseJson(bytes: Buffer | undefined): unknown {
   throw new ProblemException(problems.malformedRequest);
 }
 
-/** An answer of the feed, and the lease that is handed on with it. */
 export interface LeasedAnswer extends Answer {
   readonly leaseMs: number;
   readonly freshForMs: number;

@@ -194,12 +194,12 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
 
   private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
     const credential = await this.findCredential(givenId);
-    const { key, columns } = this.issueKey();
+    const { key, keyDigest } = this.issueKey();
     const now = this.clock.now();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
     const event = this.toAuditEvent('rotated', credential, { actor, time: now, details });
-    const values = [credential.id, columns.keyDigest, overlapEnds, now, actor.requestId];
+    const values = [credential.id, keyDigest, overlapEnds, now, actor.requestId];
     const rotated = await this.audit.execute(this.ends.rotate, values, event);
     if (rotated.length > 0) return key;
     const { revokedAt } = await this.findCredential(credential.id);

@@ -58,7 +58,6 @@ export class RetentionClock {
   }
 }
 
-/** Sessions and keys, which are kept for a number of days. */
 @Injectable()
 export class CredentialPurge {
   constructor(

@@ -154,9 +154,9 @@ export class NodesService {
     actor: Actor,
     idempotencyKey?: string,
   ): Promise<IssuedCredential<NodeDevice>> {
-    const { key, columns } = this.keys.issueKey();
+    const { key, keyDigest } = this.keys.issueKey();
     const now = this.clock.now();
-    const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
+    const node = this.nodes.create({ id: createId(), ...registration, keyDigest, createdAt: now, updatedAt: now });
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
       const held = idempotencyKey && (await this.retries.claimKey(transaction, idempotencyKey, registration, node.id));
       if (held) return held;

@@ -48,7 +48,6 @@ const ROTATE = buildRotation('operators');
 type Rights = Pick<Operator, 'scopes' | 'expiresAt'>;
 export type OperatorChange = Partial<Rights>;
 
-/** The caller at the admin door that manages operators. */
 export interface AdminCaller {
   /** Null for the root key. */
   readonly operator: OperatorIdentity | null;
@@ -78,12 +77,12 @@ export class OperatorsService {
     { name, ...rights }: Pick<Operator, 'name' | 'scopes' | 'expiresAt'>,
     by: AdminCaller,
   ): Promise<IssuedCredential<Operator>> {
-    const { key, columns } = issueKey(KEY_PREFIX);
+    const { key, keyDigest } = issueKey(KEY_PREFIX);
     try {
       return await this.runLocked(by, undefined, async (held) => {
         const { transaction, own, now } = held;
         refuseMoreRights(own, rights);
-        const row = { id: createId(), name, ...rights, ...columns, createdAt: now, updatedAt: now };
+        const row = { id: createId(), name, ...rights, keyDigest, createdAt: now, updatedAt: now };
         const credential = this.operators.create(row);
         await transaction.insert(Operator, credential);
         const details = { after: { name, ...toChangeableFields(credential) } };
@@ -136,13 +135,13 @@ export class OperatorsService {
    * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked; credential_expired
    */
   async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedCredential<Operator>> {
-    const { key, columns } = issueKey(KEY_PREFIX);
+    const { key, keyDigest } = issueKey(KEY_PREFIX);
     return this.changeOperator(by, id, async (held, before) => {
       const { transaction, now } = held;
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
       if (before.expiresAt && before.expiresAt <= now) throw new ProblemException(problems.credentialExpired);
       const overlapEnds = addSeconds(now, overlapHours * 3_600);
-      await transaction.query(ROTATE, [before.id, columns.keyDigest, overlapEnds, now, by.actor.requestId]);
+      await transaction.query(ROTATE, [before.id, keyDigest, overlapEnds, now, by.actor.requestId]);
       const credential = await transaction.findOneByOrFail(Operator, { id: before.id });
       const details = { before: toRotationFields(before), after: toRotationFields(credential) };
       await this.audit.record(transaction, toEvent(held, 'admin.operator.rotated', before, details));
@@ -217,7 +216,6 @@ function toRotationFields({ rotatedAt, previousKeyExpiresAt }: Operator): Record
   return { rotated_at: rotatedAt, previous_key_expires_at: previousKeyExpiresAt };
 }
 
-/** @throws {ProblemException} not_found */
 function refuseMissing(operator: Operator | null | undefined): Operator {
   if (!operator) throw new ProblemException(problems.notFound);
   return operator;

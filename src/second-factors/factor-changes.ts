@@ -45,7 +45,6 @@ export class ProofRequest {
   password!: string;
 }
 
-/** A call of a user who is logged in. */
 export interface OwnCall {
   readonly principal: UserPrincipal;
   readonly actor: Actor;
@@ -67,7 +66,6 @@ export interface ReauthenticatedUser {
   readonly createVoidError: () => ProblemException;
 }
 
-/** What was done in the transaction. */
 interface FactorChange<Result> {
   readonly result: Result;
   readonly event: AuditEventName;

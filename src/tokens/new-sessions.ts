@@ -1,4 +1,3 @@
-/** Starts the sessions of logins. */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
