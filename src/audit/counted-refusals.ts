@@ -107,10 +107,7 @@ export class CountedRefusals {
     this.key = deriveKey(environment.secretKey, 'platform-auth audit account v1');
   }
 
-  /**
-   * @returns the exception that ends the request
-   * @throws when the refusal cannot be counted: fails closed with 503
-   */
+  /** @throws when the refusal cannot be counted: fails closed with 503 */
   async recordRefusal(
     { problem, refusal, members, ...count }: CountedRefusal,
     actor: Actor,
@@ -138,11 +135,7 @@ export class CountedRefusals {
     return subject === undefined ? computeMac(this.key, `unknown ${mac.readUInt32BE() % MAX_UNKNOWN_ROWS}`) : mac;
   }
 
-  /**
-   * Moves closed windows into the audit log, in batches. Safe to run in several replicas at once (SKIP LOCKED).
-   * @param now by the clock of PostgreSQL
-   * @returns the number of windows
-   */
+  /** Runs in batches, and safely in several replicas at once. @param now by the clock of PostgreSQL */
   async moveClosedWindows(now: Date): Promise<number> {
     const latestStart = new Date(now.getTime() - WINDOW_MS - CLOCK_TOLERANCE_MS);
     let total = 0;

@@ -175,11 +175,7 @@ async function waitForExit(worker: Worker): Promise<WorkerExit> {
 /** Workers keep the deadline themselves; one that still runs this much later hangs. */
 const DEADLINE_TOLERANCE_MS = 2_000;
 
-/**
- * Resolves when all workers listen.
- * @param afterStop stops what the workers used, after the last one has exited
- * @throws {WorkerStartError} when a worker cannot start
- */
+/** @param afterStop stops what the workers used, after the last one has exited */
 export async function servePrimary(
   environment: Environment,
   program: WorkerProgram,

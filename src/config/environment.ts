@@ -156,10 +156,7 @@ export function parseDatabaseUrl(variables: Variables): string {
   return parseVariable(variables, 'DATABASE_URL');
 }
 
-/**
- * Reads the secret that the seals of the audit log are derived from.
- * @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is valid
- */
+/** @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is valid */
 export function parseAuditSealSecret(variables: Variables): string {
   const own = parseVariable(variables, 'AUDIT_SEAL_KEY');
   if (own !== undefined) return own;

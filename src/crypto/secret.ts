@@ -36,7 +36,6 @@ export function computeDigest(secret: string | Buffer): SecretDigest {
   return hash('sha256', secret, 'buffer') as SecretDigest;
 }
 
-/** Compares digests in constant time. */
 export function isSameDigest(left: Buffer, right: Buffer): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }

@@ -18,9 +18,7 @@ const POLL_INTERVAL_MS = 100;
 const APPLICATION_NAME = 'platform-auth-embedded';
 
 interface EmbeddedPostgresOptions {
-  /** Folder that contains the cluster; created when it does not exist. */
   readonly folder: string;
-  /** Creates the password of the superuser; called once for each cluster. */
   readonly makePassword: () => string;
   /** Called before the cluster is created, which takes seconds. */
   readonly onCreate?: () => void;
@@ -110,7 +108,6 @@ export class EmbeddedPostgres {
     return others !== undefined && others > 0;
   }
 
-  /** @returns the number of rows; undefined when the server does not answer */
   private async count(sql: string): Promise<number | undefined> {
     const names = { connectionString: this.url(), application_name: APPLICATION_NAME };
     const client = new Client({ ...names, connectionTimeoutMillis: 2_000 });

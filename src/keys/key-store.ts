@@ -90,10 +90,7 @@ export class KeyVerifier<Identity extends object> {
     return { valid: true, identity: row, rememberable };
   }
 
-  /**
-   * Records that a key was accepted now. Written in a batch, within half a minute.
-   * @param service the forwarding service or the named target, when known
-   */
+  /** @param service the forwarding service or the named target, when known */
   recordUse(id: string, service: string | null): void {
     this.lastUses.add(id, { at: this.clock.now(), service });
   }
@@ -176,10 +173,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return { credential: await this.findCredential(id), key };
   }
 
-  /**
-   * Idempotent: the first revocation is the recorded one.
-   * @throws {ProblemException} not_found
-   */
+  /** Idempotent: the first revocation is the recorded one. */
   async revokeKey(id: string, actor: Actor): Promise<Entity> {
     return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
   }

@@ -90,11 +90,7 @@ export class RegistrationRetries {
     this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
   }
 
-  /**
-   * Claims the key for a node that is about to be inserted in the same transaction.
-   * @returns the id of the node that was registered with this key before; undefined when there is none
-   * @throws {ProblemException} idempotency_key_reused, when that was another body
-   */
+  /** @returns the id of the node that was registered with this key before; undefined when there is none */
   async claimKey(
     transaction: EntityManager,
     key: string,
@@ -176,10 +172,7 @@ export class NodesService {
     return findPage(this.nodes, page, { householdId });
   }
 
-  /**
-   * Idempotent: a change that changes nothing is not recorded.
-   * @throws {ProblemException} not_found; credential_revoked
-   */
+  /** Idempotent: a change that changes nothing is not recorded. */
   async updateNode(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
     const act = () => this.commitUpdate(id, change, actor);
     // Waits even when nothing changed: this may be the retry of a call whose response was lost.

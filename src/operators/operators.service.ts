@@ -110,10 +110,7 @@ export class OperatorsService {
     return (await this.operators.find({ where: { name }, select: { id: true } })).map(({ id }) => id);
   }
 
-  /**
-   * Idempotent: a change that changes nothing is not recorded.
-   * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked
-   */
+  /** Idempotent: a change that changes nothing is not recorded. */
   async updateOperator(id: string, change: OperatorChange, by: AdminCaller): Promise<Operator> {
     return this.changeOperator(by, id, async (held, before) => {
       const { transaction, own, now } = held;
@@ -128,12 +125,7 @@ export class OperatorsService {
     });
   }
 
-  /**
-   * Issues a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
-   * the end of the overlap, so a client may retry a rotation whose response was lost.
-   * @param overlapHours 0 ends the old key at once
-   * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked; credential_expired
-   */
+  /** Has the overlap of the keys of nodes and apps (keys/key-store.ts): 0 hours end the old key at once. */
   async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedCredential<Operator>> {
     const { key, keyDigest } = issueKey(KEY_PREFIX);
     return this.changeOperator(by, id, async (held, before) => {
@@ -149,11 +141,7 @@ export class OperatorsService {
     });
   }
 
-  /**
-   * When it returns, no replica accepts the key: each reads the row at every call. Idempotent: the first revocation is
-   * the recorded one.
-   * @throws {ProblemException} not_found; exceeds_own_rights
-   */
+  /** When it returns, no replica accepts the key: each reads the row at every call. */
   async revokeOperator(id: string, by: AdminCaller): Promise<void> {
     await this.changeOperator(by, id, async (held, { id: operatorId, revokedAt }) => {
       const { transaction, actor, now } = held;
@@ -274,10 +262,7 @@ function refuseMoreRights(own: Operator | undefined, given: Rights): void {
   throw new RefusalToCountError({ problem: problems.exceedsOwnRights, ...describeRefusal(own, 'grant') });
 }
 
-/**
- * @param scope of the route
- * @param accepted of which the operator needs one
- */
+/** @param accepted of which the operator needs one */
 export function describeMissingScope(
   operator: Pick<OperatorIdentity, 'id' | 'name'>,
   scope: Scope,

@@ -90,10 +90,7 @@ export class PasskeysService {
     return this.relyingParty.createRegistrationOptions(user, challenge);
   }
 
-  /**
-   * Ends the other sessions, if it is the first factor.
-   * @param answer of the browser to options of this user, which are used once
-   */
+  /** Ends the other sessions, if it is the first factor. */
   async registerPasskey(
     { principal, actor }: OwnCall,
     { name, answer }: { name: string; answer: object },

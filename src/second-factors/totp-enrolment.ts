@@ -130,10 +130,7 @@ export class TotpService {
     return { secret: toBase32(secret), otpauth_url: otpauthUrl, qr_svg: drawQrCode(otpauthUrl) };
   }
 
-  /**
-   * Ends the other sessions, if it is the first factor.
-   * @returns recovery codes
-   */
+  /** Ends the other sessions, if it is the first factor. @returns recovery codes */
   async confirmTotp({ principal, actor }: OwnCall, code: string): Promise<string[]> {
     const { userId } = principal;
     const user = await this.readUser(userId);

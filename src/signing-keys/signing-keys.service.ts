@@ -106,10 +106,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     return active;
   }
 
-  /**
-   * @returns undefined for a key that does not exist, is revoked, or was retired so long ago that its tokens have expired
-   * @throws {ProblemException} unavailable when the key cannot be decrypted
-   */
+  /** @returns undefined for a key that does not exist, is revoked, or whose tokens have all expired */
   async findKey(kid: string, isFresh = false): Promise<KeyPair | undefined> {
     // Tokens with an unknown kid cost a limited number of statements, also when a fresh answer is asked for.
     const isUnknown = this.recall()?.kids.has(kid) === false;

@@ -39,10 +39,7 @@ export interface AccessTokenClaims {
   readonly amr?: Amr;
 }
 
-/**
- * Whether a payload has the claims that this service relies on, in the form in which it signs them.
- * @param audience the configured one; without one, a token with an audience is refused (RFC 7519 §4.1.3)
- */
+/** Without a configured audience, a token that has one is refused (RFC 7519 §4.1.3). */
 export function isComplete(
   claims: Partial<AccessTokenClaims>,
   audience: string | undefined,
@@ -109,11 +106,7 @@ export class AccessTokens {
     });
   }
 
-  /**
-   * Finds the key, and does not verify the signature yet.
-   * @param isFresh asks PostgreSQL for signing keys, not the cache under the lease
-   * @returns undefined for a token that this service did not sign, or not with a key that is still accepted
-   */
+  /** Does not verify the signature yet. @param isFresh asks PostgreSQL for signing keys, not the cache */
   async findVerificationKey(token: string, isFresh = false): Promise<VerificationKey | undefined> {
     if (token.startsWith(HS256_HEADER + PAYLOAD_START)) {
       const isAccepted = await this.signingKeys.isAlgorithmAccepted('HS256');
@@ -125,10 +118,7 @@ export class AccessTokens {
     return pair && { key: pair.publicKey, algorithm: 'ES256' };
   }
 
-  /**
-   * Verifies a token that may have expired: an expired one may still end its session.
-   * @returns undefined for a token that this service did not sign, or could not have signed by now
-   */
+  /** An expired token may still end its session. @returns undefined for one that this service did not sign */
   async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
     const found = await this.findVerificationKey(token);
     if (!found) return undefined;

@@ -80,10 +80,7 @@ export class TokenRotation {
     private readonly log: Log,
   ) {}
 
-  /**
-   * One statement in the common case.
-   * @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed
-   */
+  /** @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed */
   async rotateRefreshToken(presented: string, actor: Actor): Promise<Grant> {
     const token = this.tokens.parseToken(presented);
     if (!token) throw createRefusedRefresh('malformed');
