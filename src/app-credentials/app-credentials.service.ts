@@ -17,14 +17,14 @@ import {
 } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
+import { ComparedClock } from '../database/compared-clock.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { KeyColumns, type KeyTable } from '../keys/key-table.js';
 import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
 import { KeyStore } from '../keys/key-store.js';
-import { getViolatedConstraint } from '../database/database-failure.js';
 
 /** The credential that one service, the caller, presents to another, the target. */
 @Entity('app_credentials')
@@ -76,7 +76,7 @@ export class AppCredentialsService {
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
     @Inject(APP_KEYS) private readonly keys: AppKeys,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
@@ -85,7 +85,8 @@ export class AppCredentialsService {
     actor: Actor,
   ): Promise<IssuedAppCredential> {
     const { key, columns } = this.keys.issueKey();
-    const now = this.clock.now();
+    // A wrong clock would revoke the pair's credential as expired.
+    const now = this.clock.trustedNow();
     const row = { id: createId(), caller, target, expiresAt, ...columns, createdAt: now, updatedAt: now };
     const credential = this.credentials.create(row);
     try {
@@ -125,7 +126,7 @@ export class AppCredentialsService {
     const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
     if (!credential) return explainUnknownKey();
     const isForAnother = target !== undefined && target !== credential.target;
-    const explanation = explainKey(credential, this.clock.now(), isForAnother ? credential.target : undefined);
+    const explanation = explainKey(credential, this.clock.trustedNow(), isForAnother ? credential.target : undefined);
     return nameActors(explanation, credential.id, this.audit);
   }
 

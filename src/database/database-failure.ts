@@ -1,6 +1,7 @@
 import { types } from 'node:util';
 import { DatabaseError } from 'pg';
 import { QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm';
+import { WrongClockError } from './compared-clock.js';
 import { StandbyError } from './connection-check.js';
 import { UnansweredStatementError, WriteRefusedError } from './request-pool.js';
 
@@ -12,14 +13,21 @@ const BUG = /^(22|23|42(?!P05))/;
 const NETWORK_CODES =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)$/;
 /** The first one means that the connection broke between two statements of a transaction. */
-const OUTAGES = [QueryRunnerAlreadyReleasedError, UnansweredStatementError, WriteRefusedError, StandbyError];
+const OUTAGES = [
+  QueryRunnerAlreadyReleasedError,
+  UnansweredStatementError,
+  WriteRefusedError,
+  StandbyError,
+  WrongClockError,
+];
 /** Messages of failures for which the driver has no code. */
 const DRIVER_MESSAGES =
   /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
 
 /**
  * Whether an error means that the database could not answer (503), and not that it answered, or a bug (500).
- * Covers lost connections, timeouts, an exhausted pool, a full disk, a standby, a lost session and lock conflicts.
+ * Covers lost connections, timeouts, an exhausted pool, a full disk, a standby, a lost session, lock conflicts and a
+ * replica whose clock differs from PostgreSQL's.
  */
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);

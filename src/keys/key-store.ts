@@ -10,10 +10,11 @@ import type { Actor } from '../access/actor.js';
 import type { Rememberable } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addSeconds, Clock } from '../common/clock.js';
+import { addSeconds } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import type { KeyRefusalReason } from '../common/security-events.js';
 import { computeDigest, type SecretDigest } from '../crypto/secret.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { Database, type Statement, ANY_GIVEN_ID, RowsById } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
@@ -58,7 +59,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     private readonly cache: KeyCache<Identity>,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     log: Log,
   ) {
     const readRows = buildReadRows(table);
@@ -95,11 +96,10 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
     const ticket = this.cache.takeTicket();
     const row = await this.keyRows.find(id);
-    const now = this.clock.now();
-    const judgement = judgeKey(presented, row, now);
+    const judgement = judgeKey(presented, row, this.clock);
     if (!row) return { valid: false, reason: 'unknown' };
     if (isRefusal(judgement)) return { valid: false, reason: judgement, identity: row };
-    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, now)))
+    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, this.clock.now())))
       return this.verifyInDatabase(id, presented);
     // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
     const rememberable = judgement === 'current' ? { expiresAt: row.expires_at } : undefined;
@@ -153,7 +153,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
     const credential = await this.findCredential(givenId);
     const { key, columns } = this.issueKey();
-    const now = this.clock.now();
+    const now = this.clock.trustedNow();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
     const event = this.toAuditEvent('rotated', credential, { actor, time: now, details });
@@ -224,14 +224,14 @@ export function provideKeyStore<Entity extends KeyColumns>(
 ): FactoryProvider {
   return {
     provide: token,
-    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, Clock, Log],
+    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log],
     useFactory: (
       repository: Repository<Entity>,
       database: Database,
       lease: RevocationLease,
       propagation: Propagation,
       audit: AuditLog,
-      clock: Clock,
+      clock: ComparedClock,
       log: Log,
     ) => {
       const cache = new KeyCache<object>(table.door, lease, MAX_CACHED_KEYS);

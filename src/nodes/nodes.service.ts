@@ -8,9 +8,9 @@ import { InjectRepository } from '@nestjs/typeorm';
 import { Column, Entity, Index, PrimaryColumn, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
 import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
@@ -69,7 +69,7 @@ export class NodesService {
     @Inject(NODE_KEYS) private readonly keys: NodeKeys,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly retries: RegistrationRetries,
   ) {}
 
@@ -106,7 +106,7 @@ export class NodesService {
   async explainNode(id: string): Promise<Explanation> {
     await this.keys.flushLastUsed();
     const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
-    return node ? nameActors(explainKey(node, this.clock.now()), node.id, this.audit) : explainUnknownKey();
+    return node ? nameActors(explainKey(node, this.clock.trustedNow()), node.id, this.audit) : explainUnknownKey();
   }
 
   async listNodes(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {

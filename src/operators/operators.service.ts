@@ -14,9 +14,10 @@ import type { OperatorIdentity } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { addSeconds, Clock } from '../common/clock.js';
+import { addSeconds } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import type { Scope } from '../common/names.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { issueKey, KeyColumns } from '../keys/key-table.js';
@@ -85,7 +86,7 @@ export class OperatorsService {
     @InjectRepository(Operator) private readonly operators: Repository<Operator>,
     private readonly audit: AuditLog,
     private readonly refusals: CountedRefusals,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} operator_exists; exceeds_own_rights */
@@ -154,8 +155,9 @@ export class OperatorsService {
    */
   async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedOperator> {
     const { key, columns } = issueKey(KEY_PREFIX);
-    return this.changeOperator(by, id, async ({ transaction, now }, before) => {
+    return this.changeOperator(by, id, async ({ transaction }, before) => {
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+      const now = this.clock.trustedNow();
       if (before.expiresAt && before.expiresAt <= now) throw new ProblemException(problems.credentialExpired);
       const overlapEnds = addSeconds(now, overlapHours * 3_600);
       await transaction.query(ROTATE, [before.id, columns.keyDigest, overlapEnds, now, by.actor.requestId]);
@@ -210,7 +212,7 @@ export class OperatorsService {
       return await this.operators.manager.transaction(async (transaction) => {
         const rows = await lockOperators(transaction, [operator?.id, id]);
         const now = this.clock.now();
-        const own = operator ? refuseEnded(operator, rows.get(operator.id), now) : undefined;
+        const own = operator ? refuseEnded(operator, rows.get(operator.id), this.clock) : undefined;
         return act({ transaction, own, now }, rows);
       });
     } catch (error) {
@@ -256,8 +258,12 @@ async function lockOperators(
 }
 
 /** The door accepted the caller's key before the lock was taken: it must still be valid. */
-function refuseEnded({ name, keyDigest }: OperatorIdentity, caller: Operator | undefined, now: Date): Operator {
-  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), now);
+function refuseEnded(
+  { name, keyDigest }: OperatorIdentity,
+  caller: Operator | undefined,
+  clock: ComparedClock,
+): Operator {
+  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), clock);
   if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
   if (isRefusal(judgement)) throw createRefusal('admin', judgement, { operator: name });
   if (!caller.scopes.includes('operators')) throw new ScopeLostError();

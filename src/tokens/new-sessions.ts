@@ -4,10 +4,11 @@ import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { toUserEvent, withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addDays, Clock } from '../common/clock.js';
+import { addDays } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { RefreshTokens } from './refresh-token.js';
 
@@ -77,7 +78,7 @@ export class NewSessions {
     private readonly tokens: RefreshTokens,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
   ) {}
 
@@ -85,7 +86,7 @@ export class NewSessions {
   async startSession({ owner, actor, amr, useProofs }: Login): Promise<Grant | undefined> {
     const { id: userId, email } = owner;
     const token = this.tokens.issueFirst(createId());
-    const now = this.clock.now();
+    const now = this.clock.trustedNow();
     const { refreshTokenExpireDays, sessionMaxAgeDays } = this.environment;
     const values = [
       token.sessionId,

@@ -8,10 +8,11 @@ import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import type { Actor } from '../access/actor.js';
 import { withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addDays, addSeconds, Clock } from '../common/clock.js';
+import { addDays, addSeconds } from '../common/clock.js';
 import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { UnansweredStatementError } from '../database/request-pool.js';
@@ -80,7 +81,7 @@ export class TokenRotation {
     private readonly sessions: SessionsService,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
   ) {}
 
@@ -97,7 +98,7 @@ export class TokenRotation {
   }
 
   private async rotateIfCurrent(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
-    const now = this.clock.now();
+    const now = this.clock.trustedNow();
     const expiresAt = addDays(now, this.environment.refreshTokenExpireDays);
     const network = toNetwork(address);
     const values = [token.sessionId, token.digest, successor.digest, now, expiresAt, network];
@@ -139,7 +140,7 @@ export class TokenRotation {
     wasCurrent: boolean,
     actor: Actor,
   ): Promise<RefreshOutcome> {
-    const now = this.clock.now();
+    const now = this.clock.trustedNow();
     const row = await this.database.row<SupersededRow>(READ_SUPERSEDED, [token.sessionId, now]);
     if (!row) return { outcome: 'refused', reason: 'unknown' };
     if (token.generation >= row.generation || !this.tokens.isOfSession(token, row.generation, row.token_digest)) {
