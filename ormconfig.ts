@@ -1,6 +1,5 @@
 import { DataSource } from 'typeorm';
-import { readVariables } from './src/config/environment.js';
-import { parseDatabaseUrl } from './src/config/single-variables.js';
+import { parseDatabaseUrl, readVariables } from './src/config/environment.js';
 import { createMigrationOptions } from './src/database/migrate.js';
 
 /** The DataSource of the TypeORM command line. */

@@ -3,8 +3,8 @@
  * and ends sessions; the password is asked for again where a thief of the token could keep the owner out. When a call that
  * ends sessions has returned, no verifier accepts their tokens.
  */
-import { Body, Controller, Delete, Get, HttpCode, Injectable, Module, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { Body, Controller, Delete, Get, Injectable, Module, Param, Post, Query, Req } from '@nestjs/common';
+import { ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { DataSource } from 'typeorm';
 import { toActor, type Actor } from '../access/actor.js';
@@ -15,6 +15,7 @@ import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
+import { Answers } from '../http/answers.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
 import { PasswordVerifier, REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
@@ -26,7 +27,6 @@ import { SessionsService, type Session } from '../tokens/sessions.service.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { deleteAccount, requireUnchanged, setPassword } from '../users/unchanged-account.js';
 
-/** A call for which the access token is not enough. */
 interface ReauthenticatedCall {
   readonly principal: UserPrincipal;
   readonly password: string;
@@ -45,7 +45,6 @@ export class AccountService {
     private readonly clock: Clock,
   ) {}
 
-  /** Ends all sessions of the user but this one. */
   async changePassword({ principal, password, actor }: ReauthenticatedCall, newPassword: string): Promise<void> {
     // Before the password is verified: a new password that the policy refuses must not cost a guess.
     this.passwords.checkNewPassword(newPassword, '/new_password');
@@ -159,7 +158,6 @@ export class AccountController {
   ) {}
 
   @Post('password')
-  @HttpCode(204)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS)
   @ApiOperation({
@@ -168,7 +166,7 @@ export class AccountController {
       'Ends all other sessions of the user; this one stays. A wrong current password is counted like a failed login ' +
       'and answered with 403, because the access token is valid.',
   })
-  @ApiNoContentResponse({ description: 'The password is changed, and every other session has ended' })
+  @Answers(204, 'The password is changed, and every other session has ended')
   async changePassword(@Req() request: Request, @Body() body: ChangePasswordRequest): Promise<void> {
     const { current_password: password, new_password: newPassword } = body;
     const principal = getPrincipal(request, 'user');
@@ -176,14 +174,13 @@ export class AccountController {
   }
 
   @Post('delete')
-  @HttpCode(204)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS)
   @ApiOperation({
     summary: 'Delete your account',
     description: 'Deletes the account and all of its sessions. It cannot be undone. Needs the password.',
   })
-  @ApiNoContentResponse({ description: 'The account is deleted, and every session of it has ended' })
+  @Answers(204, 'The account is deleted, and every session of it has ended')
   async deleteOwnAccount(@Req() request: Request, @Body() { password }: DeleteAccountRequest): Promise<void> {
     const principal = getPrincipal(request, 'user');
     await this.account.deleteAccount({ principal, password, actor: toActor(request) });
@@ -192,7 +189,7 @@ export class AccountController {
   @Get('sessions')
   @RequireUser()
   @ApiOperation({ summary: 'List your sessions', description: 'The live ones, oldest login first.' })
-  @ApiOkResponse({ type: OwnSessionPageResponse })
+  @Answers(200, OwnSessionPageResponse)
   async listOwnSessions(@Req() request: Request, @Query() query: PageQuery): Promise<OwnSessionPageResponse> {
     const principal = getPrincipal(request, 'user');
     const { items, nextCursor } = await this.sessions.listLiveSessions(principal.userId, toPageRequest(query));
@@ -201,10 +198,9 @@ export class AccountController {
   }
 
   @Delete('sessions')
-  @HttpCode(204)
   @RequireUser()
   @ApiOperation({ summary: 'End all your sessions but this one' })
-  @ApiNoContentResponse({ description: 'Every other session has ended, by this request or before' })
+  @Answers(204, 'Every other session has ended, by this request or before')
   async endOtherSessions(@Req() request: Request): Promise<void> {
     const { userId, sessionId } = getPrincipal(request, 'user');
     const actor = toActor(request);
@@ -212,7 +208,6 @@ export class AccountController {
   }
 
   @Delete('sessions/:id')
-  @HttpCode(204)
   @RequireUser()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
@@ -220,7 +215,7 @@ export class AccountController {
     summary: 'End one of your sessions',
     description: 'This one too, as a logout does. A session of another user is not found.',
   })
-  @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })
+  @Answers(204, 'The session has ended, by this request or before')
   async endOwnSession(@Req() request: Request, @Param('id') id: string): Promise<void> {
     const { userId } = getPrincipal(request, 'user');
     const actor = toActor(request);

@@ -123,12 +123,7 @@ export class UsersAdminController {
     @Res({ passthrough: true }) response: Response,
     @Body() { email, password }: RegistrationRequest,
   ): Promise<UserResponse> {
-    const user = await this.registration.registerUser({
-      email,
-      password,
-      actor: toActor(request),
-      event: 'admin.user.created',
-    });
+    const user = await this.registration.registerUserByOperator({ email, password }, toActor(request));
     response.location(`/api/v0/admin/users/${user.id}`);
     return UserResponse.from(user);
   }

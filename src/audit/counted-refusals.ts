@@ -13,7 +13,7 @@ const WINDOW_MS = 15 * 60_000;
 const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
 /** Refusals without an account share this many rows a window, so that random addresses do not fill the disk. */
-const MAX_UNKNOWN_ROWS = 1_024;
+const MAX_UNKNOWN_ROWS = 256;
 
 /** The table of open windows of each counted event. */
 const TABLES = {

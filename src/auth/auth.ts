@@ -1,53 +1,77 @@
-import { Body, Controller, HttpCode, Module, Post, Req, Res } from '@nestjs/common';
-import {
-  ApiBody,
-  ApiCreatedResponse,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiProperty,
-  ApiPropertyOptional,
-  ApiSecurity,
-  ApiTags,
-} from '@nestjs/swagger';
+/**
+ * What is open to every client: registration, logins (login.ts), and the refresh and the end of a session. Invariant: a reused
+ * refresh token ends its session, and that is committed before the refusal leaves.
+ */
+import { Body, Controller, Injectable, Module, Post, Req, Res } from '@nestjs/common';
+import { ApiBody, ApiOperation, ApiProperty, ApiSecurity, ApiTags } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
 import type { Request, Response } from 'express';
-import { toActor } from '../access/actor.js';
-import { readBearer } from '../access/doors.js';
+import { toActor, type Actor } from '../access/actor.js';
+import { createRefusal, readBearer } from '../access/doors.js';
 import { Public } from '../access/require.js';
-import { CharactersBetween, IfSent } from '../common/fields.js';
+import { TextField } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { Propagation } from '../revocation/propagation.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { CodeField } from '../second-factors/totp-enrolment.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../second-factors/webauthn.js';
 import { Throttled } from '../throttling/throttle.js';
-import type { TokenPair } from '../tokens/access-tokens.js';
+import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+import { TokenRotation } from '../tokens/token-rotation.js';
 import { TokensModule } from '../tokens/tokens.module.js';
+import { Registration } from '../users/registration.js';
 import { UserResponse, CredentialsRequest, RegistrationRequest } from '../users/users.controller.js';
 import { UsersModule } from '../users/users.module.js';
-import { AuthService, RegistrationService } from './auth.service.js';
 import { LoginService, SecondFactorLogins } from './login.js';
 
+@Injectable()
+export class AuthService {
+  constructor(
+    private readonly sessions: SessionsService,
+    private readonly rotation: TokenRotation,
+    private readonly accessTokens: AccessTokens,
+    private readonly propagation: Propagation,
+  ) {}
+
+  async refreshSession(refreshToken: string, actor: Actor): Promise<TokenPair> {
+    return this.accessTokens.signTokenPair(await this.rotation.rotateRefreshToken(refreshToken, actor));
+  }
+
+  /**
+   * Ends the session of the refresh token, of the access token, or of both. Idempotent: a session that has ended, or
+   * never existed, is a success too. When it has returned, no verifier accepts a token of the session.
+   */
+  async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
+    if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
+    const claims = bearer === undefined ? undefined : await this.accessTokens.verifyIgnoringExpiry(bearer);
+    // A valid refresh token ends its session even when the bearer beside it is invalid.
+    if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
+    const isRefreshToken =
+      refreshToken !== undefined && (await this.sessions.endSessionByRefreshToken(refreshToken, actor));
+    if (claims) await this.sessions.endSessionByLogout(claims.sid, claims.sub, actor);
+    // Text that is not a token cannot have ended a session, also not in an earlier call.
+    if (isRefreshToken || claims) await this.propagation.awaitPropagation();
+  }
+}
+
+const MAX_REFRESH_TOKEN_LENGTH = 512;
 const REFRESH_TOKEN = {
-  minLength: 1,
-  maxLength: 512,
   description: 'opaque; the refresh_token of the last login or refresh response',
   example: 'pa_rt_AZhfTnw6e1KdHi9qjEsNEQAAAAB…',
 };
 
 export class RefreshRequest {
-  @ApiProperty(REFRESH_TOKEN)
-  @CharactersBetween(1, 512)
+  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN)
   refresh_token!: string;
 }
 
 export class LogoutRequest {
-  @ApiPropertyOptional(REFRESH_TOKEN)
-  @IfSent()
-  @CharactersBetween(1, 512)
+  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN, { optional: true })
   refresh_token?: string;
 }
 
@@ -76,13 +100,7 @@ export class TokenPairResponse {
 const MAX_CHALLENGE_LENGTH = 200;
 
 export class SecondFactorRequest {
-  @ApiProperty({
-    minLength: 1,
-    maxLength: MAX_CHALLENGE_LENGTH,
-    description: 'of the second_factor_required',
-    example: 'AQGT…',
-  })
-  @CharactersBetween(1, MAX_CHALLENGE_LENGTH)
+  @TextField(MAX_CHALLENGE_LENGTH, { description: 'of the second_factor_required', example: 'AQGT…' })
   challenge!: string;
 
   @ApiProperty({ enum: SECOND_FACTOR_METHODS, example: 'totp' })
@@ -109,7 +127,7 @@ export class PasskeyLoginRequest {
 @Controller('api/v0/auth')
 export class AuthController {
   constructor(
-    private readonly registration: RegistrationService,
+    private readonly registration: Registration,
     private readonly logins: LoginService,
     private readonly secondFactors: SecondFactorLogins,
     private readonly auth: AuthService,
@@ -120,19 +138,18 @@ export class AuthController {
   @Throttled('registration')
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Register a new user' })
-  @ApiCreatedResponse({ type: UserResponse })
+  @Answers(201, UserResponse)
   async register(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
     @Body() body: RegistrationRequest,
   ): Promise<UserResponse> {
-    const user = await this.registration.register(body, toActor(request));
+    const user = await this.registration.registerUser(body, toActor(request));
     response.location(`/api/v0/users/${user.id}`);
     return UserResponse.from(user);
   }
 
   @Post('login')
-  @HttpCode(200)
   @Public()
   @ApiProblems(
     problems.invalidCredentials,
@@ -150,13 +167,12 @@ export class AuthController {
       'response to the right password is 403 with a challenge. With REQUIRE_VERIFIED_EMAIL the right password of an ' +
       'account whose address is not verified is 403.',
   })
-  @ApiOkResponse({ type: TokenPairResponse })
+  @Answers(200, TokenPairResponse)
   async login(@Req() request: Request, @Body() body: CredentialsRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.logins.logInWithPassword(body, toActor(request)));
   }
 
   @Post('refresh')
-  @HttpCode(200)
   @Public()
   @Throttled('refresh')
   @ApiProblems(problems.invalidRefreshToken)
@@ -166,13 +182,12 @@ export class AuthController {
       'Rotates the refresh token. Idempotent within the grace: the old token, sent again because the response was lost, ' +
       'returns the same new refresh token. Later, or once the new one was used, it is a replay and ends the session.',
   })
-  @ApiOkResponse({ type: TokenPairResponse })
+  @Answers(200, TokenPairResponse)
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.auth.refreshSession(body.refresh_token, toActor(request)));
   }
 
   @Post('logout')
-  @HttpCode(204)
   @Public()
   @ApiSecurity('user')
   @ApiSecurity({})
@@ -182,14 +197,12 @@ export class AuthController {
     description: 'By its refresh token, by an access token as bearer, or by both.',
   })
   @ApiBody({ type: LogoutRequest, required: false })
-  @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })
+  @Answers(204, 'The session has ended, by this request or before')
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
-    const presented = { refreshToken: body.refresh_token, bearer: readBearer(request) };
-    await this.auth.logOut(presented, toActor(request));
+    await this.auth.logOut(body.refresh_token, readBearer(request), toActor(request));
   }
 
   @Post('login/second-factor')
-  @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
   @ApiProblems(
@@ -205,13 +218,12 @@ export class AuthController {
       'works once, and wrong ones are counted per account: over the limit the response is 429, and the code is not ' +
       'verified. The challenge can be tried again after a wrong code.',
   })
-  @ApiOkResponse({ type: TokenPairResponse })
+  @Answers(200, TokenPairResponse)
   async answerSecondFactor(@Req() request: Request, @Body() body: SecondFactorRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.logins.logInWithSecondFactor(body, toActor(request)));
   }
 
   @Post('login/passkey/options')
-  @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
   @ApiProblems(problems.notFound)
@@ -219,13 +231,12 @@ export class AuthController {
     summary: 'Get the options to log in with a passkey alone',
     description: 'For navigator.credentials.get() of the browser. Valid for 5 minutes, and for one login.',
   })
-  @ApiOkResponse({ type: PasskeyRequestOptionsResponse })
+  @Answers(200, PasskeyRequestOptionsResponse)
   async createPasskeyLoginOptions(): Promise<PasskeyRequestOptionsResponse> {
     return this.secondFactors.createPasskeyOptions();
   }
 
   @Post('login/passkey')
-  @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
   @ApiProblems(problems.invalidPasskey, problems.emailNotVerified, problems.notFound)
@@ -233,7 +244,7 @@ export class AuthController {
     summary: 'Log in with a passkey alone',
     description: 'The authenticator must have verified the user, by a PIN or a fingerprint for example.',
   })
-  @ApiOkResponse({ type: TokenPairResponse })
+  @Answers(200, TokenPairResponse)
   async logInWithPasskey(@Req() request: Request, @Body() body: PasskeyLoginRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.logins.logInWithPasskey(body.passkey, toActor(request)));
   }
@@ -242,6 +253,6 @@ export class AuthController {
 @Module({
   imports: [PasswordsModule, UsersModule, TokensModule, SecondFactorsModule],
   controllers: [AuthController],
-  providers: [RegistrationService, LoginService, SecondFactorLogins, AuthService],
+  providers: [LoginService, SecondFactorLogins, AuthService],
 })
 export class AuthModule {}

@@ -1,8 +1,9 @@
 /**
  * Logins, step by step: 1. the password, 2. the challenge of a user with a second factor, 3. the answer to it, or a passkey
- * alone, 4. the session. They begin in LoginService, at the end of this file. Invariants: a wrong password, an unknown address and a
- * disabled account have the same response and the same cost (user enumeration). A guess is reserved in a throttle before it is verified, and settled by the
- * verdict; for codes, in second-factors/codes.ts. Proofs are consumed in the transaction that starts the session.
+ * alone, 4. the session. They begin in LoginService, at the end of this file. Invariants: a wrong password, an unknown
+ * address and a disabled account have the same response and the same cost (user enumeration). A guess is reserved in a
+ * throttle before it is verified, and settled by the verdict; for codes, in second-factors/codes.ts. Proofs are consumed in
+ * the transaction that starts the session.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -24,16 +25,14 @@ import {
 } from '../second-factors/second-factors.service.js';
 import {
   parseAuthentication,
-  PasskeyVerifier,
   readChallenge,
   RelyingParty,
-  type PasskeyOwner,
   type PasskeyRequestOptionsResponse,
 } from '../second-factors/webauthn.js';
 import { LoginThrottle } from '../throttling/guess-throttles.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
-import { NewSessions, type Amr, type SessionOwner } from '../tokens/new-sessions.js';
-import { PasswordVerifier, type VerifiedUser } from '../passwords/password-verifier.js';
+import { NewSessions, type Amr } from '../tokens/new-sessions.js';
+import { PasswordVerifier, type AccountState, type VerifiedUser } from '../passwords/password-verifier.js';
 
 /** An answer to the challenge of a login. The code or the passkey is there, by the method. */
 interface SecondFactorAnswer {
@@ -46,7 +45,7 @@ interface SecondFactorAnswer {
 /** A login whose proofs are verified, and not consumed yet. */
 interface VerifiedLogin {
   /** As it was when the proofs were verified. */
-  readonly owner: PasskeyOwner;
+  readonly owner: AccountState;
   readonly challenge: PresentedChallenge;
   readonly useFactor: UseProof;
   readonly amr: Amr;
@@ -63,7 +62,6 @@ export class SecondFactorLogins {
     private readonly factors: SecondFactorsService,
     private readonly challenges: Challenges,
     private readonly codes: CodeVerifier,
-    private readonly passkeys: PasskeyVerifier,
     private readonly relyingParty: RelyingParty,
     private readonly refusals: CountedRefusals,
   ) {}
@@ -91,7 +89,6 @@ export class SecondFactorLogins {
     return user.confirmedAt || user.passkeys.length > 0 ? this.createChallenge(verified, user) : undefined;
   }
 
-  /** Verifies the answer to a challenge, and starts the session with it. */
   async acceptAnswer(answer: SecondFactorAnswer, actor: Actor, startSession: StartSession): Promise<TokenPair> {
     const { challenge, user } = await this.openChallenge(answer.challenge, actor);
     const problem = problems.invalidSecondFactor;
@@ -100,17 +97,12 @@ export class SecondFactorLogins {
       return startSession({ owner: user, challenge, useFactor, amr: ['pwd', amr, 'user', 'mfa'], problem });
     }
     const presented = { user, code: answer.code ?? '', actor, problem };
-    const startWithCode = (useFactor: UseProof): Promise<TokenPair> =>
-      startSession({ owner: user, challenge, useFactor, amr: ['pwd', 'otp', 'mfa'], problem });
-    return answer.method === 'totp'
-      ? this.codes.acceptTotpCode(presented, startWithCode)
-      : this.codes.acceptRecoveryCode(presented, startWithCode);
+    return this.codes.acceptCode(answer.method, presented, (useFactor) =>
+      startSession({ owner: user, challenge, useFactor, amr: ['pwd', 'otp', 'mfa'], problem }),
+    );
   }
 
-  /**
-   * The options of a login with a passkey alone. Nothing is known of the user, so they are the same for every client.
-   * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
-   */
+  /** For a login with a passkey alone. Nothing is known of the user, so every client gets the same options. */
   async createPasskeyOptions(): Promise<PasskeyRequestOptionsResponse> {
     return this.relyingParty.createAuthenticationOptions(await this.challenges.issueChallenge('passkey'));
   }
@@ -124,19 +116,17 @@ export class SecondFactorLogins {
     const challenge = this.challenges.parseChallenge('passkey', text);
     const isValid = challenge && this.challenges.isBoundTo(challenge) && (await this.challenges.isCurrent(challenge));
     if (!isValid) return this.refuseFactor({ problem, reason: 'challenge', actor });
-    const verdict = await this.passkeys.verifyPasskey(response, text);
+    const verdict = await this.relyingParty.verifyPasskey(response, text);
     if (!verdict.valid) return this.refuseFactor({ problem, reason: verdict.reason, actor, userId: verdict.userId });
     const { owner, amr, useFactor } = verdict;
     return { owner, challenge, useFactor, amr: [amr, 'user', 'mfa'], problem };
   }
 
-  /** Consumes the challenge and the factor of a login. */
   async consumeProofs(transaction: EntityManager, { challenge, useFactor }: VerifiedLogin): Promise<void> {
     if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw new RefusedProofError('challenge');
     await useFactor(transaction);
   }
 
-  /** Counts a refused second factor. */
   async refuseFactor(refused: RefusedFactor): Promise<never> {
     throw await this.refusals.recordRefusal(toCountedRefusal(refused), refused.actor);
   }
@@ -163,7 +153,7 @@ export class SecondFactorLogins {
     const response = parseAuthentication(passkey);
     const isAnswer = this.factors.listMethods(user).includes('passkey') && readChallenge(response) === challenge;
     const verdict = isAnswer
-      ? await this.passkeys.verifyPasskey(response, challenge, user.id)
+      ? await this.relyingParty.verifyPasskey(response, challenge, user.id)
       : ({ valid: false, reason: 'wrong_passkey' } as const);
     if (verdict.valid) return verdict;
     const problem = problems.invalidSecondFactor;
@@ -184,10 +174,6 @@ export class LoginService {
     private readonly environment: Environment,
   ) {}
 
-  /**
-   * @throws {ProblemException} invalid_credentials, the same for every reason; email_not_verified and
-   * second_factor_required after the right password; too_many_requests; hashing_busy
-   */
   async logInWithPassword(
     { email, password }: { readonly email: string; readonly password: string },
     actor: Actor,
@@ -195,33 +181,29 @@ export class LoginService {
     const verdict = await this.throttle.countPasswordGuess(email, actor.address, (turn) =>
       this.passwords.verifyPassword(email, password, turn),
     );
-    if (!verdict.valid) return this.refusePassword({ email, ...verdict, actor });
+    const refuse = async (
+      reason: RefusalReason<'user.login.failed'>,
+      userId: string | undefined,
+      problem: Problem = problems.invalidCredentials,
+    ): Promise<never> => {
+      const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
+      throw await this.refusals.recordRefusal({ problem, refusal, counted: email, subject: userId }, actor);
+    };
+    if (!verdict.valid) return refuse(verdict.reason, verdict.userId);
     const { user } = verdict;
-    if (this.mustVerifyEmail(user))
-      return this.refusePassword({
-        email,
-        reason: 'email_not_verified',
-        userId: user.id,
-        actor,
-        problem: problems.emailNotVerified,
-      });
+    if (this.mustVerifyEmail(user)) return refuse('email_not_verified', user.id, problems.emailNotVerified);
     if (user.hasSecondFactor) throw await this.secondFactors.createChallenge(user);
     const tokens = await this.startSession(user, ['pwd'], actor);
     if (tokens) return tokens;
     const challenge = await this.secondFactors.createChallengeIfAdded(user);
     if (challenge) throw challenge;
-    return this.refusePassword({ email, reason: 'changed_meanwhile', userId: user.id, actor });
+    return refuse('changed_meanwhile', user.id);
   }
 
-  /**
-   * @throws {ProblemException} invalid_second_factor; validation_failed; email_not_verified; too_many_requests; hashing_busy;
-   * unavailable; totp_secret_unreadable
-   */
   async logInWithSecondFactor(answer: SecondFactorAnswer, actor: Actor): Promise<TokenPair> {
     return this.secondFactors.acceptAnswer(answer, actor, (login) => this.startSessionWithProofs(login, actor));
   }
 
-  /** @throws {ProblemException} invalid_passkey; validation_failed; email_not_verified; not_found without WEBAUTHN_RP_ID */
   async logInWithPasskey(answer: object, actor: Actor): Promise<TokenPair> {
     return this.startSessionWithProofs(await this.secondFactors.verifyPasskeyAlone(answer, actor), actor);
   }
@@ -251,7 +233,7 @@ export class LoginService {
 
   /** @returns undefined when the account was disabled, or has another password or other factors, since it was read */
   private async startSession(
-    owner: SessionOwner,
+    owner: AccountState,
     amr: Amr,
     actor: Actor,
     useProofs?: UseProof,
@@ -266,24 +248,7 @@ export class LoginService {
     return grant && sign(grant);
   }
 
-  private mustVerifyEmail({ emailVerifiedAt }: PasskeyOwner): boolean {
+  private mustVerifyEmail({ emailVerifiedAt }: AccountState): boolean {
     return this.environment.requireVerifiedEmail && emailVerifiedAt === null;
-  }
-
-  private async refusePassword({
-    email,
-    reason,
-    userId,
-    actor,
-    problem = problems.invalidCredentials,
-  }: {
-    readonly email: string;
-    readonly reason: RefusalReason<'user.login.failed'>;
-    readonly userId?: string;
-    readonly actor: Actor;
-    readonly problem?: Problem;
-  }): Promise<never> {
-    const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.recordRefusal({ problem, refusal, counted: email, subject: userId }, actor);
   }
 }

@@ -30,9 +30,7 @@ export async function createApp(environment: Environment, watch = new StartWatch
   return app;
 }
 
-/**
- * Installs what surrounds the routes, in the order in which a request passes it. Used by the service and by the tests.
- */
+/** Installs what surrounds the routes, in the order in which a request passes it. */
 export function configureApp(app: NestExpressApplication): void {
   const log = app.get(Log);
   const environment = app.get(Environment);

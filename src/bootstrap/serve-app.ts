@@ -19,10 +19,7 @@ const TRACING_DIVISOR = 4;
 /** The ports that are open: 0 in the environment means any free port. */
 export type OpenPorts = Pick<Environment, 'port' | 'internalPort' | 'metricsPort'>;
 
-/**
- * Serves requests in this process, until a signal ends it.
- * @param afterClose stops what the application used
- */
+/** Serves requests in this process, until a signal ends it. `afterClose` stops what the application used. */
 export async function serveApp(
   environment: Environment,
   watch: StartWatch,
@@ -90,10 +87,7 @@ function closeConnectionsAfterResponse(server: Server): void {
   server.prependListener('request', (_request, response) => void response.setHeader('Connection', 'close'));
 }
 
-/**
- * Stops accepting connections and waits for the requests in flight.
- * @param timeoutMs after which the remaining connections are closed, whose clients do not finish their requests
- */
+/** @param timeoutMs after which connections are closed whose clients do not finish their requests */
 async function closeServers(servers: Server[], timeoutMs: number): Promise<void> {
   const closed = Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
   // `close` ends the connections that are idle now, and misses the ones that become idle later.

@@ -5,10 +5,7 @@ import { HttpInstrumentation, type HttpCustomAttributeFunction } from '@opentele
 import { PgInstrumentation } from '@opentelemetry/instrumentation-pg';
 import { NodeSDK, resources } from '@opentelemetry/sdk-node';
 
-/**
- * Attributes that the instrumentation copies from requests. They are dropped: a caller may write a secret into any of
- * them.
- */
+/** The instrumentation copies them from requests, where a caller may have written a secret: they are dropped. */
 const CALLER_ATTRIBUTES = [
   'client.address',
   'http.client_ip',

@@ -90,10 +90,7 @@ export class WorkerFleet {
     }
   }
 
-  /**
-   * Sends SIGTERM to every worker and replaces none. Kills the workers that still run at the deadline.
-   * @returns whether all workers exited with code 0
-   */
+  /** @returns whether all workers exited with code 0. Those that still run at the deadline are killed. */
   async stop(deadlineMs: number): Promise<boolean> {
     this.stopping.abort();
     const kill = setTimeout(() => {

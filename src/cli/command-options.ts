@@ -1,5 +1,5 @@
-// What commands need from their environment, for their help.
-import { InvalidArgumentError } from 'commander';
+// How commands are added, and how their options are parsed.
+import { InvalidArgumentError, type Command } from 'commander';
 import { isId } from '../common/ids.js';
 import { parseBaseUrl } from './http-client.js';
 
@@ -7,12 +7,30 @@ export const NEEDS_ADMIN_KEY =
   'Needs ADMIN_API_KEY or ADMIN_API_KEY_FILE (it may be the key of an operator), in the environment or in .env.';
 export const NEEDS_DATABASE =
   'Connects to the database: needs DATABASE_URL or DATABASE_URL_FILE, in the environment or in .env.';
+export const DATABASE_EXAMPLE = 'DATABASE_URL=postgresql://…';
 export const EXIT_CODES =
   'Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage, 141 the reader of the output has ended.';
 
-/** @returns the end of a help text */
-export function formatNeeds(needs: string, example: string): string {
-  return `\n${needs}\n\nExample:\n  ${example}`;
+export interface Help {
+  readonly needs: string;
+  /** The rest of the line after the name of the command. */
+  readonly example?: string | undefined;
+  /** Variables before the name of the program. */
+  readonly variables?: string;
+}
+
+/** Adds a command, whose help ends with what it needs and an example. */
+export function addCommand(
+  parent: Command,
+  signature: string,
+  description: string,
+  { needs, example = '', variables = '' }: Help,
+): Command {
+  const command = parent.command(signature).description(description);
+  let path = command.name();
+  for (let above: Command | null = parent; above; above = above.parent) path = `${above.name()} ${path}`;
+  const line = `${variables} ${path} ${example}`.trim();
+  return command.addHelpText('after', `\n${needs}\n\nExample:\n  ${line}`);
 }
 
 // Moments and durations as operators write them: 30m, 24h, 7d, or ISO 8601.

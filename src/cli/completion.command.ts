@@ -1,4 +1,4 @@
-import { Argument, Command, type Option } from 'commander';
+import { Argument, type Command, type Option } from 'commander';
 
 /** Words of one command: its subcommands and its options. */
 interface Words {
@@ -12,16 +12,16 @@ const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
 /** `platform-auth completion`: the completion of a shell, from the commands as they are. */
-export function createCompletionCommand(): Command {
-  return new Command('completion')
+export function addCompletionCommand(root: Command): void {
+  root
+    .command('completion')
     .description('Print the completion of a shell.')
     .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
     .addHelpText(
       'after',
       '\nExample:\n  source <(platform-auth completion bash)\n  platform-auth completion fish | source',
     )
-    .action((shell: Shell, _options, command: Command) => {
-      const root = command.parent ?? command;
+    .action((shell: Shell) => {
       process.stdout.write(SCRIPTS[shell](listWords(root, '', root.options)));
     });
 }

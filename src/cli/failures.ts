@@ -2,7 +2,7 @@ import { types } from 'node:util';
 import { CommanderError } from 'commander';
 import { StartTimeoutError } from '../common/start-watch.js';
 import { InvalidEnvironmentError } from '../config/environment.js';
-import { CommandFailedError, say, type Output } from './output.js';
+import { CommandFailedError, say, type Output } from './terminal.js';
 
 const EXIT_FAILED = 1;
 const EXIT_USAGE = 2;
@@ -13,13 +13,12 @@ const EXIT_USAGE = 2;
  */
 export function reportFailure(error: unknown, { json }: Output): number {
   if (error instanceof CommanderError) {
-    if (error.exitCode === 0) return 0;
-    if (json) sayFailure({ code: 'usage', message: describeUsage(error) });
-    return EXIT_USAGE;
+    // Commander has said the text.
+    if (json && error.exitCode !== 0) say(JSON.stringify({ code: 'usage', message: describeUsage(error) }));
+    return error.exitCode === 0 ? 0 : EXIT_USAGE;
   }
-  const failure = toFailure(error);
-  if (json) sayFailure(failure);
-  else say(failure.message);
+  const { code, message } = toFailure(error);
+  say(json ? JSON.stringify({ code, message }) : message);
   return EXIT_FAILED;
 }
 
@@ -29,19 +28,14 @@ export function toFailure(error: unknown): Failure {
     return { code: 'configuration_unusable', message: error.message + adviseOn(error) };
   if (error instanceof StartTimeoutError)
     return { code: 'database_unreachable', message: `Gave up: ${error.message}.` };
-  const known = describeSystemError(error);
-  if (known) return known;
-  return { code: 'unexpected', message: `Unexpected error: ${error instanceof Error ? error.message : String(error)}` };
+  const message = `Unexpected error: ${error instanceof Error ? error.message : String(error)}`;
+  return describeSystemError(error) ?? { code: 'unexpected', message };
 }
 
 /** Outside production the service runs without DATABASE_URL, so a newcomer does not know one. */
 function adviseOn({ problems }: InvalidEnvironmentError): string {
   if (!problems.some((problem) => problem.startsWith('DATABASE_URL is required'))) return '';
   return '\nThe URL of the database that the service starts by itself in development: docs/operations/embedded-database.md';
-}
-
-function sayFailure({ code, message }: Failure): void {
-  say(JSON.stringify({ code, message }));
 }
 
 /** Commander prints the help, which is not a message, when a group is called without a command. */
@@ -121,7 +115,7 @@ export function describeCause(error: unknown): string {
 }
 
 /** @returns undefined for an error that this program has no words for */
-export function describeSystemError(error: unknown): Failure | undefined {
+function describeSystemError(error: unknown): Failure | undefined {
   const reason = describeFileReason(error);
   if (reason !== undefined) {
     const { path = 'A file' } = error as NodeJS.ErrnoException;

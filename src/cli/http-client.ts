@@ -1,7 +1,7 @@
 // The CLI's HTTP client. `sendRequest` is the only place that opens an HTTP connection: bounded in time, and redirects
 // are returned instead of followed, so that a credential reaches only the address it was meant for. `callService` adds
 // the body and the errors that an operator reads.
-import { announceIfSlow, CommandFailedError } from './output.js';
+import { announceIfSlow, CommandFailedError } from './terminal.js';
 
 const DEFAULT_TIMEOUT_MS = 15_000;
 const UNTRUSTED_CERTIFICATE = /CERT|SIGNED|SSL|TLS/;

@@ -6,7 +6,7 @@
 import { readPackageVersion } from '../common/package-version.js';
 import { StartTimeoutError } from '../common/start-watch.js';
 import { reportFailure, describeCause } from './failures.js';
-import { CommandFailedError } from './output.js';
+import { CommandFailedError } from './terminal.js';
 import { runCommand } from './program.js';
 
 /** 128 + SIGPIPE: what a shell reports of other programs. Node.js ignores that signal. */

@@ -1,19 +1,19 @@
 import { Command } from 'commander';
 import { EXIT_CODES } from './command-options.js';
-import { createCompletionCommand } from './completion.command.js';
+import { addCompletionCommand } from './completion.command.js';
 import { reportFailure } from './failures.js';
-import type { Output } from './output.js';
-import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
-import { createKeysCommand } from './platform/keys.command.js';
-import { createDoctorCommand, createInitCommand, createMigrateCommand } from './platform/platform-commands.js';
-import { createExportCommand, createImportCommand } from './platform/user-transfer.command.js';
-import { createAuditCommand } from './remote/audit.command.js';
-import { createAppsCommand, createOperatorsCommand } from './remote/credentials.command.js';
-import { createExplainCommand } from './remote/explain.command.js';
-import { createMapCommand } from './remote/map.command.js';
-import { createNodesCommand } from './remote/nodes.command.js';
-import { createStatusCommand } from './remote/status.command.js';
-import { createUsersCommand } from './remote/users.command.js';
+import type { Output } from './terminal.js';
+import { addCheckpointCommand, addVerifyCommand } from './platform/audit-seals.command.js';
+import { addKeysCommands } from './platform/keys.command.js';
+import { addDoctorCommand, addInitCommand, addMigrateCommand } from './platform/platform-commands.js';
+import { addExportCommand, addImportCommand } from './platform/user-transfer.command.js';
+import { addAuditCommand } from './remote/audit.command.js';
+import { addAppsCommands, addOperatorsCommands } from './remote/credentials.command.js';
+import { addExplainCommands } from './remote/explain.command.js';
+import { addMapCommand } from './remote/map.command.js';
+import { addNodesCommands } from './remote/nodes.command.js';
+import { addStatusCommand } from './remote/status.command.js';
+import { addUsersCommands } from './remote/users.command.js';
 
 /**
  * @returns all commands. What only one of them needs (TypeORM, the parser of YAML) is loaded when that one runs: a node on
@@ -29,30 +29,24 @@ export function createProgram(version: string, output: Output): Command {
     .showHelpAfterError('(see --help)')
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
-  const commands = [
-    createInitCommand(),
-    createDoctorCommand(),
-    createMigrateCommand(),
-    createKeysCommand(),
-    createNodesCommand(),
-    createAppsCommand(),
-    createUsersCommand().addCommand(createImportCommand()).addCommand(createExportCommand()),
-    createOperatorsCommand(),
-    createExplainCommand(),
-    createStatusCommand(),
-    createMapCommand(),
-    createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand()),
-    createCompletionCommand(),
-  ];
-  for (const command of commands) addWithSettings(root, command);
+  addInitCommand(root);
+  addDoctorCommand(root);
+  addMigrateCommand(root);
+  addKeysCommands(root);
+  addNodesCommands(root);
+  addAppsCommands(root);
+  const users = addUsersCommands(root);
+  addImportCommand(users);
+  addExportCommand(users);
+  addOperatorsCommands(root);
+  addExplainCommands(root);
+  addStatusCommand(root);
+  addMapCommand(root);
+  const audit = addAuditCommand(root);
+  addVerifyCommand(audit);
+  addCheckpointCommand(audit);
+  addCompletionCommand(root);
   return root;
-}
-
-/** Commander copies settings to a subcommand only when the parent creates it; these are created on their own. */
-function addWithSettings(parent: Command, child: Command): void {
-  if (child.parent === null) parent.addCommand(child);
-  child.copyInheritedSettings(parent);
-  for (const grandchild of child.commands) addWithSettings(child, grandchild);
 }
 
 /**

@@ -11,20 +11,15 @@ const PRINTABLE_ASCII = /^[\u0020-\u007e]*$/;
 const COLUMN_FRAME = 3;
 
 export type Cell = string | number | boolean | null | undefined;
-/** Several lines in one cell. */
-export type Lines = readonly Cell[];
-type Row<Name extends string> = Readonly<Record<Name, Cell | Lines>>;
+/** An array is several lines in one cell. */
+type Value = Cell | readonly Cell[];
+type Row<Name extends string> = Readonly<Record<Name, Value>>;
 
 export interface TableOptions<Name extends string> {
   /** The columns that are left out first when the terminal is narrow; then the last ones. One column always stays. */
   readonly drop?: readonly Name[];
-  readonly colour?: (name: Name, value: Cell | Lines) => Colour | undefined;
+  readonly colour?: (name: Name, value: Value) => Colour | undefined;
   readonly screen?: Screen;
-}
-
-interface Column<Name extends string> {
-  readonly name: Name;
-  readonly width: number;
 }
 
 /** @param rows objects with the same fields; the fields of `columns` are shown, in that order */
@@ -54,7 +49,7 @@ export function formatTable<Name extends string>(
 function addRow<Name extends string>(
   lines: string[],
   row: Row<Name>,
-  columns: readonly Column<Name>[],
+  columns: readonly { name: Name; width: number }[],
   paintCell: (name: Name, text: string) => string,
 ): void {
   const cells = columns.map(({ name, width }) => ({ name, width, texts: toTexts(row[name]) }));
@@ -68,7 +63,7 @@ function addRow<Name extends string>(
   }
 }
 
-function toTexts(value: Cell | Lines): string[] {
+function toTexts(value: Value): string[] {
   return [value].flat().map(replaceControlCharacters);
 }
 

@@ -3,27 +3,11 @@
 // a file that was opened here is read, and only one that was created here changes its owner. write-file-atomic 7 opens a
 // predictable name, follows links, and sets the owner by path, which test/common/durable-file.spec.ts refuses.
 
-import {
-  closeSync,
-  constants,
-  existsSync,
-  fchmodSync,
-  fchownSync,
-  fstatSync,
-  fsyncSync,
-  linkSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-  type Stats,
-} from 'node:fs';
+import * as fs from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { createRandomId } from './ids.js';
 
-const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants;
 const PRIVATE_MODE = 0o600;
 /** Errors of exFAT and some shared folders, where two processes may create a file at the same moment. */
 const NO_HARD_LINKS = new Set(['EPERM', 'ENOTSUP', 'ENOSYS']);
@@ -31,7 +15,7 @@ const NO_HARD_LINKS = new Set(['EPERM', 'ENOTSUP', 'ENOSYS']);
 /** A file as it was when it was opened. The bytes and the owner belong to the same file. */
 export interface FoundFile {
   readonly bytes: Buffer;
-  readonly stats: Stats;
+  readonly stats: fs.Stats;
 }
 
 /** Computes the new content of a file. */
@@ -49,20 +33,17 @@ export class NotRegularFileError extends Error {
   }
 }
 
-/**
- * @returns undefined when the path does not exist
- * @throws {NotRegularFileError} for a symbolic link, a directory, a pipe …
- */
+/** @throws {NotRegularFileError} for a symbolic link, a directory, a pipe … */
 export function readRegular(path: string): FoundFile | undefined {
   const descriptor = openExisting(path);
   if (descriptor === undefined) return undefined;
   try {
-    const stats = fstatSync(descriptor);
+    const stats = fs.fstatSync(descriptor);
     if (!stats.isFile())
       throw new NotRegularFileError(path, stats.isDirectory() ? 'a directory' : 'not a regular file');
-    return { bytes: readFileSync(descriptor), stats };
+    return { bytes: fs.readFileSync(descriptor), stats };
   } finally {
-    closeSync(descriptor);
+    fs.closeSync(descriptor);
   }
 }
 
@@ -73,42 +54,42 @@ export function readRegular(path: string): FoundFile | undefined {
  */
 export function replaceFile(path: string, change: Change): void {
   removeLeftovers(path);
-  publish(path, change, renameSync);
+  const temporary = writeBeside(path, change);
+  try {
+    fs.renameSync(temporary, path);
+  } finally {
+    fs.rmSync(temporary, { force: true });
+  }
+  syncFolder(path);
 }
 
 /** Does everything that {@link replaceFile} does except for the replacement, and throws the same errors. */
 export function rehearseReplacement(path: string, change: Change): void {
-  rmSync(writeBeside(path, change), { force: true });
+  fs.rmSync(writeBeside(path, change), { force: true });
 }
 
 /** @returns false when the path exists; nothing was changed then. Of several processes one succeeds. */
 export function createFile(path: string, bytes: Buffer): boolean {
   removeLeftovers(path);
+  const temporary = writeBeside(path, () => bytes);
   try {
-    publish(path, () => bytes, linkSync);
+    fs.linkSync(temporary, path);
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST' || existsSync(path)) return false;
+    if (code === 'EEXIST' || fs.existsSync(path)) return false;
     if (!NO_HARD_LINKS.has(code)) throw error;
-    publish(path, () => bytes, renameSync);
-  }
-  return true;
-}
-
-function publish(path: string, change: Change, place: (temporary: string, path: string) => void): void {
-  const temporary = writeBeside(path, change);
-  try {
-    place(temporary, path);
+    fs.renameSync(temporary, path);
   } finally {
-    rmSync(temporary, { force: true });
+    fs.rmSync(temporary, { force: true });
   }
   syncFolder(path);
+  return true;
 }
 
 function openExisting(path: string): number | undefined {
   try {
     // O_NONBLOCK: opening a pipe without a writer must not block the command.
-    return openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    return fs.openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;
@@ -123,38 +104,38 @@ function writeBeside(path: string, change: Change): string {
   const found = readRegular(path);
   const bytes = change(found);
   const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.${createRandomId()}.new`);
-  const descriptor = openSync(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, PRIVATE_MODE);
+  const descriptor = fs.openSync(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, PRIVATE_MODE);
   try {
-    const { uid, gid } = fstatSync(descriptor);
+    const { uid, gid } = fs.fstatSync(descriptor);
     if (found && (found.stats.uid !== uid || found.stats.gid !== gid))
-      fchownSync(descriptor, found.stats.uid, found.stats.gid);
-    fchmodSync(descriptor, PRIVATE_MODE);
-    writeFileSync(descriptor, bytes);
-    fsyncSync(descriptor);
+      fs.fchownSync(descriptor, found.stats.uid, found.stats.gid);
+    fs.fchmodSync(descriptor, PRIVATE_MODE);
+    fs.writeFileSync(descriptor, bytes);
+    fs.fsyncSync(descriptor);
     return temporary;
   } catch (error) {
-    rmSync(temporary, { force: true });
+    fs.rmSync(temporary, { force: true });
     throw error;
   } finally {
-    closeSync(descriptor);
+    fs.closeSync(descriptor);
   }
 }
 
 /** Without this a power cut may lose the new name, although the file's content is on the disk. */
 function syncFolder(path: string): void {
   if (process.platform === 'win32') return;
-  const descriptor = openSync(dirname(path), O_RDONLY);
-  fsyncSync(descriptor);
-  closeSync(descriptor);
+  const descriptor = fs.openSync(dirname(path), O_RDONLY);
+  fs.fsyncSync(descriptor);
+  fs.closeSync(descriptor);
 }
 
 /** Removes the temporary files of killed processes, because they contain keys too. */
 function removeLeftovers(path: string): void {
   const start = `.${basename(path)}.`;
-  for (const entry of readdirSync(dirname(path), { withFileTypes: true })) {
+  for (const entry of fs.readdirSync(dirname(path), { withFileTypes: true })) {
     if (entry.isDirectory() || !entry.name.startsWith(start)) continue;
     const pid = /^(\d+)\.[\w-]+\.new$/.exec(entry.name.slice(start.length))?.[1];
-    if (pid !== undefined && !isRunning(Number(pid))) rmSync(join(dirname(path), entry.name), { force: true });
+    if (pid !== undefined && !isRunning(Number(pid))) fs.rmSync(join(dirname(path), entry.name), { force: true });
   }
 }
 

@@ -1,7 +1,4 @@
-/**
- * The values of the examples in the README, the start message, the OpenAPI document and the help of `platform-auth`, so
- * that a developer can continue in one what was begun in another.
- */
+/** A developer can continue in the OpenAPI document or the help of `platform-auth` what the README began. */
 export const EXAMPLES = {
   id: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
   moment: '2026-11-21T09:00:00.000Z',

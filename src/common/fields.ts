@@ -73,6 +73,14 @@ function Field(schema: ApiPropertyOptions, { optional = false }: Presence = {}):
   return optional ? applyDecorators(ApiPropertyOptional(schema), IfSent()) : ApiProperty(schema);
 }
 
+export function TextField(
+  maxLength: number,
+  described: { description: string; example: string },
+  presence?: Presence,
+): PropertyDecorator {
+  return applyDecorators(Field({ minLength: 1, maxLength, ...described }, presence), CharactersBetween(1, maxLength));
+}
+
 /** A password as the client sends it. NewPasswords decides whether a new one is acceptable. */
 export function PasswordField(described: { description?: string; example?: string } = {}): PropertyDecorator {
   const schema = { format: 'password', minLength: 1, maxLength: MAX_PASSWORD_LENGTH, example: EXAMPLES.password };
@@ -177,10 +185,7 @@ export function parseNewEmail(text: string): string | undefined {
   return isAccepted ? text.toLowerCase() : undefined;
 }
 
-/**
- * An e-mail field. It accepts printable ASCII only, which excludes addresses that look like another one (full-width
- * letters, zero-width and bidi characters, the KELVIN SIGN).
- */
+/** Printable ASCII excludes addresses that look like another one (full-width letters, bidi characters). */
 export function EmailField(): PropertyDecorator {
   return applyDecorators(
     ApiProperty({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email }),

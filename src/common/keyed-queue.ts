@@ -30,10 +30,7 @@ export class KeyedQueue<T> {
     return this.preferred.size + this.regular.size;
   }
 
-  /**
-   * @param isIdle no item of this network is being processed
-   * @returns the item that was refused, or the one that was evicted for it; undefined when the queue had room
-   */
+  /** @returns the item that was refused, or evicted for this one. `isIdle`: no item of its network is in progress */
   push(item: T, turn: Turn, isIdle = false): T | undefined {
     const network = getWidestNetwork(turn);
     const held = this.counts.get(network) ?? 0;

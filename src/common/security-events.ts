@@ -40,10 +40,7 @@ export type KeyRefusalReason = (typeof KEY_REASONS)[number];
 /** Why a request that a gateway asks about is refused before its key is read. */
 const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
 
-/**
- * Every reason of every refusal, by the name of its security event. Metrics start a series at 0 for each: a counter
- * whose first value is 1 has no increase, and an alert on the first refusal stays silent.
- */
+/** Metrics start a series at 0 for each: a counter whose first value is 1 has no increase, and raises no alert. */
 export const REFUSAL_REASONS = {
   'user.token.refused': [
     'no_credential',

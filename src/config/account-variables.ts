@@ -1,16 +1,7 @@
 import { MAX_BCRYPT_COST, SITE_BUDGET_FACTOR } from './limits.js';
-import { linkUrl, folder, mailSender, mailUrl } from './mail-url.js';
-import {
-  flag,
-  limit,
-  oneOf,
-  origins,
-  passwordBlocklist,
-  relyingPartyId,
-  wholeNumber,
-  word,
-  type Section,
-} from './variable-kinds.js';
+import { linkUrl, mailSender, mailUrl } from './mail-url.js';
+import * as kinds from './variable-kinds.js';
+import type { Section } from './variable-kinds.js';
 
 // Variables of what the service does for users: tokens, passwords, mail and throttles.
 
@@ -21,151 +12,160 @@ export const DEVELOPMENT_MAIL = {
   EMAIL_VERIFICATION_URL: 'http://localhost:3000/email-verification',
 } as const;
 
-export const tokenSection = {
-  title: 'Tokens and sessions',
-  variables: {
-    JWT_ISSUER: { type: word.default('platform-auth'), text: 'The `iss` claim, written and demanded.' },
-    JWT_AUDIENCE: {
-      type: word.optional(),
-      text: 'The `aud` claim, written and demanded. Unset: none, because verifiers that expect none refuse one.',
-    },
-    ACCESS_TOKEN_ALGORITHM: {
-      type: oneOf('HS256', 'ES256').default('HS256'),
-      text:
-        'HS256 signs access tokens with SECRET_KEY. ES256 signs them with [signing keys](decisions/0046-signing-keys.md) that ' +
-        'this service makes and rotates, and that others verify by `/.well-known/jwks.json`. After a change both are ' +
-        'accepted for the life of a token.',
-    },
-    SIGNING_KEY_DAYS: {
-      type: wholeNumber(1, 3_650).default(90),
-      text: 'Age in days at which a signing key of ES256 is replaced.',
-    },
-    ACCESS_TOKEN_EXPIRE_MINUTES: {
-      type: wholeNumber(1, 525_600).default(15),
-      text: 'Life of an access token. Lower it only with [a documented wait](decisions/0006-access-tokens.md).',
-    },
-    REFRESH_TOKEN_EXPIRE_DAYS: {
-      type: wholeNumber(1, 3_650).default(14),
-      text: 'Life of a refresh token that is not used. Each refresh starts it again.',
-    },
-    SESSION_MAX_AGE_DAYS: {
-      type: wholeNumber(1, 3_650).default(90),
-      text: 'Life of a session, however often it is refreshed.',
-    },
-    REFRESH_GRACE_SECONDS: {
-      type: wholeNumber(0, 300).default(10),
-      text: 'How long a rotated refresh token returns the same successor again, because an answer may have been lost.',
-    },
-  },
-} satisfies Section;
-
-export const accountSection = {
-  title: 'Accounts and passwords',
-  variables: {
-    REGISTRATION: {
-      type: oneOf('open', 'closed').default('open'),
-      text: 'open: any client may register a user. closed: only an administrator creates users.',
-    },
-    REQUIRE_VERIFIED_EMAIL: {
-      type: flag,
-      text:
-        'true: a user must open the [link](operations/mail.md) that a registration sends before the first login; until then ' +
-        'a login with the right password is 403 `email_not_verified`.',
-    },
-    BCRYPT_COST: {
-      type: wholeNumber(4, MAX_BCRYPT_COST).default(12),
-      text:
-        'Cost of bcrypt. One step more doubles the work of each login. A raised cost rehashes each password at the next ' +
-        'login; a lowered one never weakens a stored hash.',
-    },
-    PASSWORD_MIN_LENGTH: {
-      type: wholeNumber(1, 128).default(8),
-      text: 'Fewest characters of a new password. The most is always 256.',
-    },
-    PASSWORD_BLOCKLIST: {
-      type: passwordBlocklist.default('common'),
-      text: 'Passwords that are refused: common (the 10,000 most used), off, or the path of a file with one on each line.',
-    },
-    WEBAUTHN_RP_ID: {
-      type: relyingPartyId.optional(),
-      defaultText: 'none; in development `localhost`',
-      example: 'example.org',
-      text:
-        'Domain that passkeys belong to (relying party id, without scheme and port). A change makes all passkeys unusable. ' +
-        'Unset: the routes of [passkeys](second-factors.md) answer 404.',
-    },
-    WEBAUTHN_ORIGINS: {
-      type: origins.optional(),
-      defaultText: 'none; in development `http://localhost:PORT`',
-      example: 'https://www.example.org',
-      text:
-        'Origins of the pages on which users register passkeys and log in with them, each exactly as a browser sends it. ' +
-        'Their hosts are WEBAUTHN_RP_ID or below it.',
+export const accountSections = [
+  {
+    title: 'Tokens and sessions',
+    variables: {
+      JWT_ISSUER: { type: kinds.word.default('platform-auth'), text: 'The `iss` claim, written and demanded.' },
+      JWT_AUDIENCE: {
+        type: kinds.word.optional(),
+        text: 'The `aud` claim, written and demanded. Unset: none, because verifiers that expect none refuse one.',
+      },
+      ACCESS_TOKEN_ALGORITHM: {
+        type: kinds.oneOf('HS256', 'ES256').default('HS256'),
+        text:
+          'HS256 signs access tokens with SECRET_KEY. ES256 signs them with [signing keys](decisions/0046-signing-keys.md) that ' +
+          'this service makes and rotates, and that others verify by `/.well-known/jwks.json`. After a change both are ' +
+          'accepted for the life of a token.',
+      },
+      SIGNING_KEY_DAYS: {
+        type: kinds.wholeNumber(1, 3_650).default(90),
+        text: 'Age in days at which a signing key of ES256 is replaced.',
+      },
+      ACCESS_TOKEN_EXPIRE_MINUTES: {
+        type: kinds.wholeNumber(1, 525_600).default(15),
+        text: 'Life of an access token. Lower it only with [a documented wait](decisions/0006-access-tokens.md).',
+      },
+      REFRESH_TOKEN_EXPIRE_DAYS: {
+        type: kinds.wholeNumber(1, 3_650).default(14),
+        text: 'Life of a refresh token that is not used. Each refresh starts it again.',
+      },
+      SESSION_MAX_AGE_DAYS: {
+        type: kinds.wholeNumber(1, 3_650).default(90),
+        text: 'Life of a session, however often it is refreshed.',
+      },
+      REFRESH_GRACE_SECONDS: {
+        type: kinds.wholeNumber(0, 300).default(10),
+        text: 'How long a rotated refresh token returns the same successor again, because an answer may have been lost.',
+      },
     },
   },
-} satisfies Section;
-
-export const mailSection = {
-  title: 'E-mail',
-  variables: {
-    MAIL_URL: {
-      type: mailUrl.optional(),
-      mayBeFile: true,
-      example: 'smtps://user:password@mail.example.org:465',
-      text:
-        'The mail server for [links by e-mail](operations/mail.md): smtps://user:password@host:465, or smtp:// (port 587), ' +
-        'which needs STARTTLS except on loopback; `?tls=required` demands it there too, `?tls=off` sends mails and password ' +
-        'as plain text. Special characters of user and password are percent-encoded. Unset: development prints each mail, ' +
-        'and production answers 404 on the routes that need mail.',
-    },
-    MAIL_FROM: {
-      type: mailSender.optional(),
-      example: 'Example <accounts@example.org>',
-      text: 'The sender of every mail.',
-    },
-    PASSWORD_RESET_URL: {
-      type: linkUrl.optional(),
-      example: 'https://app.example.org/password-reset',
-      text:
-        'The page of your application that asks for the new password. The link adds `#token=…`, which browsers send to no ' +
-        'server.',
-    },
-    EMAIL_VERIFICATION_URL: {
-      type: linkUrl.optional(),
-      example: 'https://app.example.org/email-verification',
-      text: 'The page of your application that confirms an e-mail address, with `#token=…` as above.',
-    },
-    MAIL_TEMPLATES_DIR: {
-      type: folder.optional(),
-      example: '/etc/platform-auth/mail',
-      text:
-        'Folder of [your own texts](operations/mail.md#texts-of-your-own), which replace the built-in ones. A missing file or ' +
-        'an unknown placeholder stops the start.',
-    },
-  },
-} satisfies Section;
-
-export const throttleSection = {
-  title: 'Throttles',
-  introduction:
-    'Each limit is points/seconds: at most that many attempts in a window that starts with the first one. An address is an ' +
-    `IPv4 address or an IPv6 /64; an IPv6 /48 has ${SITE_BUDGET_FACTOR} times the points, but for one account no more than a quarter of LOGIN_LIMIT_PER_ACCOUNT. Behind a proxy that TRUST_PROXY ` +
-    "does not name, all clients share the proxy's limits. [throttling.md](throttling.md) has the other limits, which are fixed.",
-  variables: {
-    LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: {
-      type: limit('10/900'),
-      text: 'Failed logins per account and address. No other login limit applies at an address from which the account logged in recently.',
-    },
-    LOGIN_LIMIT_PER_ACCOUNT: { type: limit('100/900'), text: 'Failed logins per account from unknown addresses.' },
-    LOGIN_LIMIT_PER_ADDRESS: { type: limit('1000/900'), text: 'Failed logins per address, for all accounts together.' },
-    REGISTRATION_LIMIT_PER_ADDRESS: {
-      type: limit('1000/3600'),
-      text: 'Registrations per address, successful and refused ones.',
-    },
-    REFRESH_LIMIT_PER_ADDRESS: { type: limit('6000/60'), text: 'Refreshes per address, successful and refused ones.' },
-    MAIL_LIMIT_PER_ADDRESS: {
-      type: limit('300/3600'),
-      text: 'Requests for a link by e-mail (password reset, verification, change of address) per address.',
+  {
+    title: 'Accounts and passwords',
+    variables: {
+      REGISTRATION: {
+        type: kinds.oneOf('open', 'closed').default('open'),
+        text: 'open: any client may register a user. closed: only an administrator creates users.',
+      },
+      REQUIRE_VERIFIED_EMAIL: {
+        type: kinds.flag,
+        text:
+          'true: a user must open the [link](operations/mail.md) that a registration sends before the first login; until then ' +
+          'a login with the right password is 403 `email_not_verified`.',
+      },
+      BCRYPT_COST: {
+        type: kinds.wholeNumber(4, MAX_BCRYPT_COST).default(12),
+        text:
+          'Cost of bcrypt. One step more doubles the work of each login. A raised cost rehashes each password at the next ' +
+          'login; a lowered one never weakens a stored hash.',
+      },
+      PASSWORD_MIN_LENGTH: {
+        type: kinds.wholeNumber(1, 128).default(8),
+        text: 'Fewest characters of a new password. The most is always 256.',
+      },
+      PASSWORD_BLOCKLIST: {
+        type: kinds.passwordBlocklist.default('common'),
+        text: 'Passwords that are refused: common (the 10,000 most used), off, or the path of a file with one on each line.',
+      },
+      WEBAUTHN_RP_ID: {
+        type: kinds.relyingPartyId.optional(),
+        defaultText: 'none; in development `localhost`',
+        example: 'example.org',
+        text:
+          'Domain that passkeys belong to (relying party id, without scheme and port). A change makes all passkeys unusable. ' +
+          'Unset: the routes of [passkeys](second-factors.md) answer 404.',
+      },
+      WEBAUTHN_ORIGINS: {
+        type: kinds.origins.optional(),
+        defaultText: 'none; in development `http://localhost:PORT`',
+        example: 'https://www.example.org',
+        text:
+          'Origins of the pages on which users register passkeys and log in with them, each exactly as a browser sends it. ' +
+          'Their hosts are WEBAUTHN_RP_ID or below it.',
+      },
     },
   },
-} satisfies Section;
+  {
+    title: 'E-mail',
+    variables: {
+      MAIL_URL: {
+        type: mailUrl.optional(),
+        mayBeFile: true,
+        example: 'smtps://user:password@mail.example.org:465',
+        text:
+          'The mail server for [links by e-mail](operations/mail.md): smtps://user:password@host:465, or smtp:// (port 587), ' +
+          'which needs STARTTLS except on loopback; `?tls=required` demands it there too, `?tls=off` sends mails and password ' +
+          'as plain text. Special characters of user and password are percent-encoded. Unset: development prints each mail, ' +
+          'and production answers 404 on the routes that need mail.',
+      },
+      MAIL_FROM: {
+        type: mailSender.optional(),
+        example: 'Example <accounts@example.org>',
+        text: 'The sender of every mail.',
+      },
+      PASSWORD_RESET_URL: {
+        type: linkUrl.optional(),
+        example: 'https://app.example.org/password-reset',
+        text:
+          'The page of your application that asks for the new password. The link adds `#token=…`, which browsers send to no ' +
+          'server.',
+      },
+      EMAIL_VERIFICATION_URL: {
+        type: linkUrl.optional(),
+        example: 'https://app.example.org/email-verification',
+        text: 'The page of your application that confirms an e-mail address, with `#token=…` as above.',
+      },
+      MAIL_TEMPLATES_DIR: {
+        type: kinds.folder.optional(),
+        example: '/etc/platform-auth/mail',
+        text:
+          'Folder of [your own texts](operations/mail.md#texts-of-your-own), which replace the built-in ones. A missing file or ' +
+          'an unknown placeholder stops the start.',
+      },
+    },
+  },
+  {
+    title: 'Throttles',
+    introduction:
+      'Each limit is points/seconds: at most that many attempts in a window that starts with the first one. An address is an ' +
+      `IPv4 address or an IPv6 /64; an IPv6 /48 has ${SITE_BUDGET_FACTOR} times the points, but for one account no more than a ` +
+      'quarter of LOGIN_LIMIT_PER_ACCOUNT. Behind a proxy that TRUST_PROXY ' +
+      "does not name, all clients share the proxy's limits. [throttling.md](throttling.md) has the other limits, which are fixed.",
+    variables: {
+      LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: {
+        type: kinds.limit('10/900'),
+        text: 'Failed logins per account and address. No other login limit applies at an address from which the account logged in recently.',
+      },
+      LOGIN_LIMIT_PER_ACCOUNT: {
+        type: kinds.limit('100/900'),
+        text: 'Failed logins per account from unknown addresses.',
+      },
+      LOGIN_LIMIT_PER_ADDRESS: {
+        type: kinds.limit('1000/900'),
+        text: 'Failed logins per address, for all accounts together.',
+      },
+      REGISTRATION_LIMIT_PER_ADDRESS: {
+        type: kinds.limit('1000/3600'),
+        text: 'Registrations per address, successful and refused ones.',
+      },
+      REFRESH_LIMIT_PER_ADDRESS: {
+        type: kinds.limit('6000/60'),
+        text: 'Refreshes per address, successful and refused ones.',
+      },
+      MAIL_LIMIT_PER_ADDRESS: {
+        type: kinds.limit('300/3600'),
+        text: 'Requests for a link by e-mail (password reset, verification, change of address) per address.',
+      },
+    },
+  },
+] as const satisfies readonly Section[];

@@ -10,12 +10,10 @@ const ASSIGNMENT =
   /^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*('(?:\\'|[^'])*'|"(?:\\"|[^"])*"|`(?:\\`|[^`])*`|[^#\r\n]*)/dgm;
 const NEEDS_NO_QUOTES = /^[\w.:/@%+=,~?&-]+$/;
 
-/** A variable cannot be written into the file. */
 export class UnusableFileError extends Error {
   override readonly name = 'UnusableFileError';
 }
 
-/** Another process created or changed the file since it was read. */
 export class FileChangedError extends Error {
   override readonly name = 'FileChangedError';
 
@@ -41,10 +39,7 @@ export class EnvFile {
     this.text = original?.toString('latin1') ?? '';
   }
 
-  /**
-   * @param path of a file that need not exist
-   * @throws {NotRegularFileError} for a symbolic link, a directory or anything else that is not a regular file
-   */
+  /** @throws {NotRegularFileError} for a symbolic link, a directory or anything else that is not a regular file */
   static read(path: string): EnvFile {
     const found = readRegular(path);
     return new EnvFile(path, found?.bytes, found?.stats);
@@ -59,12 +54,10 @@ export class EnvFile {
     return this.stats !== undefined && (this.stats.mode & OTHER_USERS_MASK) !== 0;
   }
 
-  /** The permission bits in octal. */
   get mode(): string {
     return ((this.stats?.mode ?? PRIVATE_MODE) & 0o777).toString(8).padStart(4, '0');
   }
 
-  /** Names of the variables whose value was changed since the file was read. */
   get changes(): string[] {
     return [...this.changed];
   }
@@ -98,21 +91,15 @@ export class EnvFile {
   write(heading: string): void {
     const text = this.exists ? this.text : `${heading}\n${this.text}`;
     const bytes = Buffer.from(text, 'latin1');
-    if (this.original === undefined) this.create(bytes);
-    else this.replace(this.original, bytes);
+    const { original, path } = this;
+    if (original)
+      replaceFile(path, (found) => {
+        if (!found || !original.equals(found.bytes)) throw new FileChangedError(path);
+        return bytes;
+      });
+    else if (!createFile(path, bytes)) throw new FileChangedError(path);
     this.text = text;
     this.original = bytes;
-  }
-
-  private create(bytes: Buffer): void {
-    if (!createFile(this.path, bytes)) throw new FileChangedError(this.path);
-  }
-
-  private replace(original: Buffer, bytes: Buffer): void {
-    replaceFile(this.path, (found) => {
-      if (!found || !original.equals(found.bytes)) throw new FileChangedError(this.path);
-      return bytes;
-    });
   }
 }
 

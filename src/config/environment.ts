@@ -1,15 +1,12 @@
+import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'dotenv';
 import { computeFixedSettings, replacedSettings, type FixedSettings } from './limits.js';
-import { FILE_VARIABLES, schema, VARIABLE_TYPES, type Values, type VariableName } from './variables.js';
+import { FILE_VARIABLES, schema, VARIABLE_TYPES, type Parsed, type Values, type VariableName } from './variables.js';
 
 // The configuration: environment variables, validated at the start and never read again. Invariants: a message names a
 // variable and never shows its value; an empty variable counts as unset; production does not read `.env`.
 
-/** A byte order mark is a part of the secret, as it is for other programs that read the file. */
-const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-
-/** Raw variables by name, as a process or an environment file holds them. */
 export type Variables = Readonly<Record<string, string | undefined>>;
 
 /** `DATABASE_POOL_SIZE` becomes `databasePoolSize`. */
@@ -28,7 +25,6 @@ export class Environment extends InferredSettings {
   readonly isWorker!: boolean;
 }
 
-/** The configuration is not valid. Each problem names a variable and never shows its value. */
 export class InvalidEnvironmentError extends Error {
   override readonly name = 'InvalidEnvironmentError';
 
@@ -37,15 +33,10 @@ export class InvalidEnvironmentError extends Error {
   }
 }
 
-/**
- * Validates raw variables.
- * @param variables as {@link readVariables} returns them; an empty value counts as unset
- * @param replaced fixed settings that a test replaces
- * @returns the typed environment with every default filled in
- * @throws {InvalidEnvironmentError} naming every variable that is missing or not valid
- */
+/** @throws {InvalidEnvironmentError} naming every variable that is missing or not valid */
 export function parseEnvironment(variables: Variables, replaced = replacedSettings): Environment {
-  const values = validate(variables);
+  const { data: values, error } = schema.safeParse(dropEmpty(variables));
+  if (error) throw new InvalidEnvironmentError(error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
   const settings = Object.keys(VARIABLE_TYPES).map((name) => [toCamelCase(name), values[name as VariableName]]);
   const fixed = { ...computeFixedSettings(values), ...replaced };
   return { ...(Object.fromEntries(settings) as Settings), ...fixed, isWorker: false };
@@ -53,12 +44,6 @@ export function parseEnvironment(variables: Variables, replaced = replacedSettin
 
 function toCamelCase(name: string): string {
   return name.toLowerCase().replace(/_(.)/g, (_match, letter: string) => letter.toUpperCase());
-}
-
-function validate(variables: Variables): Values {
-  const parsed = schema.safeParse(dropEmpty(variables));
-  if (parsed.success) return parsed.data;
-  throw new InvalidEnvironmentError(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
 }
 
 /**
@@ -85,7 +70,6 @@ export function isTracingRequested(variables: Variables = process.env): boolean 
   return settings.some((setting) => setting !== undefined && setting !== '');
 }
 
-/** Reads the variables of this process alone. An empty one counts as unset. */
 export function readProcessVariables(): Variables {
   return dropEmpty(process.env);
 }
@@ -93,7 +77,6 @@ export function readProcessVariables(): Variables {
 /**
  * Reads the variables of this process, which override those of the environment file. An empty variable counts as unset,
  * and overrides nothing. Production does not read the file.
- * @param file path of the environment file; it need not exist
  */
 export function readVariables(file = '.env'): Variables {
   const given = readProcessVariables();
@@ -114,7 +97,6 @@ export function overrideVariables(variables: Variables, overriding: Variables): 
   return { ...Object.fromEntries(kept), ...overriding };
 }
 
-/** @returns the variable that names the file of a secret */
 export function toFileVariable(name: string): string {
   return `${name}_FILE`;
 }
@@ -157,17 +139,47 @@ function readSecret(path: string): { value?: string; problem?: string } {
   } catch (error) {
     return { problem: `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})` };
   }
-  const value = decode(bytes)?.replace(/\r?\n$/, '');
-  if (value === undefined) return { problem: 'is not text (UTF-8 without NUL bytes)' };
+  if (!isUtf8(bytes) || bytes.includes(0)) return { problem: 'is not text (UTF-8 without NUL bytes)' };
+  // A byte order mark stays a part of the secret, as it is for other programs that read the file.
+  const value = bytes.toString().replace(/\r?\n$/, '');
   return value === '' ? { problem: 'is empty' } : { value };
 }
 
-/** @returns undefined for bytes that an environment variable cannot hold */
-function decode(bytes: Buffer): string | undefined {
-  if (bytes.includes(0)) return undefined;
-  try {
-    return decoder.decode(bytes);
-  } catch {
-    return undefined;
-  }
+function parseVariable<Name extends VariableName>(variables: Variables, name: Name): Parsed[Name] {
+  const given = readSecretFiles(variables, FILE_VARIABLES.includes(name) ? [name] : []);
+  const { data, error } = VARIABLE_TYPES[name].safeParse(given[name]);
+  if (error) throw new InvalidEnvironmentError(error.issues.map(({ message }) => `${name} ${message}`));
+  return data as Parsed[Name];
+}
+
+export function parseDatabaseUrl(variables: Variables): string {
+  return parseVariable(variables, 'DATABASE_URL');
+}
+
+/**
+ * Reads the secret that the seals of the audit log are derived from.
+ * @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is valid
+ */
+export function parseAuditSealSecret(variables: Variables): string {
+  const own = parseVariable(variables, 'AUDIT_SEAL_KEY');
+  if (own !== undefined) return own;
+  const derived = readSecretFiles(variables, ['SECRET_KEY']);
+  if (derived.SECRET_KEY === undefined)
+    throw new InvalidEnvironmentError(['AUDIT_SEAL_KEY (or SECRET_KEY, if the service has none) is required']);
+  return parseVariable(derived, 'SECRET_KEY');
+}
+
+/** Reads the minimum retention of the audit log, for the functions of the database that drop its months. */
+export function parseAuditRetentionDays(variables: Variables): number {
+  return parseVariable(variables, 'AUDIT_RETENTION_DAYS');
+}
+
+export type TokenSettings = ReturnType<typeof parseTokenSettings>;
+
+export function parseTokenSettings(variables: Variables) {
+  return {
+    algorithm: parseVariable(variables, 'ACCESS_TOKEN_ALGORITHM'),
+    issuer: parseVariable(variables, 'JWT_ISSUER'),
+    audience: parseVariable(variables, 'JWT_AUDIENCE'),
+  };
 }

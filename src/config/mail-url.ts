@@ -1,6 +1,5 @@
-import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
-import * as z from 'zod';
+import { accepted, isHttpUrl, parsed } from './variable-kinds.js';
 
 // MAIL_URL and what belongs to it. A parameter that nodemailer would take from the URL could weaken TLS silently, so
 // only `tls` is supported, and the URL is taken apart here.
@@ -10,13 +9,11 @@ const SCHEMES: Readonly<Record<string, { readonly port: number; readonly isTlsFr
   'smtps:': { port: 465, isTlsFromStart: true },
 };
 const URL_DETAIL = 'must be smtp(s)://user:password@host:port, with ?tls=required or ?tls=off at most';
-const LINK_DETAIL = 'must be an http(s) URL without a fragment, which the token is put into';
 const SENDER_DETAIL = 'must be an address, or a name and an address: Example <accounts@example.org>';
 const ADDRESS = /^[^\s"<>(),:;@\\]{1,64}@[A-Za-z0-9.-]{1,190}$/;
 const NAME = /^[^\p{Cc}\p{Cf}"<>\\]{1,100}$/u;
 const LOCALHOST_NAMES = new Set(['localhost', 'localhost.']);
 
-/** The mail server. */
 export interface MailServer {
   readonly host: string;
   readonly port: number;
@@ -25,13 +22,11 @@ export interface MailServer {
   readonly login: { readonly user: string; readonly password: string } | undefined;
 }
 
-/** The sender of every mail. */
 export interface MailSender {
   readonly name: string;
   readonly address: string;
 }
 
-/** Of the machine itself: nothing can be read between the two programs. */
 function isLoopback(host: string): boolean {
   if (LOCALHOST_NAMES.has(host)) return true;
   return (isIP(host) === 4 && host.startsWith('127.')) || host === '::1';
@@ -73,28 +68,11 @@ function parseSender(text: string): MailSender | undefined {
   return ADDRESS.test(address) && isNamed ? { name: name.trim(), address } : undefined;
 }
 
-export const mailUrl = z
-  .string()
-  .refine((value) => parseMailUrl(value) !== undefined, URL_DETAIL)
-  .transform((value) => parseMailUrl(value) as MailServer)
-  .meta({ bounds: 'smtp(s) URL' });
+export const mailUrl = parsed('smtp(s) URL', URL_DETAIL, parseMailUrl);
+export const mailSender = parsed('an address, or a name and an address', SENDER_DETAIL, parseSender);
 
-export const mailSender = z
-  .string()
-  .refine((value) => parseSender(value) !== undefined, SENDER_DETAIL)
-  .transform((value) => parseSender(value) as MailSender)
-  .meta({ bounds: 'an address, or a name and an address' });
-
-/** The page of an application that a link leads to. */
-export const linkUrl = z
-  .string()
-  .refine((value) => {
-    if (!URL.canParse(value) || value.includes('#')) return false;
-    return /^https?:$/.test(new URL(value).protocol);
-  }, LINK_DETAIL)
-  .meta({ bounds: 'http(s) URL without a fragment' });
-
-export const folder = z
-  .string()
-  .refine((value) => statSync(value, { throwIfNoEntry: false })?.isDirectory() === true, 'must be the path of a folder')
-  .meta({ bounds: 'the path of a folder' });
+export const linkUrl = accepted(
+  'http(s) URL without a fragment',
+  'must be an http(s) URL without a fragment, which the token is put into',
+  (text) => isHttpUrl(text) && !text.includes('#'),
+);

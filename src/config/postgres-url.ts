@@ -5,55 +5,35 @@ import * as z from 'zod';
 // https://www.postgresql.org/docs/current/libpq-connect.html
 
 /** The driver supports these as libpq does, unless docs/operations/high-availability.md says otherwise. */
-const SUPPORTED = new Set([
-  'application_name',
-  'fallback_application_name',
-  'host',
-  'options',
-  'password',
-  'port',
-  'ssl',
-  'sslcert',
-  'sslkey',
-  'sslmode',
-  'sslnegotiation',
-  'sslrootcert',
-  'uselibpqcompat',
-  'user',
-]);
+const SUPPORTED = new Set(
+  (
+    'application_name fallback_application_name host options password port ssl sslcert sslkey sslmode sslnegotiation ' +
+    'sslrootcert uselibpqcompat user'
+  ).split(' '),
+);
 
-const PRIMARY = 'the service works on a primary only, and asks for it itself';
-const FIXED_TIMEOUT = 'the service has a fixed timeout';
-const KEEPALIVE = 'TCP keepalive is always on';
-
-/** What to do instead, for parameters that connection strings often have. */
-const INSTEAD: Readonly<Record<string, string>> = {
-  target_session_attrs: PRIMARY,
-  load_balance_hosts: PRIMARY,
-  connect_timeout: FIXED_TIMEOUT,
-  statement_timeout: FIXED_TIMEOUT,
-  lock_timeout: FIXED_TIMEOUT,
-  idle_in_transaction_session_timeout: FIXED_TIMEOUT,
-  query_timeout: FIXED_TIMEOUT,
-  keepalives: KEEPALIVE,
-  keepalives_idle: KEEPALIVE,
-  keepalives_interval: KEEPALIVE,
-  keepalives_count: KEEPALIVE,
-  tcp_user_timeout: 'the driver has no such setting',
-  dbname: 'write the name of the database behind the host: postgresql://host/database',
-  hostaddr: 'write the address as the host',
-  client_encoding: 'it is always UTF8',
-  channel_binding: 'the driver does not bind channels; use sslmode=verify-full',
-  require_auth: 'the driver cannot restrict the method',
-  sslpassword: 'the driver needs a key without a passphrase',
-  sslcrl: 'the driver reads no revocation lists',
-  sslcrldir: 'the driver reads no revocation lists',
-  gssencmode: 'the driver does not speak GSSAPI',
-  krbsrvname: 'the driver does not speak GSSAPI',
-  passfile: 'put the password into DATABASE_URL',
-  service: 'put its settings into DATABASE_URL',
-  replication: 'the service needs an ordinary connection',
-};
+const INSTEAD = new Map(
+  (
+    [
+      ['target_session_attrs load_balance_hosts', 'the service works on a primary only, and asks for it itself'],
+      ['connect_timeout statement_timeout lock_timeout query_timeout', 'the service has a fixed timeout'],
+      ['idle_in_transaction_session_timeout', 'the service has a fixed timeout'],
+      ['keepalives keepalives_idle keepalives_interval keepalives_count', 'TCP keepalive is always on'],
+      ['tcp_user_timeout', 'the driver has no such setting'],
+      ['dbname', 'write the name of the database behind the host: postgresql://host/database'],
+      ['hostaddr', 'write the address as the host'],
+      ['client_encoding', 'it is always UTF8'],
+      ['channel_binding', 'the driver does not bind channels; use sslmode=verify-full'],
+      ['require_auth', 'the driver cannot restrict the method'],
+      ['sslpassword', 'the driver needs a key without a passphrase'],
+      ['sslcrl sslcrldir', 'the driver reads no revocation lists'],
+      ['gssencmode krbsrvname', 'the driver does not speak GSSAPI'],
+      ['passfile', 'put the password into DATABASE_URL'],
+      ['service', 'put its settings into DATABASE_URL'],
+      ['replication', 'the service needs an ordinary connection'],
+    ] as const
+  ).flatMap(([names, instead]) => names.split(' ').map((name) => [name, instead] as const)),
+);
 
 const SSL_MODES = new Set(['disable', 'prefer', 'require', 'verify-ca', 'verify-full', 'no-verify']);
 /** With another value, such as `false`, the driver throws outside of any promise, which would end the process. */
@@ -72,7 +52,7 @@ function findObjection(value: string): string | undefined {
   const names = [...url.searchParams.keys()];
   for (const name of names) {
     if (SUPPORTED.has(name)) continue;
-    const instead = INSTEAD[name];
+    const instead = INSTEAD.get(name);
     // The name itself may be part of a password that is not percent-encoded.
     return instead === undefined
       ? `has a parameter that this service does not know; it knows ${[...SUPPORTED].join(', ')}`

@@ -10,7 +10,6 @@ import { MAX_LEASE_MS, type Limit } from './limits.js';
 
 /** Everything about one variable of the configuration. Its name is the key under which a section lists it. */
 export interface Variable {
-  /** Type, bounds and default. */
   readonly type: z.ZodType;
   /** What it does, in Markdown, for .env.example and docs/configuration.md; links are relative to docs/. */
   readonly text: string;
@@ -25,20 +24,10 @@ export interface Variable {
 /** Variables that belong together, in the order in which the documents list them. */
 export interface Section {
   readonly title: string;
-  /** Before the variables. */
   readonly introduction?: string;
   readonly variables: Readonly<Record<string, Variable>>;
-  /** After the variables. */
   readonly note?: string;
 }
-
-/** The variables of several sections, as one object. */
-export type VariablesOf<Sections extends readonly Section[]> = Sections extends readonly [
-  infer First extends Section,
-  ...infer Rest extends readonly Section[],
-]
-  ? First['variables'] & VariablesOf<Rest>
-  : unknown;
 
 const PLACEHOLDER = new RegExp(
   [
@@ -61,25 +50,43 @@ export const secret = z
   )
   .meta({ bounds: 'at least 32 bytes, no placeholder' });
 
-/** A secret that callers send in a header. */
 export const headerSecret = secret.regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without blanks, to fit a header');
 
-export const httpUrl = z
-  .string()
-  .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL')
-  .meta({ bounds: 'http(s) URL' });
+/** Text that is used as it is. */
+export function accepted(bounds: string, message: string, isAccepted: (text: string) => boolean) {
+  return z.string().refine(isAccepted, message).meta({ bounds });
+}
 
-export const word = z
-  .string()
-  .regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces')
-  .meta({ bounds: '1–200 printable characters without spaces' });
+/** Text that is parsed. A refused value stays as it is, for the rules between variables. */
+export function parsed<Output>(bounds: string, message: string, parse: (text: string) => Output | undefined) {
+  return z
+    .string()
+    .transform((text, context) => {
+      const value = parse(text);
+      if (value === undefined) context.addIssue({ code: 'custom', message, continue: true });
+      return value ?? (text as Output);
+    })
+    .meta({ bounds });
+}
 
-export const serviceName = z
-  .string()
-  .refine(isServiceName, SERVICE_NAME_DETAIL)
-  .meta({ bounds: '1–100 letters, digits, dots, dashes or underscores' });
+export function isHttpUrl(text: string): boolean {
+  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
+}
 
-/** One of several words. */
+export const httpUrl = accepted('http(s) URL', 'must be an http(s) URL', isHttpUrl);
+
+export const word = accepted(
+  '1–200 printable characters without spaces',
+  'must be 1 to 200 printable characters without spaces',
+  (text) => /^[\x21-\x7e]{1,200}$/.test(text),
+);
+
+export const serviceName = accepted(
+  '1–100 letters, digits, dots, dashes or underscores',
+  SERVICE_NAME_DETAIL,
+  isServiceName,
+);
+
 export function oneOf<const Words extends readonly [string, ...string[]]>(...words: Words) {
   return z
     .enum(words, { error: `must be ${words.slice(0, -1).join(', ')} or ${words.at(-1)}` })
@@ -92,41 +99,46 @@ export const flag = oneOf('true', 'false')
 
 /** A whole number written in plain digits, within bounds that keep it meaningful. */
 export function wholeNumber(from: number, to: number) {
-  const message = `must be a whole number from ${from} to ${to}`;
-  return z
-    .string()
-    .regex(/^\d{1,9}$/, message)
-    .transform(Number)
-    .refine((value) => value >= from && value <= to, message)
-    .meta({ bounds: `${from}–${to}` });
+  return parsed(`${from}–${to}`, `must be a whole number from ${from} to ${to}`, (text) => {
+    const value = Number(text);
+    return /^\d{1,9}$/.test(text) && value >= from && value <= to ? value : undefined;
+  });
 }
 
 const MIN_LEASE_MS = 100;
-const LEASE_MESSAGE = `must be 0 or a whole number from ${MIN_LEASE_MS} to ${MAX_LEASE_MS}`;
 
 /** With a shorter lease a replica would mostly poll. */
-export const leaseMs = z
-  .string()
-  .regex(/^\d{1,4}$/, LEASE_MESSAGE)
-  .transform(Number)
-  .refine((value) => value === 0 || (value >= MIN_LEASE_MS && value <= MAX_LEASE_MS), LEASE_MESSAGE)
-  .meta({ bounds: `0, or ${MIN_LEASE_MS}–${MAX_LEASE_MS}` });
+export const leaseMs = parsed(
+  `0, or ${MIN_LEASE_MS}–${MAX_LEASE_MS}`,
+  `must be 0 or a whole number from ${MIN_LEASE_MS} to ${MAX_LEASE_MS}`,
+  (text) => {
+    const value = Number(text);
+    const isInRange = value === 0 || (value >= MIN_LEASE_MS && value <= MAX_LEASE_MS);
+    return /^\d{1,4}$/.test(text) && isInRange ? value : undefined;
+  },
+);
 
 /** `auto` is one process for each core. */
-export const workers = z
-  .string()
-  .regex(/^(auto|[1-9]\d{0,2})$/, `must be auto or a whole number from 1 to ${MAX_WORKERS}`)
-  .transform((value) => (value === 'auto' ? Math.min(availableParallelism(), MAX_WORKERS) : Number(value)))
-  .refine((value) => value <= MAX_WORKERS, `must be auto or a whole number from 1 to ${MAX_WORKERS}`)
-  .meta({ bounds: `1–${MAX_WORKERS}, or \`auto\`` });
+export const workers = parsed(
+  `1–${MAX_WORKERS}, or \`auto\``,
+  `must be auto or a whole number from 1 to ${MAX_WORKERS}`,
+  (text) => {
+    if (text === 'auto') return Math.min(availableParallelism(), MAX_WORKERS);
+    return /^[1-9]\d{0,2}$/.test(text) && Number(text) <= MAX_WORKERS ? Number(text) : undefined;
+  },
+);
 
-export const passwordBlocklist = z
-  .string()
-  .refine(
-    (value) => ['common', 'off'].includes(value) || statSync(value, { throwIfNoEntry: false })?.isFile() === true,
-    'must be common, off or the path of a file',
-  )
-  .meta({ bounds: '`common`, `off`, or the path of a file' });
+export const folder = accepted(
+  'the path of a folder',
+  'must be the path of a folder',
+  (text) => statSync(text, { throwIfNoEntry: false })?.isDirectory() === true,
+);
+
+export const passwordBlocklist = accepted(
+  '`common`, `off`, or the path of a file',
+  'must be common, off or the path of a file',
+  (text) => ['common', 'off'].includes(text) || statSync(text, { throwIfNoEntry: false })?.isFile() === true,
+);
 
 const PROXY_RANGES = new Set(['loopback', 'linklocal', 'uniquelocal']);
 
@@ -139,59 +151,39 @@ function isProxyAddress(text: string): boolean {
 }
 
 /** `true` trusts the nearest proxy only; a digit trusts that many; a list names their addresses. */
-export const trustProxy = z
-  .string()
-  .refine(
-    (value) => /^(true|false|\d)$/.test(value) || value.split(',').every(isProxyAddress),
-    'must be false, true (the nearest proxy), a number of proxies, or their addresses',
-  )
-  .meta({ bounds: '`false`, `true`, 0–9, or addresses' })
-  .default('false')
-  .transform((value): boolean | number | string => {
-    if (value === 'false') return false;
-    if (value === 'true') return 1;
-    return /^\d$/.test(value) ? Number(value) : value;
-  });
-
-function isOrigin(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { protocol, origin } = new URL(text);
-  return /^https?:$/.test(protocol) && origin === text;
-}
+export const trustProxy = parsed(
+  '`false`, `true`, 0–9, or addresses',
+  'must be false, true (the nearest proxy), a number of proxies, or their addresses',
+  (text): boolean | number | string | undefined => {
+    if (text === 'false') return false;
+    if (text === 'true') return 1;
+    if (/^\d$/.test(text)) return Number(text);
+    return text.split(',').every(isProxyAddress) ? text : undefined;
+  },
+).prefault('false');
 
 /** Origins as a browser sends them (RFC 6454 §6.2). Never `*` or `null`. */
 export const origins = z
   .string()
   .transform((value) => value.split(',').map((part) => part.trim()))
   .refine(
-    (list) => list.every(isOrigin),
+    (list) => list.every((text) => isHttpUrl(text) && new URL(text).origin === text),
     'must be origins separated by commas, each exactly as a browser sends it: https://admin.example.org',
   )
   .meta({ bounds: 'origins, separated by commas' });
 
 /** The domain that passkeys belong to (WebAuthn §5.1.2). No address: browsers refuse those. */
-export const relyingPartyId = z
-  .string()
-  .refine(
-    (value) => /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z][a-z0-9-]{0,62}$/.test(value),
-    'must be a domain in lower case, without scheme and port: example.org',
-  )
-  .meta({ bounds: 'domain in lower case' });
+export const relyingPartyId = accepted(
+  'domain in lower case',
+  'must be a domain in lower case, without scheme and port: example.org',
+  (text) => /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z][a-z0-9-]{0,62}$/.test(text),
+);
 
 /** `points/seconds`: at most that many points in a window of that length. */
 export function limit(initial: string) {
-  return z
-    .string()
-    .refine(
-      (value) => /^[1-9]\d{0,6}\/[1-9]\d{0,4}$/.test(value) && Number(value.split('/')[1]) <= 86_400,
-      'must be points/seconds: 1 to 9999999 points in 1 to 86400 seconds',
-    )
-    .meta({ bounds: 'points/seconds' })
-    .default(initial)
-    .transform(parseLimit);
-}
-
-function parseLimit(text: string): Limit {
-  const [points = 0, seconds = 0] = text.split('/').map(Number);
-  return { points, seconds };
+  const message = 'must be points/seconds: 1 to 9999999 points in 1 to 86400 seconds';
+  return parsed('points/seconds', message, (text): Limit | undefined => {
+    const [points = 0, seconds = 0] = text.split('/').map(Number);
+    return /^[1-9]\d{0,6}\/[1-9]\d{0,4}$/.test(text) && seconds <= 86_400 ? { points, seconds } : undefined;
+  }).prefault(initial);
 }

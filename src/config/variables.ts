@@ -1,76 +1,53 @@
 import * as z from 'zod';
-import { accountSection, DEVELOPMENT_MAIL, mailSection, throttleSection, tokenSection } from './account-variables.js';
+import { accountSections, DEVELOPMENT_MAIL } from './account-variables.js';
 import {
-  databaseSection,
   EVERY_ADDRESS,
-  keySection,
-  logSection,
   LOOPBACK,
-  metricsSection,
+  operationSections,
   PRODUCTION_SHUTDOWN_DELAY_MS,
-  retentionSection,
-  secretSection,
-  serverSection,
-  stopSection,
+  serverSections,
 } from './service-variables.js';
-import type { Section, VariablesOf } from './variable-kinds.js';
+import type { Section } from './variable-kinds.js';
 
 // The schema of the configuration. A new variable is one entry in a section of service-variables.ts or
 // account-variables.ts; `npm run docs:configuration` writes it into .env.example and docs/configuration.md.
 
-const sections = [
-  secretSection,
-  serverSection,
-  databaseSection,
-  tokenSection,
-  accountSection,
-  mailSection,
-  throttleSection,
-  keySection,
-  logSection,
-  metricsSection,
-  stopSection,
-  retentionSection,
-] as const;
+const sections = [...serverSections, ...accountSections, ...operationSections] as const;
 
 export const SECTIONS: readonly Section[] = sections;
 
-type Definitions = VariablesOf<typeof sections>;
+/** `A & B` for `A | B`: the variables of all sections, as one object. */
+type Intersection<Union> = (Union extends unknown ? (each: Union) => void : never) extends (each: infer All) => void
+  ? All
+  : never;
+type Definitions = Intersection<(typeof sections)[number]['variables']>;
 export type VariableName = keyof Definitions;
 type Shape = { [Name in VariableName]: Definitions[Name]['type'] };
 
-/** The type of each variable, by its name. */
 export const VARIABLE_TYPES = Object.fromEntries(
   SECTIONS.flatMap(({ variables }) => Object.entries(variables).map(([name, { type }]) => [name, type])),
 ) as Shape;
 
-/** Variables whose value may come from a file. */
 export const FILE_VARIABLES = SECTIONS.flatMap(({ variables }) =>
   Object.entries(variables).flatMap(([name, { mayBeFile }]) => (mayBeFile ? [name as VariableName] : [])),
 );
 
 const given = z.object(VARIABLE_TYPES);
+export type Parsed = z.output<typeof given>;
 
-/** Defaults that depend on other variables. */
-function fillDefaults(value: z.output<typeof given>) {
+/** Defaults that depend on other variables. Without a mail server, the mails that development prints need no setting. */
+function fillDefaults(value: Parsed) {
   const isProduction = value.NODE_ENV === 'production';
+  const mail = value.MAIL_URL === undefined ? DEVELOPMENT_MAIL : undefined;
   return {
     ...value,
     HOST: value.HOST ?? (isProduction ? EVERY_ADDRESS : LOOPBACK),
     WEBAUTHN_RP_ID: value.WEBAUTHN_RP_ID ?? (isProduction ? undefined : 'localhost'),
     WEBAUTHN_ORIGINS: value.WEBAUTHN_ORIGINS ?? (isProduction ? undefined : [`http://localhost:${value.PORT}`]),
     SHUTDOWN_DELAY_MS: value.SHUTDOWN_DELAY_MS ?? (isProduction ? PRODUCTION_SHUTDOWN_DELAY_MS : 0),
-    ...fillMail(value),
-  };
-}
-
-/** Without a mail server, the mails that development prints need no setting. */
-function fillMail({ MAIL_URL, MAIL_FROM, PASSWORD_RESET_URL, EMAIL_VERIFICATION_URL }: z.output<typeof given>) {
-  const defaults = MAIL_URL === undefined ? DEVELOPMENT_MAIL : undefined;
-  return {
-    MAIL_FROM: MAIL_FROM ?? defaults?.MAIL_FROM,
-    PASSWORD_RESET_URL: PASSWORD_RESET_URL ?? defaults?.PASSWORD_RESET_URL,
-    EMAIL_VERIFICATION_URL: EMAIL_VERIFICATION_URL ?? defaults?.EMAIL_VERIFICATION_URL,
+    MAIL_FROM: value.MAIL_FROM ?? mail?.MAIL_FROM,
+    PASSWORD_RESET_URL: value.PASSWORD_RESET_URL ?? mail?.PASSWORD_RESET_URL,
+    EMAIL_VERIFICATION_URL: value.EMAIL_VERIFICATION_URL ?? mail?.EMAIL_VERIFICATION_URL,
   };
 }
 
@@ -78,12 +55,10 @@ export type Values = ReturnType<typeof fillDefaults>;
 
 interface Rule {
   readonly name: VariableName;
-  /** What the variable must do, which the refusal and docs/configuration.md say. */
   readonly requirement: string;
   readonly isKept: (value: Values) => boolean;
 }
 
-/** Rules between variables. */
 export const RULES: readonly Rule[] = [
   {
     name: 'WEBAUTHN_RP_ID',
@@ -96,21 +71,18 @@ export const RULES: readonly Rule[] = [
     isKept: ({ WEBAUTHN_RP_ID: rpId, WEBAUTHN_ORIGINS: origins = [] }) =>
       rpId === undefined || origins.every((origin) => isBelow(origin, rpId)),
   },
-  {
-    name: 'INTERNAL_PORT',
-    requirement: 'must differ from PORT',
-    isKept: (value) => isDistinct(value.INTERNAL_PORT, value.PORT),
-  },
-  {
-    name: 'METRICS_PORT',
-    requirement: 'must differ from PORT',
-    isKept: (value) => isDistinct(value.METRICS_PORT, value.PORT),
-  },
-  {
-    name: 'METRICS_PORT',
-    requirement: 'must differ from INTERNAL_PORT',
-    isKept: (value) => isDistinct(value.METRICS_PORT, value.INTERNAL_PORT),
-  },
+  ...(
+    [
+      ['INTERNAL_PORT', 'PORT'],
+      ['METRICS_PORT', 'PORT'],
+      ['METRICS_PORT', 'INTERNAL_PORT'],
+    ] as const
+  ).map(([name, other]) => ({
+    name,
+    requirement: `must differ from ${other}`,
+    // Port 0 means any free port.
+    isKept: ({ [name]: port, [other]: taken }: Values) => port === undefined || port === 0 || port !== taken,
+  })),
   ...(['MAIL_FROM', 'PASSWORD_RESET_URL', 'EMAIL_VERIFICATION_URL'] as const).map((name) => ({
     name,
     requirement: 'must be set when MAIL_URL is',
@@ -123,17 +95,10 @@ export const RULES: readonly Rule[] = [
   },
 ];
 
-/** Whether an origin is of the domain, or of one below it. */
 function isBelow(origin: string, domain: string): boolean {
   return URL.canParse(origin) && `.${new URL(origin).hostname}`.endsWith(`.${domain}`);
 }
 
-/** Port 0 means any free port. */
-function isDistinct(port: number | undefined, other: number | undefined): boolean {
-  return port === undefined || port === 0 || port !== other;
-}
-
-/** Every variable, validated, with its default. */
 export const schema = given
   .superRefine((value, context) => {
     const filled = fillDefaults(value);

@@ -24,11 +24,7 @@ const OUTAGES = [
 const DRIVER_MESSAGES =
   /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
 
-/**
- * Whether an error means that the database could not answer (503), and not that it answered, or a bug (500).
- * Covers lost connections, timeouts, an exhausted pool, a full disk, a standby, a lost session, lock conflicts and a
- * replica whose clock differs from PostgreSQL's.
- */
+/** Whether this replica could not look (503): the database did not answer, or the clock is wrong. Any other error is a bug (500). */
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
   if (OUTAGES.some((outage) => error instanceof outage)) return true;

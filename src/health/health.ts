@@ -1,9 +1,8 @@
-/**
- * Health checks for load balancers and orchestrators: `/health` (ready to serve), `/health/ready` (ready to serve, or to answer
- * from the cache in an outage of PostgreSQL) and `/health/live` (the process runs). A replica is ready while PostgreSQL can be
- * used, its clock is right and no stop has begun; an outage of the logging service only degrades it.
- * The metric `database_up` has the same verdict on PostgreSQL.
- */
+// Health checks for load balancers and orchestrators: `/health` (ready to serve), `/health/ready` (ready to serve, or to answer
+// from the cache in an outage of PostgreSQL) and `/health/live` (the process runs). A replica is ready while PostgreSQL can be
+// used, its clock is right and no stop has begun; an outage of the logging service only degrades it. The metric `database_up`
+// has the same verdict on PostgreSQL.
+
 import {
   Controller,
   Get,

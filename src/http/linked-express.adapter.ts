@@ -94,10 +94,7 @@ interface KnownPath {
   readonly methods: readonly string[];
 }
 
-/**
- * Answers 405 with `Allow` (RFC 9110 §15.5.6) when no route matched but the path has other methods, and OPTIONS (§9.3.7).
- * To be installed after all routes, because the table is built once.
- */
+/** Answers 405 with `Allow` (RFC 9110 §15.5.6), and OPTIONS (§9.3.7). To be installed after all routes. */
 function refuseOtherMethods(app: Express): RequestHandler {
   const known = listKnownPaths(app);
   return ({ method, path }, response, next) => {

@@ -54,10 +54,7 @@ export function toPageRequest(query: PageQuery): PageRequest {
 
 type Conditions<Row> = { readonly [Name in keyof Row]?: Row[Name] | FindOperator<Row[Name]> | undefined };
 
-/**
- * Reads a page of the rows that match, in the order of their ids.
- * @param conditions undefined ones are left out
- */
+/** Reads a page of the rows that match, in the order of their ids. Undefined conditions are left out. */
 export async function findPage<Row extends { id: string }>(
   repository: Repository<Row>,
   { after, limit }: PageRequest,

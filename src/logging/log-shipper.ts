@@ -65,10 +65,7 @@ export class LogShipper<Line> {
     return this.waiting.length;
   }
 
-  /**
-   * @returns whether the line was accepted. After a failed delivery one line may wait, as the probe of the circuit
-   *   breaker; after a stop none is accepted
-   */
+  /** @returns whether it was accepted: after a failed delivery one line is, as a probe, and after a stop none */
   enqueue(line: Line): boolean {
     if (this.isStopped || this.waiting.length >= (this.isDelivering ? MAX_WAITING_LINES : 1)) return false;
     this.waiting.push(line);

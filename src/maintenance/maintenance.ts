@@ -1,7 +1,6 @@
-/**
- * The jobs, and the timers that start them. Every replica starts them; each step takes an advisory lock or is conditional,
- * so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries.
- */
+// The jobs, and the timers that start them. Every replica starts them; each step takes an advisory lock or is conditional,
+// so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries.
+
 import {
   Injectable,
   Module,
@@ -57,10 +56,7 @@ export class AuditJob {
   }
 }
 
-/**
- * Encrypts TOTP secrets and signing keys again after a change of SECRET_KEY. Replaces signing keys by age, and erases
- * private keys that no token needs.
- */
+/** Encrypts again after a change of SECRET_KEY, replaces signing keys by age, and erases those that no token needs. */
 @Injectable()
 export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShutdown {
   private reencryption: Promise<void> | undefined;

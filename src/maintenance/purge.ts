@@ -1,7 +1,6 @@
-/**
- * Deletion after retention, in batches and in one replica at a time. It uses the clock of PostgreSQL, and deletes nothing
- * while that clock and the replica's disagree: test/maintenance/wrong-clock.spec.ts fails without it.
- */
+// Deletion after retention, in batches and in one replica at a time. It uses the clock of PostgreSQL, and deletes nothing
+// while that clock and the replica's disagree: test/maintenance/wrong-clock.spec.ts fails without it.
+
 import { Injectable } from '@nestjs/common';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { addDays } from '../common/clock.js';

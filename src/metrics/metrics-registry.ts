@@ -51,10 +51,7 @@ export class MetricsRegistry {
 @Module({ providers: [MetricsRegistry], exports: [MetricsRegistry] })
 export class MetricsRegistryModule {}
 
-/**
- * Caches a gauge that costs a query: queries at most twice a minute however often Prometheus scrapes, waits at most one
- * second, and returns undefined when the query failed.
- */
+/** Queries at most twice a minute, and waits at most one second; undefined when the query failed. */
 export function createSlowGauge(query: () => Promise<number>): ReadGauge {
   let value: Promise<number | undefined> | undefined;
   let queriedAt = 0;

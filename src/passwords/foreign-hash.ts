@@ -51,10 +51,7 @@ const DJANGO = /^pbkdf2_sha256\$(\d{1,10})\$([\x21-\x7e]+)\$([^$]+)$/;
 const PBKDF2 = /^\$(pbkdf2-sha256|pbkdf2-sha512)\$i=(\d{1,10})\$([^$]+)\$([^$]+)$/;
 const SUPPORTED = /^(\$2[aby]\$|\$argon2id\$|pbkdf2_sha256\$|\$pbkdf2-sha(256|512)\$)/;
 
-/**
- * @param maxBcryptCost higher for a hash that this service made elsewhere
- * @throws {ForeignHashError}
- */
+/** @param maxBcryptCost higher for a hash that this service made elsewhere */
 export function parseForeignHash(text: string, maxBcryptCost = MAX_FOREIGN_BCRYPT_COST): ForeignHash {
   const parsed = parseBcrypt(text, maxBcryptCost) ?? parseArgon2id(text) ?? parseDjango(text) ?? parsePbkdf2(text);
   if (parsed) return parsed;
@@ -65,7 +62,6 @@ export function parseForeignHash(text: string, maxBcryptCost = MAX_FOREIGN_BCRYP
   );
 }
 
-/** @returns a PBKDF2 hash in the PHC string format */
 export function formatPbkdf2(algorithm: Pbkdf2, iterations: number, saltBase64: string, digestBase64: string): string {
   const [salt, digest] = [saltBase64, digestBase64].map((text) => text.replace(/=+$/, ''));
   return `$${algorithm}$i=${iterations}$${salt}$${digest}`;
@@ -90,7 +86,6 @@ function parseArgon2id(text: string): ForeignHash | undefined {
   return { algorithm: 'argon2id', memoryKib, iterations, parallelism, ...parseBytes(salt, digest) };
 }
 
-/** Django's salt is text. */
 function parseDjango(text: string): ForeignHash | undefined {
   const [, iterations, salt, digest] = DJANGO.exec(text) ?? [];
   if (salt === undefined || digest === undefined) return undefined;

@@ -35,10 +35,6 @@ export class NewPasswords {
     this.common = loadCommonPasswords(environment.passwordBlocklist);
   }
 
-  /**
-   * @param pointer the field of the body
-   * @throws {ProblemException} validation_failed with the reason
-   */
   checkNewPassword(password: string, pointer = '/password'): void {
     if (Array.from(password).length < this.minLength)
       refuseField(pointer, `must be at least ${this.minLength} characters long`);
@@ -46,10 +42,7 @@ export class NewPasswords {
       refuseField(pointer, 'is one of the most commonly used passwords; choose another one');
   }
 
-  /**
-   * @param isKnown the caller has proved something already, and precedes anonymous clients in the queue
-   * @throws {ProblemException} hashing_busy
-   */
+  /** @param isKnown the caller has proved something already, and precedes anonymous clients in the queue */
   async hashNewPassword(password: string, { address }: Actor, isKnown = true): Promise<PasswordHash> {
     return this.hasher.hashPassword(password, { networks: toNetworks(address), isKnown });
   }

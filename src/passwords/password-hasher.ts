@@ -27,7 +27,6 @@ const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
 /** Shorter than the TTL of the login throttle's reservations. */
 const MAX_WAIT_MS = 20_000;
 
-/** A password that waits for a thread. */
 interface Waiting {
   readonly start: () => void;
   readonly refuse: () => void;
@@ -57,35 +56,30 @@ export class PasswordHasher implements OnApplicationShutdown {
       maxThreads: this.threads,
       idleTimeout: 60_000,
     });
-    this.addGauges(metrics);
+    metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => this.queue.size);
+    metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => this.queue.limit);
+    metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => this.runningCount);
+    metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => this.threads);
   }
 
-  /** @throws {ProblemException} hashing_busy when the queue is full for this network */
   async hashPassword(password: string, turn: Turn): Promise<PasswordHash> {
-    return (await this.runInThread(
-      'hash',
-      { password: reduceToLimit(password), cost: this.cost },
-      turn,
-    )) as PasswordHash;
+    return this.runInThread<PasswordHash>('hash', { password: reduceToLimit(password), cost: this.cost }, turn);
   }
 
   /**
    * Takes the same time whether or not the account exists, against enumeration, also when its hash has a lower cost than the
    * configured one. An imported hash takes the time of its own form.
    * @param passwordHash undefined for an account that does not exist
-   * @throws {ProblemException} hashing_busy when the queue is full for this network
    */
   async comparePassword(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
     if (passwordHash !== undefined && isVerifiableForeign(passwordHash))
-      return (await this.runInThread('verifyForeign', { password, passwordHash }, turn)) as boolean;
+      return this.runInThread<boolean>('verifyForeign', { password, passwordHash }, turn);
     const own = passwordHash !== undefined && OWN_FORM.test(passwordHash) ? passwordHash : undefined;
     const compared = own ?? this.dummyHash;
     const task = { password: reduceToLimit(password), passwordHash: compared, padding: this.listPadding(compared) };
-    const matches = (await this.runInThread('verify', task, turn)) as boolean;
-    return matches && own !== undefined;
+    return (await this.runInThread<boolean>('verify', task, turn)) && own !== undefined;
   }
 
-  /** Whether a hash was imported, or made at a lower cost than the one configured now. */
   isOutdated(passwordHash: PasswordHash): boolean {
     return !passwordHash.startsWith(OWN_PREFIX) || bcrypt.getRounds(passwordHash) < this.cost;
   }
@@ -94,25 +88,18 @@ export class PasswordHasher implements OnApplicationShutdown {
     await this.workers.destroy();
   }
 
-  private addGauges(metrics: MetricsRegistry): void {
-    metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => this.queue.size);
-    metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => this.queue.limit);
-    metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => this.runningCount);
-    metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => this.threads);
-  }
-
   /** @returns the costs of the additional hashes that bring the work to that of the configured cost: 2^c + 2^c + … + 2^(C-1) = 2^C */
   private listPadding(passwordHash: PasswordHash): number[] {
     const cost = bcrypt.getRounds(passwordHash);
     return Array.from({ length: Math.max(0, this.cost - cost) }, (_, index) => cost + index);
   }
 
-  private async runInThread(name: string, task: object, turn: Turn): Promise<unknown> {
+  private async runInThread<Result>(name: string, task: object, turn: Turn): Promise<Result> {
     const network = getWidestNetwork(turn);
     if (this.runningCount >= this.threads) await this.wait(turn);
     else this.occupy(network, 1);
     try {
-      return await (this.workers.run(task, { name }) as Promise<unknown>);
+      return await (this.workers.run(task, { name }) as Promise<Result>);
     } finally {
       this.occupy(network, -1);
       if (this.runningCount < this.threads) this.startNext();

@@ -14,10 +14,7 @@ import { ProblemException, problems } from '../problems/problems.js';
 import { LoginThrottle } from '../throttling/guess-throttles.js';
 import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
-/**
- * Whether logins ask for a second factor: a login reads it together with the user.
- * @param userId an expression of SQL
- */
+/** Whether logins ask for a second factor: a login reads it together with the user. */
 export const buildHasSecondFactor = (userId: 'users.id' | '$1'): string =>
   `EXISTS (SELECT FROM totp_factors WHERE user_id = ${userId} AND confirmed_at IS NOT NULL)
     OR EXISTS (SELECT FROM passkeys WHERE user_id = ${userId})`;
@@ -34,14 +31,18 @@ const REHASH = {
   text: 'UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2',
 };
 
-/** A user whose password was verified, as the account was at that moment. */
-export interface VerifiedUser {
+/** An account as it was when its password, or a passkey, was verified. */
+export interface AccountState {
   readonly id: string;
   readonly email: string;
   /** Identifies the password that was verified: it changes with the password, not with a rehash. */
   readonly passwordChangedAt: Date | null;
   readonly emailVerifiedAt: Date | null;
+  /** Identifies the set of second factors. */
   readonly factorsChangedAt: Date | null;
+}
+
+export interface VerifiedUser extends AccountState {
   readonly hasSecondFactor: boolean;
 }
 
@@ -54,7 +55,6 @@ interface AccountRow extends VerifiedUser {
   readonly isActive: boolean;
 }
 
-/** What a route that asks for the password again may answer with. */
 export const REAUTHENTICATION_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
 
 /** Refuses the password that a logged-in user entered again. Not a 401, because the access token is valid. */
@@ -72,12 +72,7 @@ export class PasswordVerifier {
     private readonly refusals: CountedRefusals,
   ) {}
 
-  /**
-   * One read and one bcrypt, whatever the verdict: the response time does not reveal whether the account exists.
-   * @param email canonical
-   * @param turn the client's place in the hashing queue
-   * @throws {ProblemException} hashing_busy
-   */
+  /** One read and one bcrypt, whatever the verdict: the response time does not reveal whether the account exists. */
   async verifyPassword(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
     return this.judge(await this.database.row<AccountRow>(READ_BY_EMAIL, [email]), password, turn);
   }
@@ -85,7 +80,6 @@ export class PasswordVerifier {
   /**
    * Asks a logged-in user for the password again. A wrong one is throttled and counted in the audit log exactly as a failed
    * login of the account.
-   * @param user the principal of the user door
    * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token when the account was
    * deleted or disabled meanwhile, and its sessions with it
    */

@@ -26,7 +26,6 @@ export function verify({ password, passwordHash, padding }: Verification): boole
   return matches;
 }
 
-/** Verifies the password as it is, against a hash that another system made. */
 export async function verifyForeign(task: { password: string; passwordHash: string }): Promise<boolean> {
   const foreign = parseForeignHash(task.passwordHash);
   const password = Buffer.from(task.password);

@@ -1,4 +1,3 @@
-import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiResponse, ApiSchema, getSchemaPath } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
 import { SCOPES, SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
@@ -79,28 +78,18 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
     const known = (Reflect.getMetadata(PROBLEMS_OF_ROUTE, handler) ?? []) as Problem[];
     const all = [...new Set([...known, ...added])];
     Reflect.defineMetadata(PROBLEMS_OF_ROUTE, all, handler);
-    const statuses = [...new Set(all.map(({ status }) => status))];
-    applyDecorators(...statuses.map((status) => describeResponse(all.filter((problem) => problem.status === status))))(
-      target,
-      key,
-      descriptor,
-    );
+    for (const status of new Set(all.map((problem) => problem.status))) {
+      const codes = all.filter((problem) => problem.status === status).map(({ code }) => code);
+      describeResponse(status, codes)(target, key, descriptor);
+    }
   };
 }
 
 /** `completeDocument` adds the description, from the titles: here, each use of the decorator would repeat it. */
-function describeResponse(ofOneStatus: Problem[]): MethodDecorator {
-  const [first] = ofOneStatus;
-  if (!first) throw new Error('A response without a problem');
-  return ApiResponse({
-    status: first.status,
-    content: {
-      'application/problem+json': {
-        schema: { $ref: getSchemaPath(ProblemSchema) },
-        examples: Object.fromEntries(ofOneStatus.map(({ code }) => [code, { $ref: `#/components/examples/${code}` }])),
-      },
-    },
-  });
+function describeResponse(status: number, codes: string[]): MethodDecorator {
+  const schema = { $ref: getSchemaPath(ProblemSchema) };
+  const examples = Object.fromEntries(codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]));
+  return ApiResponse({ status, content: { 'application/problem+json': { schema, examples } } });
 }
 
 /** @returns the examples that {@link ApiProblems} refers to, for the components of the OpenAPI document */

@@ -29,10 +29,7 @@ export interface ResponseLocals {
   refusal?: RefusalEvent | undefined;
   /** One refusal of a flood: it is not logged. */
   isUnlogged?: boolean;
-  /**
-   * The service that an app key was presented to: this one when unset; null when the forwarding service did not name
-   * itself.
-   */
+  /** Of an app key; this service when unset, null when the forwarding service did not name itself. */
   presentedTo?: string | null;
   /** Whether revoking calls knew the promises of this replica when a question for a fresh verdict arrived. */
   couldPromiseOnArrival?: boolean;

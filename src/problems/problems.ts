@@ -238,10 +238,7 @@ export class ProblemException extends Error {
 /** Rejected fields that a response names at most. */
 export const MAX_ERRORS = 20;
 
-/**
- * Creates the body of a problem response (RFC 9457 §3). `instance` names the occurrence and not the path, which may
- * contain anything.
- */
+/** RFC 9457 §3. `instance` names the occurrence and not the path, which may contain anything. */
 export function toProblemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
   return {
     type: toProblemType(problem),
@@ -261,28 +258,18 @@ export function toProblemType(problem: Problem): string {
   return `/problems/${problem.code.replaceAll('_', '-')}`;
 }
 
-/**
- * Creates the refusal of one field.
- * @param pointer JSON Pointer (RFC 6901) into the body or the query; empty for a header, and for all of it
- * @param detail what would be accepted; never the value
- */
+/** @param pointer JSON Pointer (RFC 6901) into the body or the query; empty for a header, and for all of it */
 export function createFieldProblem(pointer: string, detail: string): ProblemException {
   return new ProblemException(problems.validationFailed, { errors: [{ pointer, detail }] });
 }
 
-/** @throws {ProblemException} validation_failed, as {@link createFieldProblem} */
 export function refuseField(pointer: string, detail: string): never {
   throw createFieldProblem(pointer, detail);
 }
 
 export const UNKNOWN_FIELD = 'is not a field of this request';
 
-/**
- * Refuses unknown fields instead of ignoring them, because the caller would believe that they took effect.
- * @param body of a request, if it has one
- * @param known the only field that the request has
- * @throws {ProblemException} validation_failed
- */
+/** Ignoring unknown fields would let the caller believe that they took effect. `known` is the only field. */
 export function refuseUnknownFields(body: unknown, known?: string): void {
   if (typeof body !== 'object' || body === null) return;
   const unknown = Object.keys(body).filter((name) => name !== known);

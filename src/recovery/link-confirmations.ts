@@ -103,9 +103,8 @@ export class EmailConfirmations {
    * The moment that later resets compare the factors with. The first proof of another address counts as older than every
    * factor: the password alone chooses that address, and must not be enough to remove the factors by a reset.
    */
-  private determineFirstProof(transaction: EntityManager, { id, email }: User, provenEmail: string): Promise<Date> {
-    return provenEmail === email
-      ? this.factors.findMomentAfterNewestFactor(transaction, id)
-      : this.factors.findMomentBeforeOldestFactor(transaction, id);
+  private async determineFirstProof(transaction: EntityManager, user: User, provenEmail: string): Promise<Date> {
+    const { before, after } = await this.factors.findMomentsAroundFactors(transaction, user.id);
+    return provenEmail === user.email ? after : before;
   }
 }

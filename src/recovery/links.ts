@@ -36,22 +36,14 @@ export class LinkRequests {
     private readonly audit: AuditLog,
   ) {}
 
-  /**
-   * @param email canonical
-   * @throws {ProblemException} too_many_requests, alike for addresses without an account
-   */
+  /** @throws {ProblemException} too_many_requests, alike for addresses without an account */
   async requestLink(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
     await this.throttle.countMails([email], actor.address);
     await this.outbox.add(kind, email, actor);
     this.audit.logOnly('user.mail.requested', actor, { reason: kind });
   }
 
-  /**
-   * Asks the new address for a confirmation, and tells the old one. Only the worker looks whether the new one is taken.
-   * @param change.principal of the user door
-   * @param change.newEmail canonical
-   * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token
-   */
+  /** The new address gets a link, the old one a notice. Only the worker looks whether the new one is taken. */
   async requestEmailChange({ principal, password, newEmail }: EmailChange, actor: Actor): Promise<void> {
     const verified = await this.passwords.reauthenticateUser(principal, password, actor);
     const { id: userId, email } = verified;
@@ -59,19 +51,14 @@ export class LinkRequests {
     await this.dataSource.transaction(async (transaction) => {
       // A change of the password voids the requests that were made with the old one, so this one must not come later.
       await requireUnchanged(transaction, userId, await lockAccount(transaction, verified));
-      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requester: actor });
-      await this.outbox.addWith(transaction, {
-        kind: 'email_change_notice',
-        recipient: email,
-        userId,
-        requester: actor,
-      });
+      const requested = { userId, requester: actor };
+      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, ...requested });
+      await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, ...requested });
       await this.audit.record(transaction, toUserEvent('user.email.change_requested', actor, userId));
     });
   }
 }
 
-/** The page that the link of each mail leads to. */
 type LinkPages = Readonly<Record<Exclude<MailKind, 'email_change_notice'>, string>>;
 
 /** Fails closed: without a page, a mail would carry the token alone. */

@@ -1,16 +1,17 @@
-import { Body, Controller, HttpCode, Module, Post, Req, type DynamicModule } from '@nestjs/common';
-import { ApiAcceptedResponse, ApiNoContentResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { Body, Controller, Module, Post, Req, type DynamicModule } from '@nestjs/common';
+import { ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { Public, RequireUser } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { CharactersBetween, EmailField, NEW_PASSWORD, NewEmailField, PasswordField } from '../common/fields.js';
+import { EmailField, NEW_PASSWORD, NewEmailField, PasswordField, TextField } from '../common/fields.js';
 import type { Environment } from '../config/environment.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailModule } from '../mail/mail.module.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
+import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
@@ -21,22 +22,18 @@ import { EmailConfirmations, PasswordResets } from './link-confirmations.js';
 import { LinkMails, LinkRequests } from './links.js';
 
 const MAX_TOKEN_LENGTH = 128;
-const ACCEPTED = { description: 'The request is recorded. Whether a mail follows is not told' } as const;
+const ACCEPTED = 'The request is recorded. Whether a mail follows is not told';
 
-/** The body of a request for a link. */
 export class LinkRequest {
   @EmailField()
   email!: string;
 }
 
 export class ConfirmPasswordResetRequest {
-  @ApiProperty({
-    minLength: 1,
-    maxLength: MAX_TOKEN_LENGTH,
+  @TextField(MAX_TOKEN_LENGTH, {
     description: 'the token of the link, or the one that an operator handed over',
     example: EXAMPLES.resetToken,
   })
-  @CharactersBetween(1, MAX_TOKEN_LENGTH)
   token!: string;
 
   @PasswordField(NEW_PASSWORD)
@@ -44,13 +41,7 @@ export class ConfirmPasswordResetRequest {
 }
 
 export class ConfirmEmailRequest {
-  @ApiProperty({
-    minLength: 1,
-    maxLength: MAX_TOKEN_LENGTH,
-    description: 'the token of the link',
-    example: EXAMPLES.emailToken,
-  })
-  @CharactersBetween(1, MAX_TOKEN_LENGTH)
+  @TextField(MAX_TOKEN_LENGTH, { description: 'the token of the link', example: EXAMPLES.emailToken })
   token!: string;
 }
 
@@ -69,7 +60,6 @@ export class PasswordResetController {
   constructor(private readonly resets: PasswordResets) {}
 
   @Post('confirm')
-  @HttpCode(204)
   @Public()
   @Throttled('link')
   @ApiProblems(problems.invalidLink, problems.hashingBusy)
@@ -80,7 +70,7 @@ export class PasswordResetController {
       'password or of the address. A password that is refused does not use the token. A link by e-mail also removes the ' +
       'second factors that were made before the first proof of the address.',
   })
-  @ApiNoContentResponse({ description: 'The password is set, and every session of the user has ended' })
+  @Answers(204, 'The password is set, and every session of the user has ended')
   async confirmPasswordReset(@Req() request: Request, @Body() body: ConfirmPasswordResetRequest): Promise<void> {
     await this.resets.resetPassword(body.token, body.new_password, toActor(request));
   }
@@ -96,7 +86,6 @@ export class LinksController {
   ) {}
 
   @Post('password-reset')
-  @HttpCode(202)
   @Public()
   @Throttled('mail')
   @ApiOperation({
@@ -105,26 +94,24 @@ export class LinksController {
       'Every well-formed address gets the same response, and costs the same work. An active account gets a link to ' +
       'PASSWORD_RESET_URL. Requests are counted per network and per address, with an account or without.',
   })
-  @ApiAcceptedResponse(ACCEPTED)
+  @Answers(202, ACCEPTED)
   async requestPasswordReset(@Req() request: Request, @Body() { email }: LinkRequest): Promise<void> {
     await this.requests.requestLink('password_reset', email, toActor(request));
   }
 
   @Post('email-verification')
-  @HttpCode(202)
   @Public()
   @Throttled('mail')
   @ApiOperation({
     summary: 'Request a link that verifies the e-mail address',
     description: 'As a request to reset the password. An account whose address is verified gets no mail.',
   })
-  @ApiAcceptedResponse(ACCEPTED)
+  @Answers(202, ACCEPTED)
   async requestEmailVerification(@Req() request: Request, @Body() { email }: LinkRequest): Promise<void> {
     await this.requests.requestLink('email_verification', email, toActor(request));
   }
 
   @Post('email-verification/confirm')
-  @HttpCode(204)
   @Public()
   @Throttled('link')
   @ApiProblems(problems.invalidLink, problems.emailTaken)
@@ -134,20 +121,18 @@ export class LinksController {
       'Verifies the address of the account, or changes it if the link was sent for a change. The token is valid once, ' +
       'for 30 minutes, and void after any change of the password. 409 when the new address was taken meanwhile.',
   })
-  @ApiNoContentResponse({ description: 'The address is verified; after a change, it is the address of the account' })
+  @Answers(204, 'The address is verified; after a change, it is the address of the account')
   async confirmEmail(@Req() request: Request, @Body() { token }: ConfirmEmailRequest): Promise<void> {
     await this.confirmations.confirmEmail(token, toActor(request));
   }
 }
 
-/** Needs mail: production without MAIL_URL does not have this route. */
 @ApiTags('users')
 @Controller('api/v0/users/me')
 export class OwnEmailController {
   constructor(private readonly requests: LinkRequests) {}
 
   @Post('email')
-  @HttpCode(202)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS)
   @ApiOperation({
@@ -157,7 +142,7 @@ export class OwnEmailController {
       'changes. The old address is notified. The response does not tell whether the new address is taken. A wrong password ' +
       'is counted like a failed login.',
   })
-  @ApiAcceptedResponse({ description: 'The request is recorded' })
+  @Answers(202, 'The request is recorded')
   async changeEmail(@Req() request: Request, @Body() body: ChangeEmailRequest): Promise<void> {
     const principal = getPrincipal(request, 'user');
     const change = { principal, password: body.password, newEmail: body.new_email };

@@ -1,9 +1,8 @@
-/**
- * The feed of changes: what changed since a cursor, asked of PostgreSQL (`CHANGES_SINCE`) or of the log that each replica keeps
- * of its own answers. A cursor is an epoch and a whole snapshot of PostgreSQL, as text; the changes since a cursor are those
- * of transactions that its snapshot does not show. Invariant: consecutive answers bring each commit at least once, or a
- * reset. The proof is in docs/revocation-lease.md; the model in clients/typescript/test/ finds each planted mistake.
- */
+// The feed of changes: what changed since a cursor, asked of PostgreSQL (`CHANGES_SINCE`) or of the log that each replica keeps
+// of its own answers. A cursor is an epoch and a whole snapshot of PostgreSQL, as text; the changes since a cursor are those
+// of transactions that its snapshot does not show. Invariant: consecutive answers bring each commit at least once, or a
+// reset. The proof is in docs/revocation-lease.md; the model in clients/typescript/test/ finds each planted mistake.
+
 import { Injectable } from '@nestjs/common';
 import type { Statement } from '../database/database.js';
 
@@ -150,10 +149,7 @@ export function parseSnapshot(cursor: string | undefined): string | null {
   return parseCursor(cursor)?.snapshot ?? null;
 }
 
-/**
- * The answer depends only on the cursor and the database, so that every replica gives the same one for the same cursor.
- * @param cursor of the answer before; undefined for the first poll
- */
+/** Depends only on the cursor and the database, so that every replica gives the same answer. */
 export function toAnswer(cursor: string | undefined, row: FeedRow): LoggedAnswer {
   const next = `${row.epoch}/${shortenSnapshot(row.snapshot)}`;
   const since = parseCursor(cursor);
@@ -205,10 +201,7 @@ export class ChangeLog {
     }
   }
 
-  /**
-   * @param given cursor of a verifier
-   * @returns undefined when the log does not reach back to it: PostgreSQL has to be asked
-   */
+  /** @returns undefined when the log does not reach back to the cursor: PostgreSQL has to be asked */
   answer(given: string | undefined): Answer | undefined {
     const { head, start, purged } = this;
     if (!head || !start) return undefined;

@@ -1,9 +1,8 @@
-/**
- * The wait between the commit of a revocation and its answer, from both sides. A promise is the time for which a replica may
- * answer from its cache, or a verifier may use an answer, without another question. Each process announces its longest one
- * (`LeaseAnnouncement`) before it gives the first; each call that revokes waits for the longest that was announced
- * (`Propagation`). Invariant: once the call has answered, no promise from before its commit is left.
- */
+// The wait between the commit of a revocation and its answer, from both sides. A promise is the time for which a replica may
+// answer from its cache, or a verifier may use an answer, without another question. Each process announces its longest one
+// (`LeaseAnnouncement`) before it gives the first; each call that revokes waits for the longest that was announced
+// (`Propagation`). Invariant: once the call has answered, no promise from before its commit is left.
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
@@ -201,10 +200,7 @@ export class Freshness {
     if (res) (res.locals as ResponseLocals).couldPromiseOnArrival ??= this.announcement.isCurrent;
   }
 
-  /**
-   * Sets the headers of the response to an accepted `validate-*` request that asked for a fresh verdict.
-   * @param rememberable undefined when each use has to reach this service
-   */
+  /** Without a `rememberable` each use has to reach this service. */
   setHeaders(request: Request, rememberable: Rememberable | undefined): void {
     if (!wantsFreshVerdict(request)) return;
     const { couldPromiseOnArrival = false } = (request.res?.locals ?? {}) as ResponseLocals;

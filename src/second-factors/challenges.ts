@@ -49,16 +49,14 @@ const PURGE = `DELETE FROM used_challenges WHERE digest IN (SELECT digest FROM u
 
 @Injectable()
 export class Challenges {
-  private readonly keys: Keys;
-  private readonly previousKeys: Keys | undefined;
+  private readonly keys: readonly [Keys, ...Keys[]];
 
   constructor(
     { secretKey, secretKeyPrevious }: Environment,
     private readonly database: Database,
     private readonly clock: DatabaseClock,
   ) {
-    this.keys = deriveKeys(secretKey);
-    this.previousKeys = secretKeyPrevious === undefined ? undefined : deriveKeys(secretKeyPrevious);
+    this.keys = [deriveKeys(secretKey), ...(secretKeyPrevious === undefined ? [] : [deriveKeys(secretKeyPrevious)])];
   }
 
   /** @param context what must be the same when the challenge is answered */
@@ -69,7 +67,8 @@ export class Challenges {
     body.writeUIntBE(now.getTime(), KIND_BYTES, TIME_BYTES);
     body.set(parse(userId), KIND_BYTES + TIME_BYTES);
     body.set(generateSecretBytes(NONCE_BYTES), BODY_BYTES - NONCE_BYTES);
-    const macs = [computeOriginMac(this.keys, body), computeContextMac(this.keys, body, context)];
+    const [keys] = this.keys;
+    const macs = [computeOriginMac(keys, body), computeContextMac(keys, body, context)];
     return Buffer.concat([body, ...macs]).toString('base64url');
   }
 
@@ -87,34 +86,27 @@ export class Challenges {
     return { body, contextMac: bytes.subarray(-MAC_BYTES), userId, issuedAt, digest: computeDigest(bytes) };
   }
 
-  /** Whether it has not expired, by the clock of PostgreSQL. */
   async isCurrent({ issuedAt }: PresentedChallenge): Promise<boolean> {
     const now = await this.clock.now();
     return now <= addSeconds(issuedAt, CHALLENGE_TTL_SECONDS) && now >= addSeconds(issuedAt, -TOLERANCE_SECONDS);
   }
 
-  /** Whether it was issued with this context. */
   isBoundTo({ body, contextMac }: PresentedChallenge, context = ''): boolean {
     return this.isMadeWith((keys) => computeContextMac(keys, body, context), contextMac);
   }
 
-  /**
-   * @param transaction in which the answer takes effect
-   * @returns whether it was not used before. Of concurrent callers one gets true.
-   */
+  /** @returns whether it was not used before. Of concurrent callers one gets true. */
   async consumeChallenge(transaction: EntityManager, { digest, issuedAt }: PresentedChallenge): Promise<boolean> {
     const values = [digest, addSeconds(issuedAt, CHALLENGE_TTL_SECONDS)];
     return (await transaction.query<unknown[]>(CONSUME, values)).length > 0;
   }
 
-  /** Deletes used challenges that have expired. See {@link Database.purge}. */
   async purgeUsedChallenges(): Promise<number> {
     return this.database.purge(PURGE, '1 hours');
   }
 
   private isMadeWith(compute: (keys: Keys) => Buffer, mac: Buffer): boolean {
-    const keyPairs = this.previousKeys ? [this.keys, this.previousKeys] : [this.keys];
-    return keyPairs.some((keys) => isSameDigest(compute(keys), mac));
+    return this.keys.some((keys) => isSameDigest(compute(keys), mac));
   }
 }
 

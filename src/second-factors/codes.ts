@@ -82,43 +82,19 @@ export class CodeVerifier {
     private readonly audit: AuditLog,
   ) {}
 
-  /** @throws {ProblemException} that of the code; those of the act; too_many_requests; hashing_busy; unavailable; totp_secret_unreadable */
-  async acceptTotpCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
-    const { user, code } = presented;
+  async acceptCode<Result>(method: CodeGuess['method'], presented: PresentedCode, act: Act<Result>): Promise<Result> {
     // Without a factor there is nothing to guess, so the refusal spends no guess.
-    if (!user.confirmedAt) return this.refuseCode(presented, 'no_factor');
-    return this.verifyThrottled('totp', presented, async () => {
-      const step = await this.findStep(user, code);
-      return act((transaction) => this.useTimeStep(transaction, user.id, step));
-    });
+    if (!presented.user.confirmedAt) return this.refuseCode(presented, 'no_factor');
+    return this.verifyThrottled(method, presented, async () => act(await this.verifyCode(method, presented)));
   }
 
-  /** @throws {ProblemException} that of the code; those of the act; too_many_requests; hashing_busy; unavailable */
-  async acceptRecoveryCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
-    const { user, code, actor } = presented;
-    if (!user.confirmedAt) return this.refuseCode(presented, 'no_factor');
-    return this.verifyThrottled('recovery_code', presented, async () => {
-      const digest = toRecoveryDigest(code);
-      if (!digest) throw new WrongCodeError('wrong_code');
-      return act((transaction) => this.useRecoveryCode(transaction, user.id, digest, actor));
-    });
-  }
-
-  /**
-   * For a user who is logged in: takes a code of the app, or a recovery code, because the app may be lost.
-   * @throws {ProblemException} wrong_second_factor; those of the act; too_many_requests; hashing_busy; unavailable;
-   * totp_secret_unreadable
-   */
+  /** For a user who is logged in: takes a code of the app, or a recovery code, because the app may be lost. */
   async acceptAnyCode<Result>(own: OwnCode, act: Act<Result>): Promise<Result> {
     const presented = { ...own, problem: problems.wrongSecondFactor };
-    return toRecoveryDigest(own.code) ? this.acceptRecoveryCode(presented, act) : this.acceptTotpCode(presented, act);
+    return this.acceptCode(toRecoveryDigest(own.code) ? 'recovery_code' : 'totp', presented, act);
   }
 
-  /**
-   * Verifies the code that confirms an enrolment. The statement that confirms consumes it.
-   * @returns its time step
-   * @throws {ProblemException} wrong_second_factor; too_many_requests; hashing_busy; unavailable; totp_secret_unreadable
-   */
+  /** Verifies the code that confirms an enrolment. The statement that confirms consumes it. */
   async verifyEnrolmentCode(own: OwnCode): Promise<number> {
     const { user, code } = own;
     const presented = { ...own, problem: problems.wrongSecondFactor };
@@ -126,6 +102,24 @@ export class CodeVerifier {
     // A caller needs no password here, so wrong codes use up guesses of this enrolment alone, and none of a login.
     const enrolment = `${user.id} enrolled ${user.enrolledAt?.toISOString()}`;
     return this.verifyThrottled('totp', presented, () => this.findStep(user, code), enrolment);
+  }
+
+  private async verifyCode(method: CodeGuess['method'], { user, code, actor }: PresentedCode): Promise<UseProof> {
+    const { id } = user;
+    if (method === 'totp') {
+      const step = await this.findStep(user, code);
+      return async (transaction) => {
+        const [, count] = await transaction.query<[unknown, number]>(USE_TIME_STEP, [id, step]);
+        if (count === 0) throw new WrongCodeError('repeated_code');
+      };
+    }
+    const digest = toRecoveryDigest(code);
+    if (!digest) throw new WrongCodeError('wrong_code');
+    const event = toUserEvent('user.recovery_code.used', toUserActor(actor, id), id);
+    return async (transaction) => {
+      const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [id, digest], event);
+      if (used.length === 0) throw new WrongCodeError('wrong_code');
+    };
   }
 
   private async verifyThrottled<Result>(
@@ -155,22 +149,6 @@ export class CodeVerifier {
     const step = findTimeStep(secret, code, await this.databaseClock.now());
     if (step === undefined) throw new WrongCodeError('wrong_code');
     return step;
-  }
-
-  private async useTimeStep(transaction: EntityManager, userId: string, step: number): Promise<void> {
-    const [, count] = await transaction.query<[unknown, number]>(USE_TIME_STEP, [userId, step]);
-    if (count === 0) throw new WrongCodeError('repeated_code');
-  }
-
-  private async useRecoveryCode(
-    transaction: EntityManager,
-    userId: string,
-    digest: SecretDigest,
-    actor: Actor,
-  ): Promise<void> {
-    const event = toUserEvent('user.recovery_code.used', toUserActor(actor, userId), userId);
-    const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [userId, digest], event);
-    if (used.length === 0) throw new WrongCodeError('wrong_code');
   }
 
   private async refuseCode({ user, actor, problem }: PresentedCode, reason: FactorReason): Promise<never> {

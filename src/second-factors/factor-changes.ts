@@ -32,9 +32,11 @@ const REMOVE_FACTORS = `WITH
     keys AS (DELETE FROM passkeys WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
              RETURNING user_id)
   SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
-const READ_CREATION_TIMES = `SELECT min(created_at) AS oldest, max(created_at) AS newest FROM (
-    SELECT created_at FROM totp_factors WHERE user_id = $1
-    UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
+/** A replica whose clock is ahead of `$2`, or behind, may have made a factor. */
+const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
+    GREATEST($2::timestamptz, max(created_at) + interval '1 millisecond') AS after
+  FROM (SELECT created_at FROM totp_factors WHERE user_id = $1
+        UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
 
 /** The body of a change that needs the password alone. */
 export class ProofRequest {
@@ -73,11 +75,6 @@ interface FactorChange<Result> {
   readonly keepsFactors?: boolean;
 }
 
-interface RemovedFactors {
-  readonly totp: number;
-  readonly passkeys: number;
-}
-
 interface UserState {
   readonly isLive: boolean;
   readonly hasFactor: boolean;
@@ -94,7 +91,6 @@ export class FactorChanges {
     private readonly clock: Clock,
   ) {}
 
-  /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
   async reauthenticate({ principal, actor }: OwnCall, password: string): Promise<ReauthenticatedUser> {
     const { passwordChangedAt } = await this.passwords.reauthenticateUser(principal, password, actor);
     return {
@@ -107,7 +103,6 @@ export class FactorChanges {
   /**
    * Commits and records a change, if the session is live and the password is unchanged. When it adds the first factor, the
    * other sessions end: they began without one.
-   * @param change throws to undo itself
    * @throws {ProblemException} the refusal of the user; invalid_access_token when the session has ended
    */
   async commitChange<Result>(
@@ -140,10 +135,7 @@ export class FactorChanges {
     throw new ProblemException(problem);
   }
 
-  /**
-   * An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent.
-   * @throws {ProblemException} not_found
-   */
+  /** An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent. */
   async removeAllFactors(userId: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(async () => {
       if (!isId(userId)) throw new ProblemException(problems.notFound);
@@ -155,28 +147,17 @@ export class FactorChanges {
    * @param transaction holds the lock of the user's row
    * @param madeBefore undefined: all factors
    */
-  async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date): Promise<RemovedFactors> {
-    const [removed] = await transaction.query<RemovedFactors[]>(REMOVE_FACTORS, [userId, madeBefore ?? null]);
-    return removed ?? { totp: 0, passkeys: 0 };
+  async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date) {
+    const values = [userId, madeBefore ?? null];
+    const [removed] = await transaction.query<[{ totp: number; passkeys: number }]>(REMOVE_FACTORS, values);
+    return removed;
   }
 
-  /** @returns now, or a later moment that is after the creation of every factor by the clock of any replica */
-  async findMomentAfterNewestFactor(transaction: EntityManager, userId: string): Promise<Date> {
-    const { newest } = await this.readCreationTimes(transaction, userId);
-    return new Date(Math.max(this.clock.now().getTime(), newest ? newest.getTime() + 1 : 0));
-  }
-
-  /** @returns now, or an earlier moment that is not after the creation of any factor by the clock of any replica */
-  async findMomentBeforeOldestFactor(transaction: EntityManager, userId: string): Promise<Date> {
-    const { oldest } = await this.readCreationTimes(transaction, userId);
-    const now = this.clock.now();
-    return oldest && oldest < now ? oldest : now;
-  }
-
-  private async readCreationTimes(transaction: EntityManager, userId: string) {
-    type CreationTimes = { readonly oldest: Date | null; readonly newest: Date | null };
-    const [times] = await transaction.query<CreationTimes[]>(READ_CREATION_TIMES, [userId]);
-    return times ?? { oldest: null, newest: null };
+  /** @returns two moments, now unless a factor has another time: not after any factor, and after every factor */
+  async findMomentsAroundFactors(transaction: EntityManager, userId: string): Promise<{ before: Date; after: Date }> {
+    const values = [userId, this.clock.now()];
+    const [moments] = await transaction.query<[{ before: Date; after: Date }]>(FIND_MOMENTS, values);
+    return moments;
   }
 
   private async removeAsOperator(transaction: EntityManager, id: string, actor: Actor): Promise<void> {
@@ -201,7 +182,7 @@ export class FactorChanges {
   }
 
   private async readState(transaction: EntityManager, { userId, sessionId }: UserPrincipal): Promise<UserState> {
-    const [state] = await transaction.query<UserState[]>(READ_STATE, [userId, sessionId]);
-    return state ?? { isLive: false, hasFactor: false };
+    const [state] = await transaction.query<[UserState]>(READ_STATE, [userId, sessionId]);
+    return state;
   }
 }

@@ -4,18 +4,9 @@
  * login (auth/), the column and the method in second-factors.service.ts, the tables' names in factor-changes.ts and in
  * buildHasSecondFactor, the WEBAUTHN_ variables, the events and the problems.
  */
-import { Body, Controller, Get, HttpCode, Injectable, Param, Patch, Post, Req, Res } from '@nestjs/common';
-import {
-  ApiCreatedResponse,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiParam,
-  ApiProperty,
-  ApiTags,
-} from '@nestjs/swagger';
+import { Body, Controller, Get, Injectable, Param, Patch, Post, Req, Res } from '@nestjs/common';
+import { ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import type { EntityManager } from 'typeorm';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
@@ -26,6 +17,7 @@ import { LabelField, MOMENT } from '../common/fields.js';
 import { createId, isId } from '../common/ids.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database, type Statement } from '../database/database.js';
+import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems, createFieldProblem } from '../problems/problems.js';
 import { Throttled } from '../throttling/throttle.js';
@@ -44,8 +36,7 @@ import {
 
 const MAX_PASSKEYS = 20;
 
-const COLUMNS = `passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey", counter,
-  transports, is_synced AS "isSynced", name, passkeys.created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
+const COLUMNS = `id, is_synced AS "isSynced", name, created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
 
 const LIST: Statement = {
   name: 'passkeys_list',
@@ -57,7 +48,7 @@ const INSERT = `INSERT INTO passkeys
     (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
   SELECT $1, id, $3, $4, $5, $6, $7, $8, GREATEST($9::timestamptz, email_verified_at) FROM users
   WHERE id = $2 AND (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
-  RETURNING created_at AS "createdAt"`;
+  RETURNING ${COLUMNS}`;
 
 const RENAME = withAuditEvent({
   name: 'passkeys_rename',
@@ -68,10 +59,6 @@ const REMOVE = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id
 
 interface Passkey {
   readonly id: string;
-  readonly userId: string;
-  readonly credentialId: Buffer;
-  readonly publicKey: Buffer;
-  readonly transports: string[];
   /** Whether the authenticator may copy the private key to other devices. */
   readonly isSynced: boolean;
   readonly name: string;
@@ -91,11 +78,7 @@ export class PasskeysService {
     private readonly clock: Clock,
   ) {}
 
-  /**
-   * @returns the options of navigator.credentials.create()
-   * @throws {ProblemException} wrong_password; not_found; too_many_passkeys; too_many_requests; hashing_busy;
-   * invalid_access_token
-   */
+  /** @returns the options of navigator.credentials.create() */
   async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
     const { passwordChangedAt } = await this.changes.reauthenticate(call, password);
     const { userId } = call.principal;
@@ -110,7 +93,6 @@ export class PasskeysService {
   /**
    * Ends the other sessions, if it is the first factor.
    * @param answer of the browser to options of this user, which are used once
-   * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys; invalid_access_token
    */
   async registerPasskey(
     { principal, actor }: OwnCall,
@@ -123,23 +105,28 @@ export class PasskeysService {
     const verified = user && response && (await this.verifyRegistration(user, response));
     if (!verified) throw createInvalidPasskey();
     const { challenge, credential, credentialDeviceType } = verified;
-    const passkey: Passkey = {
-      id: createId(),
+    const values = [
+      createId(),
       userId,
-      credentialId: Buffer.from(credential.id, 'base64url'),
-      publicKey: Buffer.from(credential.publicKey),
-      transports: response.response.transports,
-      isSynced: credentialDeviceType === 'multiDevice',
+      Buffer.from(credential.id, 'base64url'),
+      Buffer.from(credential.publicKey),
+      credential.counter,
+      response.response.transports,
+      credentialDeviceType === 'multiDevice',
       name,
-      createdAt: this.clock.now(),
-      lastUsedAt: null,
-    };
+      this.clock.now(),
+      MAX_PASSKEYS,
+    ];
     const { passwordChangedAt } = user;
     const reauthenticated = { principal, passwordChangedAt, createVoidError: createInvalidPasskey };
     return this.changes.commitChange(reauthenticated, actor, async (transaction) => {
       if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
-      const result = await insertPasskey(transaction, passkey, credential.counter);
-      return { result, event: 'user.passkey.added', details: { passkey_id: passkey.id } };
+      const [result] = await transaction.query<Passkey[]>(INSERT, values).catch((error: unknown) => {
+        const isKnown = getViolatedConstraint(error) === 'passkeys_credential_id_key';
+        throw isKnown ? new ProblemException(problems.passkeyExists) : error;
+      });
+      if (!result) throw new ProblemException(problems.tooManyPasskeys);
+      return { result, event: 'user.passkey.added', details: { passkey_id: result.id } };
     });
   }
 
@@ -148,7 +135,6 @@ export class PasskeysService {
     return this.database.rows<Passkey>(LIST, [userId]);
   }
 
-  /** @throws {ProblemException} not_found, also for a passkey of another user */
   async renamePasskey({ principal, actor }: OwnCall, { id, name }: { id: string; name: string }): Promise<Passkey> {
     const { userId } = principal;
     const event = toUserEvent('user.passkey.renamed', actor, userId, { details: { passkey_id: id } });
@@ -157,10 +143,6 @@ export class PasskeysService {
     return renamed;
   }
 
-  /**
-   * @throws {ProblemException} wrong_password; not_found, also for a passkey of another user; too_many_requests;
-   * hashing_busy; invalid_access_token
-   */
   async removePasskey(call: OwnCall, { id, password }: { id: string; password: string }): Promise<void> {
     const reauthenticated = await this.changes.reauthenticate(call, password);
     if (!isId(id)) throw new ProblemException(problems.notFound);
@@ -181,21 +163,6 @@ export class PasskeysService {
     // The library bounds the id of the answer, not the one that the authenticator states.
     return verified?.credential.id === response.id ? { ...verified, challenge } : undefined;
   }
-}
-
-async function insertPasskey(transaction: EntityManager, passkey: Passkey, counter: number): Promise<Passkey> {
-  const { id, userId, credentialId, publicKey, transports, isSynced, name, createdAt } = passkey;
-  const columns = [id, userId, credentialId, publicKey, counter, transports, isSynced, name, createdAt];
-  const [inserted] = await transaction
-    .query<Pick<Passkey, 'createdAt'>[]>(INSERT, [...columns, MAX_PASSKEYS])
-    .catch(refuseKnownPasskey);
-  if (!inserted) throw new ProblemException(problems.tooManyPasskeys);
-  return { ...passkey, ...inserted };
-}
-
-function refuseKnownPasskey(error: unknown): never {
-  if (getViolatedConstraint(error) === 'passkeys_credential_id_key') throw new ProblemException(problems.passkeyExists);
-  throw error;
 }
 
 function createInvalidPasskey(): ProblemException {
@@ -252,14 +219,13 @@ export class PasskeysController {
   constructor(private readonly passkeys: PasskeysService) {}
 
   @Post('options')
-  @HttpCode(200)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
   @ApiOperation({
     summary: 'Get the options to register a passkey',
     description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
   })
-  @ApiOkResponse({ type: PasskeyCreationOptionsResponse })
+  @Answers(200, PasskeyCreationOptionsResponse)
   async createPasskeyOptions(
     @Req() request: Request,
     @Body() { password }: ProofRequest,
@@ -276,7 +242,7 @@ export class PasskeysController {
       'From now on a login with the password needs a second factor, and the passkey alone is enough. If it is the first ' +
       'factor, all other sessions end.',
   })
-  @ApiCreatedResponse({ type: PasskeyResponse })
+  @Answers(201, PasskeyResponse)
   async registerPasskey(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
@@ -290,7 +256,7 @@ export class PasskeysController {
   @Get()
   @RequireUser()
   @ApiOperation({ summary: 'List your passkeys' })
-  @ApiOkResponse({ type: PasskeysResponse })
+  @Answers(200, PasskeysResponse)
   async listPasskeys(@Req() request: Request): Promise<PasskeysResponse> {
     const passkeys = await this.passkeys.listPasskeys(getPrincipal(request, 'user').userId);
     return { items: passkeys.map((passkey) => PasskeyResponse.from(passkey)) };
@@ -304,7 +270,7 @@ export class PasskeysController {
   @ApiProblems(problems.notFound)
   @ApiParam(ID)
   @ApiOperation({ summary: 'Rename a passkey' })
-  @ApiOkResponse({ type: PasskeyResponse })
+  @Answers(200, PasskeyResponse)
   async renamePasskey(
     @Req() request: Request,
     @Param('id') id: string,
@@ -314,12 +280,11 @@ export class PasskeysController {
   }
 
   @Post(':id/remove')
-  @HttpCode(204)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
   @ApiParam(ID)
   @ApiOperation({ summary: 'Remove a passkey' })
-  @ApiNoContentResponse({ description: 'The passkey is refused from now on' })
+  @Answers(204, 'The passkey is refused from now on')
   async removePasskey(
     @Req() request: Request,
     @Param('id') id: string,

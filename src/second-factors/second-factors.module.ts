@@ -8,14 +8,13 @@ import { PasskeysController, PasskeysService } from './passkeys.js';
 import { LoginExplanations, SecondFactorsService } from './second-factors.service.js';
 import { TotpController, TotpService } from './totp-enrolment.js';
 import { TotpVault } from './totp.js';
-import { PasskeyVerifier, RelyingParty } from './webauthn.js';
+import { RelyingParty } from './webauthn.js';
 
 const SHARED = [
   SecondFactorsService,
   LoginExplanations,
   FactorChanges,
   CodeVerifier,
-  PasskeyVerifier,
   RelyingParty,
   Challenges,
   TotpVault,

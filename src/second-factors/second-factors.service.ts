@@ -15,6 +15,7 @@ import { toNetwork } from '../common/network.js';
 import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
+import type { AccountState } from '../passwords/password-verifier.js';
 import type { Problem } from '../problems/problems.js';
 import { LoginThrottle, SecondFactorThrottle } from '../throttling/guess-throttles.js';
 
@@ -38,20 +39,13 @@ interface KnownPasskey {
 }
 
 /** What a login with a second factor, or a change of the factors, needs to know about a user. */
-export interface UserWithFactors {
-  readonly id: string;
-  readonly email: string;
-  readonly passwordChangedAt: Date | null;
-  readonly emailVerifiedAt: Date | null;
-  /** Identifies the set of factors. */
-  readonly factorsChangedAt: Date | null;
+export interface UserWithFactors extends AccountState {
   readonly isActive: boolean;
   readonly encryptedSecret: Buffer | null;
   /** When the enrolment of the app began; null without one. */
   readonly enrolledAt: Date | null;
   /** Null while the enrolment is not confirmed: logins do not ask for codes yet. */
   readonly confirmedAt: Date | null;
-  /** The number of unused ones. */
   readonly recoveryCodes: number;
   readonly passkeys: readonly KnownPasskey[];
 }
@@ -72,7 +66,6 @@ export class SecondFactorsService {
     private readonly environment: Environment,
   ) {}
 
-  /** @returns undefined when the user does not exist */
   async readUser(userId: string): Promise<UserWithFactors | undefined> {
     const row = await this.database.row<UserWithFactors>(READ_USER, [userId]);
     const toUrlSafe = (id: string): string => Buffer.from(id, 'base64').toString('base64url');
@@ -111,7 +104,6 @@ export interface RefusedFactor {
   readonly userId?: string | undefined;
 }
 
-/** Describes a refused second factor for the log. */
 export function toFactorRefusal(reason: FactorReason, userId?: string) {
   return { event: REFUSAL_EVENT, reason, fields: { user_id: userId } } as const;
 }
@@ -143,23 +135,16 @@ export interface LoginExplanation {
   readonly isAccepted: boolean;
   readonly emailVerifiedAt: Date | null;
   readonly factors: readonly SecondFactorMethod[];
-  /** What a login asks for after the right password; empty when the password is enough. */
   readonly methods: readonly SecondFactorMethod[];
   readonly reasons: readonly LoginReason[];
 }
 
-const UNKNOWN: LoginReason = { code: 'unknown', detail: 'No account has this id.', until: null };
-const DISABLED: LoginReason = { code: 'disabled', detail: 'The account is disabled.', until: null };
-const NOT_VERIFIED: LoginReason = {
-  code: 'email_not_verified',
-  detail: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
-  until: null,
-};
-const UNUSABLE: LoginReason = {
-  code: 'second_factor_unusable',
-  detail: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
-  until: null,
-};
+const LASTING_REASONS = {
+  unknown: 'No account has this id.',
+  disabled: 'The account is disabled.',
+  email_not_verified: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
+  second_factor_unusable: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
+} as const;
 const LIMITED_BY: Readonly<Record<string, string>> = {
   'login-account-address': 'for this account from this address',
   'login-account': 'for this account, from addresses where it did not log in lately',
@@ -179,28 +164,22 @@ export class LoginExplanations {
   /** @param address of the client that would log in; null: of any */
   async explainLogin(userId: string, address: string | null): Promise<LoginExplanation> {
     const user = isId(userId) ? await this.secondFactors.readUser(userId) : undefined;
-    if (!user) return { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [], reasons: [UNKNOWN] };
+    const unknown = { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [] };
+    if (!user) return { ...unknown, reasons: [toLastingReason('unknown')] };
+    const { emailVerifiedAt } = user;
     const factors = listFactors(user);
     const methods = this.secondFactors.listMethods(user);
-    const reasons = [...this.listLastingReasons(user, methods), ...(await this.listThrottles(user.email, address))];
+    const isUnproven = this.environment.requireVerifiedEmail && emailVerifiedAt === null;
+    const reasons = [
+      ...(user.isActive ? [] : [toLastingReason('disabled')]),
+      ...(isUnproven ? [toLastingReason('email_not_verified')] : []),
+      ...(factors.length > 0 && methods.length === 0 ? [toLastingReason('second_factor_unusable')] : []),
+      ...(await this.listThrottles(user.email, address)),
+    ];
     const throttled = await this.listThrottledMethods(user.id, methods);
     const hasOpenMethod = methods.length === 0 || throttled.length < methods.length;
-    return {
-      isAccepted: reasons.length === 0 && hasOpenMethod,
-      emailVerifiedAt: user.emailVerifiedAt,
-      factors,
-      methods,
-      reasons: [...reasons, ...throttled],
-    };
-  }
-
-  private listLastingReasons(user: UserWithFactors, methods: readonly SecondFactorMethod[]): LoginReason[] {
-    const isUnproven = this.environment.requireVerifiedEmail && user.emailVerifiedAt === null;
-    return [
-      ...(user.isActive ? [] : [DISABLED]),
-      ...(isUnproven ? [NOT_VERIFIED] : []),
-      ...(listFactors(user).length > 0 && methods.length === 0 ? [UNUSABLE] : []),
-    ];
+    const isAccepted = reasons.length === 0 && hasOpenMethod;
+    return { isAccepted, emailVerifiedAt, factors, methods, reasons: [...reasons, ...throttled] };
   }
 
   private async listThrottles(email: string, address: string | null): Promise<LoginReason[]> {
@@ -211,7 +190,6 @@ export class LoginExplanations {
     });
   }
 
-  /** @returns one reason for each method that is answered with 429 */
   private async listThrottledMethods(userId: string, methods: readonly SecondFactorMethod[]): Promise<LoginReason[]> {
     const reasons: LoginReason[] = [];
     for (const method of methods) {
@@ -223,4 +201,8 @@ export class LoginExplanations {
     }
     return reasons;
   }
+}
+
+function toLastingReason(code: keyof typeof LASTING_REASONS): LoginReason {
+  return { code, detail: LASTING_REASONS[code], until: null };
 }

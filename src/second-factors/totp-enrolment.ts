@@ -3,16 +3,8 @@
  * Terms: an enrolment begins with the password and shows the secret; its confirmation proves that the app has it. Logins ask
  * for codes from then on. A new enrolment replaces one that was not confirmed, and another password voids it.
  */
-import { applyDecorators, Body, Controller, Get, HttpCode, Injectable, Post, Req, Res } from '@nestjs/common';
-import {
-  ApiCreatedResponse,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiProperty,
-  ApiPropertyOptional,
-  ApiTags,
-} from '@nestjs/swagger';
+import { applyDecorators, Body, Controller, Get, Injectable, Post, Req, Res } from '@nestjs/common';
+import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import type { EntityManager } from 'typeorm';
 import { getPrincipal } from '../access/principals.js';
@@ -21,6 +13,7 @@ import type { AuditEventName } from '../audit/audit-events.js';
 import { Clock } from '../common/clock.js';
 import { CharactersBetween, type Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
+import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
@@ -104,12 +97,6 @@ export class RecoveryCodesResponse {
   recovery_codes!: string[];
 }
 
-interface PasswordAndCode {
-  readonly password: string;
-  /** Of the app, or a recovery code. */
-  readonly code: string;
-}
-
 @Injectable()
 export class TotpService {
   constructor(
@@ -121,14 +108,12 @@ export class TotpService {
     private readonly clock: Clock,
   ) {}
 
-  /** @throws {ProblemException} not_found without an enrolment */
   async readEnrolment(userId: string): Promise<UserWithFactors> {
     const user = await this.readUser(userId);
     if (!user.encryptedSecret) throw new ProblemException(problems.notFound);
     return user;
   }
 
-  /** @throws {ProblemException} wrong_password; totp_enrolled; too_many_requests; hashing_busy; invalid_access_token */
   async enrolTotp(call: OwnCall, password: string): Promise<EnrolmentResponse> {
     const { principal, actor } = call;
     const user = await this.changes.reauthenticate(call, password);
@@ -148,8 +133,6 @@ export class TotpService {
   /**
    * Ends the other sessions, if it is the first factor.
    * @returns recovery codes
-   * @throws {ProblemException} not_found; totp_enrolled; wrong_second_factor; too_many_requests; hashing_busy;
-   * unavailable; invalid_access_token
    */
   async confirmTotp({ principal, actor }: OwnCall, code: string): Promise<string[]> {
     const { userId } = principal;
@@ -169,22 +152,13 @@ export class TotpService {
     });
   }
 
-  /**
-   * Removes the app and the recovery codes.
-   * @throws {ProblemException} wrong_password; wrong_second_factor; not_found; too_many_requests; hashing_busy; unavailable;
-   * invalid_access_token
-   */
-  async removeTotp(call: OwnCall, proof: PasswordAndCode): Promise<void> {
+  async removeTotp(call: OwnCall, proof: ProofWithCodeRequest): Promise<void> {
     await this.commitWithCode(call, proof, 'user.totp.removed', async (transaction) => {
       await transaction.query(REMOVE_TOTP, [call.principal.userId]);
     });
   }
 
-  /**
-   * @returns new recovery codes; the former ones are void
-   * @throws {ProblemException} as {@link removeTotp}
-   */
-  async replaceRecoveryCodes(call: OwnCall, proof: PasswordAndCode): Promise<string[]> {
+  async replaceRecoveryCodes(call: OwnCall, proof: ProofWithCodeRequest): Promise<string[]> {
     return this.commitWithCode(call, proof, 'user.recovery_codes.replaced', (transaction) =>
       replaceRecoveryCodes(transaction, call.principal.userId),
     );
@@ -192,7 +166,7 @@ export class TotpService {
 
   private async commitWithCode<Result>(
     call: OwnCall,
-    { password, code }: PasswordAndCode,
+    { password, code }: ProofWithCodeRequest,
     event: AuditEventName,
     change: (transaction: EntityManager) => Promise<Result>,
   ): Promise<Result> {
@@ -230,7 +204,7 @@ export class TotpController {
   @RequireUser()
   @ApiProblems(problems.notFound)
   @ApiOperation({ summary: 'Get the state of your authenticator app' })
-  @ApiOkResponse({ type: TotpResponse })
+  @Answers(200, TotpResponse)
   async getTotp(@Req() request: Request): Promise<TotpResponse> {
     return TotpResponse.from(await this.totp.readEnrolment(getPrincipal(request, 'user').userId));
   }
@@ -244,7 +218,7 @@ export class TotpController {
       'Returns the secret as text, as the URI that apps read, and as a QR code. Logins ask for a code once the ' +
       'enrolment is confirmed. A new enrolment, or a change of the password, voids one that was not confirmed.',
   })
-  @ApiCreatedResponse({ type: EnrolmentResponse })
+  @Answers(201, EnrolmentResponse)
   async enrolTotp(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
@@ -256,7 +230,6 @@ export class TotpController {
   }
 
   @Post('totp/confirm')
-  @HttpCode(200)
   @RequireUser()
   @ApiProblems(...CODE_PROBLEMS, problems.totpEnrolled, problems.notFound)
   @ApiOperation({
@@ -265,27 +238,25 @@ export class TotpController {
       'From now on a login needs a code. Returns ten recovery codes, which are shown once. If it is the first factor, all ' +
       'other sessions end.',
   })
-  @ApiOkResponse({ type: RecoveryCodesResponse })
+  @Answers(200, RecoveryCodesResponse)
   async confirmTotp(@Req() request: Request, @Body() { code }: ConfirmTotpRequest): Promise<RecoveryCodesResponse> {
     return { recovery_codes: await this.totp.confirmTotp(toOwnCall(request), code) };
   }
 
   @Post('totp/remove')
-  @HttpCode(204)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
-  @ApiNoContentResponse({ description: 'Logins ask for no code any more' })
+  @Answers(204, 'Logins ask for no code any more')
   async removeTotp(@Req() request: Request, @Body() body: ProofWithCodeRequest): Promise<void> {
     await this.totp.removeTotp(toOwnCall(request), body);
   }
 
   @Post('recovery-codes')
-  @HttpCode(200)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Replace the recovery codes', description: 'The former ones are void.' })
-  @ApiOkResponse({ type: RecoveryCodesResponse })
+  @Answers(200, RecoveryCodesResponse)
   async replaceRecoveryCodes(
     @Req() request: Request,
     @Body() body: ProofWithCodeRequest,

@@ -39,14 +39,12 @@ export function generateTotpSecret(): Buffer {
   return generateSecretBytes(SECRET_BYTES);
 }
 
-/** @returns the time step that the code belongs to; undefined for a wrong code */
 export function findTimeStep(secret: Buffer, code: string, now: Date): number | undefined {
   const currentStep = Math.floor(now.getTime() / 1_000 / STEP_SECONDS);
   const steps = WINDOW.map((offset) => currentStep + offset);
   return steps.find((step) => isSameSecret(computeTotpCode(secret, step), code));
 }
 
-/** RFC 4226 §5.3. */
 export function computeTotpCode(secret: Buffer, step: number): string {
   return HOTP.generate({ secret: toSecret(secret), algorithm: ALGORITHM, digits: DIGITS, counter: step });
 }
@@ -92,7 +90,6 @@ interface OutdatedRow {
 interface Batch {
   readonly count: number;
   readonly unreadable: number;
-  /** Undefined when no row was left. */
   readonly last: string | undefined;
 }
 

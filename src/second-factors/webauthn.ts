@@ -18,7 +18,6 @@ import {
   decodeCredentialPublicKey,
 } from '@simplewebauthn/server/helpers';
 import { IsObject } from 'class-validator';
-import type { EntityManager } from 'typeorm';
 import { parse } from 'uuid';
 import * as z from 'zod';
 import { Clock } from '../common/clock.js';
@@ -26,8 +25,8 @@ import { EXAMPLES } from '../common/examples.js';
 import type { Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
+import type { AccountState } from '../passwords/password-verifier.js';
 import { ProblemException, problems, refuseField } from '../problems/problems.js';
-import type { SessionOwner } from '../tokens/new-sessions.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import { RefusedProofError, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
 
@@ -142,12 +141,10 @@ export function PasskeyField(
   );
 }
 
-/** @returns undefined when it is not in this form */
 export function parseRegistration(passkey: object): RegistrationJson | undefined {
   return registration.safeParse(passkey).data;
 }
 
-/** @throws {ProblemException} validation_failed when it is not in this form */
 export function parseAuthentication(passkey: object): AuthenticationJson {
   const detail = 'must be what PublicKeyCredential.toJSON() returns in a browser, after navigator.credentials.get()';
   return authentication.safeParse(passkey).data ?? refuseField('/passkey', detail);
@@ -166,7 +163,6 @@ export function readChallenge({ response }: RegistrationJson | AuthenticationJso
 /**
  * Whether the browser answered outside of a frame of another origin. In such a frame another site could hide the login below
  * its own buttons (clickjacking; WebAuthn §7.1 and §7.2).
- * @throws when the client data is not JSON
  */
 function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): boolean {
   const { crossOrigin, topOrigin } = decodeClientDataJSON(response.clientDataJSON);
@@ -176,22 +172,51 @@ function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): 
 const TIMEOUT_MS = CHALLENGE_TTL_SECONDS * 1_000;
 /** An RSA key of 4,096 bits has 550 bytes. Larger keys would make each verification slow. */
 const MAX_PUBLIC_KEY_BYTES = 800;
-/** NIST SP 800-131A. */
 const MIN_RSA_BITS = 2_048;
 const ATTESTATION_FORMATS = ['none', 'packed'];
 
 type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>['registrationInfo'];
 
-interface StoredPasskey {
+/** Reads the state of the owner in the same snapshot: a session begins only while that state lasts. */
+const READ_PASSKEY: Statement = {
+  name: 'passkeys_read',
+  text: `SELECT passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey",
+           is_synced AS "isSynced", email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
+           email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"
+         FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
+};
+
+/** A counter that is not zero must grow (WebAuthn §6.1.1): otherwise two authenticators have the key. */
+const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
+  WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
+
+interface PasskeyRow extends Omit<AccountState, 'id'> {
+  readonly id: string;
+  readonly userId: string;
   readonly credentialId: Buffer;
   readonly publicKey: Buffer;
+  readonly isSynced: boolean;
+  readonly isActive: boolean;
 }
+
+export type PasskeyVerdict =
+  | {
+      readonly valid: true;
+      readonly owner: AccountState;
+      /** RFC 8176: a key of one device, or one that is synchronised. Without an attestation, the authenticator's own claim. */
+      readonly amr: 'hwk' | 'swk';
+      readonly useFactor: UseProof;
+    }
+  | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
 
 @Injectable()
 export class RelyingParty {
-  constructor(private readonly environment: Environment) {}
+  constructor(
+    private readonly environment: Environment,
+    private readonly database: Database,
+    private readonly clock: Clock,
+  ) {}
 
-  /** @throws {ProblemException} not_found without WEBAUTHN_RP_ID */
   async createRegistrationOptions(
     { id, email, passkeys }: UserWithFactors,
     challenge: string,
@@ -215,7 +240,6 @@ export class RelyingParty {
   /**
    * @param passkeys of the user who has presented the password; undefined for a login with a passkey alone, in which the
    * browser lets the user choose one
-   * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
    */
   createAuthenticationOptions(
     challenge: string,
@@ -227,7 +251,6 @@ export class RelyingParty {
     return { rpId, challenge, timeout: TIMEOUT_MS, userVerification, ...(allowCredentials && { allowCredentials }) };
   }
 
-  /** @returns undefined when the answer is not valid */
   async verifyRegistration(response: RegistrationJson, challenge: string): Promise<VerifiedPasskey | undefined> {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
     try {
@@ -241,11 +264,37 @@ export class RelyingParty {
     }
   }
 
+  /**
+   * Verifies an answer to a challenge that is valid, except for the counter, which `useFactor` verifies.
+   * @param ownerId the user who has presented the password. Undefined for a login with the passkey alone: then the
+   * authenticator must have verified the user, and its answer must name the user
+   */
+  async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<PasskeyVerdict> {
+    const row = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
+    if (!row || (ownerId !== undefined && row.userId !== ownerId)) return { valid: false, reason: 'unknown_passkey' };
+    const { id, userId, isActive, isSynced } = row;
+    const verified = hasHandleOf(response, userId, ownerId !== undefined)
+      ? await this.verifyAuthentication(response, challenge, row, ownerId === undefined)
+      : undefined;
+    if (!verified) return { valid: false, reason: 'wrong_passkey', userId };
+    // WebAuthn L3 §7.2: it never changes, so another authenticator has the key.
+    if (verified.isSynced !== isSynced) return { valid: false, reason: 'backup_eligibility_changed', userId };
+    if (!isActive) return { valid: false, reason: 'disabled', userId };
+    const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
+    const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };
+    const useFactor: UseProof = async (transaction) => {
+      const values = [id, verified.counter, this.clock.now()];
+      const [, count] = await transaction.query<[unknown, number]>(ADVANCE_COUNTER, values);
+      if (count === 0) throw new RefusedProofError('counter_not_increased');
+    };
+    return { valid: true, owner, amr: isSynced ? 'swk' : 'hwk', useFactor };
+  }
+
   /** @returns the new counter, and whether the private key may be copied; undefined when the answer is not valid */
-  async verifyAuthentication(
+  private async verifyAuthentication(
     response: AuthenticationJson,
     challenge: string,
-    { credentialId, publicKey }: StoredPasskey,
+    { credentialId, publicKey }: PasskeyRow,
     requireUserVerification: boolean,
   ): Promise<{ readonly counter: number; readonly isSynced: boolean } | undefined> {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
@@ -277,7 +326,6 @@ export class RelyingParty {
   }
 }
 
-/** WebAuthn §5.8.3. */
 function toDescriptor({ id, transports }: UserWithFactors['passkeys'][number]): object {
   return { id, transports, type: 'public-key' };
 }
@@ -300,7 +348,6 @@ function hasPlainAttestation({ response }: RegistrationJson): boolean {
   return ATTESTATION_FORMATS.includes(attestation.get('fmt')) && attestation.get('attStmt').get('x5c') === undefined;
 }
 
-/** @throws when the bytes are not a COSE key */
 function isAcceptableKey(publicKey: Uint8Array<ArrayBuffer>): boolean {
   if (publicKey.length > MAX_PUBLIC_KEY_BYTES) return false;
   const key = decodeCredentialPublicKey(publicKey);
@@ -310,78 +357,6 @@ function isAcceptableKey(publicKey: Uint8Array<ArrayBuffer>): boolean {
 /** The bytes of a modulus may begin with zeros, so their number does not tell its size. */
 function countBits(bytes: Uint8Array): number {
   return BigInt(`0x${Buffer.from(bytes).toString('hex')}`).toString(2).length;
-}
-
-/** Reads the state of the owner in the same snapshot: a session begins only while that state lasts. */
-const READ_PASSKEY: Statement = {
-  name: 'passkeys_read',
-  text: `SELECT passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey",
-           is_synced AS "isSynced", email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
-           email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"
-         FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
-};
-
-/** A counter that is not zero must grow (WebAuthn §6.1.1): otherwise two authenticators have the key. */
-const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
-  WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
-
-/** The user of a passkey, as it was when the passkey was read. */
-export interface PasskeyOwner extends SessionOwner {
-  readonly emailVerifiedAt: Date | null;
-}
-
-interface PasskeyRow extends StoredPasskey, Omit<PasskeyOwner, 'id'> {
-  readonly id: string;
-  readonly userId: string;
-  readonly isSynced: boolean;
-  readonly isActive: boolean;
-}
-
-export type PasskeyVerdict =
-  | {
-      readonly valid: true;
-      readonly owner: PasskeyOwner;
-      /** RFC 8176: a key of one device, or one that is synchronised. Without an attestation, the authenticator's own claim. */
-      readonly amr: 'hwk' | 'swk';
-      readonly useFactor: UseProof;
-    }
-  | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
-
-/** Verifies passkeys at logins. */
-@Injectable()
-export class PasskeyVerifier {
-  constructor(
-    private readonly database: Database,
-    private readonly relyingParty: RelyingParty,
-    private readonly clock: Clock,
-  ) {}
-
-  /**
-   * Verifies an answer to a challenge that is valid, except for the counter, which `useFactor` verifies.
-   * @param ownerId the user who has presented the password. Undefined for a login with the passkey alone: then the
-   * authenticator must have verified the user, and its answer must name the user
-   */
-  async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<PasskeyVerdict> {
-    const row = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
-    if (!row || (ownerId !== undefined && row.userId !== ownerId)) return { valid: false, reason: 'unknown_passkey' };
-    const { id, userId, isActive, isSynced } = row;
-    const verified = hasHandleOf(response, userId, ownerId !== undefined)
-      ? await this.relyingParty.verifyAuthentication(response, challenge, row, ownerId === undefined)
-      : undefined;
-    if (!verified) return { valid: false, reason: 'wrong_passkey', userId };
-    // WebAuthn L3 §7.2: it never changes, so another authenticator has the key.
-    if (verified.isSynced !== isSynced) return { valid: false, reason: 'backup_eligibility_changed', userId };
-    if (!isActive) return { valid: false, reason: 'disabled', userId };
-    const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
-    const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };
-    const useFactor: UseProof = (transaction) => this.advanceCounter(transaction, id, verified.counter);
-    return { valid: true, owner, amr: isSynced ? 'swk' : 'hwk', useFactor };
-  }
-
-  private async advanceCounter(transaction: EntityManager, id: string, counter: number): Promise<void> {
-    const [, count] = await transaction.query<[unknown, number]>(ADVANCE_COUNTER, [id, counter, this.clock.now()]);
-    if (count === 0) throw new RefusedProofError('counter_not_increased');
-  }
 }
 
 /** WebAuthn §7.2, step 6: in a login with the passkey alone, the handle is required. */

@@ -26,7 +26,6 @@ const PAYLOAD_START = 'eyJ';
 /** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
 const CLOCK_TOLERANCE_SECONDS = 60;
 
-/** The claims of an access token (RFC 7519 §4.1). */
 export interface AccessTokenClaims {
   readonly iss: string;
   readonly aud?: string;
@@ -61,7 +60,6 @@ export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttl
   return exp <= latestIssue + ttlMinutes * 60 && ((iat as number | undefined) === undefined || iat <= latestIssue);
 }
 
-/** What the client gets for a grant. */
 export interface TokenPair {
   readonly accessToken: string;
   readonly refreshToken: string;
@@ -73,7 +71,6 @@ export interface VerificationKey {
   readonly algorithm: 'HS256' | 'ES256';
 }
 
-/** The options of jsonwebtoken for a signature. */
 interface SigningOptions {
   readonly secret: Key;
   readonly algorithm: 'HS256' | 'ES256';
@@ -82,12 +79,12 @@ interface SigningOptions {
 
 @Injectable()
 export class AccessTokens {
+  private readonly jwt = new JwtService();
   private readonly ttlSeconds: number;
   private readonly secretKey: Key;
   private readonly previousSecretKey: Key | undefined;
 
   constructor(
-    private readonly jwt: JwtService,
     private readonly signingKeys: SigningKeysService,
     private readonly environment: Environment,
     private readonly clock: ComparedClock,
@@ -98,16 +95,11 @@ export class AccessTokens {
     this.previousSecretKey = secretKeyPrevious === undefined ? undefined : createSigningKey(secretKeyPrevious);
   }
 
-  /** @throws {ProblemException} unavailable */
   async signTokenPair(grant: Grant): Promise<TokenPair> {
     return (await this.prepareSigning())(grant);
   }
 
-  /**
-   * Does the part of signing that can fail, so that a caller can do it before it commits what the token is for.
-   * @returns signs a token pair
-   * @throws {ProblemException} unavailable
-   */
+  /** Does the part of signing that can fail, so that a caller can do it before it commits what the token is for. */
   async prepareSigning(): Promise<(grant: Grant) => TokenPair> {
     const options = await this.getSigningOptions();
     return (grant) => ({
@@ -121,7 +113,6 @@ export class AccessTokens {
    * Finds the key, and does not verify the signature yet.
    * @param isFresh asks PostgreSQL for signing keys, not the cache under the lease
    * @returns undefined for a token that this service did not sign, or not with a key that is still accepted
-   * @throws {ProblemException} unavailable
    */
   async findVerificationKey(token: string, isFresh = false): Promise<VerificationKey | undefined> {
     if (token.startsWith(HS256_HEADER + PAYLOAD_START)) {
@@ -137,7 +128,6 @@ export class AccessTokens {
   /**
    * Verifies a token that may have expired: an expired one may still end its session.
    * @returns undefined for a token that this service did not sign, or could not have signed by now
-   * @throws {ProblemException} unavailable
    */
   async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
     const found = await this.findVerificationKey(token);
@@ -145,9 +135,10 @@ export class AccessTokens {
     const { key, algorithm } = found;
     const now = this.clock.trustedNow();
     try {
-      const options = toJwtOptions({ secret: key, algorithms: [algorithm], ignoreExpiration: true });
-      const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, options);
-      const { jwtAudience, accessTokenExpireMinutes } = this.environment;
+      const { jwtIssuer: issuer, jwtAudience, accessTokenExpireMinutes } = this.environment;
+      const audience = jwtAudience === undefined ? {} : { audience: jwtAudience };
+      const options = { secret: key, algorithms: [algorithm], issuer, ...audience, ignoreExpiration: true };
+      const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, toJwtOptions(options));
       if (!isComplete(claims, jwtAudience)) return undefined;
       return hasPossibleTimes(claims, now, accessTokenExpireMinutes) ? claims : undefined;
     } catch {

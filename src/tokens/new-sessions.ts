@@ -1,8 +1,8 @@
-/** Starts the sessions of logins, and enforces the limit of sessions per user. */
+/** Starts the sessions of logins. */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import { toUserEvent, withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
+import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays } from '../common/clock.js';
 import { createId } from '../common/ids.js';
@@ -10,22 +10,13 @@ import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { toErrorFields, Log } from '../logging/log.js';
+import type { AccountState } from '../passwords/password-verifier.js';
 import { RefreshTokens } from './refresh-token.js';
+import { SessionsService } from './sessions.service.js';
 
 /** How a user authenticated at a login (RFC 8176). */
 export type Amr = readonly string[];
 
-/** An authenticated user who logs in. */
-export interface SessionOwner {
-  readonly id: string;
-  readonly email: string;
-  /** As it was when the password was verified. */
-  readonly passwordChangedAt: Date | null;
-  /** As it was when the factors were read. */
-  readonly factorsChangedAt: Date | null;
-}
-
-/** A refresh token, and what the access token beside it states. */
 export interface Grant {
   readonly sessionId: string;
   readonly userId: string;
@@ -47,24 +38,8 @@ const START_SESSION = withAuditEvent({
          RETURNING id`,
 });
 
-/**
- * Ends the sessions of a user beyond the limit: expired ones first, then the oldest logins, never the new one. A statement
- * of its own, because only a snapshot that is taken after the INSERT shows the sessions of parallel logins. Locks rows in
- * the order of their ids, as END_ALL_SESSIONS does, against deadlocks.
- */
-const END_SURPLUS_SESSIONS = withAuditEvent({
-  name: 'sessions_end_surplus',
-  text: `WITH surplus AS (
-           SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL
-           ORDER BY (id = $4) DESC, (expires_at > $2) DESC, id DESC OFFSET $3::integer),
-         locked AS (
-           SELECT id FROM sessions WHERE id IN (SELECT id FROM surplus) AND ended_at IS NULL ORDER BY id FOR UPDATE)
-         UPDATE sessions SET ended_at = $2, end_reason = 'session_limit'
-         FROM locked WHERE sessions.id = locked.id RETURNING sessions.id`,
-});
-
 interface Login {
-  readonly owner: SessionOwner;
+  readonly owner: AccountState;
   readonly actor: Actor;
   readonly amr: Amr;
   /** Consumes challenge, code or passkey in the transaction that starts the session. Throws to roll it back. */
@@ -76,6 +51,7 @@ export class NewSessions {
   constructor(
     private readonly dataSource: DataSource,
     private readonly tokens: RefreshTokens,
+    private readonly sessions: SessionsService,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: ComparedClock,
@@ -107,35 +83,18 @@ export class NewSessions {
       logFields: { session_id: token.sessionId },
     });
     const started = useProofs
-      ? await this.insertWithProofs(useProofs, values, event)
+      ? await this.dataSource.transaction(async (transaction) => {
+          // The session comes first and locks the user's row: a change of factors locks in the same order.
+          const rows = await this.audit.executeIn(transaction, START_SESSION, values, event);
+          if (rows.length > 0) await useProofs(transaction);
+          return rows;
+        })
       : await this.audit.execute(START_SESSION, values, event);
     if (started.length === 0) return undefined;
     // The session is committed already: if this fails, the next login ends the surplus.
-    await this.endSurplusSessions(userId, token.sessionId, actor).catch((error: unknown) => {
+    await this.sessions.endSurplusSessions(userId, token.sessionId, actor).catch((error: unknown) => {
       this.log.warn('session_limit_not_enforced', { user_id: userId, error: toErrorFields(error) });
     });
     return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
-  }
-
-  /** Inserts the session first, which locks the user's row: a change of factors locks in the same order. */
-  private async insertWithProofs(
-    useProofs: (transaction: EntityManager) => Promise<void>,
-    values: unknown[],
-    event: AuditEvent,
-  ): Promise<object[]> {
-    return this.dataSource.transaction(async (transaction) => {
-      const started = await this.audit.executeIn(transaction, START_SESSION, values, event);
-      if (started.length > 0) await useProofs(transaction);
-      return started;
-    });
-  }
-
-  private async endSurplusSessions(userId: string, newSessionId: string, actor: Actor): Promise<void> {
-    const [event, reason] = ['session.ended', 'session_limit'] as const;
-    const now = this.clock.now();
-    const values = [userId, now, this.environment.sessionLimitPerUser, newSessionId];
-    const audited = { event, actor, time: now, subject: userId, details: { reason } };
-    const { length: count } = await this.audit.execute(END_SURPLUS_SESSIONS, values, audited);
-    if (count > 0) this.audit.logOnly(event, actor, { user_id: userId, reason, count });
   }
 }

@@ -42,7 +42,6 @@ export class RefreshTokens {
     this.key = deriveKey(environment.secretKey, 'platform-auth refresh token v1');
   }
 
-  /** The token of a new session. */
   issueFirst(sessionId: string): RefreshToken {
     return this.encode(sessionId, 0, generateSecretBytes());
   }

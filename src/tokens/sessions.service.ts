@@ -12,12 +12,12 @@ import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
+import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
-import { Database, ANY_GIVEN_ID, RowsById } from '../database/database.js';
+import { Database, ANY_GIVEN_ID, RowsById, type Statement } from '../database/database.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { MetricsRegistry, createSlowGauge } from '../metrics/metrics-registry.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import type { Amr } from './new-sessions.js';
 import { RefreshTokens } from './refresh-token.js';
 
 /** One login, across all rotations of its refresh token. */
@@ -61,18 +61,15 @@ export class Session {
   @Column({ name: 'end_reason', type: 'text', nullable: true })
   endReason!: SessionEndReason | null;
 
-  /** How the user authenticated at the login (RFC 8176). */
   @Column({ type: 'text', array: true, default: ['pwd'] })
   amr!: string[];
 
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
 
-  /** The network of the login. */
   @Column({ name: 'created_from', type: 'text', nullable: true })
   createdFrom!: string | null;
 
-  /** The browser or program of the login. */
   @Column({ name: 'user_agent', type: 'text', nullable: true })
   userAgent!: string | null;
 }
@@ -90,6 +87,14 @@ export const SESSION_END_REASONS = [
 ] as const;
 export type SessionEndReason = (typeof SESSION_END_REASONS)[number];
 
+/**
+ * The condition on a live session, in SQL that joins the users.
+ * @param expiry `expires_at` for its refresh token, `absolute_expires_at` for its access tokens
+ * @param now the parameter with the time
+ */
+export const buildIsLive = (expiry: 'expires_at' | 'absolute_expires_at', now: `$${number}`): string =>
+  `sessions.ended_at IS NULL AND sessions.${expiry} > ${now} AND users.is_active`;
+
 const READ_FOR_LOGOUT = {
   name: 'sessions_read_for_logout',
   text: 'SELECT user_id, token_digest, generation FROM sessions WHERE id = $1 AND ended_at IS NULL',
@@ -100,7 +105,7 @@ const END_SESSION = withAuditEvent({
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
 });
 
-/** All but `$4`, which may be null. */
+/** The session `$4` goes on; null ends all. */
 const END_ALL_SESSIONS = `WITH locked AS (
     SELECT id FROM sessions
     WHERE user_id = $1 AND ended_at IS NULL AND id IS DISTINCT FROM $4::uuid ORDER BY id FOR UPDATE)
@@ -111,10 +116,26 @@ const END_OTHER_SESSIONS = withAuditEvent({
   text: `${END_ALL_SESSIONS} RETURNING sessions.id`,
 });
 
+/**
+ * Ends the sessions of a user beyond the limit: expired ones first, then the oldest logins, never the new one. A statement
+ * of its own, because only a snapshot that is taken after the INSERT shows the sessions of parallel logins. Locks rows in
+ * the order of their ids, as END_ALL_SESSIONS does, against deadlocks.
+ */
+const END_SURPLUS_SESSIONS = withAuditEvent({
+  name: 'sessions_end_surplus',
+  text: `WITH surplus AS (
+           SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL
+           ORDER BY (id = $4) DESC, (expires_at > $2) DESC, id DESC OFFSET $3::integer),
+         locked AS (
+           SELECT id FROM sessions WHERE id IN (SELECT id FROM surplus) AND ended_at IS NULL ORDER BY id FOR UPDATE)
+         UPDATE sessions SET ended_at = $2, end_reason = 'session_limit'
+         FROM locked WHERE sessions.id = locked.id RETURNING sessions.id`,
+});
+
 export const READ_LIVE = {
   name: 'sessions_read_live',
   text: `SELECT sessions.id, user_id, email, amr, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
-         WHERE sessions.id = ${ANY_GIVEN_ID} AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
+         WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
 };
 
 export const PURGE_SESSIONS = `DELETE FROM sessions WHERE id IN
@@ -129,14 +150,8 @@ interface LiveSession {
   readonly id: string;
   readonly user_id: string;
   readonly email: string;
-  readonly amr: Amr;
+  readonly amr: readonly string[];
   readonly absolute_expires_at: Date;
-}
-
-interface LogoutRow {
-  readonly user_id: string;
-  readonly token_digest: SecretDigest;
-  readonly generation: number;
 }
 
 @Injectable()
@@ -150,6 +165,7 @@ export class SessionsService {
     private readonly database: Database,
     private readonly tokens: RefreshTokens,
     private readonly audit: AuditLog,
+    private readonly environment: Environment,
     private readonly clock: Clock,
     metrics: MetricsRegistry,
   ) {
@@ -168,7 +184,6 @@ export class SessionsService {
     return findPage(this.sessions, page, { userId });
   }
 
-  /** Oldest login first. */
   async listLiveSessions(userId: string, page: PageRequest): Promise<Page<Session>> {
     return findPage(this.sessions, page, { userId, endedAt: IsNull(), expiresAt: MoreThan(this.clock.now()) });
   }
@@ -181,6 +196,7 @@ export class SessionsService {
     const token = this.tokens.parseToken(presented);
     if (!token) return false;
     const { sessionId } = token;
+    type LogoutRow = { user_id: string; token_digest: SecretDigest; generation: number };
     const row = await this.database.row<LogoutRow>(READ_FOR_LOGOUT, [sessionId]);
     // The digest alone identifies the current token, also when SECRET_KEY has changed since it was issued.
     const isOfSession =
@@ -190,20 +206,16 @@ export class SessionsService {
     return true;
   }
 
-  /** Idempotent. */
   async endSessionByLogout(sessionId: string, userId: string, actor: Actor): Promise<void> {
-    await this.endSession({ sessionId, userId, reason: 'logout', actor: toUserActor(actor, userId) });
+    await this.endSession(sessionId, userId, 'logout', toUserActor(actor, userId));
   }
 
-  /**
-   * Ends a session that its user chose from the list. Idempotent: a session that has ended is a success until it is purged.
-   * @throws {ProblemException} not_found, also for a session of another user
-   */
+  /** A user chose the session from the list. Idempotent: a session that has ended is a success until it is purged. */
   async endOwnSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
     // The user of a session never changes, so this check cannot be outdated when the session is ended.
     const isOwn = isId(sessionId) && (await this.sessions.existsBy({ id: sessionId, userId }));
     if (!isOwn) throw new ProblemException(problems.notFound);
-    await this.endSession({ sessionId, userId, reason: 'owner', actor });
+    await this.endSession(sessionId, userId, 'owner', actor);
   }
 
   /**
@@ -217,12 +229,14 @@ export class SessionsService {
     await this.audit.execute(END_SESSION, [sessionId, time, 'reuse'], event);
   }
 
-  /** Ends the live sessions of a user but the current one. Without another one, nothing is recorded. */
   async endOtherSessions(userId: string, currentId: string, actor: Actor): Promise<void> {
-    const [event, reason, time] = ['session.ended', 'owner', this.clock.now()] as const;
-    const audited = { event, actor, time, subject: userId, details: { reason } };
-    const ended = await this.audit.execute(END_OTHER_SESSIONS, [userId, time, reason, currentId], audited);
-    if (ended.length > 0) this.audit.logOnly(event, actor, { user_id: userId, reason, count: ended.length });
+    const values = [userId, this.clock.now(), 'owner', currentId] as const;
+    await this.endSessions(END_OTHER_SESSIONS, values, 'owner', actor);
+  }
+
+  async endSurplusSessions(userId: string, newSessionId: string, actor: Actor): Promise<void> {
+    const values = [userId, this.clock.now(), this.environment.sessionLimitPerUser, newSessionId] as const;
+    await this.endSessions(END_SURPLUS_SESSIONS, values, 'session_limit', actor);
   }
 
   /** Ends all sessions of a user for an operator. Without a live one, only the log has a line. */
@@ -234,11 +248,7 @@ export class SessionsService {
     });
   }
 
-  /**
-   * @param transaction in which the caller records the act
-   * @param exceptId the session that goes on
-   * @returns the number of sessions that ended
-   */
+  /** @param exceptId the session that goes on */
   async endAllSessions(
     transaction: EntityManager,
     userId: string,
@@ -250,22 +260,28 @@ export class SessionsService {
     return count;
   }
 
-  /** Deletes sessions that ended or expired before a moment; see {@link Database.purge}. */
   async purge(deadBefore: Date): Promise<number> {
     return this.database.purge(PURGE_SESSIONS, deadBefore);
   }
 
-  private async endSession(end: {
-    sessionId: string;
-    userId: string;
-    reason: 'logout' | 'owner';
-    actor: Actor;
-  }): Promise<void> {
-    const { sessionId, userId, reason, actor } = end;
+  private async endSession(id: string, userId: string, reason: 'logout' | 'owner', actor: Actor): Promise<void> {
     const time = this.clock.now();
-    const described = { session_id: sessionId, reason };
+    const described = { session_id: id, reason };
     const event = toUserEvent('session.ended', actor, userId, { time, details: described, logFields: described });
-    await this.audit.execute(END_SESSION, [sessionId, time, reason], event);
+    await this.audit.execute(END_SESSION, [id, time, reason], event);
+  }
+
+  /** Without a live session, nothing is recorded. The log line has the number of those that ended. */
+  private async endSessions(
+    act: Statement,
+    values: readonly [userId: string, time: Date, ...unknown[]],
+    reason: SessionEndReason,
+    actor: Actor,
+  ): Promise<void> {
+    const [userId, time] = values;
+    const event = { event: 'session.ended', actor, time, subject: userId, details: { reason } } as const;
+    const { length: count } = await this.audit.execute(act, [...values], event);
+    if (count > 0) this.audit.logOnly(event.event, actor, { user_id: userId, reason, count });
   }
 
   private async countLiveSessions(): Promise<number> {

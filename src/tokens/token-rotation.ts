@@ -10,6 +10,7 @@ import { withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, addSeconds } from '../common/clock.js';
 import { toNetwork } from '../common/network.js';
+import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
@@ -17,9 +18,10 @@ import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { UnansweredStatementError } from '../database/request-pool.js';
 import { toErrorFields, Log } from '../logging/log.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import type { Amr, Grant } from './new-sessions.js';
 import { RefreshTokens, type RefreshToken } from './refresh-token.js';
-import { SessionsService } from './sessions.service.js';
+import { buildIsLive, SessionsService } from './sessions.service.js';
 
 /** If the commit took longer, the grace period starts again: the client may have timed out meanwhile. */
 const SLOW_COMMIT_MS = 1_000;
@@ -27,11 +29,6 @@ const RESTART_GRACE_POLICY = retry(handleWhen(isDatabaseFailure), {
   maxAttempts: 5,
   backoff: new ExponentialBackoff(),
 });
-
-export type RefreshOutcome =
-  | { readonly outcome: 'rotated' | 'repeated' | 'repeated_elsewhere'; readonly grant: Grant }
-  | { readonly outcome: 'refused'; readonly reason: 'malformed' | 'unknown' | 'forged' }
-  | { readonly outcome: 'reused'; readonly sessionId: string; readonly userId: string };
 
 /**
  * Of concurrent presentations of a token one rotates it; the others wait for the row lock until the rotation is visible.
@@ -45,8 +42,7 @@ export const ROTATE = {
            SET token_digest = $3, generation = generation + 1, rotated_at = $4, rotated_from = $6,
                expires_at = LEAST($5, absolute_expires_at)
            FROM users
-           WHERE sessions.id = $1 AND token_digest = $2 AND ended_at IS NULL AND expires_at > $4
-             AND users.id = user_id AND users.is_active
+           WHERE sessions.id = $1 AND token_digest = $2 AND users.id = user_id AND ${buildIsLive('expires_at', '$4')}
            RETURNING user_id, users.email, amr)
          SELECT user_id, email, amr,
            user_id IS NULL AND EXISTS (SELECT FROM sessions WHERE id = $1 AND token_digest = $2) AS was_current
@@ -70,7 +66,7 @@ const READ_SUPERSEDED = {
   name: 'sessions_read_superseded',
   text: `SELECT user_id, email, amr, token_digest, generation, rotated_at, rotated_from
          FROM sessions JOIN users ON users.id = user_id
-         WHERE sessions.id = $1 AND ended_at IS NULL AND expires_at > $2 AND is_active`,
+         WHERE sessions.id = $1 AND ${buildIsLive('expires_at', '$2')}`,
 };
 
 @Injectable()
@@ -85,16 +81,17 @@ export class TokenRotation {
     private readonly log: Log,
   ) {}
 
-  /** One statement in the common case. */
-  async rotateRefreshToken(presented: string, actor: Actor): Promise<RefreshOutcome> {
+  /**
+   * One statement in the common case.
+   * @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed
+   */
+  async rotateRefreshToken(presented: string, actor: Actor): Promise<Grant> {
     const token = this.tokens.parseToken(presented);
-    if (!token) return { outcome: 'refused', reason: 'malformed' };
+    if (!token) throw createRefusedRefresh('malformed');
     const successor = this.tokens.deriveGeneration(token.generation + 1, token);
-    const { user_id, email, amr, was_current } = await this.rotateIfCurrent(token, successor, actor);
-    if (user_id !== null && email !== null && amr !== null) {
-      return { outcome: 'rotated', grant: toGrant(successor, { user_id, email, amr }) };
-    }
-    return this.resolveSupersededToken(token, successor, was_current, actor);
+    const row = await this.rotateIfCurrent(token, successor, actor);
+    if (row.user_id === null) return this.resolveSupersededToken(token, successor, row.was_current, actor);
+    return this.issueGrant(successor, row, 'rotated', actor);
   }
 
   private async rotateIfCurrent(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
@@ -129,8 +126,8 @@ export class TokenRotation {
   }
 
   /**
-   * Tells the retry of a client whose response was lost from a replay. The end of a reused session is committed here,
-   * before the caller throws, so that the exception cannot roll it back.
+   * Tells the retry of a client whose response was lost from a replay. The end of a reused session is committed before the
+   * exception, which would roll it back.
    * @param wasCurrent the rotation became visible while this request waited for it, so the request is within the grace
    * period however long the commit took
    */
@@ -139,21 +136,32 @@ export class TokenRotation {
     successor: RefreshToken,
     wasCurrent: boolean,
     actor: Actor,
-  ): Promise<RefreshOutcome> {
+  ): Promise<Grant> {
     const now = this.clock.trustedNow();
-    const row = await this.database.row<SupersededRow>(READ_SUPERSEDED, [token.sessionId, now]);
-    if (!row) return { outcome: 'refused', reason: 'unknown' };
-    if (token.generation >= row.generation || !this.tokens.isOfSession(token, row.generation, row.token_digest)) {
-      return { outcome: 'refused', reason: 'forged' };
-    }
+    const { sessionId } = token;
+    const row = await this.database.row<SupersededRow>(READ_SUPERSEDED, [sessionId, now]);
+    if (!row) throw createRefusedRefresh('unknown');
+    if (token.generation >= row.generation || !this.tokens.isOfSession(token, row.generation, row.token_digest))
+      throw createRefusedRefresh('forged');
     const isParent = token.generation + 1 === row.generation;
     if (isParent && (wasCurrent || now <= addSeconds(row.rotated_at, this.environment.refreshGraceSeconds))) {
-      const isElsewhere = await this.recordRepeatElsewhere(token.sessionId, row, actor);
-      return { outcome: isElsewhere ? 'repeated_elsewhere' : 'repeated', grant: toGrant(successor, row) };
+      const isElsewhere = await this.recordRepeatElsewhere(sessionId, row, actor);
+      return this.issueGrant(successor, row, isElsewhere ? 'repeated_elsewhere' : 'repeated', actor);
     }
-    const reused = { sessionId: token.sessionId, userId: row.user_id };
-    await this.sessions.endReusedSession(reused.sessionId, reused.userId, actor);
-    return { outcome: 'reused', ...reused };
+    await this.sessions.endReusedSession(sessionId, row.user_id, actor);
+    const fields = { session_id: sessionId, user_id: row.user_id };
+    const refusal = { event: 'session.refresh.reused', reason: 'reused', fields } as const;
+    throw new ProblemException(problems.invalidRefreshToken, { refusal });
+  }
+
+  private issueGrant(
+    { sessionId, text: refreshToken }: RefreshToken,
+    { user_id: userId, email, amr }: GrantedRow,
+    reason: 'rotated' | 'repeated' | 'repeated_elsewhere',
+    actor: Actor,
+  ): Grant {
+    this.audit.logOnly('session.refreshed', actor, { user_id: userId, session_id: sessionId, reason });
+    return { sessionId, userId, email, amr, refreshToken };
   }
 
   /**
@@ -164,33 +172,30 @@ export class TokenRotation {
     const { rotated_from, generation, user_id } = row;
     if (rotated_from === null || rotated_from === toNetwork(actor.address)) return false;
     const event = 'session.refresh.repeated_elsewhere';
-    const audited = { event, actor, time: this.clock.now(), subject: user_id } as const;
     const details = { session_id: sessionId, rotated_from };
-    await this.audit.execute(RECORD_REPEAT_ELSEWHERE, [sessionId, generation], { ...audited, details });
+    const audited = { event, actor, subject: user_id, details } as const;
+    await this.audit.execute(RECORD_REPEAT_ELSEWHERE, [sessionId, generation], audited);
     this.audit.logOnly(event, actor, { user_id, session_id: sessionId });
     return true;
   }
 }
 
-interface RotateRow {
-  /** Null when the presented token did not rotate. */
-  readonly user_id: string | null;
-  readonly email: string | null;
-  readonly amr: Amr | null;
-  readonly was_current: boolean;
-}
-
-interface SupersededRow {
+interface GrantedRow {
   readonly user_id: string;
   readonly email: string;
   readonly amr: Amr;
+}
+
+/** The columns of the grant are null when the presented token did not rotate. */
+type RotateRow = { readonly was_current: boolean } & (GrantedRow | { readonly user_id: null });
+
+interface SupersededRow extends GrantedRow {
   readonly token_digest: SecretDigest;
   readonly generation: number;
   readonly rotated_at: Date;
   readonly rotated_from: string | null;
 }
 
-function toGrant(token: RefreshToken, session: Pick<SupersededRow, 'user_id' | 'email' | 'amr'>): Grant {
-  const { user_id: userId, email, amr } = session;
-  return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
+function createRefusedRefresh(reason: RefusalReason<'session.refresh.refused'>): ProblemException {
+  return new ProblemException(problems.invalidRefreshToken, { refusal: { event: 'session.refresh.refused', reason } });
 }

@@ -1,7 +1,5 @@
 import { Module } from '@nestjs/common';
-import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { Environment } from '../config/environment.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { AccessTokens } from './access-tokens.js';
 import { NewSessions } from './new-sessions.js';
@@ -11,16 +9,7 @@ import { TokenRotation } from './token-rotation.js';
 import { UserStrategy, ValidateUserController } from './user-door.js';
 
 @Module({
-  imports: [
-    TypeOrmModule.forFeature([Session]),
-    SigningKeysModule,
-    JwtModule.registerAsync({
-      inject: [Environment],
-      useFactory: ({ jwtIssuer, jwtAudience }: Environment) => ({
-        verifyOptions: { issuer: jwtIssuer, ...(jwtAudience !== undefined && { audience: jwtAudience }) },
-      }),
-    }),
-  ],
+  imports: [TypeOrmModule.forFeature([Session]), SigningKeysModule],
   controllers: [ValidateUserController],
   providers: [AccessTokens, RefreshTokens, NewSessions, SessionsService, TokenRotation, UserStrategy],
   exports: [AccessTokens, NewSessions, SessionsService, TokenRotation],

@@ -3,9 +3,9 @@
  * route by which other services have such a token validated.
  */
 import type { IncomingMessage } from 'node:http';
-import { Controller, HttpCode, Injectable, Post, Req } from '@nestjs/common';
+import { Controller, Injectable, Post, Req } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
-import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import { readBearer, createRefusal, Doors } from '../access/doors.js';
@@ -14,6 +14,7 @@ import { RequireForwardedUser } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { Environment } from '../config/environment.js';
 import { ComparedClock } from '../database/compared-clock.js';
+import { Answers } from '../http/answers.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {
   AccessTokens,
@@ -115,7 +116,6 @@ export class ValidateUserController {
   constructor(private readonly freshness: Freshness) {}
 
   @Post('validate-user')
-  @HttpCode(200)
   @RequireForwardedUser()
   @ApiOperation({
     summary: 'Validate the access token of a user',
@@ -123,7 +123,7 @@ export class ValidateUserController {
       'Forward the Authorization header that a client sent, without a body. Unlike a check of the signature, it also ' +
       'finds sessions that have ended. If you also send your own app credential for this service, both must be valid.',
   })
-  @ApiOkResponse({ type: ValidUserResponse })
+  @Answers(200, ValidUserResponse)
   validateUser(@Req() request: Request): ValidUserResponse {
     const { userId, sessionId, email, amr, expiresAt } = getPrincipal(request, 'user');
     this.freshness.setHeaders(request, { expiresAt });

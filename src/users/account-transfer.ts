@@ -38,6 +38,8 @@ export class RefusedLineError extends Error {
 /** Marks a hash of another platform-auth: only those reduce long passwords before bcrypt. */
 const MADE_HERE = 'platform-auth';
 const MAX_HASH_LENGTH = 1_000;
+const EMAIL_REASON = 'email must be an address that registration accepts';
+const HASH_REASON = 'password_hash must be text, or a credential of Keycloak';
 
 /** A credential of the realm export of Keycloak. Both texts are JSON. */
 const keycloakCredential = z.object({ secretData: z.string(), credentialData: z.string() });
@@ -45,35 +47,28 @@ const keycloakSecret = z.object({ value: z.string(), salt: z.string() });
 const keycloakParameters = z.object({ hashIterations: z.number(), algorithm: z.string() });
 
 const accountLine = z.strictObject({
-  id: z.string().refine(isId).optional(),
-  email: z.string().transform((text, context) => {
+  id: z.string('id must be a UUID').refine(isId, 'id must be a UUID').optional(),
+  email: z.string(EMAIL_REASON).transform((text, context) => {
     const email = parseNewEmail(text);
-    if (email === undefined) context.addIssue('not an address');
+    if (email === undefined) context.addIssue(EMAIL_REASON);
     return email ?? z.NEVER;
   }),
-  password_hash: z.union([z.string().max(MAX_HASH_LENGTH), keycloakCredential]),
-  made_by: z.literal(MADE_HERE).optional(),
-  is_active: z.boolean().optional(),
-  email_verified: z.boolean().optional(),
-  created_at: z.iso.datetime({ offset: true }).optional(),
+  password_hash: z.union([z.string().max(MAX_HASH_LENGTH, HASH_REASON), keycloakCredential], HASH_REASON),
+  made_by: z.literal(MADE_HERE, `made_by may only be "${MADE_HERE}"`).optional(),
+  is_active: z.boolean('is_active must be true or false').optional(),
+  email_verified: z.boolean('email_verified must be true or false').optional(),
+  created_at: z.iso
+    .datetime({
+      offset: true,
+      error: 'created_at must be a date and time with an offset, such as 2020-01-31T12:00:00Z (ISO 8601)',
+    })
+    .optional(),
 });
 type AccountLine = z.infer<typeof accountLine>;
 
-const FIELD_REASONS: Readonly<Record<string, string>> = {
-  id: 'id must be a UUID',
-  email: 'email must be an address that registration accepts',
-  password_hash: 'password_hash must be text, or a credential of Keycloak',
-  made_by: `made_by may only be "${MADE_HERE}"`,
-  is_active: 'is_active must be true or false',
-  email_verified: 'email_verified must be true or false',
-  created_at: 'created_at must be a date and time with an offset, such as 2020-01-31T12:00:00Z (ISO 8601)',
-};
-const UNKNOWN_FIELD = `it has an unknown field; the known ones are ${Object.keys(FIELD_REASONS).join(', ')}`;
+const UNKNOWN_FIELD = `it has an unknown field; the known ones are ${Object.keys(accountLine.shape).join(', ')}`;
 
-/**
- * @param text one line of an import
- * @throws {RefusedLineError}
- */
+/** @throws {RefusedLineError} */
 export function parseAccountLine(text: string, now: Date): PortableAccount {
   const line = parseFields(text);
   const createdAt = line.created_at === undefined ? now : new Date(line.created_at);
@@ -89,7 +84,6 @@ export function parseAccountLine(text: string, now: Date): PortableAccount {
   };
 }
 
-/** @returns a line that {@link parseAccountLine} reads: JSON without a line break */
 export function formatAccountLine(account: PortableAccount): string {
   return JSON.stringify({
     id: account.id,
@@ -108,11 +102,10 @@ function parseFields(text: string): AccountLine {
   if (success) return data;
   const [issue] = error.issues;
   if (issue?.code === 'unrecognized_keys') throw new RefusedLineError(UNKNOWN_FIELD, 'unknown_field');
-  const field = String(issue?.path[0] ?? '');
-  const reason = FIELD_REASONS[field];
-  if (reason === undefined) throw new RefusedLineError('it is not a JSON object', 'not_json');
+  const [field] = issue?.path ?? [];
+  if (!issue || field === undefined) throw new RefusedLineError('it is not a JSON object', 'not_json');
   const isMissing = !(field in (given as object));
-  throw new RefusedLineError(isMissing ? `${field} is missing` : reason, `${field}_invalid`);
+  throw new RefusedLineError(isMissing ? `${String(field)} is missing` : issue.message, `${String(field)}_invalid`);
 }
 
 function parseJson(text: string): unknown {
@@ -182,7 +175,6 @@ export interface ImportCounts {
 export class AccountTransfer {
   private readonly runId = createId();
   private isStarted = false;
-  /** The addresses and ids that {@link countNewAccounts} counted, as if they existed. */
   private readonly counted = new Set<string>();
 
   constructor(
@@ -191,7 +183,6 @@ export class AccountTransfer {
     private readonly clock: Clock,
   ) {}
 
-  /** Commits a batch. @returns the number of accounts that did not exist before */
   async insertAccounts(batch: readonly PortableAccount[]): Promise<number> {
     return this.dataSource.transaction(async (transaction) => {
       const rows = await transaction.query<unknown[]>(INSERT_ACCOUNTS, [...toColumns(batch), this.clock.now()]);
@@ -215,7 +206,6 @@ export class AccountTransfer {
     return count;
   }
 
-  /** Records the end of an import that added an account. */
   async finishImport(counts: ImportCounts): Promise<void> {
     if (!this.isStarted) return;
     await this.dataSource.transaction((transaction) => this.record(transaction, 'users.imported', { ...counts }));
@@ -248,13 +238,8 @@ export class AccountTransfer {
   }
 }
 
+const COLUMNS = ['id', 'email', 'passwordHash', 'isActive', 'isEmailVerified', 'createdAt'] as const;
+
 function toColumns(batch: readonly PortableAccount[]): unknown[] {
-  return [
-    batch.map(({ id }) => id),
-    batch.map(({ email }) => email),
-    batch.map(({ passwordHash }) => passwordHash),
-    batch.map(({ isActive }) => isActive),
-    batch.map(({ isEmailVerified }) => isEmailVerified),
-    batch.map(({ createdAt }) => createdAt),
-  ];
+  return COLUMNS.map((name) => batch.map((account) => account[name]));
 }

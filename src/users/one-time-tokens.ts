@@ -28,7 +28,6 @@ const PREFIXES = {
   email_verification: 'pa_email_',
   email_change: 'pa_email_',
 } as const;
-/** A prefix and 256 bits. */
 const FORMAT = /^pa_(reset|email)_[\w-]{43}$/;
 export type TokenPurpose = keyof typeof PREFIXES;
 
@@ -56,7 +55,6 @@ const VOID_TOKENS = 'DELETE FROM one_time_tokens WHERE user_id = $1';
 const PURGE = `DELETE FROM one_time_tokens WHERE (user_id, purpose) IN
   (SELECT user_id, purpose FROM one_time_tokens WHERE expires_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
-/** A token that was found to be valid, and may be used. */
 export interface FoundToken {
   readonly userId: string;
   readonly purpose: TokenPurpose;
@@ -98,10 +96,6 @@ export class OneTimeTokens {
     return { token, expiresAt: row.expiresAt };
   }
 
-  /**
-   * Issues a token that an operator hands over to the user.
-   * @throws {ProblemException} not_found; user_disabled
-   */
   async issueTokenForOperator(userId: string, actor: Actor): Promise<IssuedToken> {
     return this.dataSource.transaction(async (transaction) => {
       const lock = { mode: 'pessimistic_read' } as const;
@@ -117,21 +111,15 @@ export class OneTimeTokens {
     });
   }
 
-  /**
-   * Refuses text that does not parse. No call can have used such text, so its refusal waits for no other call.
-   * @throws {ProblemException} invalid_link
-   */
+  /** Refuses text that does not parse. No call can have used such text, so its refusal waits for no other call. */
   refuseUnreadable(token: string): void {
     if (!FORMAT.test(token)) throw createLinkRefusal('unknown');
   }
 
-  /**
-   * Looks a token up without using it, before the act hashes a password.
-   * @throws {ProblemException} invalid_link, the same for every reason
-   */
   async findToken(token: string, purposes: readonly TokenPurpose[]): Promise<FoundToken> {
     const digest = computeDigest(token);
-    const found = await this.database.row<FoundToken & TokenState>(FIND, [digest, purposes]);
+    type FoundRow = FoundToken & { readonly isExpired: boolean; readonly isVoid: boolean };
+    const found = await this.database.row<FoundRow>(FIND, [digest, purposes]);
     if (!found) throw createLinkRefusal('unknown');
     if (found.isExpired) throw createLinkRefusal('expired', found.userId);
     if (found.isVoid) throw createLinkRefusal('void', found.userId);
@@ -141,7 +129,6 @@ export class OneTimeTokens {
   /**
    * Uses the token, in the transaction of the act: of concurrent calls with one token, one succeeds.
    * @param act gets the user, whose row is locked
-   * @throws {ProblemException} invalid_link
    */
   async useToken({ userId, digest }: FoundToken, act: LinkAct): Promise<void> {
     await this.dataSource.transaction(async (transaction) => {
@@ -153,20 +140,13 @@ export class OneTimeTokens {
     });
   }
 
-  /** Voids every token of a user whose row is locked. */
   async voidTokens(transaction: EntityManager, userId: string): Promise<void> {
     await transaction.query(VOID_TOKENS, [userId]);
   }
 
-  /** Deletes expired tokens; see {@link Database.purge}. */
   async purge(expiredBefore: Date): Promise<number> {
     return this.database.purge(PURGE, expiredBefore);
   }
-}
-
-interface TokenState {
-  readonly isExpired: boolean;
-  readonly isVoid: boolean;
 }
 
 function createLinkRefusal(reason: RefusalReason<'user.link.refused'>, userId?: string): ProblemException {

@@ -1,10 +1,11 @@
 import { Controller, Get, Param, Req } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdminOr, RequireUser } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { EmailField, NewEmailField, MOMENT, NEW_PASSWORD, PasswordField } from '../common/fields.js';
+import { Answers } from '../http/answers.js';
 import { createPageResponse } from '../http/page.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
@@ -64,7 +65,7 @@ export class UsersController {
   @RequireUser()
   @ApiProblems(problems.notFound)
   @ApiOperation({ summary: 'Get the authenticated user' })
-  @ApiOkResponse({ type: UserResponse })
+  @Answers(200, UserResponse)
   async getCurrentUser(@Req() request: Request): Promise<UserResponse> {
     const { userId } = getPrincipal(request, 'user');
     return UserResponse.from(await this.users.findUser(userId));
@@ -78,7 +79,7 @@ export class UsersController {
     description: "A user can read only their own account: another user's id is 404.",
   })
   @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOkResponse({ type: UserResponse })
+  @Answers(200, UserResponse)
   async getUser(@Param('id') id: string, @Req() request: Request): Promise<UserResponse> {
     const principal = getPrincipal(request, 'admin', 'app', 'user');
     if (principal.door === 'user' && principal.userId !== id.toLowerCase())

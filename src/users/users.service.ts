@@ -58,7 +58,6 @@ const READ = {
          FROM users WHERE id = ${ANY_GIVEN_ID}`,
 };
 
-/** What the API shows of a user. */
 export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'emailVerifiedAt' | 'factorsChangedAt'>;
 
 interface ActiveChange {
@@ -95,11 +94,10 @@ export class UsersService {
   /**
    * Idempotent: what changes nothing leaves no audit event. When a call that disables the user has returned, no verifier
    * accepts their tokens.
-   * @throws {ProblemException} not_found
    */
   async setUserActive(change: ActiveChange): Promise<User> {
-    const act = () => this.commitActive(change);
-    return change.isActive ? act() : this.propagation.propagateAfter(act);
+    const commit = () => this.commitActive(change);
+    return change.isActive ? commit() : this.propagation.propagateAfter(commit);
   }
 
   private async commitActive({ id, isActive, actor, endSessions }: ActiveChange): Promise<User> {
@@ -122,7 +120,6 @@ export class UsersService {
 
   /**
    * Deletes the account; the foreign keys delete its sessions. When it has returned, no verifier accepts a token of the user.
-   * @throws {ProblemException} not_found
    */
   async deleteUser(id: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(() =>

@@ -108,6 +108,12 @@ function instanceScenarios(scenario: MakeScenario): Scenario[] {
       fires('PlatformAuthClockSkewed', 6, OF_INSTANCE),
     ),
     scenario(
+      'PlatformAuthClockWrong fires when a replica is unready for its clock',
+      { clock_skew_seconds: `${steady(45)} 90+0x40` },
+      isSilent('PlatformAuthClockWrong', 10),
+      fires('PlatformAuthClockWrong', 90, OF_INSTANCE),
+    ),
+    scenario(
       'PlatformAuthClockSkewed ignores a difference of 5 seconds',
       { clock_skew_seconds: steady(5) },
       isSilent('PlatformAuthClockSkewed', 30),

@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream';
 import { detectScreen, formatTable, wrapText } from '../../src/cli/tables.js';
 import { Cli } from '../support/cli.js';
 import { fromRoot } from '../support/from-root.js';
-import { readNewPassword, type Terminal } from '../../src/cli/prompts.js';
+import { readNewPassword, type Terminal } from '../../src/cli/terminal.js';
 
 describe('a table', () => {
   it('prints the lines of a cell below each other, and escapes line breaks in values', () => {

@@ -18,10 +18,11 @@ import { EnvFile, FileChangedError } from '../../src/config/env-file.js';
 import {
   InvalidEnvironmentError,
   overrideVariables,
+  parseAuditSealSecret,
+  parseDatabaseUrl,
   readSecretFiles,
   type Variables,
 } from '../../src/config/environment.js';
-import { parseAuditSealSecret, parseDatabaseUrl } from '../../src/config/single-variables.js';
 import { FILE_VARIABLES } from '../../src/config/variables.js';
 import { SECRET_KEY } from '../support/settings.js';
 

@@ -1,4 +1,4 @@
-import { PasskeyVerifier } from '../../src/second-factors/webauthn.js';
+import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { problems } from '../../src/problems/problems.js';
 import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
@@ -310,7 +310,7 @@ describe('POST /api/v0/auth/login/passkey', () => {
     const [removed, reset] = [await FactorOwner.of(app), await FactorOwner.of(app)];
     const [first, second] = [await removed.registers(), await reset.registers()];
     const { items } = (await removed.get('/passkeys')).body as { items: { id: string }[] };
-    const verifier = app.nest.get(PasskeyVerifier);
+    const verifier = app.nest.get(RelyingParty);
     const options = [await passkeyOptions(app), await passkeyOptions(app)] as const;
 
     afterNext(verifier, 'verifyPasskey', () =>

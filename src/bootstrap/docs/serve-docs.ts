@@ -109,10 +109,7 @@ function renderPage(folder: string, styles: readonly string[], body: string): st
 </html>
 `;
 }
-/**
- * Serves content that is the same for every caller. The first request creates and compresses it; later ones share the
- * buffer. A flood of requests costs one lookup each, and slow clients hold no copies.
- */
+/** Serves content that is the same for every caller, from one buffer: slow clients hold no copies. */
 function createPageHandler(type: string, make: () => string | Buffer) {
   let content: ReturnType<typeof prepare> | undefined;
   return async (request: Request, response: Response): Promise<void> => {

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, type Command } from 'commander';
 import { MAX_FINDINGS, type Query } from '../../audit/seals/seal-chain.js';
 import type { Verification } from '../../audit/seals/seal-verifier.js';
 import {
@@ -10,25 +10,25 @@ import {
   type SealContent,
   type StoredSeal,
 } from '../../audit/seals/seal.js';
-import { readVariables } from '../../config/environment.js';
-import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
-import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
+import { parseAuditSealSecret, parseDatabaseUrl, readVariables } from '../../config/environment.js';
+import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
 import { describeCause } from '../failures.js';
-import { announceIfSlow, CommandFailedError, print } from '../output.js';
+import { announceIfSlow, CommandFailedError, print } from '../terminal.js';
 import { formatTable, wrapText } from '../tables.js';
 
 const NEEDS = `${NEEDS_DATABASE}
 It also needs the key of the seals: AUDIT_SEAL_KEY or AUDIT_SEAL_KEY_FILE; SECRET_KEY or SECRET_KEY_FILE if the service has none.`;
 
 /** `platform-auth audit verify`: finds rows and seals that were tampered with; see docs/audit.md. Only reads. */
-export function createVerifyCommand(): Command {
-  return new Command('verify')
-    .description(
-      'Verify the audit log by its seals. Exit code 1 when a row or a seal was tampered with, or a key was not given.',
-    )
+export function addVerifyCommand(audit: Command): void {
+  addCommand(
+    audit,
+    'verify',
+    'Verify the audit log by its seals. Exit code 1 when a row or a seal was tampered with, or a key was not given.',
+    { needs: NEEDS, variables: `${DATABASE_EXAMPLE} AUDIT_SEAL_KEY=…` },
+  )
     .option('--checkpoint <line>', 'a line that "audit checkpoint" printed earlier', parseCheckpoint)
     .option('--old-keys <file>', 'former seal keys, one per line')
-    .addHelpText('after', formatNeeds(NEEDS, 'DATABASE_URL=postgresql://… AUDIT_SEAL_KEY=… platform-auth audit verify'))
     .action(async ({ checkpoint, oldKeys }: { checkpoint?: string; oldKeys?: string }, command: Command) => {
       const { SealVerifier } = await import('../../audit/seals/seal-verifier.js');
       const old = oldKeys === undefined ? [] : readOldKeys(oldKeys);
@@ -43,24 +43,23 @@ export function createVerifyCommand(): Command {
 }
 
 /** `platform-auth audit checkpoint`: one line that commits to everything sealed so far. */
-export function createCheckpointCommand(): Command {
-  return new Command('checkpoint')
-    .description(
-      'Print one line to store outside the database: later it proves that nothing sealed before it was rewritten.',
-    )
-    .addHelpText('after', formatNeeds(NEEDS, 'platform-auth audit checkpoint >> checkpoints.txt'))
-    .action(async (_options: object, command: Command) => {
-      const checkpoint = await withDatabase(async (query, key) => {
-        const [seal] = await query<StoredSeal>(LAST_SEAL);
-        if (!seal)
-          throw new CommandFailedError('Nothing is sealed yet. Start the service: it seals every few seconds.');
-        if (!key.hasSealed(seal))
-          throw new CommandFailedError('The last seal is not valid. Run: platform-auth audit verify');
-        const { number, at } = JSON.parse(seal.content) as SealContent;
-        return formatCheckpoint({ number, at, mac: seal.mac });
-      });
-      print(command, { checkpoint }, () => checkpoint);
+export function addCheckpointCommand(audit: Command): void {
+  addCommand(
+    audit,
+    'checkpoint',
+    'Print one line to store outside the database: later it proves that nothing sealed before it was rewritten.',
+    { needs: NEEDS, example: '>> checkpoints.txt' },
+  ).action(async (_options: object, command: Command) => {
+    const checkpoint = await withDatabase(async (query, key) => {
+      const [seal] = await query<StoredSeal>(LAST_SEAL);
+      if (!seal) throw new CommandFailedError('Nothing is sealed yet. Start the service: it seals every few seconds.');
+      if (!key.hasSealed(seal))
+        throw new CommandFailedError('The last seal is not valid. Run: platform-auth audit verify');
+      const { number, at } = JSON.parse(seal.content) as SealContent;
+      return formatCheckpoint({ number, at, mac: seal.mac });
     });
+    print(command, { checkpoint }, () => checkpoint);
+  });
 }
 
 /**

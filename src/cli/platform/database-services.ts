@@ -20,7 +20,7 @@ import { LoggingModule } from '../../logging/log.js';
 import { SigningKeyOperationError, SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
 import { SigningKey } from '../../signing-keys/signing-key.js';
 import { AccountTransfer } from '../../users/account-transfer.js';
-import { CommandFailedError, say } from '../output.js';
+import { CommandFailedError, say } from '../terminal.js';
 
 /** What commands work with. */
 export interface Services {

@@ -18,15 +18,12 @@ export interface Finding {
   readonly do: string;
 }
 
-export function broken(where: string, what: string, remedy: string): Finding {
-  return { severity: 'broken', where, what, do: remedy };
-}
+const createFindings =
+  (severity: Finding['severity']) =>
+  (where: string, what: string, remedy: string): Finding => ({ severity, where, what, do: remedy });
+export const broken = createFindings('broken');
+export const warning = createFindings('warning');
 
-export function warning(where: string, what: string, remedy: string): Finding {
-  return { severity: 'warning', where, what, do: remedy };
-}
-
-/** The input of every check. */
 export interface Checkup {
   /** The address of this service. */
   readonly url: string;
@@ -46,29 +43,25 @@ const MAX_POLLS = 5;
 const POLL_PAUSE_MS = 200;
 const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
 const NOT_TRIED = 'No credential was tried.';
-const NAME_INTERNAL_PORT =
-  'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
+const NAME_PORT = 'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
 const health = z.object({ details: z.object({ database: z.object({ status: z.string() }) }) });
 const jwks = z.object({ keys: z.array(z.unknown()) });
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
 /** Asks the running services. When this one is away, that is the only finding about it. */
-export async function* callServices(checkup: Checkup): AsyncGenerator<Finding> {
-  const away = await findServiceAway(checkup.url);
-  if (away) yield away;
-  else {
-    yield* checkCredentials(checkup);
-    yield* checkAdminKey(checkup);
-    yield* checkPublishedKeys(checkup);
-  }
-  yield* checkLoggingService(checkup);
+export async function callServices(checkup: Checkup): Promise<Finding[]> {
+  const { own, rules, url } = checkup;
+  const away = await findServiceAway(url);
+  const found = away
+    ? [away]
+    : [...(await checkCredentials(checkup)), await checkAdminKey(own, url), await checkPublishedKeys(rules, url)];
+  return [...found, await checkLoggingService(own)].filter((finding) => finding !== undefined);
 }
 
+type Reply = Readonly<{ status: number; body?: unknown; error?: string }>;
+
 /** @returns the status and the JSON of the answer, or why there is none */
-async function ask(
-  url: string,
-  request: HttpRequest = {},
-): Promise<{ status: number; body?: unknown; error?: string }> {
+async function ask(url: string, request: HttpRequest = {}): Promise<Reply> {
   try {
     const response = await sendRequest(url, { timeoutMs: SERVICE_TIMEOUT_MS, ...request });
     return { status: response.status, body: await response.json().catch(() => undefined) };
@@ -90,16 +83,17 @@ async function findServiceAway(url: string): Promise<Finding | undefined> {
     const remedy = `Is this the address of ${OWN_NAME}? Name it with --url, or read the log of what answers there. ${NOT_TRIED}`;
     return broken(url, `/health answers ${status}, not as ${OWN_NAME} does.`, remedy);
   }
-  if (data.details.database.status === 'up')
-    return broken(url, `/health answers ${status}.`, `${READ_LOG} ${NOT_TRIED}`);
-  const what = `/health answers ${status}: ${OWN_NAME} runs, and cannot use its database.`;
-  return broken(url, what, `Start its database, or read the log of ${OWN_NAME} for the cause. ${NOT_TRIED}`);
+  const said = `/health answers ${status}`;
+  if (data.details.database.status === 'up') return broken(url, `${said}.`, `${READ_LOG} ${NOT_TRIED}`);
+  const remedy = `Start its database, or read the log of ${OWN_NAME} for the cause. ${NOT_TRIED}`;
+  return broken(url, `${said}: ${OWN_NAME} runs, and cannot use its database.`, remedy);
 }
 
 /** Presents each pair's credential, as its target would. */
-async function* checkCredentials({ plan, url, now, canCompare }: Checkup): AsyncGenerator<Finding> {
+async function checkCredentials({ plan, url, now, canCompare }: Checkup): Promise<Finding[]> {
+  const found: Finding[] = [];
   // Without the digests it is unknown which keys may be validated; the missing migrations are already a finding.
-  if (canCompare === false) return;
+  if (canCompare === false) return found;
   for (const { file, pairs } of plan.services) {
     for (const pair of pairs) {
       const names = credentialVariables(pair.target);
@@ -107,10 +101,11 @@ async function* checkCredentials({ plan, url, now, canCompare }: Checkup): Async
       if (id === undefined || key === undefined || hasSideEffects(pair, id, now)) continue;
       const headers = { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key };
       const finding = (await findRefusal(pair, headers, url)) ?? (await findClosedDoor(pair, headers, url));
-      if (finding) yield finding;
-      if (finding?.do === NAME_INTERNAL_PORT) return;
+      if (finding) found.push(finding);
+      if (finding?.do === NAME_PORT) return found;
     }
   }
+  return found;
 }
 
 /**
@@ -145,7 +140,7 @@ async function findRefusal(pair: PlannedPair, headers: AppHeaders, url: string):
   if (error !== undefined) return broken(where, `No verdict: ${error}.`, READ_LOG);
   if (status === 401) return broken(where, 'The credential in the file is refused.', remedy);
   if (status !== 200)
-    return broken(where, `No verdict: ${status} from ${OWN_NAME}.`, status === 404 ? NAME_INTERNAL_PORT : READ_LOG);
+    return broken(where, `No verdict: ${status} from ${OWN_NAME}.`, status === 404 ? NAME_PORT : READ_LOG);
   const { data } = verdict.safeParse(body);
   if (data?.caller === caller && data.target === target) return undefined;
   const found = data ? `that of ${data.caller} → ${data.target}` : 'not confirmed as that of any pair';
@@ -168,13 +163,13 @@ async function findClosedDoor(pair: PlannedPair, headers: AppHeaders, url: strin
 }
 
 /** A service that refuses the ADMIN_API_KEY of its file has other secrets: most likely another SECRET_KEY too. */
-async function* checkAdminKey({ own, url }: Checkup): AsyncGenerator<Finding> {
+async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Finding | undefined> {
   const adminKey = own?.get('ADMIN_API_KEY');
-  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return;
+  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return undefined;
   const headers = { 'X-Admin-Key': adminKey };
   const { status } = await ask(`${url}/api/v0/admin/app-credentials?limit=1`, { headers });
-  if (status !== 401) return;
-  yield broken(
+  if (status !== 401) return undefined;
+  return broken(
     `${OWN_NAME}.env: ADMIN_API_KEY`,
     'The running service refuses this ADMIN_API_KEY: it was started with other secrets.',
     `Restart ${OWN_NAME} with this file, from a shell that does not export these variables: an exported one wins over the file. ` +
@@ -183,21 +178,21 @@ async function* checkAdminKey({ own, url }: Checkup): AsyncGenerator<Finding> {
 }
 
 /** Under ES256 verifiers read the public keys: none is published when the running service still signs with SECRET_KEY. */
-async function* checkPublishedKeys({ rules, url }: Checkup): AsyncGenerator<Finding> {
-  if (rules.algorithm !== 'ES256') return;
+async function checkPublishedKeys({ algorithm }: TokenRules, url: string): Promise<Finding | undefined> {
+  if (algorithm !== 'ES256') return undefined;
   const { status, body } = await ask(url + JWKS_PATH);
-  if (status !== 200 || (jwks.safeParse(body).data?.keys.length ?? 0) > 0) return;
+  if (status !== 200 || (jwks.safeParse(body).data?.keys.length ?? 0) > 0) return undefined;
   const what = `ACCESS_TOKEN_ALGORITHM is ES256, and ${JWKS_PATH} has no key.`;
-  yield broken(url, what, `Restart ${OWN_NAME}, so that it reads its file again.`);
+  return broken(url, what, `Restart ${OWN_NAME}, so that it reads its file again.`);
 }
 
 /** Sends a GET, so that no log line is delivered: only a missing response, a 5xx and a redirect count as trouble. */
-async function* checkLoggingService({ own }: Checkup): AsyncGenerator<Finding> {
+async function checkLoggingService(own: EnvFile | undefined): Promise<Finding | undefined> {
   const url = own?.get('LOGGING_SERVICE_URL');
-  if (url === undefined) return;
+  if (url === undefined) return undefined;
   const { status, error } = await ask(url);
-  if (error === undefined && status < 500 && (status < 300 || status >= 400)) return;
-  yield warning(
+  if (error === undefined && status < 500 && (status < 300 || status >= 400)) return undefined;
+  return warning(
     `${OWN_NAME}.env: LOGGING_SERVICE_URL`,
     `The logging service ${error === undefined ? `answers ${status}` : `does not answer: ${error}`}.`,
     'Start it, or correct its address in the map and run init. Until then log lines go to the console only.',

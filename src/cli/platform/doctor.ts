@@ -10,7 +10,7 @@ import { isSameSecret } from '../../crypto/secret.js';
 import { readSchemaState, type SchemaState } from '../../database/migrate.js';
 import { isExpiring, UNUSED_DAYS } from '../credential-state.js';
 import { describeCause, describeDatabaseFailure } from '../failures.js';
-import { announceIfSlow, CommandFailedError } from '../output.js';
+import { announceIfSlow, CommandFailedError } from '../terminal.js';
 import { withServices, type Services } from './database-services.js';
 import {
   broken,
@@ -42,18 +42,15 @@ const MAX_SKEW_MS = 2_000;
 /** The default grace of refresh tokens: a larger skew changes which tokens are accepted. */
 const MAX_HARMLESS_SKEW_MS = 10_000;
 
-export interface DoctorRequest {
-  readonly map: PlatformMap;
-  readonly envDir: string;
-  /** The address of this service; that of the map when undefined. */
-  readonly url: string | undefined;
-}
-
 /**
  * Checks files, database and running service, and changes none of them.
+ * @param url of this service; that of the map when undefined
  * @throws {CommandFailedError} when the folder does not exist
  */
-export async function diagnose({ map, envDir, url }: DoctorRequest, clock = new Clock()): Promise<Finding[]> {
+export async function diagnose(
+  { map, envDir, url }: { map: PlatformMap; envDir: string; url: string | undefined },
+  clock = new Clock(),
+): Promise<Finding[]> {
   if (!existsSync(envDir))
     throw new CommandFailedError(`The folder ${envDir} does not exist. Correct --env-dir.`, 'strange_env_dir');
   const found: Finding[] = [];
@@ -61,22 +58,14 @@ export async function diagnose({ map, envDir, url }: DoctorRequest, clock = new 
   const own = files.get(OWN_NAME);
   const rules = readRules(map, own, found);
   const database = await announceIfSlow('Reading the database', readDatabase(own, clock, found));
-  const [secretKey, previousSecretKey] = [own?.get('SECRET_KEY'), own?.get('SECRET_KEY_PREVIOUS')];
-  const plan = makePlan(map, files, database?.live, { rules, databaseUrl: undefined, secretKey, previousSecretKey });
-  const address = url ?? map.services.find(({ name }) => name === OWN_NAME)?.url ?? '';
-  const checkup: Checkup = {
-    ...{ url: address.replace(/\/$/, ''), now: clock.now(), rules, own, plan },
-    canCompare: database && database.live !== undefined,
-  };
+  const plan = makePlan(map, files, database?.live, rules);
+  const canCompare = database && database.live !== undefined;
+  const checkup = { url: url?.replace(/\/$/, '') ?? rules.url, now: clock.now(), rules, own, plan, canCompare };
   for (const planned of plan.services) found.push(...checkFile(planned, checkup, map));
   if (database) found.push(...checkDatabase(database));
-  await announceIfSlow('Calling the services', collect(callServices(checkup), found));
+  found.push(...(await announceIfSlow('Calling the services', callServices(checkup))));
   found.push(...checkKeys(database?.live ?? [], checkup));
   return found;
-}
-
-async function collect(findings: AsyncIterable<Finding>, found: Finding[]): Promise<void> {
-  for await (const finding of findings) found.push(finding);
 }
 
 function readFiles(map: PlatformMap, envDir: string, found: Finding[]): Map<string, EnvFile> {
@@ -103,10 +92,9 @@ function readRules(map: PlatformMap, own: EnvFile | undefined, found: Finding[])
   }
 }
 
-/** What was read from the database. */
 interface DatabaseView {
   readonly schema: SchemaState;
-  /** Live credentials; undefined while migrations are missing, because their columns may not exist. */
+  /** Undefined while migrations are missing, because their columns may not exist. */
   readonly live: readonly AppCredential[] | undefined;
   /** How far this machine's clock is ahead of the database's; negative when it is behind. */
   readonly aheadMs: number;
@@ -142,31 +130,27 @@ function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap)
   const credentials = service.calls.flatMap((target) => Object.values(credentialVariables(target)));
   const required = [...Object.keys(settings), ...credentials];
   if (!file.exists) {
-    const remedy = 'Is --env-dir right? If so, run init, then restart the service.';
-    if (required.length > 0) yield broken(where, 'The file is missing.', remedy);
+    if (required.length > 0)
+      yield broken(where, 'The file is missing.', 'Is --env-dir right? If so, run init, then restart the service.');
     return;
   }
   if (file.isOpenToOthers) {
-    const what = `Other users may read or write the file (mode ${file.mode}).`;
-    yield broken(where, what, `chmod 600 ${file.path}. If another user may have read it, replace its keys.`);
+    const remedy = `chmod 600 ${file.path}. If another user may have read it, replace its keys.`;
+    yield broken(where, `Other users may read or write the file (mode ${file.mode}).`, remedy);
   }
   const missing = required.filter((name) => !isSetIn(file, name));
   if (missing.length > 0) yield broken(where, `Not set: ${missing.join(', ')}.`, RUN_INIT);
   for (const [name, value] of Object.entries(settings)) {
     const held = file.get(name);
-    const weakness = /^(SECRET_KEY|ADMIN_API_KEY)$/.test(name) && held !== undefined && findWeakness(held);
+    if (held === undefined) continue;
+    const weakness = /^(SECRET_KEY|ADMIN_API_KEY)$/.test(name) ? secret.safeParse(held).error?.issues[0] : undefined;
     if (weakness) {
       const remedy = 'Remove the line and run init, which generates a new one. Then restart the service.';
-      yield broken(where, `${name} ${weakness}.`, remedy);
+      yield broken(where, `${name} ${weakness.message}.`, remedy);
     }
-    if (held !== undefined && value !== undefined && !isSameSecret(held, value))
-      yield describeDifference(planned, name, value);
+    if (value !== undefined && !isSameSecret(held, value)) yield describeDifference(planned, name, value);
   }
   yield* checkLeftovers(planned, checkup, map);
-}
-
-function findWeakness(held: string): string | undefined {
-  return secret.safeParse(held).error?.issues[0]?.message;
 }
 
 /** With another name the service refuses its callers; with other claims or another secret, every access token. */
@@ -184,18 +168,19 @@ function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Chec
   const where = `${service.name}.env`;
   const isOwn = service.name === OWN_NAME;
   const [key, ownKey] = [file.get('SECRET_KEY'), own?.get('SECRET_KEY')];
-  if (!needsSecretKey(service, rules) && key !== undefined && ownKey !== undefined && isSameSecret(key, ownKey))
-    yield rules.algorithm === 'ES256'
-      ? warning(
-          where,
-          `It holds the SECRET_KEY, which only ${OWN_NAME} needs under ES256: it decrypts the signing keys.`,
-          'Remove the line and restart the service. When no file holds it any more, rotate it (docs/operations/keys.md).',
-        )
-      : warning(
-          where,
-          'It holds the SECRET_KEY, which can sign access tokens, although the map says that it does not verify any.',
-          'Remove the line, or set verifies_access_tokens in the map.',
-        );
+  if (!needsSecretKey(service, rules) && key !== undefined && ownKey !== undefined && isSameSecret(key, ownKey)) {
+    const [what, remedy] =
+      rules.algorithm === 'ES256'
+        ? [
+            `only ${OWN_NAME} needs under ES256: it decrypts the signing keys.`,
+            'Remove the line and restart the service. When no file holds it any more, rotate it (docs/operations/keys.md).',
+          ]
+        : [
+            'can sign access tokens, although the map says that it does not verify any.',
+            'Remove the line, or set verifies_access_tokens in the map.',
+          ];
+    yield warning(where, `It holds the SECRET_KEY, which ${what}`, remedy);
+  }
   // At the end of a rotation the previous key is left in the files of the others.
   if (file.get('SECRET_KEY_PREVIOUS') !== undefined && own?.get('SECRET_KEY_PREVIOUS') === undefined)
     yield warning(where, `It holds a SECRET_KEY_PREVIOUS that ${OWN_NAME}.env does not.`, REMOVE_LINE);
@@ -233,18 +218,15 @@ function* checkDatabase({ schema: { pending, unknown }, aheadMs }: DatabaseView)
 }
 
 function* checkKeys(live: readonly AppCredential[], { plan, now }: Checkup): Generator<Finding> {
-  const pairs = plan.services.filter(({ file }) => file.exists).flatMap((planned) => planned.pairs);
-  for (const pair of pairs) {
+  for (const pair of plan.services.flatMap(({ file, pairs }) => (file.exists ? pairs : []))) {
     const { caller, action, credential } = pair;
     if (!credential || !isOverlapOpen(credential, now)) continue;
     const until = `the old one works until ${credential.previousKeyExpiresAt?.toISOString() ?? ''}.`;
-    yield action === 'keep'
-      ? warning(
-          formatPlace(pair),
-          `The key was rotated and the new one was not used yet; ${until}`,
-          `Restart ${caller}, so that it reads its file again.`,
-        )
-      : warning(formatPlace(pair), `The key was rotated and the file does not hold the new one; ${until}`, RUN_INIT);
+    const [state, remedy] =
+      action === 'keep'
+        ? ['the new one was not used yet', `Restart ${caller}, so that it reads its file again.`]
+        : ['the file does not hold the new one', RUN_INIT];
+    yield warning(formatPlace(pair), `The key was rotated and ${state}; ${until}`, remedy);
   }
   for (const credential of live) {
     const { caller, target, lastUsedAt, expiresAt } = credential;

@@ -2,16 +2,18 @@
 import { join } from 'node:path';
 import { NotRegularFileError } from '../../common/durable-file.js';
 import {
+  type TokenSettings,
   type Variables,
   overrideVariables,
+  parseDatabaseUrl,
+  parseTokenSettings,
   readProcessVariables,
   readVariables,
   toFileVariable,
 } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
-import { parseDatabaseUrl, parseTokenSettings, type TokenSettings } from '../../config/single-variables.js';
 import { OWN_NAME, OWN_URL_VARIABLE, type MappedService, type PlatformMap } from './platform-map.js';
-import { CommandFailedError } from '../output.js';
+import { CommandFailedError } from '../terminal.js';
 import { describeCause } from '../failures.js';
 
 const DATABASE_VARIABLES = ['DATABASE_URL', toFileVariable('DATABASE_URL')];
@@ -88,9 +90,9 @@ export const JWKS_PATH = '/.well-known/jwks.json';
 /** Of a service that sets none of the variables. Verifiers require this issuer when they have no JWT_ISSUER. */
 const DEFAULT_TOKENS = parseTokenSettings({});
 
-/** How this service signs access tokens, and where the others find its public keys. */
+/** How this service signs access tokens, and where the others find it. */
 export interface TokenRules extends TokenSettings {
-  readonly jwksUrl: string;
+  readonly url: string;
 }
 
 /**
@@ -103,29 +105,35 @@ export function readTokenRules(map: PlatformMap, own: EnvFile | undefined): Toke
 
 export function createTokenRules(map: PlatformMap, settings = DEFAULT_TOKENS): TokenRules {
   const url = map.services.find(({ name }) => name === OWN_NAME)?.url ?? '';
-  return { ...settings, jwksUrl: url.replace(/\/$/, '') + JWKS_PATH };
+  return { ...settings, url: url.replace(/\/$/, '') };
 }
 
-/** What this service shares with the others. */
-export interface SharedSettings {
-  readonly rules: TokenRules;
+/** What a new file of this service gets, where there is none. */
+export interface NewSettings {
   readonly databaseUrl: string | undefined;
   readonly secretKey: string | undefined;
-  /** During a rotation of the SECRET_KEY. */
-  readonly previousSecretKey: string | undefined;
 }
 
 /** Values by the name of their variable. Undefined stands for any value: `init` generates one if the file has none. */
 export type FileSettings = Readonly<Record<string, string | undefined>>;
 
-/** @returns what the file of a service must set besides its credentials, in the order in which `init` writes it */
-export function listSettings(service: MappedService, file: EnvFile, shared: SharedSettings): FileSettings {
-  const { rules, databaseUrl, secretKey, previousSecretKey } = shared;
+/**
+ * @param own the file of this service, which the others share secrets with
+ * @returns what the file of a service must set besides its credentials, in the order in which `init` writes it
+ */
+export function listSettings(
+  service: MappedService,
+  file: EnvFile,
+  own: EnvFile | undefined,
+  rules: TokenRules,
+  { databaseUrl, secretKey }: NewSettings,
+): FileSettings {
   const isOwn = service.name === OWN_NAME;
+  const previousSecretKey = own?.get('SECRET_KEY_PREVIOUS');
   return {
     ...(isOwn && { DATABASE_URL: isSetIn(file, 'DATABASE_URL') ? undefined : databaseUrl }),
     ...(needsSecretKey(service, rules) && {
-      SECRET_KEY: secretKey,
+      SECRET_KEY: own?.get('SECRET_KEY') ?? secretKey,
       ...(previousSecretKey !== undefined && { SECRET_KEY_PREVIOUS: previousSecretKey }),
     }),
     // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. Where the SECRET_KEY
@@ -176,7 +184,7 @@ function needsJwksUrl(service: MappedService, { algorithm }: TokenRules): boolea
 }
 
 /** At the address by which the service reaches auth: the map may give it one with a path. */
-function findJwksUrl({ urls }: MappedService, { jwksUrl }: TokenRules): string {
-  const own = urls.find(({ variable }) => variable === OWN_URL_VARIABLE);
-  return own ? own.url.replace(/\/$/, '') + JWKS_PATH : jwksUrl;
+function findJwksUrl({ urls }: MappedService, rules: TokenRules): string {
+  const { url } = urls.find(({ variable }) => variable === OWN_URL_VARIABLE) ?? rules;
+  return url.replace(/\/$/, '') + JWKS_PATH;
 }

@@ -1,7 +1,13 @@
 import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
 import { computeDigest, isSameDigest } from '../../crypto/secret.js';
 import type { EnvFile } from '../../config/env-file.js';
-import { listSettings, type EnvFiles, type FileSettings, type SharedSettings } from './environment-files.js';
+import {
+  listSettings,
+  type EnvFiles,
+  type FileSettings,
+  type NewSettings,
+  type TokenRules,
+} from './environment-files.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 
 /**
@@ -41,7 +47,8 @@ export function makePlan(
   map: PlatformMap,
   files: EnvFiles,
   live: readonly AppCredential[] | undefined,
-  shared: SharedSettings,
+  rules: TokenRules,
+  fresh: NewSettings = { databaseUrl: undefined, secretKey: undefined },
 ): Plan {
   const isMapped = ({ caller, target }: AppCredential): boolean =>
     map.services.some(({ name, calls }) => name === caller && calls.includes(target));
@@ -49,7 +56,8 @@ export function makePlan(
     services: map.services.flatMap((service) => {
       const file = files.get(service.name);
       if (!file) return [];
-      return [{ service, file, settings: listSettings(service, file, shared), pairs: planPairs(service, file, live) }];
+      const settings = listSettings(service, file, files.get(OWN_NAME), rules, fresh);
+      return [{ service, file, settings, pairs: planPairs(service, file, live) }];
     }),
     strays: live?.filter((credential) => !isMapped(credential)) ?? [],
   };

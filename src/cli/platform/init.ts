@@ -10,17 +10,9 @@ import { withClient } from '../../database/connection-check.js';
 import { withAdvisoryLock, LOCKS } from '../../database/locks.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { describeCause } from '../failures.js';
-import { CommandFailedError, announceIfSlow, say } from '../output.js';
-import type { Confirm } from '../prompts.js';
+import { CommandFailedError, announceIfSlow, say, type Confirm } from '../terminal.js';
 import { migrateWatched, withServices, type Services } from './database-services.js';
-import {
-  isSetIn,
-  readDatabaseVariables,
-  readEnvFile,
-  readEnvFiles,
-  readTokenRules,
-  type SharedSettings,
-} from './environment-files.js';
+import { isSetIn, readDatabaseVariables, readEnvFile, readEnvFiles, readTokenRules } from './environment-files.js';
 import {
   listDestruction,
   makePlan,
@@ -63,7 +55,7 @@ export interface InitReport {
  * @throws {CommandFailedError} with the cause, and with what was undone
  */
 export async function init(request: InitRequest, clock = new Clock()): Promise<InitReport> {
-  const { map, envDir, dryRun } = request;
+  const { map, envDir, dryRun, prune } = request;
   const own = readEnvFile(envDir, OWN_NAME);
   const variables = readDatabaseVariables(own);
   const rules = readTokenRules(map, own);
@@ -74,15 +66,15 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   if (!isEmpty) await refuseStrangeFolder(envDir, databaseUrl);
   const plan = (live: readonly AppCredential[] | undefined): Plan => {
     const files = readEnvFiles(map, envDir);
-    const shared = { rules, databaseUrl, ...settleSecretKeys(files.get(OWN_NAME)) };
-    return makePlan(map, files, live, shared);
+    refuseWeakSecret(files.get(OWN_NAME));
+    return makePlan(map, files, live, rules, { databaseUrl, secretKey: generateSecret() });
   };
   if (dryRun) {
     // Missing migrations may add columns that the query names.
     const readLive = async ({ credentials }: Services) => credentials.listLiveAppCredentials();
     const isOld = pending.length > 0;
     const live = isEmpty ? [] : isOld ? undefined : await withServices(variables, readLive, clock);
-    return applyPlan(request, plan(live), DRY_RUN_ISSUER, pending);
+    return applyPlan(plan(live), prune, pending);
   }
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
@@ -90,9 +82,9 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
     (lockLost: AbortSignal) =>
     async ({ credentials }: Services): Promise<InitReport> => {
       const planned = plan(await credentials.listLiveAppCredentials());
-      const acts = listDestruction(planned, request.prune);
+      const acts = listDestruction(planned, prune);
       if (acts.length > 0) await request.confirm(`This would ${acts.join(', and ')}.`);
-      return applyPlan(request, planned, createIssuer(credentials, lockLost), migrations);
+      return applyPlan(planned, prune, migrations, { credentials, lockLost });
     };
   const run = async (lockLost: AbortSignal) => withServices(variables, apply(lockLost), clock);
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
@@ -116,124 +108,100 @@ async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise
   );
 }
 
-/** @returns SECRET_KEY and SECRET_KEY_PREVIOUS of this service's file; a new SECRET_KEY where it has none */
-function settleSecretKeys(own: EnvFile | undefined): Pick<SharedSettings, 'secretKey' | 'previousSecretKey'> {
-  const secretKey = own?.get('SECRET_KEY') ?? generateSecret();
-  const checked = secret.safeParse(secretKey);
-  if (!checked.success)
+/** @throws {CommandFailedError} when the file holds a SECRET_KEY that the service would refuse */
+function refuseWeakSecret(own: EnvFile | undefined): void {
+  const weakness = secret.optional().safeParse(own?.get('SECRET_KEY')).error?.issues[0];
+  if (own && weakness)
     throw new CommandFailedError(
-      `SECRET_KEY in ${own?.path ?? ''} ${checked.error.issues[0]?.message ?? 'is not usable'}. ` +
+      `SECRET_KEY in ${own.path} ${weakness.message}. ` +
         'Remove the line to have a new one generated; access tokens signed with the old one become invalid.',
     );
-  return { secretKey, previousSecretKey: own?.get('SECRET_KEY_PREVIOUS') };
 }
 
-async function applyPlan(
-  { dryRun, prune }: InitRequest,
-  plan: Plan,
-  issuer: Issuer,
-  migrations: string[],
-): Promise<InitReport> {
-  const report: InitReport = { dry_run: dryRun, migrations, files: [], pairs: [], strays: [] };
+/** The run that holds the lock. */
+interface Run {
+  readonly credentials: AppCredentialsService;
+  /** Then it issues no more keys, because another run may do so; it still revokes undelivered ones. */
+  readonly lockLost: AbortSignal;
+}
+
+/** @param run undefined: a dry run, which changes the files in memory only */
+async function applyPlan(plan: Plan, prune: boolean, migrations: string[], run?: Run): Promise<InitReport> {
+  const report: InitReport = { dry_run: run === undefined, migrations, files: [], pairs: [], strays: [] };
   for (const planned of plan.services) {
     const { file, service } = planned;
-    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, issuer, dryRun))));
+    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, run))));
     report.files.push({ file: `${service.name}.env`, changed: file.needsWriting, variables: file.changes });
   }
-  if (prune) await revokeAll(plan.strays, issuer);
+  if (prune && run) await revokeAll(plan.strays, run);
   report.strays.push(...plan.strays.map(({ id, caller, target }) => ({ caller, target, app_id: id, revoked: prune })));
   return report;
 }
 
 /** Issues the keys of one caller and writes its file. When the file cannot be written, the issued keys are revoked. */
-async function deliver(
-  { service, file, settings, pairs }: PlannedService,
-  issuer: Issuer,
-  dryRun: boolean,
-): Promise<InitReport['pairs']> {
+async function deliver({ service, file, settings, pairs }: PlannedService, run?: Run): Promise<InitReport['pairs']> {
   const heading = `# ${service.name}. Written by platform-auth init, which keeps your own lines.`;
-  const issued: (PlannedPair & { id: string })[] = [];
+  const issued: IssuedPair[] = [];
   const delivered: InitReport['pairs'] = [];
   try {
     for (const [name, value] of Object.entries(settings))
       if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateSecret());
     // Before its keys are issued: a rerun recognises the folder by the file of this service.
-    if (!dryRun && service.name === OWN_NAME && !file.exists) file.write(heading);
+    if (run && service.name === OWN_NAME && !file.exists) file.write(heading);
     for (const pair of pairs) {
-      const { caller, target, action, credential } = pair;
-      if (action === 'issue') {
-        const { id, key } = await issuer.issue(caller, target);
-        issued.push({ ...pair, id });
-        setCredential(file, target, id, key);
-        delivered.push({ caller, target, action, app_id: dryRun ? null : id });
-      } else {
-        const id = credential?.id ?? null;
-        if (id !== null) setCredential(file, target, id, action === 'rotate' ? await issuer.rotate(id) : undefined);
-        delivered.push({ caller, target, action, app_id: id });
-      }
+      const { caller, target, action } = pair;
+      const { id, key } = run ? await carryOut(pair, run) : { id: pair.credential?.id, key: undefined };
+      if (run && action === 'issue' && id !== undefined) issued.push({ caller, target, id });
+      const names = credentialVariables(target);
+      if (id !== undefined || action === 'issue') file.set(names.id, id ?? PLACEHOLDER);
+      if (action === 'issue' || action === 'rotate') file.set(names.key, key ?? PLACEHOLDER);
+      delivered.push({ caller, target, action, app_id: id ?? null });
     }
-    if (!dryRun && file.needsWriting) file.write(heading);
+    if (run && file.needsWriting) file.write(heading);
     return delivered;
   } catch (error) {
+    const outcome = issued.length > 0 && run ? await revokeIssued(issued, run) : 'No credential was issued for it.';
     throw new CommandFailedError(
-      `${file.path} could not be written: ${describeCause(error)}.\n${await revokeIssued(issued, issuer)}\n` +
+      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n` +
         'Files written before remain valid. Remove the cause and run init again: it completes the rest.',
     );
   }
 }
 
-function setCredential(file: EnvFile, target: string, id: string, key: string | undefined): void {
-  const names = credentialVariables(target);
-  file.set(names.id, id);
-  if (key !== undefined) file.set(names.key, key);
+/** What stands for a new id or key in a dry run. */
+const PLACEHOLDER = 'to-be-generated';
+type IssuedPair = Readonly<{ caller: string; target: string; id: string }>;
+
+/** @returns the id of the pair's credential, if it has one now, and its key if that is new */
+async function carryOut(
+  { caller, target, action, credential }: PlannedPair,
+  { credentials, lockLost }: Run,
+): Promise<{ id: string | undefined; key: string | undefined }> {
+  if (action === 'issue') {
+    lockLost.throwIfAborted();
+    const issued = await credentials.issueAppCredential({ caller, target, expiresAt: null }, COMMAND_LINE);
+    return { id: issued.credential.id, key: issued.key };
+  }
+  if (action !== 'rotate' || !credential) return { id: credential?.id, key: undefined };
+  lockLost.throwIfAborted();
+  const { key } = await credentials.rotateAppKey(credential.id, DEFAULT_OVERLAP_HOURS, COMMAND_LINE);
+  return { id: credential.id, key };
 }
 
 /** Revokes at the same time, so that all wait for the replicas once. @throws the first failure, after the last attempt */
-async function revokeAll(credentials: readonly { readonly id: string }[], issuer: Issuer): Promise<void> {
-  const attempts = await Promise.allSettled(credentials.map(({ id }) => issuer.revoke(id)));
+async function revokeAll(revoked: readonly { readonly id: string }[], { credentials }: Run): Promise<void> {
+  const attempts = await Promise.allSettled(revoked.map(({ id }) => credentials.revokeAppCredential(id, COMMAND_LINE)));
   const failure = attempts.find((attempt) => attempt.status === 'rejected');
   if (failure) throw failure.reason;
 }
 
 /** The keys of these credentials were not delivered to their caller. */
-async function revokeIssued(issued: readonly (PlannedPair & { id: string })[], issuer: Issuer): Promise<string> {
-  if (issued.length === 0) return 'No credential was issued for it.';
+async function revokeIssued(issued: readonly IssuedPair[], run: Run): Promise<string> {
   const pairs = issued.map(({ caller, target }) => `${caller} → ${target}`).join(', ');
   try {
-    await revokeAll(issued, issuer);
+    await revokeAll(issued, run);
     return `The credentials issued for it are revoked again: ${pairs}.`;
   } catch (error) {
     return `The credentials issued for it could not be revoked (${describeCause(error)}); their keys are lost: ${pairs}.`;
   }
 }
-
-/** Issues keys: from the database, or placeholders in a dry run. */
-interface Issuer {
-  issue(caller: string, target: string): Promise<{ id: string; key: string }>;
-  rotate(id: string): Promise<string>;
-  revoke(id: string): Promise<unknown>;
-}
-
-/** Once the lock is lost it issues no more keys, because another run may do so; it still revokes undelivered ones. */
-function createIssuer(credentials: AppCredentialsService, lockLost: AbortSignal): Issuer {
-  return {
-    issue: async (caller, target) => {
-      lockLost.throwIfAborted();
-      const pair = { caller, target, expiresAt: null };
-      const { credential, key } = await credentials.issueAppCredential(pair, COMMAND_LINE);
-      return { id: credential.id, key };
-    },
-    rotate: async (id) => {
-      lockLost.throwIfAborted();
-      return (await credentials.rotateAppKey(id, DEFAULT_OVERLAP_HOURS, COMMAND_LINE)).key;
-    },
-    revoke: (id) => credentials.revokeAppCredential(id, COMMAND_LINE),
-  };
-}
-
-const PLACEHOLDER = 'to-be-generated';
-const DRY_RUN_ISSUER: Issuer = {
-  issue: () => Promise.resolve({ id: PLACEHOLDER, key: PLACEHOLDER }),
-  rotate: () => Promise.resolve(PLACEHOLDER),
-  revoke: () => Promise.resolve(),
-};

@@ -1,22 +1,20 @@
 // `platform-auth keys`: the keys that sign access tokens under ES256; see docs/operations/keys.md.
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { COMMAND_LINE } from '../../access/actor.js';
 import { readVariables } from '../../config/environment.js';
 import type { SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
-import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
-import { print } from '../output.js';
-import { addYes, createConfirm } from '../prompts.js';
+import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
+import { print, addYes, createConfirm } from '../terminal.js';
 import { formatTable } from '../tables.js';
 
 const COLUMNS = ['kid', 'state', 'created_at', 'activated_at', 'retired_at', 'revoked_at'] as const;
-const PROGRAM = 'DATABASE_URL=postgresql://… platform-auth keys';
+const HELP = { needs: NEEDS_DATABASE, variables: DATABASE_EXAMPLE };
 const KID = '<kid>';
 const EXAMPLE_KID = 'sT3RrX8h2V0';
 
-export function createKeysCommand(): Command {
-  const keys = new Command('keys')
-    .description('Manage the keys that sign access tokens under ES256. "keys list" shows each <kid>.')
-    .addHelpText('after', formatNeeds(NEEDS_DATABASE, `${PROGRAM} list`));
+export function addKeysCommands(root: Command): void {
+  const description = 'Manage the keys that sign access tokens under ES256. "keys list" shows each <kid>.';
+  const keys = addCommand(root, 'keys', description, { ...HELP, example: 'list' });
   addKeyCommand(keys, 'list', 'List the signing keys.', () => Promise.resolve());
   addKeyCommand(
     keys,
@@ -40,7 +38,6 @@ export function createKeysCommand(): Command {
   ).hook('preAction', async (command) =>
     createConfirm(command)(`All access tokens of key ${command.args[0] ?? ''} will be refused.`),
   );
-  return keys;
 }
 
 /** The command prints all keys as they are after the act. */
@@ -50,28 +47,24 @@ function addKeyCommand(
   description: string,
   act: (operations: SigningKeyOperations, kid: string) => Promise<void>,
 ): Command {
-  const example = `${PROGRAM} ${signature.replace(KID, EXAMPLE_KID)}`;
-  return keys
-    .command(signature)
-    .description(description)
-    .addHelpText('after', formatNeeds(NEEDS_DATABASE, example))
-    .action(async (...parameters: unknown[]) => {
-      const command = parameters.at(-1) as Command;
-      const { withServices } = await import('./database-services.js');
-      const found = await withServices(readVariables(), async ({ signingKeys }) => {
-        await act(signingKeys, command.args[0] ?? '');
-        return signingKeys.listKeys();
-      });
-      const rows = found.map(({ kid, state, createdAt, activatedAt, retiredAt, revokedAt }) => ({
-        kid,
-        state,
-        created_at: createdAt.toISOString(),
-        activated_at: activatedAt?.toISOString() ?? null,
-        retired_at: retiredAt?.toISOString() ?? null,
-        revoked_at: revokedAt?.toISOString() ?? null,
-      }));
-      const none =
-        'There are no signing keys. Under HS256 the service signs with SECRET_KEY; under ES256 it makes them when it starts.';
-      print(command, { keys: rows }, () => (rows.length > 0 ? formatTable(COLUMNS, rows) : none));
+  const example = signature.includes(KID) ? EXAMPLE_KID : '';
+  return addCommand(keys, signature, description, { ...HELP, example }).action(async (...parameters: unknown[]) => {
+    const command = parameters.at(-1) as Command;
+    const { withServices } = await import('./database-services.js');
+    const found = await withServices(readVariables(), async ({ signingKeys }) => {
+      await act(signingKeys, command.args[0] ?? '');
+      return signingKeys.listKeys();
     });
+    const rows = found.map(({ kid, state, createdAt, activatedAt, retiredAt, revokedAt }) => ({
+      kid,
+      state,
+      created_at: createdAt.toISOString(),
+      activated_at: activatedAt?.toISOString() ?? null,
+      retired_at: retiredAt?.toISOString() ?? null,
+      revoked_at: revokedAt?.toISOString() ?? null,
+    }));
+    const none =
+      'There are no signing keys. Under HS256 the service signs with SECRET_KEY; under ES256 it makes them when it starts.';
+    print(command, { keys: rows }, () => (rows.length > 0 ? formatTable(COLUMNS, rows) : none));
+  });
 }

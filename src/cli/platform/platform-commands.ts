@@ -1,39 +1,47 @@
-import { Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, type Command } from 'commander';
 import type { InitReport } from './init.js';
 import type { PlatformMap } from './platform-map.js';
-import { addYes, createConfirm } from '../prompts.js';
+import { addYes, createConfirm, CommandFailedError, print } from '../terminal.js';
 import { fitWidth, formatTable, wrapText } from '../tables.js';
-import { CommandFailedError, print } from '../output.js';
 import { httpUrl } from '../../config/variable-kinds.js';
 import type { Finding } from './doctor-calls.js';
-import { readVariables } from '../../config/environment.js';
-import { parseAuditRetentionDays, parseDatabaseUrl } from '../../config/single-variables.js';
-import { NEEDS_DATABASE } from '../command-options.js';
+import { parseAuditRetentionDays, parseDatabaseUrl, readVariables } from '../../config/environment.js';
+import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE, type Help } from '../command-options.js';
+
+const URL_OF_OWN_FILE =
+  'Connects to the database: DATABASE_URL is taken from the environment, or else from <dir>/auth.env.';
+const MAP_EXAMPLE = '--map platform.yaml --env-dir env';
 
 type InitOptions = Readonly<{ map: string; envDir: string; prune: boolean; dryRun: boolean }>;
 
 /** `platform-auth init`: makes keys and environment files from the map; see docs/platform.md. */
-export function createInitCommand(): Command {
-  return addYes(new Command('init'))
-    .description('Make the keys and the environment files of a platform from its map. Idempotent: safe to run again.')
-    .requiredOption('--map <file>', 'the map of the platform: its services and their calls')
-    .requiredOption('--env-dir <dir>', 'folder of the environment files: <service>.env for each service')
+export function addInitCommand(root: Command): void {
+  addYes(
+    addPlatformCommand(
+      root,
+      'init',
+      'Make the keys and the environment files of a platform from its map. Idempotent: safe to run again.',
+      {
+        needs: `${URL_OF_OWN_FILE} If the database has live credentials, <dir>/auth.env must exist.
+Asks before it rotates live keys of more than one service, makes a new SECRET_KEY, or revokes (--prune).`,
+        variables: DATABASE_EXAMPLE,
+        example: MAP_EXAMPLE,
+      },
+    ),
+  )
     .option('--prune', 'revoke the live credentials of pairs that are not in the map', false)
     .option('--dry-run', 'print what would be done, and change nothing', false)
-    .addHelpText(
-      'after',
-      `
-Connects to the database: DATABASE_URL is taken from the environment, or else from <dir>/auth.env. If the database has live credentials, <dir>/auth.env must exist.
-Asks before it rotates live keys of more than one service, makes a new SECRET_KEY, or revokes (--prune).
-
-Example:
-  DATABASE_URL=postgresql://… platform-auth init --map platform.yaml --env-dir env`,
-    )
     .action(async ({ map: path, ...options }: InitOptions, command: Command) => {
       const map = await readMap(path);
       const { init } = await import('./init.js');
       print(command, await init({ map, ...options, confirm: createConfirm(command) }), formatInitReport);
     });
+}
+
+function addPlatformCommand(root: Command, name: string, description: string, help: Help): Command {
+  return addCommand(root, name, description, help)
+    .requiredOption('--map <file>', 'the map of the platform: its services and their calls')
+    .requiredOption('--env-dir <dir>', 'folder of the environment files: <service>.env for each service');
 }
 
 async function readMap(path: string): Promise<PlatformMap> {
@@ -85,20 +93,13 @@ const TABLE_FRAME = 'severity'.length + 7;
 type DoctorOptions = Readonly<{ map: string; envDir: string; url?: string }>;
 
 /** `platform-auth doctor`: finds what is wrong with a platform and says what to do; see docs/platform.md. */
-export function createDoctorCommand(): Command {
-  return new Command('doctor')
-    .description('Check files, keys, database and services of a platform. Exit code 1 when something is broken.')
-    .requiredOption('--map <file>', 'the map of the platform: its services and their calls')
-    .requiredOption('--env-dir <dir>', 'folder of the environment files: <service>.env for each service')
+export function addDoctorCommand(root: Command): void {
+  const description = 'Check files, keys, database and services of a platform. Exit code 1 when something is broken.';
+  addPlatformCommand(root, 'doctor', description, {
+    needs: `Changes nothing, but validates every key, which counts as its use. ${URL_OF_OWN_FILE}`,
+    example: `${MAP_EXAMPLE} --url http://127.0.0.1:7701`,
+  })
     .option('--url <url>', 'address of this service, if not the one in the map', parseUrl)
-    .addHelpText(
-      'after',
-      `
-Changes nothing, but validates every key, which counts as its use. DATABASE_URL is taken from the environment, or else from <dir>/auth.env.
-
-Example:
-  platform-auth doctor --map platform.yaml --env-dir env --url http://127.0.0.1:7701`,
-    )
     .action(async ({ map: path, envDir, url }: DoctorOptions, command: Command) => {
       const map = await readMap(path);
       const { diagnose } = await import('./doctor.js');
@@ -127,19 +128,14 @@ function parseUrl(text: string): string {
 }
 
 /** `platform-auth migrate`: applies missing migrations, as the service does when it starts. */
-export function createMigrateCommand(): Command {
-  return new Command('migrate')
-    .description('Bring the database schema up to date.')
+export function addMigrateCommand(root: Command): void {
+  addCommand(root, 'migrate', 'Bring the database schema up to date.', {
+    needs: `${NEEDS_DATABASE}
+With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETENTION_DAYS: give the service the same value.`,
+    variables: 'DATABASE_URL=postgresql://owner:…@host/auth',
+    example: '--grant-to auth_service',
+  })
     .option('--grant-to <role>', 'grant this role the least privileges that the service needs; see docs/audit.md')
-    .addHelpText(
-      'after',
-      `
-${NEEDS_DATABASE}
-With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETENTION_DAYS: give the service the same value.
-
-Example:
-  DATABASE_URL=postgresql://owner:…@host/auth platform-auth migrate --grant-to auth_service`,
-    )
     .action(async ({ grantTo: role }: { grantTo?: string }, command: Command) => {
       const variables = readVariables();
       const databaseUrl = parseDatabaseUrl(variables);

@@ -2,12 +2,13 @@ import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import * as z from 'zod';
 import { describeCause } from '../failures.js';
-import { CommandFailedError } from '../output.js';
+import { CommandFailedError } from '../terminal.js';
 
 /** The name of this service in the map. */
 export const OWN_NAME = 'auth';
 /** Where a service that calls this one, or embeds a verifier, finds it. */
 export const OWN_URL_VARIABLE = `${toPrefix(OWN_NAME)}_URL`;
+const UNUSABLE = 'map_unusable';
 const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', 'ADMIN_API_KEY'];
 /** Written for a service that embeds a verifier: what is not an address. */
 const VERIFIER_VARIABLES = ['SERVICE_NAME', 'JWT_ISSUER', 'JWT_AUDIENCE'];
@@ -67,10 +68,7 @@ export function readPlatformMap(path: string): PlatformMap {
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    throw new CommandFailedError(
-      `The map ${path} cannot be read: ${describeCause(error)}. Correct --map.`,
-      'map_unusable',
-    );
+    throw new CommandFailedError(`The map ${path} cannot be read: ${describeCause(error)}. Correct --map.`, UNUSABLE);
   }
   return parsePlatformMap(text, path);
 }
@@ -82,22 +80,19 @@ export function parsePlatformMap(text: string, path: string): PlatformMap {
   if (unreadable.length > 0) throw createMapError(path, unreadable);
   const parsed = schema.safeParse(document.toJS({ maxAliasCount: 100 }));
   if (parsed.success) return { services: toServices(parsed.data) };
-  const mistakes = parsed.error.issues.flatMap(toMistakes);
-  throw createMapError(
-    path,
-    mistakes.map(({ path: at, message }) => ({
+  const mistakes = parsed.error.issues
+    .flatMap(toMistakes)
+    .map(({ path: at, message }) => ({
       line: lines.linePos(findOffset(document, at)).line,
       message: at.length > 0 ? `${at.join('.')}: ${message}` : message,
-    })),
-  );
+    }));
+  throw createMapError(path, mistakes);
 }
 
 function createMapError(path: string, mistakes: { line: number; message: string }[]): CommandFailedError {
   const inOrder = mistakes.sort((left, right) => left.line - right.line);
-  return new CommandFailedError(
-    `The map is not usable:\n${inOrder.map(({ line, message }) => `  ${path}:${line} ${message}`).join('\n')}`,
-    'map_unusable',
-  );
+  const said = inOrder.map(({ line, message }) => `  ${path}:${line} ${message}`).join('\n');
+  return new CommandFailedError(`The map is not usable:\n${said}`, UNUSABLE);
 }
 
 /** Reports a mistake about a key at that key, so that its line is found. */
@@ -154,9 +149,8 @@ function refuseContradictions({ services }: RawMap, context: z.RefinementCtx): v
 }
 
 function toServices({ services }: RawMap): MappedService[] {
-  const toRank = ([name]: [string, unknown]): number => Number(name !== OWN_NAME);
   return Object.entries(services)
-    .sort((left, right) => toRank(left) - toRank(right))
+    .sort(([left], [right]) => Number(left !== OWN_NAME) - Number(right !== OWN_NAME))
     .map(([name, raw]) => {
       const given = Object.entries(raw.urls).map(([variable, value]) => ({ variable, ...parsePlace(value) }));
       // A verifier reads AUTH_URL, also when the map gives the same address under another name.

@@ -1,22 +1,21 @@
-import { Command } from 'commander';
-import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
-import { CommandFailedError, print, say } from '../output.js';
-import { addYes, createConfirm } from '../prompts.js';
+import type { Command } from 'commander';
+import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
+import { CommandFailedError, print, say, addYes, createConfirm } from '../terminal.js';
 import { formatTable, wrapText } from '../tables.js';
 import type { ImportReport } from './user-transfer.js';
 
-const NEEDS = `${NEEDS_DATABASE} The service may run meanwhile.`;
+const HELP = { needs: `${NEEDS_DATABASE} The service may run meanwhile.`, variables: DATABASE_EXAMPLE };
 
 /** `platform-auth users import`: accounts of another system, with their password hashes; see docs/operations/users.md. */
-export function createImportCommand(): Command {
-  const example = 'DATABASE_URL=postgresql://… platform-auth users import users.ndjson --dry-run';
-  return new Command('import')
-    .description(
-      'Import accounts with their password hashes. An account that exists stays as it is. Exit code 1 when a line was refused.',
-    )
+export function addImportCommand(users: Command): void {
+  addCommand(
+    users,
+    'import',
+    'Import accounts with their password hashes. An account that exists stays as it is. Exit code 1 when a line was refused.',
+    { ...HELP, example: 'users.ndjson --dry-run' },
+  )
     .argument('<file>', 'one JSON object per line (docs/operations/users.md); - reads standard input')
     .option('--dry-run', 'check every line and change nothing', false)
-    .addHelpText('after', formatNeeds(NEEDS, example))
     .action(async (file: string, { dryRun }: { dryRun: boolean }, command: Command) => {
       const { importUsers } = await import('./user-transfer.js');
       const report = await runUntilSignal((signal) => importUsers(file, dryRun, signal));
@@ -32,12 +31,10 @@ export function createImportCommand(): Command {
 }
 
 /** `platform-auth users export`: every account with its password hash, as `users import` reads it. */
-export function createExportCommand(): Command {
-  const example = 'DATABASE_URL=postgresql://… platform-auth users export --yes -o users.ndjson';
-  return addYes(new Command('export'))
-    .description('Export all accounts with their password hashes, without sessions and second factors.')
+export function addExportCommand(users: Command): void {
+  const description = 'Export all accounts with their password hashes, without sessions and second factors.';
+  addYes(addCommand(users, 'export', description, { ...HELP, example: '--yes -o users.ndjson' }))
     .option('-o, --output <file>', 'a new file, which only its owner may read (default: standard output)')
-    .addHelpText('after', formatNeeds(NEEDS, example))
     .action(async ({ output }: { output?: string }, command: Command) => {
       const warning = 'This writes the password hash of every account: a reader of it can guess passwords.';
       await createConfirm(command)(warning);

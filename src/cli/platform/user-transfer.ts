@@ -1,7 +1,7 @@
 import { createReadStream, createWriteStream, fstatSync, openSync, rmSync } from 'node:fs';
 import { once } from 'node:events';
 import { finished } from 'node:stream/promises';
-import { addAbortSignal, type Writable } from 'node:stream';
+import { addAbortSignal } from 'node:stream';
 import { Clock } from '../../common/clock.js';
 import { readVariables } from '../../config/environment.js';
 import {
@@ -11,7 +11,7 @@ import {
   type ImportCounts,
   type PortableAccount,
 } from '../../users/account-transfer.js';
-import { Progress, CommandFailedError } from '../output.js';
+import { Progress, CommandFailedError } from '../terminal.js';
 import { withServices } from './database-services.js';
 
 const BATCH_SIZE = 1_000;
@@ -20,12 +20,6 @@ const MAX_LINE_BYTES = 16_384;
 const MAX_REPORTED_REFUSALS = 1_000;
 const PRIVATE_MODE = 0o600;
 
-export interface RefusedLine {
-  readonly line: number;
-  readonly code: string;
-  readonly reason: string;
-}
-
 export interface ImportReport extends ImportCounts {
   readonly dry_run: boolean;
   /** Lines read, blank ones included. */
@@ -33,7 +27,7 @@ export interface ImportReport extends ImportCounts {
   blank: number;
   /** Stopped by a signal after the last line that was read. */
   interrupted: boolean;
-  readonly refused_lines: RefusedLine[];
+  readonly refused_lines: { line: number; code: string; reason: string }[];
 }
 
 /** @param file its path, or `-` for standard input */
@@ -43,7 +37,8 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
   const size = fstatSync(descriptor).size;
   const progress = new Progress(size > 0 ? size : undefined);
   return withServices(readVariables(), async ({ accounts }) => {
-    const report = createReport(isDryRun);
+    const none = { lines: 0, blank: 0, imported: 0, existing: 0, refused: 0 };
+    const report: ImportReport = { dry_run: isDryRun, ...none, interrupted: false, refused_lines: [] };
     const now = new Clock().now();
     let batch: PortableAccount[] = [];
     const commit = async (): Promise<void> => {
@@ -74,11 +69,6 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
   });
 }
 
-function createReport(isDryRun: boolean): ImportReport {
-  const counts = { lines: 0, blank: 0, imported: 0, existing: 0, refused: 0 };
-  return { dry_run: isDryRun, ...counts, interrupted: false, refused_lines: [] };
-}
-
 /** The signal ends it with an AbortError, also while a pipe is silent: a pipe is read without blocking, unlike a file. */
 function readBytes(file: string, descriptor: number, signal: AbortSignal): AsyncIterable<Buffer> {
   const bytes = file === '-' ? process.stdin : createReadStream(file, { fd: descriptor });
@@ -91,14 +81,13 @@ function parseOrReport({ text, number }: Line, report: ImportReport, now: Date):
       throw new RefusedLineError(`it is not UTF-8, or longer than ${MAX_LINE_BYTES} bytes`, 'unreadable');
     if (text.trim() !== '') return parseAccountLine(text, now);
     report.blank += 1;
-    return undefined;
   } catch (error) {
     if (!(error instanceof RefusedLineError)) throw error;
     report.refused += 1;
     if (report.refused_lines.length < MAX_REPORTED_REFUSALS)
       report.refused_lines.push({ line: number, code: error.code, reason: error.message });
-    return undefined;
   }
+  return undefined;
 }
 
 /**
@@ -115,7 +104,8 @@ export async function exportUsers(file: string | undefined, signal: AbortSignal)
       let count = 0;
       for await (const page of accounts.readAccounts()) {
         if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
-        await write(target, page.map((account) => `${formatAccountLine(account)}\n`).join(''));
+        const text = page.map((account) => `${formatAccountLine(account)}\n`).join('');
+        if (!target.write(text)) await once(target, 'drain');
         count += page.length;
       }
       if (file !== undefined) await finished(target.end());
@@ -126,10 +116,6 @@ export async function exportUsers(file: string | undefined, signal: AbortSignal)
     if (file !== undefined) rmSync(file, { force: true });
     throw error;
   }
-}
-
-async function write(target: Writable, text: string): Promise<void> {
-  if (!target.write(text)) await once(target, 'drain');
 }
 
 /** One line of a file. */

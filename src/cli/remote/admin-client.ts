@@ -10,13 +10,12 @@ import {
   toRefusal,
   withAdvice,
 } from '../http-client.js';
-import { CommandFailedError, print, say, type Output } from '../output.js';
-import { formatNeeds, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
+import { CommandFailedError, print, say, type Output } from '../terminal.js';
+import { addCommand, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
 
 export const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PROGRESS_INTERVAL_MS = 1_000;
 const MAX_PAGE_SIZE = 100;
-const UNUSABLE = 'configuration_unusable';
 const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
 
 export type Query = Readonly<Record<string, string | undefined>>;
@@ -35,22 +34,16 @@ export class AdminClient {
    */
   static from(variables: Variables, url = variables.AUTH_URL): AdminClient {
     const { ADMIN_API_KEY: key, PLATFORM_APP_ID: appId, PLATFORM_APP_KEY: appKey } = variables;
-    if (!key)
-      throw new CommandFailedError(
-        'ADMIN_API_KEY is not set. Set it to the value that the service has, in the environment or in .env (production reads no .env).',
-        UNUSABLE,
-      );
-    if (!HEADER_VALUE.test(key))
-      throw new CommandFailedError(
-        'ADMIN_API_KEY holds spaces or other characters that are not valid in a key.',
-        UNUSABLE,
-      );
+    const refuse = (message: string): never => {
+      throw new CommandFailedError(message, 'configuration_unusable');
+    };
+    const advice =
+      'Set it to the value that the service has, in the environment or in .env (production reads no .env).';
+    if (!key) return refuse(`ADMIN_API_KEY is not set. ${advice}`);
+    if (!HEADER_VALUE.test(key)) refuse('ADMIN_API_KEY holds spaces or other characters that are not valid in a key.');
     const app = appId && appKey ? { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey } : {};
     if (!Object.values(app).every((value) => HEADER_VALUE.test(value)))
-      throw new CommandFailedError(
-        'PLATFORM_APP_ID or PLATFORM_APP_KEY holds characters that are not valid in a credential.',
-        UNUSABLE,
-      );
+      refuse('PLATFORM_APP_ID or PLATFORM_APP_KEY holds characters that are not valid in a credential.');
     return new AdminClient(parseBaseUrl(url ?? DEFAULT_URL), key, app);
   }
 
@@ -82,10 +75,7 @@ export class AdminClient {
     await withAdvice(this.asAdmin('DELETE', path), IDEMPOTENT_ADVICE);
   }
 
-  /**
-   * Reads every item of a list, page by page.
-   * @param maxItems to read
-   */
+  /** Reads the items of a list, page by page. */
   async list<Item>(path: string, query: Query = {}, maxItems = Infinity): Promise<Item[]> {
     const items: Item[] = [];
     let saidAt = Date.now();
@@ -129,23 +119,19 @@ export class AdminClient {
 
 type Options = Output & { readonly url?: string };
 
-/** Adds to a command what all commands that call the service share: --url and the help text. */
-export function describeRemote(
-  command: Command,
+/** Adds a command that calls the service. @param example the rest of the line after the name of the command */
+export function addRemote(
+  parent: Command,
+  signature: string,
   description: string,
-  example: string,
+  example?: string,
   needs = NEEDS_ADMIN_KEY,
 ): Command {
-  return command
-    .description(description)
-    .option('--url <url>', `address of the service (default: AUTH_URL, or ${DEFAULT_URL})`, parseServiceUrl)
-    .addHelpText('after', formatNeeds(needs, `platform-auth ${example}`));
-}
-
-/** @param example the rest of the line after the name of the command */
-export function addRemote(group: Command, signature: string, description: string, example = ''): Command {
-  const command = group.command(signature);
-  return describeRemote(command, description, `${group.name()} ${command.name()} ${example}`.trimEnd());
+  return addCommand(parent, signature, description, { needs, example }).option(
+    '--url <url>',
+    `address of the service (default: AUTH_URL, or ${DEFAULT_URL})`,
+    parseServiceUrl,
+  );
 }
 
 /**
@@ -179,20 +165,17 @@ export function readOptions(command: Command): Options {
 }
 
 export type Kind = 'user' | 'node' | 'app' | 'operator';
-type View = Readonly<Record<string, unknown>>;
+type View = Readonly<Record<string, string>>;
 
 const PARALLEL = 10;
-const SOURCES: Readonly<Record<Kind, { readonly path: string; readonly toName: (view: View) => string }>> = {
-  user: { path: '/users', toName: ({ email }) => String(email) },
-  node: { path: '/nodes', toName: ({ room, name }) => `${String(room)}/${String(name)}` },
-  app: { path: '/app-credentials', toName: ({ caller, target }) => `${String(caller)} → ${String(target)}` },
-  operator: { path: '/operators', toName: ({ name }) => `operator:${String(name)}` },
+const SOURCES: Readonly<Record<Kind, readonly [path: string, toName: (view: View) => string | undefined]>> = {
+  user: ['/users', ({ email }) => email],
+  node: ['/nodes', ({ room, name }) => `${room}/${name}`],
+  app: ['/app-credentials', ({ caller, target }) => `${caller} → ${target}`],
+  operator: ['/operators', ({ name }) => `operator:${name}`],
 };
 
-export interface Reference {
-  readonly kind: Kind;
-  readonly id: string;
-}
+export type Reference = Readonly<{ kind: Kind; id: string }>;
 
 /** Looks up what people call a user, a node or an app credential. Each id is looked up once. */
 export class Names {
@@ -214,8 +197,8 @@ export class Names {
   }
 
   private async lookUp({ kind, id }: Reference): Promise<void> {
-    const { path, toName } = SOURCES[kind];
+    const [path, toName] = SOURCES[kind];
     const view = await this.client.find<View>(`${path}/${encodeURIComponent(id)}`);
-    this.known.set(id, view ? toName(view) : id);
+    this.known.set(id, (view && toName(view)) ?? id);
   }
 }

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, type Command } from 'commander';
 import { AUDIT_EVENT_NAMES } from '../../audit/audit-events.js';
 import { isId } from '../../common/ids.js';
 import { createNumberParser, parsePast } from '../command-options.js';
-import { CommandFailedError, print, say } from '../output.js';
+import { CommandFailedError, print, say } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import {
+  addRemote,
   createClient,
-  describeRemote,
   Names,
   readOptions,
   type AdminClient,
@@ -40,12 +40,9 @@ type AuditEvent = Api['AuditEventResponse'];
 type AuditOptions = Query & { readonly limit: number; readonly follow: boolean };
 
 /** `platform-auth audit`: events of the audit log. */
-export function createAuditCommand(): Command {
-  return describeRemote(
-    new Command('audit'),
-    'Show events of the audit log.',
-    'audit --subject alice@example.org --since 7d --follow',
-  )
+export function addAuditCommand(root: Command): Command {
+  const example = '--subject alice@example.org --since 7d --follow';
+  return addRemote(root, 'audit', 'Show events of the audit log.', example)
     .option(
       '--actor <id>',
       'only events of this user (id or e-mail address), app, node, operator:<name>, or admin, open, cli or service',

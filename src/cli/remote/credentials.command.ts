@@ -1,12 +1,12 @@
 // `platform-auth apps` and `platform-auth operators`, and what the commands for nodes share with them.
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { InvalidArgumentError, Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import { isId } from '../../common/ids.js';
 import { isScopeList, SCOPES, type Scope } from '../../common/names.js';
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import {
+  addCommand,
   createNumberParser,
-  formatNeeds,
   NEEDS_ADMIN_KEY,
   parseDuration,
   parseExpiry,
@@ -14,8 +14,7 @@ import {
 } from '../command-options.js';
 import { isExpiring, isLive, isUnused, type KeyMoments } from '../credential-state.js';
 import { withAdvice } from '../http-client.js';
-import { CommandFailedError } from '../output.js';
-import { addYes, createConfirm } from '../prompts.js';
+import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { formatFields, formatTable, replaceControlCharacters, type Cell, type Colour } from '../tables.js';
 import { act, addRemote, Names, type AdminClient, type Kind, type Query } from './admin-client.js';
 import type { Api } from './api-types.js';
@@ -181,10 +180,9 @@ const APPS: IssuedKind = {
 };
 
 /** `platform-auth apps …`: the credentials that services present to each other. */
-export function createAppsCommand(): Command {
-  const apps = new Command('apps')
-    .description('Manage the credentials of services. `init` issues those of a whole platform.')
-    .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth apps list'));
+export function addAppsCommands(root: Command): void {
+  const summary = 'Manage the credentials of services. `init` issues those of a whole platform.';
+  const apps = addCommand(root, 'apps', summary, { needs: NEEDS_ADMIN_KEY, example: 'list' });
   addList(apps, APPS, '--target recipes --live --unused-for 30d', { caller: 'caller', target: 'target' })
     .option('--caller <service>', 'only credentials that this service presents')
     .option('--target <service>', 'only credentials that are valid at this service');
@@ -207,7 +205,6 @@ export function createAppsCommand(): Command {
   addShow(apps, APPS);
   addRotate(apps, APPS, 'app_id', EXAMPLES.id);
   addRevoke(apps, APPS);
-  return apps;
 }
 
 const OPERATORS: IssuedKind = {
@@ -223,10 +220,9 @@ const OPERATORS: IssuedKind = {
 };
 
 /** `platform-auth operators …`: people and programs with an admin key of their own. */
-export function createOperatorsCommand(): Command {
-  const operators = new Command('operators')
-    .description('Manage operators: admin keys with a name and scopes. An <operator> is an id or a name.')
-    .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth operators list'));
+export function addOperatorsCommands(root: Command): void {
+  const summary = 'Manage operators: admin keys with a name and scopes. An <operator> is an id or a name.';
+  const operators = addCommand(root, 'operators', summary, { needs: NEEDS_ADMIN_KEY, example: 'list' });
   addList(operators, OPERATORS, '--live --unused-for 30d');
   const description = 'Issue an admin key for an operator, and print it; it cannot be printed again.';
   addRemote(operators, 'issue <name>', description, `${EXAMPLES.operator} --scopes read,nodes --expires 90d`)
@@ -256,7 +252,6 @@ export function createOperatorsCommand(): Command {
       ({ name }) => `Operator ${name} is revoked.`,
     ),
   );
-  return operators;
 }
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */

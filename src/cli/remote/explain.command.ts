@@ -1,6 +1,6 @@
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
+import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
 import { act, addRemote, type AdminClient } from './admin-client.js';
 import type { Api } from './api-types.js';
@@ -15,25 +15,15 @@ type Explanation = Api['ExplanationResponse'];
 type SessionView = Api['SessionResponse'];
 type AuditEvent = Api['AuditEventResponse'];
 
-/** One reason why a credential or a login would be refused. */
-interface Reason {
-  readonly code: string;
-  readonly detail: string;
-  readonly since: string | null;
-  readonly request_id: string | null;
-  readonly actor?: string | null;
-  /** When it ends by itself. */
-  readonly until?: string | null;
-  /** The client's, when the reason holds for it alone. */
-  readonly address?: string;
-}
+/** Why a credential or a login would be refused: until it ends by itself, for one address or for all. */
+type Reason = Omit<Api['ReasonResponse'], 'actor'> &
+  Readonly<{ actor?: string | null; until?: string | null; address?: string }>;
 
 /** `platform-auth explain …`: the reason for a 401, which the doors hide from callers. */
-export function createExplainCommand(): Command {
+export function addExplainCommands(root: Command): void {
   const needs = `${NEEDS_ADMIN_KEY}\nExit code 0 whatever the verdict: scripts read accepted_now of --json.`;
-  const explain = new Command('explain')
-    .description('Say why a credential or a login would be refused now.')
-    .addHelpText('after', formatNeeds(needs, `platform-auth explain node ${EXAMPLES.id}`));
+  const help = { needs, example: `node ${EXAMPLES.id}` };
+  const explain = addCommand(root, 'explain', 'Say why a credential or a login would be refused now.', help);
   addRemote(explain, 'node <node_id>', 'Why would this node be refused now?', EXAMPLES.id).action(
     act(
       async (client, id: string) => client.get<Explanation>(`/nodes/${encodeURIComponent(id)}/explain`),
@@ -59,7 +49,6 @@ export function createExplainCommand(): Command {
         (it, user) => formatUserExplanation(user, it),
       ),
     );
-  return explain;
 }
 
 function formatExplanation(name: string, explanation: Explanation): string {
@@ -77,29 +66,22 @@ function formatExplanation(name: string, explanation: Explanation): string {
   return lines.join('\n');
 }
 
-interface UserExplanation {
-  /** Whether a login with the right password would be accepted, with a second factor when one is asked for. */
-  readonly accepted_now: boolean;
-  /** What a login asks for after the password. */
-  readonly methods: readonly string[];
-  readonly reasons: readonly Reason[];
-  readonly user_id: string | null;
-  readonly live_sessions: number;
-  readonly last_login_at: string | null;
-  /** In the last 24 hours: wrong passwords, and logins of a disabled account. */
-  readonly failed_logins: number;
-}
+type UserExplanation = Awaited<ReturnType<typeof explainUser>>;
 
-/** Finds why a person cannot log in, which the login hides from callers (enumeration). */
-async function explainUser(client: AdminClient, user: string, address: string | undefined): Promise<UserExplanation> {
+/**
+ * Finds why a person cannot log in, which the login hides from callers (enumeration). `accepted_now` assumes the right
+ * password and second factor; `failed_logins` are those of the last 24 hours, with the logins of a disabled account.
+ */
+async function explainUser(client: AdminClient, user: string, address: string | undefined) {
   const found = user.includes('@')
     ? (await client.list<UserView>('/users', { email: user }, 1))[0]
     : await client.find<UserView>(`/users/${encodeURIComponent(user)}`);
   if (!found) {
     const detail = 'No account has this id or e-mail address. `platform-auth users list` shows every account.';
-    const reasons = [{ code: 'unknown', detail, since: null, request_id: null }];
-    const none = { user_id: null, methods: [], live_sessions: 0, last_login_at: null, failed_logins: 0 };
-    return { accepted_now: false, reasons, ...none };
+    const reasons: Reason[] = [{ code: 'unknown', detail, since: null, request_id: null }];
+    const methods: string[] = [];
+    const none = { user_id: null, live_sessions: 0, last_login_at: null, failed_logins: 0 };
+    return { accepted_now: false, reasons, methods, ...none };
   }
   const { id } = found;
   const now = new Date().toISOString();
@@ -139,9 +121,9 @@ async function explainLogin(client: AdminClient, id: string, addresses: readonly
 
 async function explainDisabled(client: AdminClient, id: string): Promise<Reason> {
   const changes = await listEvents(client, id, 'admin.user.updated', MAX_CHANGES);
-  const disabling = changes.find(
-    ({ details }) => (details.after as { is_active?: unknown } | undefined)?.is_active === false,
-  );
+  const isDisabling = ({ details }: AuditEvent): boolean =>
+    (details.after as { is_active?: unknown } | undefined)?.is_active === false;
+  const disabling = changes.find(isDisabling);
   const actor = disabling?.actor.name ?? disabling?.actor.door ?? null;
   const detail = 'The account is disabled. `platform-auth users enable` allows logins again.';
   return { code: 'disabled', detail, since: disabling?.time ?? null, request_id: disabling?.request_id ?? null, actor };

@@ -1,32 +1,24 @@
 // `platform-auth map`: which service calls which, when it last did, and what needs attention. Drawn from the live app
 // credentials, as text, Mermaid, Graphviz or SVG.
-import { Command, Option } from 'commander';
+import { Option, type Command } from 'commander';
 import { EXPIRY_NOTICE_DAYS, isExpiring, isLive, isUnused, UNUSED_DAYS } from '../credential-state.js';
 import { formatTable } from '../tables.js';
-import { act, describeRemote } from './admin-client.js';
+import { act, addRemote } from './admin-client.js';
 import type { Api } from './api-types.js';
 
 export type AppView = Api['AppCredentialResponse'];
 type Format = keyof typeof DRAWINGS;
 type CallState = 'ok' | 'unused' | 'expiring';
 
-/** A live credential: one service may call another. */
-interface Call {
-  readonly caller: string;
-  readonly target: string;
-  /** In words. */
+/** A live credential: one service may call another. The label is for people. */
+type Call = Pick<AppView, 'caller' | 'target' | 'last_used_at' | 'expires_at'> & {
   readonly label: string;
   readonly state: CallState;
-  readonly last_used_at: string | null;
-  readonly expires_at: string | null;
-}
+};
 
-export function createMapCommand(): Command {
-  return describeRemote(
-    new Command('map'),
-    `Draw which services call which: last used, not used for ${UNUSED_DAYS} days, expiring within ${EXPIRY_NOTICE_DAYS} days.`,
-    'map --format svg > platform.svg',
-  )
+export function addMapCommand(root: Command): void {
+  const states = `last used, not used for ${UNUSED_DAYS} days, expiring within ${EXPIRY_NOTICE_DAYS} days`;
+  addRemote(root, 'map', `Draw which services call which: ${states}.`, '--format svg > platform.svg')
     .addOption(new Option('--format <format>', 'of the drawing').choices(Object.keys(DRAWINGS)).default('text'))
     .action(
       act<[{ format: Format }], { calls: Call[] }>(

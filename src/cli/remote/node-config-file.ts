@@ -12,7 +12,7 @@ import {
   type FoundFile,
 } from '../../common/durable-file.js';
 import { describeFileReason } from '../failures.js';
-import { CommandFailedError } from '../output.js';
+import { CommandFailedError } from '../terminal.js';
 import { detectLineEnd, setVariable } from '../../config/env-file.js';
 
 /** As long as a real pair, so that a rehearsal needs as much disk space. */

@@ -3,16 +3,12 @@ import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile, NodePair } from './node-config-file.js';
 import { withAdvice } from '../http-client.js';
-import { CommandFailedError, say } from '../output.js';
+import { CommandFailedError, say } from '../terminal.js';
 
 export type NodeView = Api['NodeResponse'];
 export type IssuedNode = Api['IssuedNodeResponse'];
 
-export interface Registration {
-  readonly household_id: string;
-  readonly room: string;
-  readonly name: string;
-}
+export type Registration = Pick<NodeView, 'household_id' | 'room' | 'name'>;
 
 /**
  * Registers a node and writes its pair into its configuration file; when that fails, revokes the node.
@@ -57,11 +53,10 @@ export async function refuseToOverwrite(client: AdminClient, { path, pair }: Con
     );
   if (nodeId === undefined) return;
   const node = await client.find<NodeView>(`/nodes/${encodeURIComponent(nodeId)}`);
-  if (node && node.revoked_at === null) {
+  if (node && node.revoked_at === null)
     throw new CommandFailedError(
       `${path} holds the pair of node ${nodeId} (${node.room}, ${node.name}), which is not revoked. Rotate that node, or add --replace.`,
     );
-  }
 }
 
 /**
@@ -110,15 +105,13 @@ async function useKeyInFile(
   const verdict = await client.validateNode({ nodeId, apiKey });
   if (verdict === 'refused') say(`The key in ${path} is not valid.`);
   if (verdict !== 'needs_app') return;
-  const { previous_key_accepted_until: openUntil } = await client.get<{ previous_key_accepted_until: string | null }>(
-    `/nodes/${encodeURIComponent(nodeId)}/explain`,
-  );
-  if (openUntil !== null) {
+  const explanation = await client.get<Api['ExplanationResponse']>(`/nodes/${encodeURIComponent(nodeId)}/explain`);
+  const openUntil = explanation.previous_key_accepted_until;
+  if (openUntil !== null)
     throw new CommandFailedError(
       `An earlier rotation is open until ${openUntil}, and this service tells only other services which of the two keys ${path} holds. ` +
         'Let the node make a call, or set PLATFORM_APP_ID and PLATFORM_APP_KEY to an app credential for this service; then run this again. Nothing was changed.',
     );
-  }
 }
 
 /** @returns whether the new key was used; false when the service requires an app credential for that */

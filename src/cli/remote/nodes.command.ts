@@ -1,7 +1,7 @@
-import { Command, Option } from 'commander';
+import { Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { formatNeeds, NEEDS_ADMIN_KEY, parseExpiry, parseUuid, toExpiresAt } from '../command-options.js';
-import { print } from '../output.js';
+import { addCommand, NEEDS_ADMIN_KEY, parseExpiry, parseUuid, toExpiresAt } from '../command-options.js';
+import { print } from '../terminal.js';
 import { formatFields } from '../tables.js';
 import { act, addRemote, createClient } from './admin-client.js';
 import {
@@ -42,10 +42,9 @@ interface RotateOptions {
 }
 
 /** `platform-auth nodes …`: the edge devices; runs on any machine, including the device itself. */
-export function createNodesCommand(): Command {
-  const nodes = new Command('nodes')
-    .description('Register and manage edge devices.')
-    .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth nodes list'));
+export function addNodesCommands(root: Command): void {
+  const help = { needs: NEEDS_ADMIN_KEY, example: 'list' };
+  const nodes = addCommand(root, 'nodes', 'Register and manage edge devices.', help);
   addRegister(nodes);
   addList(nodes, NODES, `--household ${EXAMPLES.householdId} --live --unused-for 30d`, {
     household: 'household_id',
@@ -54,7 +53,6 @@ export function createNodesCommand(): Command {
   addUpdate(nodes);
   addRotate(nodes);
   addRevoke(nodes, NODES);
-  return nodes;
 }
 
 function addRegister(nodes: Command): void {

@@ -1,9 +1,9 @@
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { EXPIRY_NOTICE_DAYS, isExpiring, isLive, isUnused, UNUSED_DAYS, type KeyMoments } from '../credential-state.js';
 import { callService, isFailure, parseBaseUrl, toRefusal } from '../http-client.js';
-import { CommandFailedError, print } from '../output.js';
+import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
-import { AdminClient, DEFAULT_URL, describeRemote, readOptions, readRemoteVariables } from './admin-client.js';
+import { addRemote, AdminClient, DEFAULT_URL, readOptions, readRemoteVariables } from './admin-client.js';
 
 interface Health {
   readonly status: string;
@@ -12,11 +12,12 @@ interface Health {
 type Counts = Readonly<Record<'live' | 'ended' | 'unused' | 'expiring', number>>;
 
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
-export function createStatusCommand(): Command {
-  return describeRemote(
-    new Command('status'),
-    'Show the health of the service, and how many credentials are live, unused or about to expire. Exit code 1 when it is not healthy.',
+export function addStatusCommand(root: Command): void {
+  addRemote(
+    root,
     'status',
+    'Show the health of the service, and how many credentials are live, unused or about to expire. Exit code 1 when it is not healthy.',
+    '',
     'With ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, it also counts credentials.',
   ).action(async (_options, command: Command) => {
     const variables = readRemoteVariables();

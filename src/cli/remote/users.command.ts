@@ -1,12 +1,11 @@
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import type { Api } from './api-types.js';
 import { EXAMPLES } from '../../common/examples.js';
-import { addYes, createConfirm, readNewPassword } from '../prompts.js';
-import { CommandFailedError } from '../output.js';
+import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields, formatTable } from '../tables.js';
 import { withAdvice } from '../http-client.js';
 import { act, addRemote, type AdminClient } from './admin-client.js';
-import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
+import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
@@ -17,11 +16,10 @@ type IssuedReset = Api['PasswordResetResponse'];
 type SessionView = Api['SessionResponse'];
 
 /** `platform-auth users …`: accounts and their sessions. */
-export function createUsersCommand(): Command {
+export function addUsersCommands(root: Command): Command {
   const needs = `${NEEDS_ADMIN_KEY}\nOnly import and export connect to the database, with DATABASE_URL.`;
-  const users = new Command('users')
-    .description('Manage accounts. A <user> is an id or an e-mail address.')
-    .addHelpText('after', formatNeeds(needs, 'platform-auth users list'));
+  const description = 'Manage accounts. A <user> is an id or an e-mail address.';
+  const users = addCommand(root, 'users', description, { needs, example: 'list' });
   addRemote(users, 'list', 'List users.')
     .option('--email <email>', 'only the user with this address')
     .action(
