@@ -14,7 +14,7 @@ import { LoggingModule } from './logging/log.js';
 import { MaintenanceModule } from './maintenance/maintenance.js';
 import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
-import { OperatorsModule } from './operators/operators.module.js';
+import { OperatorsModule } from './operators/operators.service.js';
 import { RecoveryModule } from './recovery/recovery.js';
 import { RevocationModule } from './revocation/revocation-feed.js';
 import { SecondFactorsModule } from './second-factors/second-factors.module.js';

@@ -4,7 +4,7 @@
  * ends sessions has returned, no verifier accepts their tokens.
  */
 import { Body, Controller, Delete, Get, Injectable, Module, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { DataSource } from 'typeorm';
 import { toActor, type Actor } from '../access/actor.js';
@@ -210,7 +210,6 @@ export class AccountController {
   @Delete('sessions/:id')
   @RequireUser()
   @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({
     summary: 'End one of your sessions',
     description: 'This one too, as a logout does. A session of another user is not found.',

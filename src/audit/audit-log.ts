@@ -4,6 +4,7 @@
  * neither reports what was rolled back. Refused logins, second factors, admin keys and scopes are counted instead
  * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
  */
+import { isDeepStrictEqual } from 'node:util';
 import { Injectable } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import {
@@ -16,18 +17,16 @@ import {
 import { describeAdmin, type Actor } from '../access/actor.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import { isWarning, type SecurityEvent } from '../common/security-events.js';
+import { isWarning, type SecurityEvent, AUDIT_EVENT_NAMES, type AuditEventName } from '../common/security-events.js';
 import { Database, type Statement } from '../database/database.js';
 import { createCursorProblem, type Page } from '../http/page.js';
 import { type LogFields, Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX } from '../metrics/metrics-registry.js';
 import {
   AUDIT_COLUMNS,
-  AUDIT_EVENT_NAMES,
   INSERT_AUDIT_EVENT,
   toAuditValues,
   type AuditEvent,
-  type AuditEventName,
   type StoredAuditEvent,
 } from './audit-events.js';
 import { COUNTED_EVENTS, OPEN_WINDOWS } from './counted-refusals.js';
@@ -52,7 +51,6 @@ const FIND_ACTOR = `SELECT actor_door, details ->> 'operator' AS operator FROM a
 
 @Injectable()
 export class AuditLog implements EntitySubscriberInterface {
-  /** Events of transactions that are not committed yet. */
   private readonly pending = new WeakMap<QueryRunner, AuditEvent[]>();
   private readonly acts;
 
@@ -87,7 +85,13 @@ export class AuditLog implements EntitySubscriberInterface {
     this.reportAfterCommit(transaction, event);
   }
 
-  /** Called by TypeORM. */
+  /** Records a change with the fields before and after it. @returns whether it changes anything */
+  async recordChange(transaction: EntityManager, event: AuditEvent, before: object, after: object): Promise<boolean> {
+    const hasEffect = !isDeepStrictEqual(before, after);
+    await this.record(transaction, { ...event, details: { before, after } }, hasEffect);
+    return hasEffect;
+  }
+
   afterTransactionCommit({ queryRunner }: TransactionCommitEvent): void {
     for (const event of this.pending.get(queryRunner) ?? []) this.report(event);
     this.pending.delete(queryRunner);
@@ -98,25 +102,21 @@ export class AuditLog implements EntitySubscriberInterface {
    * @param act made by {@link withAuditEvent}
    * @returns the rows of the act; without any, nothing is recorded
    */
-  async execute<Row extends object>(act: Statement, values: unknown[], event: AuditEvent): Promise<Row[]> {
-    const rows = await this.database.rows<Row>(act, [...values, ...toAuditValues(event, this.clock.now())]);
-    if (rows.length > 0) this.report(event);
-    return rows;
-  }
-
-  /** As {@link AuditLog.execute}, in a transaction. */
-  async executeIn<Row extends object>(
-    transaction: EntityManager,
+  async execute<Row extends object>(
     act: Statement,
-    values: unknown[],
+    actValues: unknown[],
     event: AuditEvent,
+    transaction?: EntityManager,
   ): Promise<Row[]> {
-    const rows = await transaction.query<Row[]>(act.text, [...values, ...toAuditValues(event, this.clock.now())]);
-    if (rows.length > 0) this.reportAfterCommit(transaction, event);
+    const values = [...actValues, ...toAuditValues(event, this.clock.now())];
+    const rows = await (transaction?.query<Row[]>(act.text, values) ?? this.database.rows<Row>(act, values));
+    if (rows.length === 0) return rows;
+    if (transaction) this.reportAfterCommit(transaction, event);
+    else this.report(event);
     return rows;
   }
 
-  /** Writes only the log line: for events that are not in the audit log, and for acts that changed nothing. */
+  /** For events that are not in the audit log, and for acts that changed nothing. */
   logOnly(event: SecurityEvent, { operator, requestId, callerRequestId, address }: Actor, fields: LogFields): void {
     const line = {
       event,
@@ -132,7 +132,6 @@ export class AuditLog implements EntitySubscriberInterface {
 
   /**
    * Newest first, including the windows of counted refusals that are still open.
-   * @param cursor of the page before
    * @throws {ProblemException} validation_failed for an invalid cursor
    */
   async listEvents(filter: AuditFilter, limit: number, cursor?: string): Promise<Page<StoredAuditEvent>> {

@@ -140,7 +140,7 @@ export const operationSections = [
         text:
           'How much longer a replica accepts cached keys while the database is unavailable. A replica that is cut off may ' +
           'accept a revoked key for that long. [Which readiness](operations/health.md#which-readiness-to-ask) a load balancer ' +
-        'must ask for it.',
+          'must ask for it.',
       },
       VALIDATE_NODE_REQUIRES_APP: {
         type: kinds.flag,

@@ -113,8 +113,8 @@ export class ChangesService {
   recordUses(used: readonly ReportedUse[], service: string): void {
     const now = this.clock.now().getTime();
     for (const { kind, id, ago_ms } of used) {
-      const owner = kind === 'node' ? this.nodes : this.appCredentials;
-      owner.recordReportedUse(id.toLowerCase(), service, new Date(now - ago_ms));
+      const { keys } = kind === 'node' ? this.nodes : this.appCredentials;
+      keys.verifier.lastUses.addReported(id.toLowerCase(), service, new Date(now - ago_ms));
     }
   }
 

@@ -5,18 +5,16 @@
  * no lease is handed on for longer than this replica holds it.
  */
 import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/doors.js';
-import { RevocationModule } from '../revocation/revocation-feed.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { AuthorizeController } from './authorize.controller.js';
 import { ChangesController } from './changes.controller.js';
 import { ChangesService } from './changes.service.js';
-import { IntrospectController, IntrospectionService } from './introspect.controller.js';
+import { IntrospectController } from './introspect.controller.js';
 
 @Module({
-  imports: [AccessModule, RevocationModule, NodesModule, AppCredentialsModule],
+  imports: [NodesModule, AppCredentialsModule],
   controllers: [ChangesController, AuthorizeController, IntrospectController],
-  providers: [ChangesService, IntrospectionService],
+  providers: [ChangesService],
 })
 export class InternalModule {}

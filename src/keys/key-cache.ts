@@ -20,7 +20,6 @@ interface Entry<Identity> extends VerifiedKey<Identity> {
 export class KeyCache<Identity extends object> implements EvictionListener {
   private readonly entries: LRUCache<string, Entry<Identity>>;
 
-  /** @param maxEntries beyond it, the least recently used entry is evicted */
   constructor(
     readonly kind: CredentialKind,
     private readonly lease: RevocationLease,

@@ -14,10 +14,9 @@ import type { Database, Statement } from '../database/database.js';
 import { toErrorFields, type Log } from '../logging/log.js';
 import type { KeyColumns } from './key-table.js';
 
-/** The tables whose keys end by these rules. The names are constants in the code, never input: they become SQL. */
+/** Constants, never input, because they become SQL. */
 export type KeyTableName = 'nodes' | 'app_credentials' | 'operators';
 
-/** The columns that decide whether a key is valid. */
 export interface KeyRow {
   readonly id: string;
   readonly key_digest: SecretDigest;
@@ -27,17 +26,13 @@ export interface KeyRow {
   readonly revoked_at: Date | null;
 }
 
-/**
- * Why a presented key is refused, or which of the two keys of a rotation it is. The first use of `current_in_overlap` has to
- * end the overlap before the response is sent.
- */
+/** The first use of `current_in_overlap` has to end the overlap before the response is sent. */
 export type Judgement = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
 
 /** Stands in for an absent digest, so that an attacker cannot tell by the time of a refusal whether an id exists. */
 const DUMMY_DIGEST = computeDigest(generateSecretBytes());
 
 /**
- * @param row undefined when there is none with the presented id or digest
  * @param clock is read only when the time decides
  * @throws {WrongClockError} when the time decides while the clock is wrong
  */
@@ -58,15 +53,7 @@ export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {
   return judgement !== 'current' && judgement !== 'current_in_overlap' && judgement !== 'previous';
 }
 
-/** The rules by which operators end keys early, as statements. */
-export interface KeyEndStatements {
-  readonly rotate: Statement;
-  readonly revoke: Statement;
-  /** Not prepared: it runs a few times per hour. */
-  readonly purge: string;
-}
-
-export function buildKeyEndStatements(name: KeyTableName): KeyEndStatements {
+export function buildKeyEndStatements(name: KeyTableName) {
   return {
     rotate: withAuditEvent(
       { name: `${name}_rotate`, text: buildRotation(name) },
@@ -78,6 +65,7 @@ export function buildKeyEndStatements(name: KeyTableName): KeyEndStatements {
       text: `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
     }),
+    // Not prepared: it runs a few times per hour.
     purge: `DELETE FROM ${name} WHERE id IN
       (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };
@@ -100,7 +88,6 @@ export function buildRotation(name: KeyTableName): string {
     RETURNING id, rotated, overlap`;
 }
 
-/** Ends the old key of a rotation at the first use of the new one. */
 export class Overlaps {
   private readonly statement: Statement;
   /** Only the first failure is logged: on a read-only database each use of a new key fails alike. */
@@ -137,41 +124,32 @@ export class Overlaps {
 
 export const REASON_CODES = ['unknown', 'revoked', 'expired', 'other_target', 'key_rotated', 'overlap_ended'] as const;
 
-/** A reason to refuse a key. Only operators see it: the doors answer every refusal alike. */
+/** Only operators see it: the doors answer every refusal alike. */
 export interface Reason {
   readonly code: (typeof REASON_CODES)[number];
   readonly detail: string;
   readonly since: Date | null;
   /** The request that revoked or rotated. */
   readonly requestId: string | null;
-  /** The actor of that request: a door, or `operator:<name>`. */
   readonly actor?: string | null;
 }
 
-/** Whether a credential's keys would be accepted now, and why not. */
 export interface Explanation {
-  /** Why the current key would be refused; empty when it would be accepted. */
+  /** Empty when the current key would be accepted. */
   readonly reasons: readonly Reason[];
-  /** The key before the last rotation; null before the first rotation. */
+  /** Null before the first rotation. */
   readonly previousKey: { readonly acceptedUntil: Date | null; readonly reasons: readonly Reason[] } | null;
   readonly lastAcceptedAt: Date | null;
   readonly lastAcceptedFor: string | null;
 }
 
-const UNKNOWN: Reason = {
-  code: 'unknown',
-  detail: 'No credential has this id: it was never issued here, or it was purged after its end.',
-  since: null,
-  requestId: null,
-};
-
 export function explainUnknownKey(): Explanation {
-  return { reasons: [UNKNOWN], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
+  const detail = 'No credential has this id: it was never issued here, or it was purged after its end.';
+  const reason = { code: 'unknown', detail, since: null, requestId: null } as const;
+  return { reasons: [reason], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
 }
 
-/**
- * @param otherTarget the service that the key is valid at, when the operator asked about another one
- */
+/** @param otherTarget the service that the key is valid at, when the operator asked about another one */
 export function explainKey(row: KeyColumns, now: Date, otherTarget?: string): Explanation {
   const reasons: Reason[] = [];
   if (row.revokedAt) {

@@ -1,5 +1,6 @@
-import { insertAuditEvents, type AuditEventName } from '../audit/audit-events.js';
+import { insertAuditEvents } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
 import { toErrorFields, type Log } from '../logging/log.js';

@@ -8,8 +8,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Counter } from 'prom-client';
-import type { AuditEventName } from '../audit/audit-events.js';
 import { Clock } from '../common/clock.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { generateFraction } from '../crypto/secret.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX, createSlowGauge } from '../metrics/metrics-registry.js';

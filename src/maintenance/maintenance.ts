@@ -10,9 +10,8 @@ import {
 } from '@nestjs/common';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { AuditMonths } from '../audit/seals/audit-months.js';
+import { AuditMonths, SealsModule } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
-import { SealsModule } from '../audit/seals/seals.module.js';
 import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';

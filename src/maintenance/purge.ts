@@ -11,8 +11,7 @@ import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { Outbox } from '../mail/outbox.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
-import { NodesService } from '../nodes/nodes.service.js';
-import { RegistrationRetries } from '../nodes/registration-retries.js';
+import { NodesService, RegistrationRetries } from '../nodes/nodes.service.js';
 import { Challenges } from '../second-factors/challenges.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { SessionsService } from '../tokens/sessions.service.js';
@@ -66,9 +65,9 @@ export class CredentialPurge {
     const keysBefore = addDays(now, -KEY_RETENTION_DAYS);
     const sessionDays = Math.min(MAX_SESSION_RETENTION_DAYS, this.environment.auditRetentionDays);
     yield await this.sessions.purge(addDays(now, -sessionDays));
-    yield await this.nodes.purge(keysBefore);
+    yield await this.nodes.keys.purge(keysBefore);
     await this.registrationRetries.purge(now);
-    yield await this.appCredentials.purge(keysBefore);
+    yield await this.appCredentials.keys.purge(keysBefore);
     await this.revocations.purge();
   }
 }

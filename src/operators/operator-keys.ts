@@ -78,7 +78,6 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
     return { valid: true, operator };
   }
 
-  /** Writes the uses that are not recorded yet. */
   async flushLastUsed(): Promise<void> {
     await this.lastUses.flush();
   }

@@ -5,7 +5,7 @@
  * buildHasSecondFactor, the WEBAUTHN_ variables, the events and the problems.
  */
 import { Body, Controller, Get, Injectable, Param, Patch, Post, Req, Res } from '@nestjs/common';
-import { ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
@@ -211,8 +211,6 @@ export class PasskeysResponse {
   items!: PasskeyResponse[];
 }
 
-const ID = { name: 'id', format: 'uuid' };
-
 @ApiTags('users')
 @Controller('api/v0/users/me/passkeys')
 export class PasskeysController {
@@ -268,7 +266,6 @@ export class PasskeysController {
   @Throttled('second-factor-address')
   @RequireUser()
   @ApiProblems(problems.notFound)
-  @ApiParam(ID)
   @ApiOperation({ summary: 'Rename a passkey' })
   @Answers(200, PasskeyResponse)
   async renamePasskey(
@@ -282,7 +279,6 @@ export class PasskeysController {
   @Post(':id/remove')
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
-  @ApiParam(ID)
   @ApiOperation({ summary: 'Remove a passkey' })
   @Answers(204, 'The passkey is refused from now on')
   async removePasskey(

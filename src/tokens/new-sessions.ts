@@ -85,7 +85,7 @@ export class NewSessions {
     const started = useProofs
       ? await this.dataSource.transaction(async (transaction) => {
           // The session comes first and locks the user's row: a change of factors locks in the same order.
-          const rows = await this.audit.executeIn(transaction, START_SESSION, values, event);
+          const rows = await this.audit.execute(START_SESSION, values, event, transaction);
           if (rows.length > 0) await useProofs(transaction);
           return rows;
         })

@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Req } from '@nestjs/common';
-import { ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdminOr, RequireUser } from '../access/require.js';
@@ -78,7 +78,6 @@ export class UsersController {
     summary: 'Get a user by id',
     description: "A user can read only their own account: another user's id is 404.",
   })
-  @ApiParam({ name: 'id', format: 'uuid' })
   @Answers(200, UserResponse)
   async getUser(@Param('id') id: string, @Req() request: Request): Promise<UserResponse> {
     const principal = getPrincipal(request, 'admin', 'app', 'user');

@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, Module } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { Environment } from '../../config/environment.js';
 import { LOCKS, tryLock } from '../../database/locks.js';
@@ -21,7 +21,6 @@ export class AuditMonths {
     private readonly seals: SealWriter,
   ) {}
 
-  /** @returns how many partitions were created; 0 while another replica holds the lock */
   async createMonths(): Promise<number> {
     const created = await this.runExclusively(async (transaction) => {
       const [row] = await transaction.query<{ made: string[] }[]>('SELECT audit_events_make_months($1) AS made', [
@@ -70,3 +69,6 @@ export class AuditMonths {
     });
   }
 }
+
+@Module({ providers: [SealWriter, AuditMonths], exports: [SealWriter, AuditMonths] })
+export class SealsModule {}

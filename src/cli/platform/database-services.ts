@@ -4,6 +4,7 @@
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
+import { AccessModule } from '../../access/doors.js';
 import { AppCredentialsModule } from '../../app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
 import { AuditModule } from '../../audit/audit.module.js';
@@ -34,6 +35,7 @@ export interface Services {
   imports: [
     LoggingModule,
     DatabaseModule,
+    AccessModule,
     AuditModule,
     RevocationModule,
     AppCredentialsModule,
