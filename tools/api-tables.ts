@@ -33,9 +33,9 @@ export function listRoutes(document: OpenAPIObject): RouteRow[] {
   );
 }
 
-/** The codes that every route may answer with. The 503 of `/health` and `/health/ready` is a report instead. */
+/** The codes that every route may answer with. The 503 of `/health` is its report instead. */
 function commonCodes(routes: readonly RouteRow[]): string[] {
-  const [first, ...others] = routes.filter(({ name }) => !/^GET \/health(\/ready)?$/.test(name));
+  const [first, ...others] = routes.filter(({ name }) => name !== 'GET /health');
   return (first?.problemCodes ?? []).filter((code) => others.every(({ problemCodes }) => problemCodes.includes(code)));
 }
 

@@ -56,9 +56,10 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
 
   /** For what the time decides: whether a credential is valid, and for how long a new one will be. @throws {WrongClockError} */
   trustedNow(): Date {
-    if (!this.isWrong) return this.clock.now();
-    const seconds = Math.round(this.skewSeconds ?? 0);
-    throw new WrongClockError(`The clock of this replica is ${seconds} s ahead of PostgreSQL's`);
+    const now = this.clock.now();
+    // Judged after it was read, because the clock may jump in between.
+    if (this.isWrong) throw new WrongClockError("The clock of this replica differs from PostgreSQL's");
+    return now;
   }
 
   /** @returns the time of PostgreSQL */

@@ -30,12 +30,13 @@ import { ComparedClock } from '../database/compared-clock.js';
 import { IS_STANDBY, refuseStandby, type StandbyRow } from '../database/connection-check.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { RevocationLease } from '../revocation/lease.js';
 
 /** Health checks reach PostgreSQL at most four times a second, however frequent they are. */
 const RESULT_TTL_MS = 250;
 const GAUGE_INTERVAL_MS = 2_000;
+const UNREADY: ReadonlySet<string> = new Set(['error', 'shutting_down']);
 
 /**
  * Checks whether this replica can use PostgreSQL: single flight, with a short cache, on a connection of its own. A
@@ -170,11 +171,15 @@ class HealthController {
   })
   // Below the 503, because decorators apply from the bottom up, and @Public() would replace it.
   @Public()
-  checkReadiness(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
-    return this.report(response, false);
+  async checkReadiness(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
+    const result = await this.checkIndicators(false);
+    if (UNREADY.has(result.status))
+      response.status(503).setHeader('Retry-After', String(problems.unavailable.retryAfterSeconds));
+    return result;
   }
 
   @Get('ready')
+  @Public()
   @ApiOperation({
     summary: 'Ready to serve, or to answer from the cache?',
     description:
@@ -182,13 +187,10 @@ class HealthController {
       'replica accepts cached app and node keys, and answers 503 to everything else.',
   })
   @ApiOkResponse({ type: HealthResponse })
-  @ApiServiceUnavailableResponse({
-    type: HealthResponse,
-    description: 'The replica accepts no cached keys either, its clock is wrong, or the service is stopping',
-  })
-  @Public()
-  checkCacheReadiness(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
-    return this.report(response, true);
+  async checkCacheReadiness(): Promise<HealthCheckResult> {
+    const result = await this.checkIndicators(true);
+    if (UNREADY.has(result.status)) throw new ProblemException(problems.unavailable, { isLogged: false });
+    return result;
   }
 
   @Get('live')
@@ -197,14 +199,6 @@ class HealthController {
   @ApiOkResponse({ type: LiveResponse })
   checkLiveness(): LiveResponse {
     return { status: 'ok' };
-  }
-
-  private async report(response: Response, countsCache: boolean): Promise<HealthCheckResult> {
-    const result = await this.checkIndicators(countsCache);
-    if (result.status === 'error' || result.status === 'shutting_down') {
-      response.status(503).setHeader('Retry-After', String(problems.unavailable.retryAfterSeconds));
-    }
-    return result;
   }
 
   private async checkIndicators(countsCache: boolean): Promise<HealthCheckResult> {
@@ -218,7 +212,8 @@ class HealthController {
         },
         () => {
           const clock = this.indicators.check('clock');
-          return this.clock.isWrong ? clock.down('differs from the clock of the database') : clock.up();
+          const skew = Math.round(this.clock.skewSeconds ?? 0);
+          return this.clock.isWrong ? clock.down(`${skew} s ahead of the clock of the database`) : clock.up();
         },
         () => {
           const logging = this.indicators.check('logging_service');
