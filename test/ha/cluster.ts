@@ -9,6 +9,7 @@ import { makeFolder, MEMBERS, writeDatabaseBalancer, type Place } from './shippe
 /** The members share the processors with what asks them. */
 const POLL_INTERVAL_MS = 100;
 const CHANGE_TIMEOUT_MS = 120_000;
+const MAX_OUTPUT_CHARACTERS = 2_000;
 
 /** Three members with one etcd, and HAProxy, which leads to their primary. */
 export class Cluster {
@@ -47,7 +48,7 @@ export class Cluster {
       for (const member of others) if (await member.isPrimary()) primary = member;
       return primary !== undefined;
     };
-    await eventually('a member is the primary', isFound, CHANGE_TIMEOUT_MS);
+    await this.awaitChange('a member is the primary', isFound);
     return primary ?? Promise.reject(new Error('There is no primary'));
   }
 
@@ -60,8 +61,17 @@ export class Cluster {
       const areSynchronous = await Promise.all(this.members.map((member) => member.isSynchronous()));
       return areSynchronous.includes(true);
     };
-    const isSafelySo = (): Promise<boolean> => isSo().catch(() => false);
-    await eventually('the standbys follow the primary', isSafelySo, CHANGE_TIMEOUT_MS);
+    await this.awaitChange('the standbys follow the primary', () => isSo().catch(() => false));
+  }
+
+  /** @throws with what each Patroni wrote last */
+  private async awaitChange(what: string, isSo: () => Promise<boolean>): Promise<void> {
+    try {
+      await eventually(what, isSo, CHANGE_TIMEOUT_MS);
+    } catch (cause) {
+      const outputs = this.members.map(({ name, output }) => `${name}:\n${output.slice(-MAX_OUTPUT_CHARACTERS)}`);
+      throw new Error([`It never happened that ${what}`, ...outputs].join('\n'), { cause });
+    }
   }
 }
 

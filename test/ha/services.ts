@@ -2,6 +2,7 @@ import type { Variables } from '../../src/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
 import { Program } from '../../tools/program.js';
+import { replaceSettings } from '../../tools/replace-settings.js';
 import { isHealthy, isResponding, ServerProcess } from '../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
 import { REPLICAS, writeServiceBalancer, type Place } from './shipped-files.js';
@@ -37,6 +38,8 @@ export class Service {
       REFRESH_GRACE_SECONDS: '60',
       // The load is a proxy before HAProxy, whose clients have many addresses.
       TRUST_PROXY: '2',
+      // The load logs in again and again: the first session of each user must stay.
+      NODE_OPTIONS: replaceSettings({ sessionLimitPerUser: 100_000 }),
     };
     const replicas = await Promise.all(REPLICAS.map(() => makeService(place, databaseUrl, variables)));
     const configuration = writeServiceBalancer(
