@@ -5,7 +5,7 @@
  * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
  */
 import { isDeepStrictEqual } from 'node:util';
-import { Injectable } from '@nestjs/common';
+import { Global, Injectable, Module } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import {
   DataSource,
@@ -29,7 +29,7 @@ import {
   type AuditEvent,
   type StoredAuditEvent,
 } from './audit-events.js';
-import { COUNTED_EVENTS, OPEN_WINDOWS } from './counted-refusals.js';
+import { COUNTED_EVENTS, CountedRefusals, OPEN_WINDOWS } from './counted-refusals.js';
 
 export interface AuditFilter {
   /** The id of the actor, or the door of an actor without an id. */
@@ -210,3 +210,7 @@ function decodeCursor(cursor: string): Position {
   if (milliseconds !== undefined && isId(id)) return { time: new Date(Number(milliseconds)), id };
   throw createCursorProblem();
 }
+
+@Global()
+@Module({ providers: [AuditLog, CountedRefusals], exports: [AuditLog, CountedRefusals] })
+export class AuditModule {}

@@ -15,7 +15,7 @@ import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
-import { PasswordsModule } from '../passwords/passwords.module.js';
+import { PasswordsModule } from '../passwords/password-verifier.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { CodeField } from '../second-factors/totp-enrolment.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../second-factors/webauthn.js';
@@ -23,10 +23,9 @@ import { Throttled } from '../throttling/throttle.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
-import { TokensModule } from '../tokens/tokens.module.js';
+import { TokensModule } from '../tokens/user-door.js';
 import { Registration } from '../users/registration.js';
-import { UserResponse, CredentialsRequest, RegistrationRequest } from '../users/users.controller.js';
-import { UsersModule } from '../users/users.module.js';
+import { UserResponse, CredentialsRequest, RegistrationRequest, UsersModule } from '../users/users.controller.js';
 import { LoginService, SecondFactorLogins } from './login.js';
 
 @Injectable()

@@ -14,7 +14,6 @@ import {
   type OnApplicationShutdown,
 } from '@nestjs/common';
 import {
-  ApiOkResponse,
   ApiOperation,
   ApiProperty,
   ApiPropertyOptional,
@@ -28,6 +27,7 @@ import { Public } from '../access/require.js';
 import { Environment } from '../config/environment.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { IS_STANDBY, refuseStandby, type StandbyRow } from '../database/connection-check.js';
+import { Answers } from '../http/answers.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
 import { ProblemException, problems } from '../problems/problems.js';
@@ -164,7 +164,7 @@ class HealthController {
     summary: 'Ready to serve?',
     description: 'An outage of the logging service is shown, and does not cause a 503.',
   })
-  @ApiOkResponse({ type: HealthResponse })
+  @Answers(200, HealthResponse)
   @ApiServiceUnavailableResponse({
     type: HealthResponse,
     description: 'The database cannot be used, the clock of the replica is wrong, or the service is stopping',
@@ -196,7 +196,7 @@ class HealthController {
   @Get('live')
   @Public()
   @ApiOperation({ summary: 'Alive?', description: 'Answers as long as the process runs.' })
-  @ApiOkResponse({ type: LiveResponse })
+  @Answers(200, LiveResponse)
   checkLiveness(): LiveResponse {
     return { status: 'ok' };
   }

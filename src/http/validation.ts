@@ -37,8 +37,9 @@ export const readBytes = raw({ limit: '100kb', type: (request) => !isForGateway(
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
   if (Buffer.isBuffer(bytes) && !PARSED_BY_ROUTE.has(request.url)) {
-    request.body = bytes.length === 0 ? {} : parse(bytes);
-    refuseHostileValues(request.body, LIST_FIELDS.find(({ route }) => route.test(request.path))?.pointer);
+    request.body = bytes.length === 0 ? undefined : parse(bytes);
+    if (bytes.length > 0)
+      refuseHostileValues(request.body, LIST_FIELDS.find(({ route }) => route.test(request.path))?.pointer);
   }
   next();
 }
