@@ -186,7 +186,7 @@ class HealthController {
       'As /health, but an outage of the database causes a 503 only when `OUTAGE_GRACE_SECONDS` is over. Until then the ' +
       'replica accepts cached app and node keys, and answers 503 to everything else.',
   })
-  @ApiOkResponse({ type: HealthResponse })
+  @Answers(200, HealthResponse)
   async checkCacheReadiness(): Promise<HealthCheckResult> {
     const result = await this.checkIndicators(true);
     if (UNREADY.has(result.status)) throw new ProblemException(problems.unavailable, { isLogged: false });
