@@ -17,8 +17,8 @@ import {
 } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { KeyColumns, type IssuedCredential, type KeyTable } from '../keys/key-table.js';
@@ -66,7 +66,7 @@ export class AppCredentialsService {
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
     @Inject(APP_KEYS) readonly keys: AppKeys,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
@@ -75,7 +75,8 @@ export class AppCredentialsService {
     actor: Actor,
   ): Promise<IssuedCredential<AppCredential>> {
     const { key, keyDigest } = this.keys.issueKey();
-    const now = this.clock.now();
+    // A wrong clock would revoke the pair's credential as expired.
+    const now = this.clock.trustedNow();
     const row = { id: createId(), caller, target, expiresAt, keyDigest, createdAt: now, updatedAt: now };
     const credential = this.credentials.create(row);
     try {

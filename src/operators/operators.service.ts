@@ -13,10 +13,11 @@ import type { OperatorIdentity } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals, type CountedRefusal } from '../audit/counted-refusals.js';
-import { addSeconds, Clock } from '../common/clock.js';
+import { addSeconds } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import type { Scope } from '../common/names.js';
 import type { RefusalReason } from '../common/security-events.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { buildRotation, isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
@@ -69,7 +70,7 @@ export class OperatorsService {
     @InjectRepository(Operator) private readonly operators: Repository<Operator>,
     private readonly audit: AuditLog,
     private readonly refusals: CountedRefusals,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} operator_exists; exceeds_own_rights */
@@ -129,8 +130,9 @@ export class OperatorsService {
   async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedCredential<Operator>> {
     const { key, keyDigest } = issueKey(KEY_PREFIX);
     return this.changeOperator(by, id, async (held, before) => {
-      const { transaction, now } = held;
+      const { transaction } = held;
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+      const now = this.clock.trustedNow();
       if (before.expiresAt && before.expiresAt <= now) throw new ProblemException(problems.credentialExpired);
       const overlapEnds = addSeconds(now, overlapHours * 3_600);
       await transaction.query(ROTATE, [before.id, keyDigest, overlapEnds, now, by.actor.requestId]);
@@ -178,7 +180,7 @@ export class OperatorsService {
       return await this.operators.manager.transaction(async (transaction) => {
         const rows = await lockOperators(transaction, [operator?.id, id]);
         const now = this.clock.now();
-        const own = operator ? refuseEnded(operator, rows.get(operator.id), now) : undefined;
+        const own = operator ? refuseEnded(operator, rows.get(operator.id), this.clock) : undefined;
         return act({ transaction, actor, own, now }, rows);
       });
     } catch (error) {
@@ -221,8 +223,12 @@ async function lockOperators(
 }
 
 /** The door accepted the caller's key before the lock was taken: it must still be valid. */
-function refuseEnded({ name, keyDigest }: OperatorIdentity, caller: Operator | undefined, now: Date): Operator {
-  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), now);
+function refuseEnded(
+  { name, keyDigest }: OperatorIdentity,
+  caller: Operator | undefined,
+  clock: ComparedClock,
+): Operator {
+  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), clock);
   if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
   if (isRefusal(judgement)) throw createRefusal('admin', judgement, { operator: name });
   if (!caller.scopes.includes('operators')) throw new RefusalToCountError(describeMissingScope(caller, 'operators'));

@@ -168,8 +168,8 @@ export const problems = {
       'verdict on the code: use a recovery code or a passkey. An operator must set SECRET_KEY_PREVIOUS to the ' +
       'former SECRET_KEY, or remove the second factors of the user.',
     unavailable:
-      'The service is unavailable. The database cannot be used at the moment. This is not a verdict on the ' +
-      'credential: keep it and try again.',
+      'The service is unavailable. The database cannot be used at the moment, or the clock of the service is wrong. ' +
+      'This is not a verdict on the credential: keep it and try again.',
     gatewayMisconfigured:
       'The gateway is not configured. The gateway must name the service that it protects in X-Platform-Target. ' +
       'This is not a verdict on the key.',

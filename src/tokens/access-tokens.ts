@@ -5,11 +5,11 @@
  */
 import { Injectable } from '@nestjs/common';
 import { JwtService } from '@nestjs/jwt';
-import { Clock } from '../common/clock.js';
 import { createRandomId, isId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
 import { computeMac, createSigningKey, isSameDigest } from '../crypto/secret.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { SigningKeysService } from '../signing-keys/signing-keys.service.js';
 import type { Amr, Grant } from './new-sessions.js';
 
@@ -84,7 +84,7 @@ export class AccessTokens {
   constructor(
     private readonly signingKeys: SigningKeysService,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {
     const { secretKey, secretKeyPrevious } = environment;
     this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
@@ -123,13 +123,14 @@ export class AccessTokens {
     const found = await this.findVerificationKey(token);
     if (!found) return undefined;
     const { key, algorithm } = found;
+    const now = this.clock.trustedNow();
     try {
       const { jwtIssuer: issuer, jwtAudience, accessTokenExpireMinutes } = this.environment;
       const audience = jwtAudience === undefined ? {} : { audience: jwtAudience };
       const options = { secret: key, algorithms: [algorithm], issuer, ...audience, ignoreExpiration: true };
       const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, toJwtOptions(options));
       if (!isComplete(claims, jwtAudience)) return undefined;
-      return hasPossibleTimes(claims, this.clock.now(), accessTokenExpireMinutes) ? claims : undefined;
+      return hasPossibleTimes(claims, now, accessTokenExpireMinutes) ? claims : undefined;
     } catch {
       return undefined;
     }
@@ -144,7 +145,7 @@ export class AccessTokens {
 
   private signAccessToken({ userId, sessionId, email, amr }: Grant, options: SigningOptions): string {
     const { jwtIssuer, jwtAudience } = this.environment;
-    const iat = Math.floor(this.clock.now().getTime() / 1_000);
+    const iat = Math.floor(this.clock.trustedNow().getTime() / 1_000);
     const claims: AccessTokenClaims = {
       iss: jwtIssuer,
       sub: userId,

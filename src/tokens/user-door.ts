@@ -12,9 +12,9 @@ import { Strategy } from 'passport-jwt';
 import { readBearer, createRefusal, Doors } from '../access/doors.js';
 import { getPrincipal, type UserPrincipal } from '../access/principals.js';
 import { RequireForwardedUser } from '../access/require.js';
-import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import { Environment } from '../config/environment.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { Answers } from '../http/answers.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
@@ -40,7 +40,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
     freshness: Freshness,
     private readonly environment: Environment,
     private readonly sessions: SessionsService,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {
     super({
       jwtFromRequest: readToken,
@@ -68,7 +68,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   async validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
     if (!isComplete(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
     const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
-    const now = this.clock.now();
+    const now = this.clock.trustedNow();
     if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });
     if (!hasPossibleTimes(claims, now, this.environment.accessTokenExpireMinutes)) {
       throw createRefusal('user', 'impossible_times', { user_id: userId });
