@@ -16,7 +16,7 @@ import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, LabelField, parseMoment, SearchField, UuidField } from '../common/fields.js';
 import { createPageResponse, toPageRequest } from '../http/page.js';
 import type { IssuedCredential } from '../keys/key-table.js';
-import { problems } from '../problems/problems.js';
+import { problems, refuseField } from '../problems/problems.js';
 import { describeRotation, KeyCountsResponse, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
 
 export class RegisterNodeRequest {
@@ -161,6 +161,7 @@ export class NodesAdminController {
     @Param('node_id') id: string,
     @Body() body: UpdateNodeRequest,
   ): Promise<NodeResponse> {
+    if (request.body === undefined) refuseField('', 'must be a JSON object');
     const node = await this.nodes.updateNode(id, toChange(body), toActor(request));
     return NodeResponse.from(node);
   }

@@ -17,8 +17,8 @@ import {
 } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyTable } from '../keys/key-table.js';
@@ -57,10 +57,8 @@ export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
 };
 
-export interface AppFilter extends KeyFilter {
-  readonly caller: string | undefined;
-  readonly target: string | undefined;
-}
+/** Undefined: any. */
+type AppFilter = KeyFilter & Readonly<Record<keyof AppIdentity, string | undefined>>;
 
 @Injectable()
 export class AppCredentialsService {
@@ -68,7 +66,7 @@ export class AppCredentialsService {
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
     @Inject(APP_KEYS) readonly keys: AppKeys,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
@@ -76,9 +74,10 @@ export class AppCredentialsService {
     { caller, target, expiresAt }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt'>,
     actor: Actor,
   ): Promise<IssuedCredential<AppCredential>> {
-    const { key, columns } = this.keys.issueKey();
-    const now = this.clock.now();
-    const row = { id: createId(), caller, target, expiresAt, ...columns, createdAt: now, updatedAt: now };
+    const { key, keyDigest } = this.keys.issueKey();
+    // A wrong clock would revoke the pair's credential as expired.
+    const now = this.clock.trustedNow();
+    const row = { id: createId(), caller, target, expiresAt, keyDigest, createdAt: now, updatedAt: now };
     const credential = this.credentials.create(row);
     try {
       await this.credentials.manager.transaction(async (transaction) => {

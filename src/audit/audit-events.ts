@@ -76,7 +76,6 @@ export function insertAuditEvents(expressions: ColumnExpressions): string {
   return `INSERT INTO audit_events (${AUDIT_COLUMNS}) ${selectAuditEvents(expressions)}`;
 }
 
-/** All but `count`, which is the number of rows of the act. */
 const PARAMETER_COLUMNS = COLUMNS.filter((column) => column !== 'count');
 
 function auditParameters(offset: number, count: string): ColumnExpressions {
@@ -108,7 +107,6 @@ export function withAuditEvent(act: Statement, details?: string): Statement {
   };
 }
 
-/** @returns the parameters of the statements above, without `count` */
 export function toAuditValues({ event, actor, time, subject, details = {} }: AuditEvent, now: Date): unknown[] {
   const { door, id, operator, requestId, callerRequestId, address } = actor;
   const allDetails = {

@@ -118,25 +118,10 @@ export interface IssuedCredential<Row extends KeyColumns> {
 
 export interface IssuedKey {
   readonly key: string;
-  readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
+  readonly keyDigest: SecretDigest;
 }
 
 export function issueKey(prefix: string): IssuedKey {
   const key = generateSecret(prefix);
-  return {
-    key,
-    columns: {
-      keyDigest: computeDigest(key),
-      previousKeyDigest: null,
-      previousKeyExpiresAt: null,
-      rotatedAt: null,
-      rotatedByRequest: null,
-      overlapEndedAt: null,
-      revokedAt: null,
-      revokedByRequest: null,
-      lastUsedAt: null,
-      lastUsedFor: null,
-      onlyReported: false,
-    },
-  };
+  return { key, keyDigest: computeDigest(key) };
 }

@@ -97,11 +97,7 @@ export class RegistrationRetries {
     this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
   }
 
-  /**
-   * Claims the key for a node that is about to be inserted in the same transaction.
-   * @returns the id of the node that was registered with this key before; undefined when there is none
-   * @throws {ProblemException} idempotency_key_reused, when that was another body
-   */
+  /** @returns the id of the node that was registered with this key before; undefined when there is none */
   async claimKey(
     transaction: EntityManager,
     key: string,
@@ -161,9 +157,9 @@ export class NodesService {
     actor: Actor,
     idempotencyKey?: string,
   ): Promise<IssuedCredential<NodeDevice>> {
-    const { key, columns } = this.keys.issueKey();
+    const { key, keyDigest } = this.keys.issueKey();
     const now = this.clock.now();
-    const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
+    const node = this.nodes.create({ id: createId(), ...registration, keyDigest, createdAt: now, updatedAt: now });
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
       const held = idempotencyKey && (await this.retries.claimKey(transaction, idempotencyKey, registration, node.id));
       if (held) return held;
@@ -186,10 +182,7 @@ export class NodesService {
     return findPage(this.nodes, page, { householdId }, filters);
   }
 
-  /**
-   * Idempotent: a change that changes nothing is not recorded.
-   * @throws {ProblemException} not_found; credential_revoked
-   */
+  /** Idempotent: a change that changes nothing is not recorded. */
   async updateNode(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
     const act = () => this.commitUpdate(id, change, actor);
     // Waits even when nothing changed: this may be the retry of a call whose response was lost.
