@@ -106,7 +106,6 @@ export function toFactorRefusal(reason: FactorReason, userId?: string) {
   return { event: REFUSAL_EVENT, reason, fields: { user_id: userId } } as const;
 }
 
-/** Describes a refused second factor for the audit log, which counts it as it counts wrong passwords. */
 export function toCountedRefusal({ problem, reason, actor, userId }: RefusedFactor): CountedRefusal {
   const refusal = toFactorRefusal(reason, userId);
   return { problem, refusal, counted: userId ?? toNetwork(actor.address), subject: userId };
