@@ -42,11 +42,14 @@ beside() {
 }
 
 # Programs that the steps need, and the packages of Debian that have them.
-PROGRAMS="chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy"
-PACKAGES="chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv"
+PROGRAMS="chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy etcd patroni"
+PACKAGES="chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv etcd-server patroni postgresql"
+# What Debian starts when it installs them: program and service.
+SERVERS="nginx:nginx caddy:caddy haproxy:haproxy pgbouncer:pgbouncer prometheus:prometheus etcd:etcd patroni:patroni pg_lsclusters:postgresql"
 
 has_packages() {
   local program
+  compgen -G '/usr/lib/postgresql/*/bin/pg_rewind' >/dev/null || return
   for program in $PROGRAMS; do command -v "$program" >/dev/null || return; done
   python3 -c 'import ensurepip, venv' 2>/dev/null
 }
@@ -55,12 +58,12 @@ install_packages() {
   has_packages && return
   local as_root="" server new=()
   [ "$(id -u)" -eq 0 ] || as_root=sudo
-  for server in nginx caddy; do command -v "$server" >/dev/null || new+=("$server"); done
+  for server in $SERVERS; do command -v "${server%:*}" >/dev/null || new+=("${server#*:}"); done
   # shellcheck disable=SC2086 # A list of words.
   $as_root apt-get update -qq -o Acquire::Retries=5 &&
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=5 $PACKAGES >/dev/null
   local status=$?
-  # Debian starts what it installs, on port 80, unless a policy forbids it.
+  # Debian starts what it installs, unless a policy forbids it. What ran before goes on.
   for server in ${new[@]+"${new[@]}"}; do $as_root service "$server" stop >/dev/null 2>&1; done
   return $status
 }

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import type { PostgresServer } from '../tools/postgres-server.js';
 import { keyKinds } from './actors/key-kinds.js';
 import { validate } from './actors/key-life.js';
 import { judgeRefresh, me, refreshOf } from './actors/sessions.js';
@@ -10,12 +9,17 @@ import { randomAddress } from './random.js';
 
 const MAX_ASKED = 60;
 
+/** The primary, queried past the service. */
+interface Primary {
+  query(sql: string, values: readonly unknown[]): Promise<unknown[]>;
+}
+
 const credentialRow = z.object({ id: z.string(), revoked_at: z.date().nullable(), key_digest: z.instanceof(Buffer) });
 const userRow = z.object({ id: z.string(), is_active: z.boolean() });
 const sessionRow = z.object({ id: z.string(), ended_at: z.date().nullable(), generation: z.int() });
 
 /** After the recovery: every acknowledged write is in the database, and the service's responses agree with it. */
-export async function audit(postgres: PostgresServer, load: Load): Promise<void> {
+export async function audit(postgres: Primary, load: Load): Promise<void> {
   const { ledger } = load;
   for (const kind of Object.values(keyKinds)) {
     const credentials = ledger.credentials.filter((credential) => credential.kind === kind);
@@ -33,7 +37,7 @@ export async function audit(postgres: PostgresServer, load: Load): Promise<void>
 
 /** @returns the rows of the entries by their ids */
 async function readRows<Row extends { readonly id: string }>(
-  postgres: PostgresServer,
+  postgres: Primary,
   table: string,
   row: z.ZodObject & z.ZodType<Row>,
   entries: readonly { readonly id: string }[],

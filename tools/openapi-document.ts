@@ -95,7 +95,7 @@ interface Operation {
   description?: string;
   [SCOPE_EXTENSION]?: Scope;
   security?: object[];
-  parameters?: { required?: boolean; schema?: Schema }[];
+  parameters?: { in: string; required?: boolean; schema?: Schema }[];
   requestBody?: { content: Record<string, Media> };
   responses: Record<string, Response>;
 }
@@ -135,10 +135,11 @@ function completeOperation(method: string, operation: Operation, problemExamples
   operation.security ??= [];
   describeScope(method, operation);
   if (WITHOUT_BODY.has(method)) dropBodyProblems(operation.responses);
-  for (const { required, schema } of operation.parameters ?? []) {
-    if (schema) limitLength(schema);
+  for (const parameter of operation.parameters ?? []) {
+    if (parameter.in === 'path') parameter.schema = { format: 'uuid', ...parameter.schema };
+    if (parameter.schema) limitLength(parameter.schema);
     // Swagger UI would send it: a filter that the developer did not ask for.
-    if (!required) delete schema?.example;
+    if (!parameter.required) delete parameter.schema?.example;
   }
   for (const [status, response] of Object.entries(operation.responses)) {
     const titles = Object.keys(response.content?.[PROBLEM]?.examples ?? {}).map(

@@ -34,7 +34,11 @@ export class Program {
     return pid === undefined || exitCode !== null || signalCode !== null;
   }
 
-  private async kill(): Promise<void> {
+  signal(name: NodeJS.Signals): void {
+    this.child.kill(name);
+  }
+
+  async kill(): Promise<void> {
     if (this.hasExited) return;
     this.child.kill('SIGKILL');
     await once(this.child, 'exit');

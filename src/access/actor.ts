@@ -5,15 +5,11 @@ import type { Principal } from './principals.js';
 
 const MAX_USER_AGENT_LENGTH = 200;
 
-/**
- * Who performs an audited act, and in which request. `open`: a caller without a credential. `cli`: the operator's command
- * line. `service`: this service by itself.
- */
+/** Who performs an audited act, and in which request. `open` is a caller without a credential, `service` this service itself. */
 export interface Actor {
   readonly door: 'user' | 'app' | 'node' | 'admin' | 'open' | 'cli' | 'service';
   /** Null for the root key, ADMIN_API_KEY. */
   readonly id: string | null;
-  /** The name of the operator whose key was used at the admin door. */
   readonly operator?: string | undefined;
   readonly requestId: string | null;
   /** The `X-Request-Id` that the caller sent, for correlation only. */
@@ -23,7 +19,6 @@ export interface Actor {
   readonly userAgent?: string | undefined;
 }
 
-/** The operator's command line, which works on the database. */
 export const COMMAND_LINE: Actor = { door: 'cli', id: null, requestId: null, address: null };
 
 /** @returns the name of an actor of the admin door, for people and for the labels of metrics */
@@ -31,12 +26,10 @@ export function describeAdmin(operator: string | null | undefined): string {
   return operator == null ? 'admin' : `operator:${operator}`;
 }
 
-/** The same request, now that the caller is known to be this user. */
 export function toUserActor(actor: Actor, userId: string): Actor {
   return { ...actor, door: 'user', id: userId };
 }
 
-/** The principal of the route's door, as an actor of the audit log. */
 export function toActor(request: Request): Actor {
   const principal = request.user as Principal | undefined;
   return {

@@ -10,13 +10,7 @@ import { ProblemException, type RefusalEvent, type Problem, problems } from '../
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
 import type { Door, Principal } from './principals.js';
 
-interface DoorDescription {
-  /** A request with any of these headers presents a credential for this door. */
-  readonly headers: readonly string[];
-  readonly problem: Problem;
-  readonly refusalEvent: RefusalEventName;
-}
-
+/** A request with any of its headers presents a credential for a door. */
 export const DOORS = {
   user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: 'user.token.refused' },
   app: {
@@ -26,11 +20,13 @@ export const DOORS = {
   },
   node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: 'node.validation.failed' },
   admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: 'admin.key.refused' },
-} as const satisfies Readonly<Record<Door, DoorDescription>>;
+} as const satisfies Record<Door, { headers: string[]; problem: Problem; refusalEvent: RefusalEventName }>;
+
+/** In which a service that forwards an app key names itself. */
+export const TARGET_HEADER = 'x-platform-target';
 
 export type DoorReason<D extends Door> = RefusalReason<(typeof DOORS)[D]['refusalEvent']>;
 
-/** Creates the refusal of a door. Its response is the same for every reason; only the log has the reason. */
 export function createRefusal<D extends Door>(
   door: D,
   reason: DoorReason<D>,
@@ -42,10 +38,7 @@ export function createRefusal<D extends Door>(
   return new ProblemException(problem, { refusal });
 }
 
-/**
- * The Passport strategy of each door. Not in Passport's global table, so that several applications can run in one
- * process.
- */
+/** The Passport strategies. Not in Passport's global table, so that several applications can run in one process. */
 @Injectable()
 export class Doors {
   private readonly strategies = new Map<Door, Strategy>();
@@ -90,7 +83,6 @@ interface RequestStrategy {
   authenticate(request: Request, options: object): void;
 }
 
-/** For a request without a credential, or with one that the strategy does not accept. */
 function createNotAcceptedProblem(door: Door, request: Request): ProblemException {
   const isTokenMissing = door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '');
   if (!isTokenMissing) return createRefusal(door, 'not_accepted');

@@ -7,14 +7,12 @@ export interface Rememberable {
   readonly expiresAt: Date | null;
 }
 
-/** The authenticated caller, by the door that accepted its credential. */
 export interface UserPrincipal {
   readonly door: 'user';
   readonly userId: string;
   readonly sessionId: string;
   /** The present one, not the one in the token. */
   readonly email: string;
-  /** How the user authenticated at the login of the session (RFC 8176). */
   readonly amr: readonly string[];
   /** When the access token, or its session, ends. */
   readonly expiresAt: Date;
@@ -46,12 +44,10 @@ export interface NodePrincipal {
   readonly rememberable: Rememberable | undefined;
 }
 
-/** An operator whose key was accepted. */
 export interface OperatorIdentity {
   readonly id: string;
   readonly name: string;
   readonly scopes: readonly Scope[];
-  /** The digest of the key that the operator presented. */
   readonly keyDigest: SecretDigest;
 }
 

@@ -1,36 +1,53 @@
-import { applyDecorators, SetMetadata, UseGuards, type CanActivate, type Type } from '@nestjs/common';
-import { ApiExtension, ApiHeader, ApiSecurity } from '@nestjs/swagger';
-import { SCOPES, type Scope, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/names.js';
-import { type Problem, problems } from '../problems/problems.js';
-import { ApiProblems } from '../problems/api-problems.js';
+// The decorators by which each route declares its doors exactly once, and the guards that they put in front of it.
 import {
-  AppGuard,
-  createDoorGuard,
-  ForwardedUserGuard,
-  ForwardingAppGuard,
-  NodeForwardingAppGuard,
-  NodeGuard,
-  PresentedAppGuard,
-  USER_VERDICTS,
-  UserGuard,
-} from './door.guard.js';
-import { DOORS } from './doors.js';
+  applyDecorators,
+  HttpCode,
+  Injectable,
+  mixin,
+  SetMetadata,
+  UseGuards,
+  type CanActivate,
+  type ExecutionContext,
+  type Type,
+} from '@nestjs/common';
+import {
+  ApiBody,
+  ApiCreatedResponse,
+  ApiExtension,
+  ApiHeader,
+  ApiNoContentResponse,
+  ApiOkResponse,
+  ApiOperation,
+  ApiSecurity,
+} from '@nestjs/swagger';
+import type { Request, Response } from 'express';
+import {
+  isServiceName,
+  MAX_SERVICE_NAME_LENGTH,
+  SCOPES,
+  SERVICE_NAME_DETAIL,
+  SERVICE_NAME_PATTERN,
+  type Scope,
+} from '../common/names.js';
+import { Environment } from '../config/environment.js';
+import { ApiProblems } from '../problems/api-problems.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
+import {
+  NOT_VALID,
+  ProblemException,
+  problems,
+  type Problem,
+  refuseField,
+  refuseUnknownFields,
+} from '../problems/problems.js';
+import { Doors, DOORS, TARGET_HEADER } from './doors.js';
 import type { Door } from './principals.js';
 
-/** Metadata key of the doors that a route accepts. Every route declares them exactly once. */
 export const DOORS_OF_ROUTE = 'doors';
-
-/** Metadata key of the scope that an operator needs. Every route of the admin door declares exactly one. */
 export const SCOPE_OF_ROUTE = 'scope';
 /** Member of an operation in the OpenAPI document, until `completeDocument` removes it. */
 export const SCOPE_EXTENSION = 'x-scope';
 
-const ADMIN_GUARDS = Object.fromEntries(SCOPES.map((scope) => [scope, createDoorGuard(['admin'], scope)])) as Record<
-  Scope,
-  Type<CanActivate>
->;
-
-/** The security requirements of each door in the OpenAPI document. */
 const REQUIREMENTS: Readonly<Record<Door, Record<string, string[]>>> = {
   user: { user: [] },
   app: { app_id: [], app_key: [] },
@@ -38,8 +55,7 @@ const REQUIREMENTS: Readonly<Record<Door, Record<string, string[]>>> = {
   admin: { admin: [] },
 };
 
-/** Problems that every route may answer with. */
-const COMMON_PROBLEMS: Problem[] = [
+const PROBLEMS_OF_EVERY_ROUTE: Problem[] = [
   problems.validationFailed,
   problems.malformedRequest,
   problems.bodyTooDeep,
@@ -50,16 +66,130 @@ const COMMON_PROBLEMS: Problem[] = [
   problems.unavailable,
 ];
 
-/** Requires no credential. */
-export const Public = () => applyDecorators(SetMetadata(DOORS_OF_ROUTE, []), ApiProblems(...COMMON_PROBLEMS));
+/**
+ * Creates a guard that admits requests with a valid credential for one of the doors. With several doors, the first one
+ * that the request presents a credential for decides: another credential does not make up for an invalid one.
+ * @param scope of an operator, for the admin door; the strategy of that door compares it
+ */
+function createDoorGuard(accepted: readonly [Door, ...Door[]], scope?: Scope): Type<CanActivate> {
+  if (accepted.includes('admin') !== (scope !== undefined))
+    throw new Error('A route declares a scope if, and only if, it accepts the admin door');
+  @Injectable()
+  class DoorGuard implements CanActivate {
+    constructor(private readonly doors: Doors) {}
 
-/** A user's access token: `Authorization: Bearer`. */
+    async canActivate(context: ExecutionContext): Promise<boolean> {
+      const http = context.switchToHttp();
+      const request = http.getRequest<Request>();
+      const door =
+        accepted.length === 1
+          ? accepted[0]
+          : accepted.find((candidate) => this.doors.presentsCredential(candidate, request));
+      if (!door) throw new ProblemException(problems.unauthenticated);
+      if (door === 'admin') (http.getResponse<Response>().locals as ResponseLocals).scope = scope;
+      request.user = await this.doors.authenticate(door, request);
+      return true;
+    }
+  }
+  return mixin(DoorGuard);
+}
+
+/** For a route that has a guard of its own. */
+export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
+  const refusals = doors.flatMap((door): Problem[] =>
+    door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
+  );
+  if (doors.includes('admin')) refusals.push(problems.tooManyRequests);
+  if (doors.length > 1) refusals.unshift(problems.unauthenticated);
+  return applyDecorators(
+    SetMetadata(DOORS_OF_ROUTE, doors),
+    UseGuards(guard),
+    ...doors.map((door) => ApiSecurity(REQUIREMENTS[door])),
+    ApiProblems(...PROBLEMS_OF_EVERY_ROUTE, ...refusals),
+  );
+}
+
+export const Public = () => applyDecorators(SetMetadata(DOORS_OF_ROUTE, []), ApiProblems(...PROBLEMS_OF_EVERY_ROUTE));
+
+const UserGuard = createDoorGuard(['user']);
+const AppGuard = createDoorGuard(['app']);
+const NodeGuard = createDoorGuard(['node']);
+const ADMIN_GUARDS = Object.fromEntries(SCOPES.map((scope) => [scope, createDoorGuard(['admin'], scope)])) as Record<
+  Scope,
+  Type<CanActivate>
+>;
+
 export const RequireUser = () => RequireWith(UserGuard, 'user');
 
+/** The key's target must be this service. */
+export const RequireApp = () => RequireWith(AppGuard, 'app');
+
+/** What the OpenAPI document says of a route of operators. Without `returns` and `creates`, it answers 204. */
+interface AdminRoute {
+  readonly summary: string;
+  readonly description?: string;
+  /** Besides the refusals of the door. */
+  readonly refusals?: readonly Problem[];
+  readonly returns?: Type;
+  readonly creates?: Type;
+  /** The body, when the client may leave it out. */
+  readonly optionalBody?: Type;
+}
+
+/** @param scope that an operator needs; `read` is enough for a GET */
+export function RequireAdmin(scope: Scope, { refusals = [], returns, creates, ...route }: AdminRoute): MethodDecorator {
+  const { optionalBody, ...operation } = route;
+  return applyDecorators(
+    ...(creates ? [ApiCreatedResponse({ type: creates })] : []),
+    ...(returns ? [HttpCode(200), ApiOkResponse({ type: returns })] : []),
+    ...((creates ?? returns) ? [] : [HttpCode(204), ApiNoContentResponse()]),
+    ApiOperation(operation),
+    ...(optionalBody ? [ApiBody({ type: optionalBody, required: false })] : []),
+    ApiProblems(...refusals),
+    RequireWith(ADMIN_GUARDS[scope], 'admin'),
+    NeedsScope(scope),
+  );
+}
+
+type OtherDoor = Exclude<Door, 'admin'>;
+
+export const RequireAdminOr = (scope: Scope, ...others: [OtherDoor, ...OtherDoor[]]) =>
+  applyDecorators(RequireWith(createDoorGuard(['admin', ...others], scope), 'admin', ...others), NeedsScope(scope));
+
+const NeedsScope = (scope: Scope) =>
+  applyDecorators(
+    SetMetadata(SCOPE_OF_ROUTE, scope),
+    ApiExtension(SCOPE_EXTENSION, scope),
+    ApiProblems(problems.missingScope),
+  );
+
+@Injectable()
+class PresentedAppGuard extends AppGuard {
+  override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
+    const http = context.switchToHttp();
+    (http.getResponse<Response>().locals as ResponseLocals).presentedTo = readPresentedTarget(
+      http.getRequest<Request>(),
+    );
+    return super.canActivate(context) as Promise<boolean>;
+  }
+}
+
 /**
- * An app key that a caller presented to another service, which forwards it: `X-Platform-App-Id` and
- * `X-Platform-App-Key`. On every other route of the app door the key's target must be this service.
+ * @returns null when the service that forwards the key does not name itself
+ * @throws {ProblemException} validation_failed, also for any other field: a misspelt target must not count as absent
  */
+function readPresentedTarget({ headers, body }: Request): string | null {
+  refuseUnknownFields(body, 'target');
+  const inHeader = headers[TARGET_HEADER];
+  const inBody = (body as { target?: unknown } | undefined)?.target;
+  if (inHeader !== undefined && !isServiceName(inHeader)) refuseField('', `X-Platform-Target ${SERVICE_NAME_DETAIL}`);
+  if (inBody === undefined) return inHeader ?? null;
+  if (!isServiceName(inBody)) refuseField('/target', SERVICE_NAME_DETAIL);
+  if (inHeader !== undefined && inHeader !== inBody) refuseField('/target', 'must agree with X-Platform-Target');
+  return inBody;
+}
+
+/** An app key that a caller presented to another service, which forwards it. The key's target must be that service. */
 export const RequirePresentedApp = () =>
   applyDecorators(
     RequireWith(PresentedAppGuard, 'app'),
@@ -71,58 +201,75 @@ export const RequirePresentedApp = () =>
     }),
   );
 
-/** A node's key that a service forwards: `X-API-Key: node_id:api_key`. */
-export const RequireNode = () => requireForwarded('node', [NodeForwardingAppGuard, NodeGuard], DOORS.node.problem);
-
-/** A user's access token that a service forwards. */
-export const RequireForwardedUser = () =>
-  requireForwarded('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS);
-
 /**
- * An admin key: `X-Admin-Key`.
- * @param scope that an operator needs; `read` is enough for a GET
+ * The own credential of a service that forwards another caller's must be valid too, if it is sent or required. Fields are
+ * refused, because a target in the body would be ignored.
  */
-export const RequireAdmin = (scope: Scope) =>
-  applyDecorators(RequireWith(ADMIN_GUARDS[scope], 'admin'), NeedsScope(scope));
+@Injectable()
+class ForwardingAppGuard implements CanActivate {
+  constructor(
+    private readonly doors: Doors,
+    protected readonly environment: Environment,
+  ) {}
 
-/** An app key of this service's own callers: `X-Platform-App-Id` and `X-Platform-App-Key`. */
-export const RequireApp = () => RequireWith(AppGuard, 'app');
+  /** Returns a promise only when it must: each one costs the hot path. */
+  canActivate(context: ExecutionContext): boolean | Promise<boolean> {
+    const request = context.switchToHttp().getRequest<Request>();
+    refuseUnknownFields(request.body);
+    const isNeeded = this.isRequired || this.doors.presentsCredential('app', request);
+    return isNeeded ? this.authenticateService(request) : true;
+  }
 
-type OtherDoor = Exclude<Door, 'admin'>;
+  protected get isRequired(): boolean {
+    return false;
+  }
 
-/** A credential of the admin door or of another one. */
-export const RequireAdminOr = (scope: Scope, ...others: [OtherDoor, ...OtherDoor[]]) =>
-  applyDecorators(RequireWith(createDoorGuard(['admin', ...others], scope), 'admin', ...others), NeedsScope(scope));
-
-const NeedsScope = (scope: Scope) =>
-  applyDecorators(
-    SetMetadata(SCOPE_OF_ROUTE, scope),
-    ApiExtension(SCOPE_EXTENSION, scope),
-    ApiProblems(problems.missingScope),
-  );
-
-/** Declares the doors of a route that has a guard of its own. */
-export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
-  const refusals = doors.flatMap((door): Problem[] =>
-    door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
-  );
-  if (doors.includes('admin')) refusals.push(problems.tooManyRequests);
-  if (doors.length > 1) refusals.unshift(problems.unauthenticated);
-  return applyDecorators(
-    SetMetadata(DOORS_OF_ROUTE, doors),
-    UseGuards(guard),
-    ...doors.map((door) => ApiSecurity(REQUIREMENTS[door])),
-    ApiProblems(...COMMON_PROBLEMS, ...refusals),
-  );
+  /** The app is the principal until the next guard authenticates the node, whose principal names the app. */
+  private async authenticateService(request: Request): Promise<boolean> {
+    request.user = await this.doors.authenticate('app', request);
+    return true;
+  }
 }
 
-/** The forwarding service's own key must be valid too, if it is sent or required. */
+/** For the route of nodes, the only one where operators may demand the service's own credential. */
+@Injectable()
+class NodeForwardingAppGuard extends ForwardingAppGuard {
+  protected override get isRequired(): boolean {
+    return this.environment.validateNodeRequiresApp;
+  }
+}
+
+/** On `validate-user`, the body of a refusal of the user door says `valid: false` too. */
+const USER_VERDICTS = [problems.missingAccessToken, problems.invalidAccessToken].map((problem) => ({
+  ...problem,
+  extension: NOT_VALID,
+}));
+
+@Injectable()
+class ForwardedUserGuard extends UserGuard {
+  override async canActivate(context: ExecutionContext): Promise<boolean> {
+    try {
+      return (await super.canActivate(context)) === true;
+    } catch (error) {
+      if (!(error instanceof ProblemException)) throw error;
+      const { problem, occurrence } = error;
+      const verdict = USER_VERDICTS.find(({ code }) => code === problem.code);
+      throw verdict ? new ProblemException(verdict, occurrence) : error;
+    }
+  }
+}
+
 function requireForwarded(door: Door, guards: Type<CanActivate>[], ...refusals: Problem[]): MethodDecorator {
   return applyDecorators(
     SetMetadata(DOORS_OF_ROUTE, [door]),
     UseGuards(...guards),
     ApiSecurity(REQUIREMENTS[door]),
     ApiSecurity({ ...REQUIREMENTS[door], ...REQUIREMENTS.app }),
-    ApiProblems(...COMMON_PROBLEMS, ...refusals, DOORS.app.problem),
+    ApiProblems(...PROBLEMS_OF_EVERY_ROUTE, ...refusals, DOORS.app.problem),
   );
 }
+
+export const RequireNode = () => requireForwarded('node', [NodeForwardingAppGuard, NodeGuard], DOORS.node.problem);
+
+export const RequireForwardedUser = () =>
+  requireForwarded('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS);

@@ -4,7 +4,7 @@
  * ends sessions has returned, no verifier accepts their tokens.
  */
 import { Body, Controller, Delete, Get, Injectable, Module, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { DataSource } from 'typeorm';
 import { toActor, type Actor } from '../access/actor.js';
@@ -18,13 +18,12 @@ import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
 import { Answers } from '../http/answers.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
-import { PasswordVerifier, REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
-import { PasswordsModule } from '../passwords/passwords.module.js';
+import { PasswordVerifier, REAUTHENTICATION_PROBLEMS, PasswordsModule } from '../passwords/password-verifier.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService, type Session } from '../tokens/sessions.service.js';
-import { TokensModule } from '../tokens/tokens.module.js';
+import { TokensModule } from '../tokens/user-door.js';
 import { deleteAccount, requireUnchanged, setPassword } from '../users/unchanged-account.js';
 
 interface ReauthenticatedCall {
@@ -210,7 +209,6 @@ export class AccountController {
   @Delete('sessions/:id')
   @RequireUser()
   @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({
     summary: 'End one of your sessions',
     description: 'This one too, as a logout does. A session of another user is not found.',

@@ -3,38 +3,94 @@
  * responses; it translates between them and the services, and holds no rules. Every change is an audit event with the
  * operator as its actor.
  */
-import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/doors.js';
-import { AuditModule } from '../audit/audit.module.js';
-import { RevocationModule } from '../revocation/revocation-feed.js';
+import { Injectable, Module } from '@nestjs/common';
+import { PassportStrategy } from '@nestjs/passport';
+import type { Request } from 'express';
+import { toActor } from '../access/actor.js';
+import { Doors, type DoorReason, HeaderKeyStrategy } from '../access/doors.js';
+import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import { listAcceptedScopes } from '../common/names.js';
+import { getClientAddress, toNetwork } from '../common/network.js';
+import { Environment } from '../config/environment.js';
+import { isSameSecret } from '../crypto/secret.js';
 import { NodesModule } from '../nodes/nodes.module.js';
+import { OperatorKeys } from '../operators/operator-keys.js';
+import { describeMissingScope, OperatorsModule } from '../operators/operators.service.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
+import { problems, type ProblemException } from '../problems/problems.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
-import { ThrottlingModule } from '../throttling/throttling.module.js';
-import { TokensModule } from '../tokens/tokens.module.js';
-import { UsersModule } from '../users/users.module.js';
-import { AdminStrategy } from './admin.strategy.js';
+import { Throttle } from '../throttling/throttle.js';
+import { TokensModule } from '../tokens/user-door.js';
+import { UsersModule } from '../users/users.controller.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
-import { OperatorsModule } from '../operators/operators.module.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
+const ROOT: AdminPrincipal = { door: 'admin', operator: null };
+
+/**
+ * The admin door: `X-Admin-Key` must be ADMIN_API_KEY, the root key, or the key of an operator with a scope of the route.
+ * Wrong keys are throttled by network and counted in the audit log. A valid key is never throttled: it has 256 bits, so the
+ * limit protects the logs and the CPU, and must not shut an operator out (docs/decisions/0030).
+ */
+@Injectable()
+export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') {
+  constructor(
+    doors: Doors,
+    private readonly environment: Environment,
+    private readonly operators: OperatorKeys,
+    private readonly throttle: Throttle,
+    private readonly refusals: CountedRefusals,
+  ) {
+    super('X-Admin-Key');
+    doors.install('admin', this);
+  }
+
+  async validate(request: Request, key: string): Promise<AdminPrincipal> {
+    const { adminApiKey } = this.environment;
+    if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return ROOT;
+    const verdict = await this.operators.verifyOperatorKey(key);
+    if (!verdict.valid) {
+      if (verdict.reason === 'unknown') throw await this.recordRefusal(request, 'wrong_key');
+      throw await this.recordRefusal(request, verdict.reason, verdict.operator);
+    }
+    const principal: AdminPrincipal = { door: 'admin', operator: verdict.operator };
+    // Set before the scope is checked, so that metrics, log and audit log name the operator of a refused call.
+    request.user = principal;
+    await this.requireScope(request, verdict.operator);
+    return principal;
+  }
+
+  private async recordRefusal(
+    request: Request,
+    reason: DoorReason<'admin'>,
+    operator?: OperatorIdentity,
+  ): Promise<ProblemException> {
+    const network = toNetwork(getClientAddress(request));
+    await this.throttle.countCall('admin-key', getClientAddress(request));
+    const fields = { door: 'admin', ...(operator && { operator_id: operator.id, operator: operator.name }) };
+    const refusal = { event: 'admin.key.refused', reason, fields } as const;
+    const counted = { problem: problems.invalidAdminKey, refusal, counted: network, subject: network };
+    return this.refusals.recordRefusal(counted, toActor(request));
+  }
+
+  /** @throws {ProblemException} missing_scope */
+  private async requireScope(request: Request, operator: OperatorIdentity): Promise<void> {
+    const { scope } = (request.res?.locals ?? {}) as ResponseLocals;
+    if (scope === undefined) throw new Error('The route declares no scope');
+    const scopes = listAcceptedScopes(scope, request.method);
+    if (scopes.some((each) => operator.scopes.includes(each))) return;
+    throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, scopes), toActor(request));
+  }
+}
+
 @Module({
-  imports: [
-    AccessModule,
-    AuditModule,
-    RevocationModule,
-    UsersModule,
-    TokensModule,
-    AppCredentialsModule,
-    NodesModule,
-    OperatorsModule,
-    SecondFactorsModule,
-    ThrottlingModule,
-  ],
+  imports: [UsersModule, TokensModule, AppCredentialsModule, NodesModule, OperatorsModule, SecondFactorsModule],
   controllers: [
     UsersAdminController,
     AppCredentialsAdminController,

@@ -1,25 +1,15 @@
-import { Body, Controller, Delete, Get, HttpCode, Param, Post, Query, Req, Res } from '@nestjs/common';
-import {
-  ApiBody,
-  ApiCreatedResponse,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiParam,
-  ApiProperty,
-  ApiTags,
-} from '@nestjs/swagger';
-import type { Request, Response } from 'express';
+import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import { AppCredentialsService, type AppCredential } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, parseMoment, ServiceNameField } from '../common/fields.js';
-import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
+import type { IssuedCredential } from '../keys/key-table.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
-import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { KeyResponse, RotateRequest } from './key.dto.js';
+import { describeRotation, KeyResponse, RotateRequest } from './key.dto.js';
 
 export class MintAppCredentialRequest {
   @ServiceNameField(EXAMPLES.caller)
@@ -64,7 +54,7 @@ export class IssuedAppCredentialResponse extends AppCredentialResponse {
   @ApiProperty({ description: 'shown only in this response', example: 'pa_app_7Qd…' })
   app_key!: string;
 
-  static fromIssued(credential: AppCredential, key: string): IssuedAppCredentialResponse {
+  static fromIssued({ credential, key }: IssuedCredential<AppCredential>): IssuedAppCredentialResponse {
     return { ...AppCredentialResponse.from(credential), app_key: key };
   }
 }
@@ -79,78 +69,65 @@ export class AppCredentialsAdminController {
   constructor(private readonly credentials: AppCredentialsService) {}
 
   @Post()
-  @RequireAdmin('apps')
-  @ApiProblems(problems.appCredentialExists)
-  @ApiOperation({
+  @RequireAdmin('apps', {
     summary: 'Mint a credential for a pair of services',
     description: 'The app_key is shown only in this response.',
+    refusals: [problems.appCredentialExists],
+    creates: IssuedAppCredentialResponse,
   })
-  @ApiCreatedResponse({ type: IssuedAppCredentialResponse })
   async mintAppCredential(
     @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
     @Body() body: MintAppCredentialRequest,
   ): Promise<IssuedAppCredentialResponse> {
     const { caller, target, expires_at = null } = body;
-    const { credential, key } = await this.credentials.issueAppCredential(
+    const issued = await this.credentials.issueAppCredential(
       { caller, target, expiresAt: parseMoment(expires_at) },
       toActor(request),
     );
-    response.location(`/api/v0/admin/app-credentials/${credential.id}`);
-    return IssuedAppCredentialResponse.fromIssued(credential, key);
+    request.res?.location(`/api/v0/admin/app-credentials/${issued.credential.id}`);
+    return IssuedAppCredentialResponse.fromIssued(issued);
   }
 
   @Get()
-  @RequireAdmin('apps')
-  @ApiOperation({ summary: 'List app credentials', description: 'Includes revoked credentials: see revoked_at.' })
-  @ApiOkResponse({ type: AppCredentialPageResponse })
+  @RequireAdmin('apps', {
+    summary: 'List app credentials',
+    description: 'Includes revoked credentials: see revoked_at.',
+    returns: AppCredentialPageResponse,
+  })
   async listAppCredentials(@Query() query: AppCredentialsQuery): Promise<AppCredentialPageResponse> {
     const filter = { caller: query.caller, target: query.target };
     return AppCredentialPageResponse.from(await this.credentials.listAppCredentials(toPageRequest(query), filter));
   }
 
   @Get(':app_id')
-  @RequireAdmin('apps')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'app_id', format: 'uuid' })
-  @ApiOperation({ summary: 'Get an app credential' })
-  @ApiOkResponse({ type: AppCredentialResponse })
+  @RequireAdmin('apps', {
+    summary: 'Get an app credential',
+    refusals: [problems.notFound],
+    returns: AppCredentialResponse,
+  })
   async getAppCredential(@Param('app_id') id: string): Promise<AppCredentialResponse> {
-    return AppCredentialResponse.from(await this.credentials.findAppCredential(id));
+    return AppCredentialResponse.from(await this.credentials.keys.findCredential(id));
   }
 
   @Delete(':app_id')
-  @HttpCode(204)
-  @RequireAdmin('apps')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'app_id', format: 'uuid' })
-  @ApiOperation({
+  @RequireAdmin('apps', {
     summary: 'Revoke an app credential',
     description: 'Its key is refused from the next call on. The credential stays in lists until it is purged.',
+    refusals: [problems.notFound],
   })
-  @ApiNoContentResponse()
   async revokeAppCredential(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
-    await this.credentials.revokeAppCredential(id, toActor(request));
+    await this.credentials.keys.revokeKey(id, toActor(request));
   }
 
   @Post(':app_id/rotate')
-  @HttpCode(200)
-  @RequireAdmin('apps')
-  @ApiProblems(problems.notFound, problems.credentialRevoked, problems.credentialExpired)
-  @ApiParam({ name: 'app_id', format: 'uuid' })
-  @ApiBody({ type: RotateRequest, required: false })
-  @ApiOperation({
-    summary: 'Rotate the key of an app credential',
-    description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
-  })
-  @ApiOkResponse({ type: IssuedAppCredentialResponse })
+  @RequireAdmin('apps', describeRotation('an app credential', IssuedAppCredentialResponse))
   async rotateAppCredential(
     @Req() request: Request,
     @Param('app_id') id: string,
-    @Body() body: RotateRequest,
+    @Body() { overlap_hours }: RotateRequest,
   ): Promise<IssuedAppCredentialResponse> {
-    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
-    const { credential, key } = await this.credentials.rotateAppKey(id, overlapHours, toActor(request));
-    return IssuedAppCredentialResponse.fromIssued(credential, key);
+    return IssuedAppCredentialResponse.fromIssued(
+      await this.credentials.keys.rotateKey(id, overlap_hours, toActor(request)),
+    );
   }
 }

@@ -1,13 +1,14 @@
 import { Controller, Get, Query } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { IsIn, Matches } from 'class-validator';
 import { describeAdmin } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
-import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '../audit/audit-events.js';
+import type { StoredAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, MomentField, parseMoment } from '../common/fields.js';
 import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
+import { AUDIT_EVENT_NAMES, type AuditEventName } from '../common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
 import { OperatorsService } from '../operators/operators.service.js';
 
@@ -137,8 +138,7 @@ export class AuditEventResponse {
   }
 }
 
-/** @returns the name of an operator in a filter by actor */
-export function readOperatorName(actor: string | undefined): string | undefined {
+function readOperatorName(actor: string | undefined): string | undefined {
   const name = OPERATOR.exec(actor ?? '')?.[1];
   return name === undefined ? undefined : toCanonicalOperatorName(name);
 }
@@ -161,12 +161,11 @@ export class AuditEventsAdminController {
   ) {}
 
   @Get()
-  @RequireAdmin('read')
-  @ApiOperation({
+  @RequireAdmin('read', {
     summary: 'List audit events',
     description: 'Newest first. Failed logins are one item for each account and window of 15 minutes, with a count.',
+    returns: AuditEventPageResponse,
   })
-  @ApiOkResponse({ type: AuditEventPageResponse })
   async listAuditEvents(@Query() query: AuditEventsQuery): Promise<AuditEventPageResponse> {
     const operator = readOperatorName(query.actor);
     const filter = {

@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Query } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiParam, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { IsIP, MaxLength } from 'class-validator';
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
@@ -58,7 +58,6 @@ export class ReasonResponse {
   }
 }
 
-/** Why a credential would be refused now. */
 export class ExplanationResponse {
   @ApiProperty({ description: 'whether the current key would be accepted', example: false })
   accepted_now!: boolean;
@@ -139,7 +138,6 @@ export class LoginReasonResponse {
   }
 }
 
-/** Why a login with the right password would be refused now. */
 export class UserExplanationResponse {
   @ApiProperty({
     description: 'whether the right password would be accepted, with a second factor when one is asked for',
@@ -197,39 +195,36 @@ export class ExplanationsAdminController {
   ) {}
 
   @Get('users/:id/explain')
-  @RequireAdmin('users')
-  @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({
+  @RequireAdmin('users', {
     summary: 'Why would a login of this user be refused now?',
     description:
       'With the right password. Name the address of the client to include the throttles of its network. Counts nothing. An unknown id gets the reason `unknown`, not a 404.',
+    returns: UserExplanationResponse,
   })
-  @ApiOkResponse({ type: UserExplanationResponse })
   async explainUser(@Param('id') id: string, @Query() { address }: ExplainUserQuery): Promise<UserExplanationResponse> {
     return UserExplanationResponse.from(await this.logins.explainLogin(id, address ?? null));
   }
 
   @Get('nodes/:node_id/explain')
-  @RequireAdmin('nodes')
-  @ApiParam({ name: 'node_id', format: 'uuid' })
-  @ApiOperation({ summary: 'Why would this node be refused now?', description: DESCRIPTION })
-  @ApiOkResponse({ type: ExplanationResponse })
+  @RequireAdmin('nodes', {
+    summary: 'Why would this node be refused now?',
+    description: DESCRIPTION,
+    returns: ExplanationResponse,
+  })
   async explainNode(@Param('node_id') id: string): Promise<ExplanationResponse> {
-    return ExplanationResponse.from(await this.nodes.explainNode(id));
+    return ExplanationResponse.from(await this.nodes.keys.explainCredential(id));
   }
 
   @Get('app-credentials/:app_id/explain')
-  @RequireAdmin('apps')
-  @ApiParam({ name: 'app_id', format: 'uuid' })
-  @ApiOperation({
+  @RequireAdmin('apps', {
     summary: 'Why would this app credential be refused now?',
     description: `Name the service that refused it as target. ${DESCRIPTION}`,
+    returns: ExplanationResponse,
   })
-  @ApiOkResponse({ type: ExplanationResponse })
   async explainAppCredential(
     @Param('app_id') id: string,
     @Query() { target }: ExplainAppQuery,
   ): Promise<ExplanationResponse> {
-    return ExplanationResponse.from(await this.credentials.explainAppCredential(id, target));
+    return ExplanationResponse.from(await this.credentials.keys.explainCredential(id, target));
   }
 }

@@ -1,8 +1,10 @@
+import type { Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsInt, Max, Min } from 'class-validator';
 import { IfSent, MOMENT, NULLABLE_MOMENT } from '../common/fields.js';
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from '../config/limits.js';
 import type { KeyColumns } from '../keys/key-table.js';
+import { problems, type Problem } from '../problems/problems.js';
 
 /** The fields of a key that may be shown: no key and no digest. */
 export abstract class KeyResponse {
@@ -55,5 +57,14 @@ export class RotateRequest {
   @IsInt({ message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
   @Min(0, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
   @Max(MAX_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
-  overlap_hours?: number;
+  overlap_hours = DEFAULT_OVERLAP_HOURS;
 }
+
+/** @param owner of the key, with its article */
+export const describeRotation = (owner: string, returns: Type, ...further: Problem[]) => ({
+  summary: `Rotate the key of ${owner}`,
+  description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
+  refusals: [problems.notFound, ...further, problems.credentialRevoked, problems.credentialExpired],
+  optionalBody: RotateRequest,
+  returns,
+});

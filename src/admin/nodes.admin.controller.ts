@@ -1,31 +1,23 @@
-import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req, Res } from '@nestjs/common';
-import {
-  ApiBody,
-  ApiCreatedResponse,
-  ApiHeader,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiParam,
-  ApiProperty,
-  ApiTags,
-} from '@nestjs/swagger';
-import type { Request, Response } from 'express';
+import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiHeader, ApiProperty, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import {
   IDEMPOTENCY_KEY_PATTERN,
   MAX_IDEMPOTENCY_KEY_LENGTH,
   readIdempotencyKey,
-} from '../nodes/registration-retries.js';
+  NodesService,
+  type NodeChange,
+  type NodeRegistration,
+  type NodeDevice,
+} from '../nodes/nodes.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
-import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
-import { NodesService, type NodeChange, type NodeRegistration, type NodeDevice } from '../nodes/nodes.service.js';
-import { ApiProblems } from '../problems/api-problems.js';
-import { problems } from '../problems/problems.js';
-import { KeyResponse, RotateRequest } from './key.dto.js';
+import type { IssuedCredential } from '../keys/key-table.js';
+import { problems, refuseField } from '../problems/problems.js';
+import { describeRotation, KeyResponse, RotateRequest } from './key.dto.js';
 
 export class RegisterNodeRequest {
   @UuidField({ example: EXAMPLES.householdId })
@@ -52,11 +44,11 @@ export class UpdateNodeRequest {
   expires_at?: string | null;
 }
 
-export function toRegistration({ household_id, room, name, expires_at }: RegisterNodeRequest): NodeRegistration {
+function toRegistration({ household_id, room, name, expires_at }: RegisterNodeRequest): NodeRegistration {
   return { householdId: household_id.toLowerCase(), room, name, expiresAt: parseMoment(expires_at ?? null) };
 }
 
-export function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
+function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
   return {
     ...(room !== undefined && { room }),
     ...(name !== undefined && { name }),
@@ -97,8 +89,8 @@ export class IssuedNodeResponse extends NodeResponse {
   @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' })
   api_key!: string;
 
-  static fromIssued(node: NodeDevice, key: string): IssuedNodeResponse {
-    return { ...NodeResponse.from(node), api_key: key };
+  static fromIssued({ credential, key }: IssuedCredential<NodeDevice>): IssuedNodeResponse {
+    return { ...NodeResponse.from(credential), api_key: key };
   }
 }
 
@@ -110,98 +102,77 @@ export class NodesAdminController {
   constructor(private readonly nodes: NodesService) {}
 
   @Post()
-  @RequireAdmin('nodes')
-  @ApiProblems(problems.idempotencyKeyReused, problems.credentialRevoked, problems.credentialExpired)
   @ApiHeader({
     name: 'Idempotency-Key',
     required: false,
     schema: { type: 'string', pattern: IDEMPOTENCY_KEY_PATTERN, maxLength: MAX_IDEMPOTENCY_KEY_LENGTH },
     description: 'A value of your own, such as a UUID, that makes the request safe to repeat for 24 hours.',
   })
-  @ApiOperation({
+  @RequireAdmin('nodes', {
     summary: 'Register a node',
     description:
       'The api_key is shown only in this response. The node sends X-API-Key: node_id:api_key. Repeated with the same ' +
       'Idempotency-Key and body within 24 hours, the response is the same node with a new api_key, because keys are ' +
       'not stored: the node is rotated with the default overlap. It is 409 when the node was revoked or has expired.',
+    refusals: [problems.idempotencyKeyReused, problems.credentialRevoked, problems.credentialExpired],
+    creates: IssuedNodeResponse,
   })
-  @ApiCreatedResponse({ type: IssuedNodeResponse })
-  async registerNode(
-    @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
-    @Body() body: RegisterNodeRequest,
-  ): Promise<IssuedNodeResponse> {
+  async registerNode(@Req() request: Request, @Body() body: RegisterNodeRequest): Promise<IssuedNodeResponse> {
     const registration = toRegistration(body);
-    const { node, key } = await this.nodes.registerNode(registration, toActor(request), readIdempotencyKey(request));
-    response.location(`/api/v0/admin/nodes/${node.id}`);
-    return IssuedNodeResponse.fromIssued(node, key);
+    const issued = await this.nodes.registerNode(registration, toActor(request), readIdempotencyKey(request));
+    request.res?.location(`/api/v0/admin/nodes/${issued.credential.id}`);
+    return IssuedNodeResponse.fromIssued(issued);
   }
 
   @Get()
-  @RequireAdmin('nodes')
-  @ApiOperation({ summary: 'List nodes', description: 'Includes revoked nodes: see revoked_at.' })
-  @ApiOkResponse({ type: NodePageResponse })
+  @RequireAdmin('nodes', {
+    summary: 'List nodes',
+    description: 'Includes revoked nodes: see revoked_at.',
+    returns: NodePageResponse,
+  })
   async listNodes(@Query() query: NodesQuery): Promise<NodePageResponse> {
     return NodePageResponse.from(await this.nodes.listNodes(toPageRequest(query), query.household_id));
   }
 
   @Get(':node_id')
-  @RequireAdmin('nodes')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'node_id', format: 'uuid' })
-  @ApiOperation({ summary: 'Get a node' })
-  @ApiOkResponse({ type: NodeResponse })
+  @RequireAdmin('nodes', { summary: 'Get a node', refusals: [problems.notFound], returns: NodeResponse })
   async getNode(@Param('node_id') id: string): Promise<NodeResponse> {
-    return NodeResponse.from(await this.nodes.findNode(id));
+    return NodeResponse.from(await this.nodes.keys.findCredential(id));
   }
 
   @Patch(':node_id')
-  @RequireAdmin('nodes')
-  @ApiProblems(problems.notFound, problems.credentialRevoked)
-  @ApiParam({ name: 'node_id', format: 'uuid' })
-  @ApiOperation({ summary: 'Change the room, the name or the expiry of a node' })
-  @ApiOkResponse({ type: NodeResponse })
+  @RequireAdmin('nodes', {
+    summary: 'Change the room, the name or the expiry of a node',
+    refusals: [problems.notFound, problems.credentialRevoked],
+    returns: NodeResponse,
+  })
   async updateNode(
     @Req() request: Request,
     @Param('node_id') id: string,
     @Body() body: UpdateNodeRequest,
   ): Promise<NodeResponse> {
+    if (request.body === undefined) refuseField('', 'must be a JSON object');
     const node = await this.nodes.updateNode(id, toChange(body), toActor(request));
     return NodeResponse.from(node);
   }
 
   @Delete(':node_id')
-  @HttpCode(204)
-  @RequireAdmin('nodes')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'node_id', format: 'uuid' })
-  @ApiOperation({
+  @RequireAdmin('nodes', {
     summary: 'Revoke a node',
     description: 'Its key is refused from the next call on. The node stays in lists until it is purged.',
+    refusals: [problems.notFound],
   })
-  @ApiNoContentResponse()
   async revokeNode(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
-    await this.nodes.revokeNode(id, toActor(request));
+    await this.nodes.keys.revokeKey(id, toActor(request));
   }
 
   @Post(':node_id/rotate')
-  @HttpCode(200)
-  @RequireAdmin('nodes')
-  @ApiProblems(problems.notFound, problems.credentialRevoked, problems.credentialExpired)
-  @ApiParam({ name: 'node_id', format: 'uuid' })
-  @ApiBody({ type: RotateRequest, required: false })
-  @ApiOperation({
-    summary: 'Rotate the key of a node',
-    description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
-  })
-  @ApiOkResponse({ type: IssuedNodeResponse })
+  @RequireAdmin('nodes', describeRotation('a node', IssuedNodeResponse))
   async rotateNode(
     @Req() request: Request,
     @Param('node_id') id: string,
-    @Body() body: RotateRequest,
+    @Body() { overlap_hours }: RotateRequest,
   ): Promise<IssuedNodeResponse> {
-    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
-    const { node, key } = await this.nodes.rotateNodeKey(id, overlapHours, toActor(request));
-    return IssuedNodeResponse.fromIssued(node, key);
+    return IssuedNodeResponse.fromIssued(await this.nodes.keys.rotateKey(id, overlap_hours, toActor(request)));
   }
 }

@@ -1,22 +1,13 @@
-import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req, Res } from '@nestjs/common';
-import {
-  ApiBody,
-  ApiCreatedResponse,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiParam,
-  ApiProperty,
-  ApiTags,
-} from '@nestjs/swagger';
-import type { Request, Response } from 'express';
+import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import { type Scope, SCOPES, sortScopes } from '../common/names.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
-import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
+import type { IssuedCredential } from '../keys/key-table.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import {
   OperatorsService,
@@ -24,9 +15,8 @@ import {
   type AdminCaller,
   type Operator,
 } from '../operators/operators.service.js';
-import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { KeyResponse, RotateRequest } from './key.dto.js';
+import { describeRotation, KeyResponse, RotateRequest } from './key.dto.js';
 
 export class AddOperatorRequest {
   @OperatorNameField()
@@ -47,7 +37,7 @@ export class UpdateOperatorRequest {
   expires_at?: string | null;
 }
 
-export function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): OperatorChange {
+function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): OperatorChange {
   return {
     ...(scopes !== undefined && { scopes: sortScopes(scopes) }),
     ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
@@ -83,8 +73,8 @@ export class IssuedOperatorResponse extends OperatorResponse {
   @ApiProperty({ description: 'shown only in this response', example: 'pa_admin_Zt5…' })
   api_key!: string;
 
-  static fromIssued(operator: Operator, key: string): IssuedOperatorResponse {
-    return { ...OperatorResponse.from(operator), api_key: key };
+  static fromIssued({ credential, key }: IssuedCredential<Operator>): IssuedOperatorResponse {
+    return { ...OperatorResponse.from(credential), api_key: key };
   }
 }
 
@@ -96,53 +86,47 @@ export class OperatorsAdminController {
   constructor(private readonly operators: OperatorsService) {}
 
   @Post()
-  @RequireAdmin('operators')
-  @ApiProblems(problems.operatorExists, problems.exceedsOwnRights)
-  @ApiOperation({
+  @RequireAdmin('operators', {
     summary: 'Add an operator',
     description:
       'The api_key is shown only in this response. The operator sends it as X-Admin-Key. An operator adds only operators ' +
       'with no scope that it lacks, and with no later expiry than its own.',
+    refusals: [problems.operatorExists, problems.exceedsOwnRights],
+    creates: IssuedOperatorResponse,
   })
-  @ApiCreatedResponse({ type: IssuedOperatorResponse })
   async addOperator(
     @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
     @Body() { name, scopes, expires_at = null }: AddOperatorRequest,
   ): Promise<IssuedOperatorResponse> {
     const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
-    const { operator, key } = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
-    response.location(`/api/v0/admin/operators/${operator.id}`);
-    return IssuedOperatorResponse.fromIssued(operator, key);
+    const issued = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
+    request.res?.location(`/api/v0/admin/operators/${issued.credential.id}`);
+    return IssuedOperatorResponse.fromIssued(issued);
   }
 
   @Get()
-  @RequireAdmin('operators')
-  @ApiOperation({ summary: 'List operators', description: 'Includes revoked operators: see revoked_at.' })
-  @ApiOkResponse({ type: OperatorPageResponse })
+  @RequireAdmin('operators', {
+    summary: 'List operators',
+    description: 'Includes revoked operators: see revoked_at.',
+    returns: OperatorPageResponse,
+  })
   async listOperators(@Query() query: OperatorsQuery): Promise<OperatorPageResponse> {
     return OperatorPageResponse.from(await this.operators.listOperators(toPageRequest(query), query.name));
   }
 
   @Get(':operator_id')
-  @RequireAdmin('operators')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'operator_id', format: 'uuid' })
-  @ApiOperation({ summary: 'Get an operator' })
-  @ApiOkResponse({ type: OperatorResponse })
+  @RequireAdmin('operators', { summary: 'Get an operator', refusals: [problems.notFound], returns: OperatorResponse })
   async getOperator(@Param('operator_id') id: string): Promise<OperatorResponse> {
     return OperatorResponse.from(await this.operators.findOperator(id));
   }
 
   @Patch(':operator_id')
-  @RequireAdmin('operators')
-  @ApiProblems(problems.notFound, problems.exceedsOwnRights, problems.credentialRevoked)
-  @ApiParam({ name: 'operator_id', format: 'uuid' })
-  @ApiOperation({
+  @RequireAdmin('operators', {
     summary: 'Change the scopes or the expiry of an operator',
     description: 'Takes effect on the next call. An operator manages only operators with no more rights than its own.',
+    refusals: [problems.notFound, problems.exceedsOwnRights, problems.credentialRevoked],
+    returns: OperatorResponse,
   })
-  @ApiOkResponse({ type: OperatorResponse })
   async updateOperator(
     @Req() request: Request,
     @Param('operator_id') id: string,
@@ -152,38 +136,25 @@ export class OperatorsAdminController {
   }
 
   @Delete(':operator_id')
-  @HttpCode(204)
-  @RequireAdmin('operators')
-  @ApiProblems(problems.notFound, problems.exceedsOwnRights)
-  @ApiParam({ name: 'operator_id', format: 'uuid' })
-  @ApiOperation({
+  @RequireAdmin('operators', {
     summary: 'Revoke an operator',
     description: 'Its key is refused from the next call on. The operator stays in lists, for the record.',
+    refusals: [problems.notFound, problems.exceedsOwnRights],
   })
-  @ApiNoContentResponse()
   async revokeOperator(@Req() request: Request, @Param('operator_id') id: string): Promise<void> {
     await this.operators.revokeOperator(id, toCaller(request));
   }
 
   @Post(':operator_id/rotate')
-  @HttpCode(200)
-  @RequireAdmin('operators')
-  @ApiProblems(problems.notFound, problems.exceedsOwnRights, problems.credentialRevoked, problems.credentialExpired)
-  @ApiParam({ name: 'operator_id', format: 'uuid' })
-  @ApiBody({ type: RotateRequest, required: false })
-  @ApiOperation({
-    summary: 'Rotate the key of an operator',
-    description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
-  })
-  @ApiOkResponse({ type: IssuedOperatorResponse })
+  @RequireAdmin('operators', describeRotation('an operator', IssuedOperatorResponse, problems.exceedsOwnRights))
   async rotateOperator(
     @Req() request: Request,
     @Param('operator_id') id: string,
-    @Body() body: RotateRequest,
+    @Body() { overlap_hours }: RotateRequest,
   ): Promise<IssuedOperatorResponse> {
-    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
-    const { operator, key } = await this.operators.rotateOperatorKey(id, overlapHours, toCaller(request));
-    return IssuedOperatorResponse.fromIssued(operator, key);
+    return IssuedOperatorResponse.fromIssued(
+      await this.operators.rotateOperatorKey(id, overlap_hours, toCaller(request)),
+    );
   }
 }
 

@@ -1,16 +1,7 @@
-import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req, Res } from '@nestjs/common';
-import {
-  ApiCreatedResponse,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiParam,
-  ApiProperty,
-  ApiPropertyOptional,
-  ApiTags,
-} from '@nestjs/swagger';
+import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { IsBoolean } from 'class-validator';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
@@ -18,7 +9,6 @@ import { EmailField, IfSent, MOMENT, NETWORK, NULLABLE_MOMENT } from '../common/
 import { EXAMPLES } from '../common/examples.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../revocation/propagation.js';
-import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { FactorChanges } from '../second-factors/factor-changes.js';
 import { SESSION_END_REASONS, SessionsService, type Session } from '../tokens/sessions.service.js';
@@ -114,44 +104,37 @@ export class UsersAdminController {
   ) {}
 
   @Post()
-  @RequireAdmin('users')
-  @ApiProblems(problems.emailTaken, problems.hashingBusy)
-  @ApiOperation({ summary: 'Create a user', description: 'Works while registration is closed, too.' })
-  @ApiCreatedResponse({ type: UserResponse })
-  async createUser(
-    @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
-    @Body() { email, password }: RegistrationRequest,
-  ): Promise<UserResponse> {
+  @RequireAdmin('users', {
+    summary: 'Create a user',
+    description: 'Works while registration is closed, too.',
+    refusals: [problems.emailTaken, problems.hashingBusy],
+    creates: UserResponse,
+  })
+  async createUser(@Req() request: Request, @Body() { email, password }: RegistrationRequest): Promise<UserResponse> {
     const user = await this.registration.registerUserByOperator({ email, password }, toActor(request));
-    response.location(`/api/v0/admin/users/${user.id}`);
+    request.res?.location(`/api/v0/admin/users/${user.id}`);
     return UserResponse.from(user);
   }
 
   @Get()
-  @RequireAdmin('users')
-  @ApiOperation({ summary: 'List users' })
-  @ApiOkResponse({ type: UserPageResponse })
+  @RequireAdmin('users', { summary: 'List users', returns: UserPageResponse })
   async listUsers(@Query() query: UsersQuery): Promise<UserPageResponse> {
     return UserPageResponse.from(await this.users.listUsers(toPageRequest(query), query.email));
   }
 
   @Get(':id')
-  @RequireAdmin('users')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({ summary: 'Get a user' })
-  @ApiOkResponse({ type: UserResponse })
+  @RequireAdmin('users', { summary: 'Get a user', refusals: [problems.notFound], returns: UserResponse })
   async getUserAsAdmin(@Param('id') id: string): Promise<UserResponse> {
     return UserResponse.from(await this.users.findUser(id));
   }
 
   @Patch(':id')
-  @RequireAdmin('users')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({ summary: 'Disable or enable a user', description: 'Disabling ends all of their sessions.' })
-  @ApiOkResponse({ type: UserResponse })
+  @RequireAdmin('users', {
+    summary: 'Disable or enable a user',
+    description: 'Disabling ends all of their sessions.',
+    refusals: [problems.notFound],
+    returns: UserResponse,
+  })
   async updateUser(
     @Req() request: Request,
     @Param('id') id: string,
@@ -160,43 +143,34 @@ export class UsersAdminController {
     // In the transaction that disables the user, so that no session starts after it.
     const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
       this.sessions.endAllSessions(transaction, userId, 'disabled');
-    return UserResponse.from(
-      await this.users.setUserActive({ id, isActive: is_active, actor: toActor(request), endSessions }),
-    );
+    const change = { id, isActive: is_active, actor: toActor(request), endSessions };
+    return UserResponse.from(await this.users.setUserActive(change));
   }
 
   @Delete(':id')
-  @HttpCode(204)
-  @RequireAdmin('users')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({ summary: 'Delete a user', description: 'Also deletes all of their sessions. It cannot be undone.' })
-  @ApiNoContentResponse()
+  @RequireAdmin('users', {
+    summary: 'Delete a user',
+    description: 'Also deletes all of their sessions. It cannot be undone.',
+    refusals: [problems.notFound],
+  })
   async deleteUser(@Req() request: Request, @Param('id') id: string): Promise<void> {
     await this.users.deleteUser(id, toActor(request));
   }
 
   @Get(':id/sessions')
-  @RequireAdmin('users')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({
+  @RequireAdmin('users', {
     summary: 'List the sessions of a user',
     description: 'Includes ended sessions until they are purged.',
+    refusals: [problems.notFound],
+    returns: SessionPageResponse,
   })
-  @ApiOkResponse({ type: SessionPageResponse })
   async listUserSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
     const { id: userId } = await this.users.findUser(id);
     return SessionPageResponse.from(await this.sessions.listSessions(userId, toPageRequest(query)));
   }
 
   @Delete(':id/sessions')
-  @HttpCode(204)
-  @RequireAdmin('users')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({ summary: 'End all sessions of a user' })
-  @ApiNoContentResponse()
+  @RequireAdmin('users', { summary: 'End all sessions of a user', refusals: [problems.notFound] })
   async endUserSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
     // Also propagates before a 404: another request may have just deleted the user.
     await this.propagation.propagateAfter(async () => {
@@ -206,33 +180,27 @@ export class UsersAdminController {
   }
 
   @Delete(':id/factors')
-  @HttpCode(204)
-  @RequireAdmin('users')
-  @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({
+  @RequireAdmin('users', {
     summary: 'Remove all second factors of a user',
     description:
       'For a user who has lost them: the authenticator app, the recovery codes and all passkeys. Ends all of their ' +
       'sessions. The password alone is enough afterwards, so make sure who asks.',
+    refusals: [problems.notFound],
   })
-  @ApiNoContentResponse()
   async removeUserFactors(@Req() request: Request, @Param('id') id: string): Promise<void> {
     await this.factorChanges.removeAllFactors(id, toActor(request));
   }
 
   @Post(':id/password-reset')
-  @RequireAdmin('users')
-  @ApiProblems(problems.notFound, problems.userDisabled)
-  @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({
+  @RequireAdmin('users', {
     summary: 'Issue a token with which a user resets the password',
     description:
       'For the operator to hand over, also without a mail server. The user sends it to ' +
       'POST /api/v0/auth/password-reset/confirm. It replaces the one that was issued before. ' +
       'A disabled user gets none.',
+    refusals: [problems.notFound, problems.userDisabled],
+    creates: PasswordResetResponse,
   })
-  @ApiCreatedResponse({ type: PasswordResetResponse })
   async issuePasswordReset(@Req() request: Request, @Param('id') id: string): Promise<PasswordResetResponse> {
     return PasswordResetResponse.from(await this.oneTimeTokens.issueTokenForOperator(id, toActor(request)));
   }

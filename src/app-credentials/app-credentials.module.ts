@@ -1,14 +1,109 @@
-import { Module } from '@nestjs/common';
+/**
+ * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is valid at its target only: at this service, or at the
+ * service that has it validated by the route below.
+ */
+import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
+import { PassportStrategy } from '@nestjs/passport';
+import { ApiBody, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { AccessModule } from '../access/doors.js';
-import { AuditModule } from '../audit/audit.module.js';
-import { RevocationModule } from '../revocation/revocation-feed.js';
+import type { Request } from 'express';
+import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason } from '../access/doors.js';
+import { getPrincipal, type AppPrincipal } from '../access/principals.js';
+import { RequirePresentedApp } from '../access/require.js';
+import { EXAMPLES } from '../common/examples.js';
+import { ServiceNameField } from '../common/fields.js';
+import { Environment } from '../config/environment.js';
+import { Answers } from '../http/answers.js';
 import { provideKeyStore } from '../keys/key-store.js';
-import { APP_KEY_TABLE, APP_KEYS, AppCredential, AppCredentialsService } from './app-credentials.service.js';
-import { AppStrategy, ValidateAppController } from './app-door.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
+import type { ProblemException } from '../problems/problems.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
+import {
+  APP_KEYS,
+  type AppIdentity,
+  type AppKeys,
+  APP_KEY_TABLE,
+  AppCredential,
+  AppCredentialsService,
+} from './app-credentials.service.js';
+
+@Injectable()
+export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
+  constructor(
+    doors: Doors,
+    @Inject(APP_KEYS) private readonly keys: AppKeys,
+    private readonly freshness: Freshness,
+    private readonly environment: Environment,
+  ) {
+    super('X-Platform-App-Key');
+    doors.install('app', this);
+  }
+
+  async validate(request: Request, key: string): Promise<AppPrincipal> {
+    const sentId = request.headers['x-platform-app-id'];
+    if (typeof sentId !== 'string') throw createRefusal('app', 'no_id');
+    const appId = sentId.toLowerCase();
+    const isFresh = wantsFreshVerdict(request);
+    if (isFresh) await this.freshness.noteArrival(request);
+    const verdict = await this.keys.verifier.verifyKey(appId, key, isFresh);
+    if (!verdict.valid) throw toRefusal(verdict.reason, appId, verdict.identity);
+    const { caller, target } = verdict.identity;
+    const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as ResponseLocals;
+    if (presentedTo !== null && presentedTo !== target) throw toRefusal('other_target', appId, verdict.identity);
+    this.keys.verifier.recordUse(appId, presentedTo);
+    return { door: 'app', appId, caller, target, rememberable: verdict.rememberable };
+  }
+}
+
+function toRefusal(reason: DoorReason<'app'>, appId: string, identity: AppIdentity | undefined): ProblemException {
+  const { caller, target } = identity ?? {};
+  return createRefusal('app', reason, identity && { app_id: appId, calling_service: caller, called_service: target });
+}
+
+/** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
+export class ValidateAppRequest {
+  @ServiceNameField(EXAMPLES.target, { optional: true })
+  target?: string;
+}
+
+export class ValidAppResponse {
+  @ApiProperty({ enum: [true] })
+  valid!: true;
+
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  app_id!: string;
+
+  @ApiProperty({ example: EXAMPLES.caller })
+  caller!: string;
+
+  @ApiProperty({ example: EXAMPLES.target })
+  target!: string;
+}
+
+@ApiTags('internal')
+@Controller('internal')
+export class ValidateAppController {
+  constructor(private readonly freshness: Freshness) {}
+
+  @Post('validate-app')
+  @RequirePresentedApp()
+  @ApiOperation({
+    summary: 'Validate the key of a service',
+    description:
+      'Forward the headers that a service sent you, and name yourself as target, in the body or in X-Platform-Target: ' +
+      'a key for another service is refused.',
+  })
+  @ApiBody({ type: ValidateAppRequest, required: false })
+  @Answers(200, ValidAppResponse)
+  validateApp(@Req() request: Request): ValidAppResponse {
+    const { appId, caller, target, rememberable } = getPrincipal(request, 'app');
+    this.freshness.setHeaders(request, rememberable);
+    return { valid: true, app_id: appId, caller, target };
+  }
+}
 
 @Module({
-  imports: [AccessModule, AuditModule, RevocationModule, TypeOrmModule.forFeature([AppCredential])],
+  imports: [TypeOrmModule.forFeature([AppCredential])],
   controllers: [ValidateAppController],
   providers: [provideKeyStore(APP_KEYS, AppCredential, APP_KEY_TABLE), AppCredentialsService, AppStrategy],
   exports: [AppCredentialsService],

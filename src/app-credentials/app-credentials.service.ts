@@ -17,16 +17,14 @@ import {
 } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
-import { isId, createId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { KeyColumns, type KeyTable } from '../keys/key-table.js';
-import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
-import { KeyStore } from '../keys/key-store.js';
+import { KeyColumns, type IssuedCredential, type KeyTable } from '../keys/key-table.js';
+import type { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 
-/** The credential that one service, the caller, presents to another, the target. */
 @Entity('app_credentials')
 @Index('app_credentials_live_pair_key', ['caller', 'target'], { unique: true, where: 'revoked_at IS NULL' })
 @Index('app_credentials_dead_at_idx', { synchronize: false })
@@ -46,7 +44,6 @@ export interface AppIdentity {
   readonly target: string;
 }
 
-/** Injection token of the key store of app credentials. */
 export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
 export const APP_KEY_TABLE: KeyTable<AppCredential> = {
@@ -56,37 +53,31 @@ export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   identityColumns: ['caller', 'target'],
   targetColumn: 'target',
   keyPrefix: 'pa_app_',
+  getTarget: ({ target }) => target,
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
 };
 
-export interface IssuedAppCredential {
-  readonly credential: AppCredential;
-  /** In plain text: the only time. */
-  readonly key: string;
-}
-
-export interface AppFilter {
-  readonly caller: string | undefined;
-  readonly target: string | undefined;
-}
+/** Undefined: any. */
+type AppFilter = Readonly<Record<keyof AppIdentity, string | undefined>>;
 
 @Injectable()
 export class AppCredentialsService {
   constructor(
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
-    @Inject(APP_KEYS) private readonly keys: AppKeys,
+    @Inject(APP_KEYS) readonly keys: AppKeys,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
   async issueAppCredential(
     { caller, target, expiresAt }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt'>,
     actor: Actor,
-  ): Promise<IssuedAppCredential> {
-    const { key, columns } = this.keys.issueKey();
-    const now = this.clock.now();
-    const row = { id: createId(), caller, target, expiresAt, ...columns, createdAt: now, updatedAt: now };
+  ): Promise<IssuedCredential<AppCredential>> {
+    const { key, keyDigest } = this.keys.issueKey();
+    // A wrong clock would revoke the pair's credential as expired.
+    const now = this.clock.trustedNow();
+    const row = { id: createId(), caller, target, expiresAt, keyDigest, createdAt: now, updatedAt: now };
     const credential = this.credentials.create(row);
     try {
       await this.credentials.manager.transaction(async (transaction) => {
@@ -109,28 +100,8 @@ export class AppCredentialsService {
     return { credential, key };
   }
 
-  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
-  async findAppCredential(id: string): Promise<AppCredential> {
-    const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
-    if (!credential) throw new ProblemException(problems.notFound);
-    return credential;
-  }
-
-  /**
-   * Explains why a key of the credential would be refused now; also for an unknown id, instead of a 404.
-   * @param target the service to which the key is presented
-   */
-  async explainAppCredential(id: string, target?: string): Promise<Explanation> {
-    await this.keys.flushLastUsed();
-    const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
-    if (!credential) return explainUnknownKey();
-    const isForAnother = target !== undefined && target !== credential.target;
-    const explanation = explainKey(credential, this.clock.now(), isForAnother ? credential.target : undefined);
-    return nameActors(explanation, credential.id, this.audit);
-  }
-
-  async listAppCredentials(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {
-    return findPage(this.credentials, page, { caller, target });
+  async listAppCredentials(page: PageRequest, filter: AppFilter): Promise<Page<AppCredential>> {
+    return findPage(this.credentials, page, filter);
   }
 
   /** @returns credentials that are neither revoked nor expired: at most one for each pair */
@@ -138,33 +109,6 @@ export class AppCredentialsService {
     const expiry = [IsNull(), MoreThan(this.clock.now())];
     const where = expiry.map((expiresAt) => ({ revokedAt: IsNull(), expiresAt }));
     return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
-  }
-
-  /**
-   * {@link KeyStore.rotateKey}
-   * @throws {ProblemException} not_found; credential_revoked; credential_expired
-   */
-  async rotateAppKey(id: string, overlapHours: number, actor: Actor): Promise<IssuedAppCredential> {
-    const key = await this.keys.rotateKey(id, overlapHours, actor);
-    return { credential: await this.findAppCredential(id), key };
-  }
-
-  /**
-   * {@link KeyStore.revokeKey}
-   * @throws {ProblemException} not_found
-   */
-  async revokeAppCredential(id: string, actor: Actor): Promise<AppCredential> {
-    return this.keys.revokeKey(id, actor);
-  }
-
-  /** Records that a service says it accepted a key from its memory. */
-  recordReportedUse(id: string, service: string, at: Date): void {
-    this.keys.recordReportedUse(id, service, at);
-  }
-
-  /** Deletes credentials that were revoked or expired before a moment. */
-  async purge(deadBefore: Date): Promise<number> {
-    return this.keys.purge(deadBefore);
   }
 
   /** Without this, the unique index would let an expired credential block its pair. */

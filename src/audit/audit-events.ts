@@ -5,66 +5,10 @@
  */
 import type { Actor } from '../access/actor.js';
 import { createId } from '../common/ids.js';
-import type { SecurityEvent } from '../common/security-events.js';
+import type { AuditEventName } from '../common/security-events.js';
 import type { Statement } from '../database/database.js';
 import type { LogFields } from '../logging/log.js';
 
-/** The security events that the audit log contains. All others are written only to the service log. */
-export const AUDIT_EVENT_NAMES = [
-  'user.registered',
-  'user.login.succeeded',
-  'user.login.failed',
-  'user.password.changed',
-  'user.deleted',
-  'user.password.reset',
-  'user.email.verified',
-  'user.email.change_requested',
-  'user.email.changed',
-  'user.mail.sent',
-  'user.mail.failed',
-  'user.second_factor.failed',
-  'user.totp.started',
-  'user.totp.enrolled',
-  'user.totp.removed',
-  'user.recovery_codes.replaced',
-  'user.recovery_code.used',
-  'user.passkey.added',
-  'user.passkey.renamed',
-  'user.passkey.removed',
-  'session.refresh.reused',
-  'session.refresh.repeated_elsewhere',
-  'session.ended',
-  'signing_key.retired',
-  'signing_key.revoked',
-  'app.first_used',
-  'node.first_used',
-  'operator.first_used',
-  'admin.key.refused',
-  'admin.scope.refused',
-  'admin.node.registered',
-  'admin.node.updated',
-  'admin.node.rotated',
-  'admin.node.revoked',
-  'admin.app_credential.minted',
-  'admin.app_credential.rotated',
-  'admin.app_credential.revoked',
-  'admin.operator.added',
-  'admin.operator.updated',
-  'admin.operator.rotated',
-  'admin.operator.revoked',
-  'admin.user.created',
-  'admin.user.updated',
-  'admin.user.deleted',
-  'admin.user.sessions_revoked',
-  'admin.user.password_reset_issued',
-  'admin.user.factors_removed',
-  'users.import_started',
-  'users.imported',
-  'users.exported',
-] as const satisfies readonly SecurityEvent[];
-export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
-
-/** One act. */
 export interface AuditEvent {
   readonly event: AuditEventName;
   readonly actor: Actor;
@@ -89,7 +33,6 @@ export function toUserEvent(
   return { event, actor, subject: userId, ...rest, logFields: { user_id: userId, ...logFields } };
 }
 
-/** A row of audit_events; columns are named as in the database. */
 export interface StoredAuditEvent {
   readonly id: string;
   readonly time: Date;
@@ -133,7 +76,6 @@ export function insertAuditEvents(expressions: ColumnExpressions): string {
   return `INSERT INTO audit_events (${AUDIT_COLUMNS}) ${selectAuditEvents(expressions)}`;
 }
 
-/** All but `count`, which is the number of rows of the act. */
 const PARAMETER_COLUMNS = COLUMNS.filter((column) => column !== 'count');
 
 function auditParameters(offset: number, count: string): ColumnExpressions {
@@ -165,7 +107,6 @@ export function withAuditEvent(act: Statement, details?: string): Statement {
   };
 }
 
-/** @returns the parameters of the statements above, without `count` */
 export function toAuditValues({ event, actor, time, subject, details = {} }: AuditEvent, now: Date): unknown[] {
   const { door, id, operator, requestId, callerRequestId, address } = actor;
   const allDetails = {

@@ -4,7 +4,8 @@
  * neither reports what was rolled back. Refused logins, second factors, admin keys and scopes are counted instead
  * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
  */
-import { Injectable } from '@nestjs/common';
+import { isDeepStrictEqual } from 'node:util';
+import { Global, Injectable, Module } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import {
   DataSource,
@@ -16,21 +17,19 @@ import {
 import { describeAdmin, type Actor } from '../access/actor.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import { isWarning, type SecurityEvent } from '../common/security-events.js';
+import { isWarning, type SecurityEvent, AUDIT_EVENT_NAMES, type AuditEventName } from '../common/security-events.js';
 import { Database, type Statement } from '../database/database.js';
 import { createCursorProblem, type Page } from '../http/page.js';
 import { type LogFields, Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX } from '../metrics/metrics-registry.js';
 import {
   AUDIT_COLUMNS,
-  AUDIT_EVENT_NAMES,
   INSERT_AUDIT_EVENT,
   toAuditValues,
   type AuditEvent,
-  type AuditEventName,
   type StoredAuditEvent,
 } from './audit-events.js';
-import { COUNTED_EVENTS, OPEN_WINDOWS } from './counted-refusals.js';
+import { COUNTED_EVENTS, CountedRefusals, OPEN_WINDOWS } from './counted-refusals.js';
 
 export interface AuditFilter {
   /** The id of the actor, or the door of an actor without an id. */
@@ -52,7 +51,6 @@ const FIND_ACTOR = `SELECT actor_door, details ->> 'operator' AS operator FROM a
 
 @Injectable()
 export class AuditLog implements EntitySubscriberInterface {
-  /** Events of transactions that are not committed yet. */
   private readonly pending = new WeakMap<QueryRunner, AuditEvent[]>();
   private readonly acts;
 
@@ -74,10 +72,7 @@ export class AuditLog implements EntitySubscriberInterface {
     for (const event of AUDIT_EVENT_NAMES) if (isCountedAct(event)) this.acts.inc({ event }, 0);
   }
 
-  /**
-   * Records an act in its transaction, and writes its log line after the commit.
-   * @param hasEffect an act that changed nothing has a log line only
-   */
+  /** @param hasEffect an act that changed nothing has a log line only */
   async record(transaction: EntityManager, event: AuditEvent, hasEffect = true): Promise<void> {
     if (!hasEffect) {
       this.logOnly(event.event, event.actor, event.logFields ?? {});
@@ -87,36 +82,34 @@ export class AuditLog implements EntitySubscriberInterface {
     this.reportAfterCommit(transaction, event);
   }
 
-  /** Called by TypeORM. */
+  /** Records a change with the fields before and after it. @returns whether it changes anything */
+  async recordChange(transaction: EntityManager, event: AuditEvent, before: object, after: object): Promise<boolean> {
+    const hasEffect = !isDeepStrictEqual(before, after);
+    await this.record(transaction, { ...event, details: { before, after } }, hasEffect);
+    return hasEffect;
+  }
+
   afterTransactionCommit({ queryRunner }: TransactionCommitEvent): void {
     for (const event of this.pending.get(queryRunner) ?? []) this.report(event);
     this.pending.delete(queryRunner);
   }
 
-  /**
-   * Acts and records in one round trip.
-   * @param act made by {@link withAuditEvent}
-   * @returns the rows of the act; without any, nothing is recorded
-   */
-  async execute<Row extends object>(act: Statement, values: unknown[], event: AuditEvent): Promise<Row[]> {
-    const rows = await this.database.rows<Row>(act, [...values, ...toAuditValues(event, this.clock.now())]);
-    if (rows.length > 0) this.report(event);
-    return rows;
-  }
-
-  /** As {@link AuditLog.execute}, in a transaction. */
-  async executeIn<Row extends object>(
-    transaction: EntityManager,
+  /** @param act made by {@link withAuditEvent}. When it returns no row, nothing is recorded. */
+  async execute<Row extends object>(
     act: Statement,
-    values: unknown[],
+    actValues: unknown[],
     event: AuditEvent,
+    transaction?: EntityManager,
   ): Promise<Row[]> {
-    const rows = await transaction.query<Row[]>(act.text, [...values, ...toAuditValues(event, this.clock.now())]);
-    if (rows.length > 0) this.reportAfterCommit(transaction, event);
+    const values = [...actValues, ...toAuditValues(event, this.clock.now())];
+    const rows = await (transaction?.query<Row[]>(act.text, values) ?? this.database.rows<Row>(act, values));
+    if (rows.length === 0) return rows;
+    if (transaction) this.reportAfterCommit(transaction, event);
+    else this.report(event);
     return rows;
   }
 
-  /** Writes only the log line: for events that are not in the audit log, and for acts that changed nothing. */
+  /** For events that are not in the audit log, and for acts that changed nothing. */
   logOnly(event: SecurityEvent, { operator, requestId, callerRequestId, address }: Actor, fields: LogFields): void {
     const line = {
       event,
@@ -130,11 +123,7 @@ export class AuditLog implements EntitySubscriberInterface {
     else this.serviceLog.info(event, line);
   }
 
-  /**
-   * Newest first, including the windows of counted refusals that are still open.
-   * @param cursor of the page before
-   * @throws {ProblemException} validation_failed for an invalid cursor
-   */
+  /** Newest first, including the windows of counted refusals that are still open. */
   async listEvents(filter: AuditFilter, limit: number, cursor?: string): Promise<Page<StoredAuditEvent>> {
     const { text, values } = buildQuery(filter, limit + 1, cursor === undefined ? undefined : decodeCursor(cursor));
     const rows = await this.dataSource.query<StoredAuditEvent[]>(text, values);
@@ -211,3 +200,7 @@ function decodeCursor(cursor: string): Position {
   if (milliseconds !== undefined && isId(id)) return { time: new Date(Number(milliseconds)), id };
   throw createCursorProblem();
 }
+
+@Global()
+@Module({ providers: [AuditLog, CountedRefusals], exports: [AuditLog, CountedRefusals] })
+export class AuditModule {}

@@ -1,31 +1,79 @@
 import { SCOPES } from './names.js';
 
+/** The security events that the audit log contains. All others are written only to the service log. */
+export const AUDIT_EVENT_NAMES = [
+  'user.registered',
+  'user.login.succeeded',
+  'user.login.failed',
+  'user.password.changed',
+  'user.deleted',
+  'user.password.reset',
+  'user.email.verified',
+  'user.email.change_requested',
+  'user.email.changed',
+  'user.mail.sent',
+  'user.mail.failed',
+  'user.second_factor.failed',
+  'user.totp.started',
+  'user.totp.enrolled',
+  'user.totp.removed',
+  'user.recovery_codes.replaced',
+  'user.recovery_code.used',
+  'user.passkey.added',
+  'user.passkey.renamed',
+  'user.passkey.removed',
+  'session.refresh.reused',
+  'session.refresh.repeated_elsewhere',
+  'session.ended',
+  'signing_key.retired',
+  'signing_key.revoked',
+  'app.first_used',
+  'node.first_used',
+  'operator.first_used',
+  'admin.key.refused',
+  'admin.scope.refused',
+  'admin.node.registered',
+  'admin.node.updated',
+  'admin.node.rotated',
+  'admin.node.revoked',
+  'admin.app_credential.minted',
+  'admin.app_credential.rotated',
+  'admin.app_credential.revoked',
+  'admin.operator.added',
+  'admin.operator.updated',
+  'admin.operator.rotated',
+  'admin.operator.revoked',
+  'admin.user.created',
+  'admin.user.updated',
+  'admin.user.deleted',
+  'admin.user.sessions_revoked',
+  'admin.user.password_reset_issued',
+  'admin.user.factors_removed',
+  'users.import_started',
+  'users.imported',
+  'users.exported',
+] as const;
+export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
+
 /** The names of all security events (ASVS 16.3). They are stable: alerts are written against them. */
 export type SecurityEvent =
-  | `user.${'registered' | 'deleted'}`
-  | `user.login.${'succeeded' | 'failed' | 'challenged'}`
-  | 'user.second_factor.failed'
-  | `user.totp.${'started' | 'enrolled' | 'removed'}`
-  | `user.recovery_code${'s.replaced' | '.used'}`
-  | `user.passkey.${'added' | 'renamed' | 'removed'}`
-  | `user.password.${'changed' | 'refused' | 'reset'}`
-  | `user.email.${'verified' | 'change_requested' | 'changed'}`
-  | `user.mail.${'requested' | 'sent' | 'failed'}`
-  | `user.${'link' | 'token'}.refused`
-  | `user.${'login' | 'second_factor' | 'registration' | 'link' | 'mail'}.throttled`
-  | `session.${'refreshed' | 'ended'}`
-  | `session.refresh.${'refused' | 'reused' | 'repeated_elsewhere' | 'throttled'}`
-  | `signing_key.${'retired' | 'revoked'}`
-  | `${'app' | 'node'}.validation.failed`
-  | `${'app' | 'node' | 'operator'}.first_used`
-  | `admin.key.${'refused' | 'throttled'}`
-  | 'admin.scope.refused'
-  | `admin.operator.${'added' | 'updated' | 'rotated' | 'revoked'}`
-  | `admin.node.${'registered' | 'updated' | 'rotated' | 'revoked'}`
-  | `admin.app_credential.${'minted' | 'rotated' | 'revoked'}`
-  | `admin.user.${'created' | 'updated' | 'deleted'}`
-  | `admin.user.${'sessions_revoked' | 'password_reset_issued' | 'factors_removed'}`
-  | `users.${'import_started' | 'imported' | 'exported'}`;
+  | AuditEventName
+  | 'user.login.throttled'
+  | 'user.login.challenged'
+  | 'user.second_factor.throttled'
+  | 'user.registration.throttled'
+  | 'session.refresh.throttled'
+  | 'user.password.refused'
+  | 'user.link.refused'
+  | 'user.link.throttled'
+  | 'user.mail.requested'
+  | 'user.mail.throttled'
+  | 'user.token.refused'
+  | 'session.refreshed'
+  | 'session.refresh.refused'
+  | 'app.validation.failed'
+  | 'node.validation.failed'
+  | 'admin.key.throttled';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
@@ -35,7 +83,6 @@ export function isWarning(event: SecurityEvent): boolean {
 }
 
 const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
-/** Why a key is refused by its row. */
 export type KeyRefusalReason = (typeof KEY_REASONS)[number];
 /** Why a request that a gateway asks about is refused before its key is read. */
 const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
@@ -89,7 +136,6 @@ export const REFUSAL_REASONS = {
   'admin.key.throttled': ['admin-key'],
 } as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
 
-/** A security event that refuses a request. */
 export type RefusalEventName = keyof typeof REFUSAL_REASONS;
 
 export type RefusalReason<Event extends RefusalEventName> = (typeof REFUSAL_REASONS)[Event][number];

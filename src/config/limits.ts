@@ -6,7 +6,6 @@ import { availableParallelism } from 'node:os';
 
 /** How long two keys of one credential may be valid at once: a year. */
 export const MAX_OVERLAP_HOURS = 8_760;
-/** A rotation may ask for another overlap. */
 export const DEFAULT_OVERLAP_HOURS = 24;
 
 /** A call that revokes waits for the lease, so a longer one would delay its caller too much. */

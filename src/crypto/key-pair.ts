@@ -25,7 +25,6 @@ export function generateKeyPair(): KeyPair {
   }
 }
 
-/** @param pkcs8 as {@link exportPrivateKey} returned it */
 export function importKeyPair(pkcs8: Buffer): KeyPair {
   const privateKey = createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' });
   const publicKey = createPublicKey(privateKey);

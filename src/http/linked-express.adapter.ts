@@ -91,6 +91,8 @@ function isPlainObject(body: unknown): body is object {
 
 interface KnownPath {
   readonly pattern: RegExp;
+  /** The number of its parameters. */
+  readonly parameters: number;
   readonly methods: readonly string[];
 }
 
@@ -98,7 +100,10 @@ interface KnownPath {
 function refuseOtherMethods(app: Express): RequestHandler {
   const known = listKnownPaths(app);
   return ({ method, path }, response, next) => {
-    const methods = known.filter(({ pattern }) => pattern.test(path)).flatMap((one) => one.methods);
+    const matching = known.filter(({ pattern }) => pattern.test(path));
+    // A literal name precedes a parameter: `/passkeys/options` is not `/passkeys/:id`.
+    const fewest = Math.min(...matching.map(({ parameters }) => parameters));
+    const methods = matching.filter(({ parameters }) => parameters === fewest).flatMap((one) => one.methods);
     const Allow = [...new Set([...methods, 'OPTIONS'])].sort().join(', ');
     if (methods.length === 0) next();
     else if (method === 'OPTIONS') response.status(204).set({ Allow }).end();
@@ -106,11 +111,12 @@ function refuseOtherMethods(app: Express): RequestHandler {
   };
 }
 
-/** @returns the path patterns of all installed routes, with their methods */
 export function listKnownPaths(app: Express): KnownPath[] {
   // The types of Express 5.3 do not declare `listRoutes()` yet.
   const router = app.router as unknown as { listRoutes(): { readonly path: string; readonly methods?: string[] }[] };
-  const paths = router.listRoutes().map(({ path, methods = [] }) => ({ pattern: toPattern(path), methods }));
+  const paths = router.listRoutes().map(({ path, methods = [] }) => {
+    return { pattern: toPattern(path), parameters: path.split(':').length - 1, methods };
+  });
   return paths.filter(({ methods }) => methods.length > 0);
 }
 

@@ -14,7 +14,6 @@ const CURSOR_DETAIL = 'must be the next_cursor of an earlier page';
 
 const NULLABLE_CURSOR = { type: String, nullable: true, example: null } as const;
 
-/** The query of every list: page size and cursor. */
 export class PageQuery {
   @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT })
   @IsOptional()
@@ -80,7 +79,6 @@ export function createCursorProblem(): ProblemException {
   return createFieldProblem('/cursor', CURSOR_DETAIL);
 }
 
-/** Creates the response class of a list from the class of its items. */
 export function createPageResponse<Row, Item>(itemClass: Type<Item> & { from(row: Row): Item }) {
   abstract class PageResponse {
     @ApiProperty({ type: [itemClass], maxItems: MAX_LIMIT })

@@ -17,11 +17,7 @@ export interface CompletedRequest {
   readonly durationMs: number;
 }
 
-/**
- * Logs one line for each completed request.
- * @param logsValidations whether successful validations are logged too
- * @param count called for each request; undefined when no metrics are served
- */
+/** @param count undefined when no metrics are served */
 export function createRequestLog(
   log: Log,
   logsValidations: boolean,

@@ -15,8 +15,7 @@ import {
 } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { createRefusal, Doors } from '../access/doors.js';
-import { TARGET_HEADER } from '../access/door.guard.js';
+import { createRefusal, Doors, TARGET_HEADER } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
@@ -50,7 +49,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
         const principal = await this.doors.authenticate(door, request);
         // RequestMetrics counts verdicts by the principal of the request.
         request.user = principal;
-        response.set(toHeaders(principal));
+        response.set({ 'X-Auth-Door': door, ...toHeaders(principal) });
       } catch (error) {
         throw toGatewayProblem(door, error);
       }
@@ -80,20 +79,13 @@ function toGatewayProblem(door: GatewayDoor, error: unknown): ProblemException {
 function toHeaders(principal: Principal): Record<string, string> {
   switch (principal.door) {
     case 'node':
-      return {
-        'X-Auth-Door': 'node',
-        'X-Auth-Node-Id': principal.nodeId,
-        'X-Auth-Household-Id': principal.householdId,
-      };
+      return { 'X-Auth-Node-Id': principal.nodeId, 'X-Auth-Household-Id': principal.householdId };
     case 'app':
-      return { 'X-Auth-Door': 'app', 'X-Auth-App-Id': principal.appId, 'X-Auth-Caller': principal.caller };
-    case 'user':
-      return {
-        'X-Auth-Door': 'user',
-        'X-Auth-User-Id': principal.userId,
-        'X-Auth-Session-Id': principal.sessionId,
-        ...toAmrHeader(principal.amr),
-      };
+      return { 'X-Auth-App-Id': principal.appId, 'X-Auth-Caller': principal.caller };
+    case 'user': {
+      const { userId, sessionId, amr } = principal;
+      return { 'X-Auth-User-Id': userId, 'X-Auth-Session-Id': sessionId, ...toAmrHeader(amr) };
+    }
     case 'admin':
       throw new Error('Gateways do not ask about operators');
   }

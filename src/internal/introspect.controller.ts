@@ -106,7 +106,6 @@ class IntrospectGuard implements CanActivate {
   }
 }
 
-/** @returns undefined for what is not form-encoded */
 function decodeFormValue(text: string): string | undefined {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
@@ -115,43 +114,7 @@ function decodeFormValue(text: string): string | undefined {
   }
 }
 
-/** The documented fields of the form, which bounds their length. */
-const NAMES = ['token', 'token_type_hint'];
-
-type Introspection = ActiveTokenResponse | { readonly active: false };
-
-@Injectable()
-export class IntrospectionService {
-  constructor(private readonly doors: Doors) {}
-
-  /**
-   * @param form as it arrived
-   * @throws {ProblemException} malformed_request; validation_failed without exactly one token, or with a longer one than
-   * documented; unavailable
-   */
-  async introspectToken(form: Buffer | undefined): Promise<Introspection> {
-    const principal = await this.authenticate(readToken(form));
-    if (!principal) return { active: false };
-    const { userId, sessionId, email, amr, claims } = principal;
-    const { exp, iat, iss, jti } = claims;
-    const token = { exp, iat, iss, jti, token_type: 'Bearer' as const };
-    return { active: true, sub: userId, sid: sessionId, ...token, username: email, amr: [...amr] };
-  }
-
-  /** A refusal here is an answer to the client, not an attempt at the user door: it is not logged as one. */
-  private async authenticate(token: string): Promise<UserPrincipal | undefined> {
-    if (/\s/.test(token)) return undefined;
-    const presented = { headers: { authorization: `Bearer ${token}` } } as Request;
-    try {
-      const principal = await this.doors.authenticate('user', presented);
-      return principal.door === 'user' ? principal : undefined;
-    } catch (error) {
-      if (error instanceof ProblemException && error.problem.status === 401) return undefined;
-      throw error;
-    }
-  }
-}
-
+/** @throws {ProblemException} malformed_request; validation_failed without exactly one token, or with a too long one */
 function readToken(body: Buffer | undefined): string {
   const bytes = body ?? Buffer.alloc(0);
   if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
@@ -160,7 +123,8 @@ function readToken(body: Buffer | undefined): string {
   const form = new URLSearchParams(fields.join('&'));
   if (form.has('target'))
     refuseField('/target', 'is not part of this request: the credential must be one for this service');
-  for (const name of NAMES) for (const value of form.getAll(name)) refuseHostileText(value, `/${name}`);
+  for (const name of ['token', 'token_type_hint'])
+    for (const value of form.getAll(name)) refuseHostileText(value, `/${name}`);
   const [token, ...more] = form.getAll('token');
   if (token && more.length === 0) return token;
   return refuseField('/token', 'must be sent once, and not be empty');
@@ -169,7 +133,7 @@ function readToken(body: Buffer | undefined): string {
 @ApiTags('internal')
 @Controller('internal')
 export class IntrospectController {
-  constructor(private readonly introspection: IntrospectionService) {}
+  constructor(private readonly doors: Doors) {}
 
   @Post('introspect')
   @HttpCode(200)
@@ -183,7 +147,25 @@ export class IntrospectController {
   @ApiConsumes('application/x-www-form-urlencoded')
   @ApiBody({ type: IntrospectionBody })
   @ApiOkResponse({ type: ActiveTokenResponse, description: 'Or `{"active": false}`' })
-  async introspectToken(@Req() request: Request): Promise<Introspection> {
-    return this.introspection.introspectToken(request.body as Buffer | undefined);
+  async introspectToken(@Req() request: Request): Promise<ActiveTokenResponse | { readonly active: false }> {
+    const principal = await this.authenticateUser(readToken(request.body as Buffer | undefined));
+    if (!principal) return { active: false };
+    const { userId, sessionId, email, amr, claims } = principal;
+    const { exp, iat, iss, jti } = claims;
+    const token = { exp, iat, iss, jti, token_type: 'Bearer' as const };
+    return { active: true, sub: userId, sid: sessionId, ...token, username: email, amr: [...amr] };
+  }
+
+  /** A refusal here is an answer to the client, not an attempt at the user door: it is not logged as one. */
+  private async authenticateUser(token: string): Promise<UserPrincipal | undefined> {
+    if (/\s/.test(token)) return undefined;
+    const presented = { headers: { authorization: `Bearer ${token}` } } as Request;
+    try {
+      const principal = await this.doors.authenticate('user', presented);
+      return principal.door === 'user' ? principal : undefined;
+    } catch (error) {
+      if (error instanceof ProblemException && error.problem.status === 401) return undefined;
+      throw error;
+    }
   }
 }

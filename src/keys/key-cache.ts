@@ -20,7 +20,6 @@ interface Entry<Identity> extends VerifiedKey<Identity> {
 export class KeyCache<Identity extends object> implements EvictionListener {
   private readonly entries: LRUCache<string, Entry<Identity>>;
 
-  /** @param maxEntries beyond it, the least recently used entry is evicted */
   constructor(
     readonly kind: CredentialKind,
     private readonly lease: RevocationLease,
@@ -40,7 +39,6 @@ export class KeyCache<Identity extends object> implements EvictionListener {
     return entry.identity;
   }
 
-  /** To be called before the row is read. */
   takeTicket(): Ticket {
     return this.lease.takeTicket();
   }

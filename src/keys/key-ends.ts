@@ -8,15 +8,15 @@ import type { AuditLog } from '../audit/audit-log.js';
 import { withAuditEvent } from '../audit/audit-events.js';
 import type { KeyRefusalReason } from '../common/security-events.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import type { ComparedClock } from '../database/compared-clock.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
 import { toErrorFields, type Log } from '../logging/log.js';
 import type { KeyColumns } from './key-table.js';
 
-/** The tables whose keys end by these rules. The names are constants in the code, never input: they become SQL. */
+/** Constants, never input, because they become SQL. */
 export type KeyTableName = 'nodes' | 'app_credentials' | 'operators';
 
-/** The columns that decide whether a key is valid. */
 export interface KeyRow {
   readonly id: string;
   readonly key_digest: SecretDigest;
@@ -26,24 +26,25 @@ export interface KeyRow {
   readonly revoked_at: Date | null;
 }
 
-/**
- * Why a presented key is refused, or which of the two keys of a rotation it is. The first use of `current_in_overlap` has to
- * end the overlap before the response is sent.
- */
+/** The first use of `current_in_overlap` has to end the overlap before the response is sent. */
 export type Judgement = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
 
 /** Stands in for an absent digest, so that an attacker cannot tell by the time of a refusal whether an id exists. */
 const DUMMY_DIGEST = computeDigest(generateSecretBytes());
 
-/** @param row undefined when there is none with the presented id or digest */
-export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, now: Date): Judgement {
+/**
+ * @param clock is read only when the time decides
+ * @throws {WrongClockError} when the time decides while the clock is wrong
+ */
+export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, clock: ComparedClock): Judgement {
   const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
   const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
   if (!row) return 'unknown';
-  const isInOverlap = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
+  const isInOverlap =
+    isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > clock.trustedNow();
   if (!isCurrent && !isInOverlap) return 'wrong_key';
   if (row.revoked_at) return 'revoked';
-  if (row.expires_at && row.expires_at <= now) return 'expired';
+  if (row.expires_at && row.expires_at <= clock.trustedNow()) return 'expired';
   if (!isCurrent) return 'previous';
   return row.previous_key_digest ? 'current_in_overlap' : 'current';
 }
@@ -52,15 +53,7 @@ export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {
   return judgement !== 'current' && judgement !== 'current_in_overlap' && judgement !== 'previous';
 }
 
-/** The rules by which operators end keys early, as statements. */
-export interface KeyEndStatements {
-  readonly rotate: Statement;
-  readonly revoke: Statement;
-  /** Not prepared: it runs a few times per hour. */
-  readonly purge: string;
-}
-
-export function buildKeyEndStatements(name: KeyTableName): KeyEndStatements {
+export function buildKeyEndStatements(name: KeyTableName) {
   return {
     rotate: withAuditEvent(
       { name: `${name}_rotate`, text: buildRotation(name) },
@@ -72,6 +65,7 @@ export function buildKeyEndStatements(name: KeyTableName): KeyEndStatements {
       text: `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
     }),
+    // Not prepared: it runs a few times per hour.
     purge: `DELETE FROM ${name} WHERE id IN
       (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };
@@ -94,7 +88,6 @@ export function buildRotation(name: KeyTableName): string {
     RETURNING id, rotated, overlap`;
 }
 
-/** Ends the old key of a rotation at the first use of the new one. */
 export class Overlaps {
   private readonly statement: Statement;
   /** Only the first failure is logged: on a read-only database each use of a new key fails alike. */
@@ -131,41 +124,32 @@ export class Overlaps {
 
 export const REASON_CODES = ['unknown', 'revoked', 'expired', 'other_target', 'key_rotated', 'overlap_ended'] as const;
 
-/** A reason to refuse a key. Only operators see it: the doors answer every refusal alike. */
+/** Only operators see it: the doors answer every refusal alike. */
 export interface Reason {
   readonly code: (typeof REASON_CODES)[number];
   readonly detail: string;
   readonly since: Date | null;
   /** The request that revoked or rotated. */
   readonly requestId: string | null;
-  /** The actor of that request: a door, or `operator:<name>`. */
   readonly actor?: string | null;
 }
 
-/** Whether a credential's keys would be accepted now, and why not. */
 export interface Explanation {
-  /** Why the current key would be refused; empty when it would be accepted. */
+  /** Empty when the current key would be accepted. */
   readonly reasons: readonly Reason[];
-  /** The key before the last rotation; null before the first rotation. */
+  /** Null before the first rotation. */
   readonly previousKey: { readonly acceptedUntil: Date | null; readonly reasons: readonly Reason[] } | null;
   readonly lastAcceptedAt: Date | null;
   readonly lastAcceptedFor: string | null;
 }
 
-const UNKNOWN: Reason = {
-  code: 'unknown',
-  detail: 'No credential has this id: it was never issued here, or it was purged after its end.',
-  since: null,
-  requestId: null,
-};
-
 export function explainUnknownKey(): Explanation {
-  return { reasons: [UNKNOWN], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
+  const detail = 'No credential has this id: it was never issued here, or it was purged after its end.';
+  const reason = { code: 'unknown', detail, since: null, requestId: null } as const;
+  return { reasons: [reason], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
 }
 
-/**
- * @param otherTarget the service that the key is valid at, when the operator asked about another one
- */
+/** @param otherTarget the service that the key is valid at, when the operator asked about another one */
 export function explainKey(row: KeyColumns, now: Date, otherTarget?: string): Explanation {
   const reasons: Reason[] = [];
   if (row.revokedAt) {

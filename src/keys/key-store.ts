@@ -1,34 +1,39 @@
 /**
- * The generated keys of one table, nodes or app credentials: issued, verified, rotated, revoked, purged. Valid keys are
- * cached under a lease (key-cache.ts), and only the database refuses one. Where a key ends is told in key-ends.ts.
- * When a call that ends a key has answered, no replica accepts that key (docs/decisions/0033).
+ * The generated keys of one table, nodes or app credentials. `KeyVerifier` is the hot path: valid keys are cached under a lease
+ * (key-cache.ts), and only the database refuses one. `KeyStore` is what operators do with the keys. When a call that ends a key
+ * has answered, no replica accepts that key, not even one that is cut off (docs/decisions/0033). Where a key ends is told in
+ * key-ends.ts.
  */
 import type { FactoryProvider, OnApplicationShutdown, OnModuleInit, Type } from '@nestjs/common';
 import { getRepositoryToken } from '@nestjs/typeorm';
-import type { Repository } from 'typeorm';
+import type { FindOptionsWhere, Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import type { Rememberable } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addSeconds, Clock } from '../common/clock.js';
+import { addSeconds } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import type { KeyRefusalReason } from '../common/security-events.js';
 import { computeDigest, type SecretDigest } from '../crypto/secret.js';
-import { Database, type Statement, ANY_GIVEN_ID, RowsById } from '../database/database.js';
+import { ComparedClock } from '../database/compared-clock.js';
+import { ANY_GIVEN_ID, RowsById, type Statement, Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { RevocationLease } from '../revocation/lease.js';
 import { Propagation } from '../revocation/propagation.js';
 import { KeyCache } from './key-cache.js';
 import {
-  buildKeyEndStatements,
   isRefusal,
   judgeKey,
   Overlaps,
-  type KeyEndStatements,
   type KeyRow,
+  buildKeyEndStatements,
+  explainKey,
+  explainUnknownKey,
+  nameActors,
+  type Explanation,
 } from './key-ends.js';
-import { issueKey, type IssuedKey, type KeyColumns, type KeyTable } from './key-table.js';
+import { type KeyTable, issueKey, type IssuedCredential, type IssuedKey, type KeyColumns } from './key-table.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 
 /** For nodes and for apps each. */
@@ -43,49 +48,28 @@ export type Verdict<Identity> =
     }
   | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity };
 
-export class KeyStore<Entity extends KeyColumns, Identity extends object>
-  implements OnModuleInit, OnApplicationShutdown
-{
-  private readonly ends: KeyEndStatements;
-  private readonly keyRows: RowsById<KeyRow & Identity>;
-  private readonly lastUses: LastUses;
+/** The only write is the first use of a rotated key, which ends the overlap before the response is sent. */
+export class KeyVerifier<Identity extends object> {
+  readonly lastUses: LastUses;
+  private readonly cache: KeyCache<Identity>;
+  private readonly rows: RowsById<KeyRow & Identity>;
   private readonly overlaps: Overlaps;
 
   constructor(
-    private readonly table: KeyTable<Entity>,
-    private readonly repository: Repository<Entity>,
-    private readonly database: Database,
-    private readonly cache: KeyCache<Identity>,
-    private readonly propagation: Propagation,
-    private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    table: KeyTable,
+    database: Database,
+    lease: RevocationLease,
+    private readonly clock: ComparedClock,
     log: Log,
   ) {
     const readRows = buildReadRows(table);
-    this.keyRows = new RowsById((ids) => database.rows(readRows, [ids]));
-    this.ends = buildKeyEndStatements(table.name);
+    this.rows = new RowsById((ids) => database.rows(readRows, [ids]));
+    this.cache = new KeyCache(table.door, lease, MAX_CACHED_KEYS);
     this.lastUses = new LastUses(database, buildRecordUsesOf(table), log);
     this.overlaps = new Overlaps(database, table.name, log);
   }
 
-  onModuleInit(): void {
-    this.lastUses.start();
-  }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.lastUses.stop();
-  }
-
-  /** Nothing is stored: the caller inserts the columns. */
-  issueKey(): IssuedKey {
-    return issueKey(this.table.keyPrefix);
-  }
-
-  /**
-   * A cached key is valid while the lease is held. Every other key, and every refusal, costs one primary-key read. The
-   * only write is the first use of a rotated key: it ends the overlap before the response is sent.
-   * @param isFresh asks PostgreSQL, not the cache
-   */
+  /** @param isFresh asks PostgreSQL, not the cache */
   async verifyKey(id: string, key: string, isFresh = false): Promise<Verdict<Identity>> {
     const presented = computeDigest(key);
     const cached = isFresh ? undefined : this.cache.recall(id, presented, this.clock.now());
@@ -94,12 +78,11 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
 
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
     const ticket = this.cache.takeTicket();
-    const row = await this.keyRows.find(id);
-    const now = this.clock.now();
-    const judgement = judgeKey(presented, row, now);
+    const row = await this.rows.find(id);
+    const judgement = judgeKey(presented, row, this.clock);
     if (!row) return { valid: false, reason: 'unknown' };
     if (isRefusal(judgement)) return { valid: false, reason: judgement, identity: row };
-    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, now)))
+    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, this.clock.now())))
       return this.verifyInDatabase(id, presented);
     // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
     const rememberable = judgement === 'current' ? { expiresAt: row.expires_at } : undefined;
@@ -107,93 +90,9 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return { valid: true, identity: row, rememberable };
   }
 
-  /**
-   * Records that a key was accepted now. Written in a batch, within half a minute.
-   * @param service the forwarding service or the named target, when known
-   */
+  /** @param service the forwarding service or the named target, when known */
   recordUse(id: string, service: string | null): void {
     this.lastUses.add(id, { at: this.clock.now(), service });
-  }
-
-  /** Records that a service says it accepted a key from its memory. */
-  recordReportedUse(id: string, service: string, at: Date): void {
-    this.lastUses.addReported(id, service, at);
-  }
-
-  /**
-   * Makes a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
-   * the end of the overlap, so a client may retry a rotation whose response was lost.
-   * @param overlapHours 0 ends the old key at once
-   * @returns the new key in plain text
-   * @throws {ProblemException} not_found; credential_revoked; credential_expired
-   */
-  async rotateKey(id: string, overlapHours: number, actor: Actor): Promise<string> {
-    return this.propagation.propagateAfter(() => this.commitRotation(id, overlapHours, actor));
-  }
-
-  /**
-   * When it returns, no replica accepts the key, even one that is cut off from the database. Idempotent: the first
-   * revocation is the recorded one.
-   * @throws {ProblemException} not_found
-   */
-  async revokeKey(id: string, actor: Actor): Promise<Entity> {
-    return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
-  }
-
-  /** Deletes rows that were revoked or expired before a moment. See {@link Database.purge}. */
-  async purge(deadBefore: Date): Promise<number> {
-    return this.database.purge(this.ends.purge, deadBefore);
-  }
-
-  /** Writes the batch of {@link recordUse} now. */
-  async flushLastUsed(): Promise<void> {
-    await this.lastUses.flush();
-  }
-
-  private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
-    const credential = await this.findCredential(givenId);
-    const { key, columns } = this.issueKey();
-    const now = this.clock.now();
-    const overlapEnds = addSeconds(now, overlapHours * 3_600);
-    const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
-    const event = this.toAuditEvent('rotated', credential, { actor, time: now, details });
-    const values = [credential.id, columns.keyDigest, overlapEnds, now, actor.requestId];
-    const rotated = await this.audit.execute(this.ends.rotate, values, event);
-    if (rotated.length === 0) throw await this.toRotationProblem(credential.id);
-    return key;
-  }
-
-  private async commitRevocation(givenId: string, actor: Actor): Promise<Entity> {
-    const credential = await this.findCredential(givenId);
-    const now = this.clock.now();
-    const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-    const event = this.toAuditEvent('revoked', credential, { actor, time: now, details });
-    const revoked = await this.audit.execute(this.ends.revoke, [credential.id, now, actor.requestId], event);
-    if (revoked.length === 0) this.audit.logOnly(event.event, actor, this.table.toLogFields(credential));
-    return credential;
-  }
-
-  private toAuditEvent(
-    act: 'rotated' | 'revoked',
-    row: Entity,
-    event: Pick<AuditEvent, 'actor' | 'time' | 'details'>,
-  ): AuditEvent {
-    const { auditPrefix } = this.table;
-    return { event: `${auditPrefix}.${act}`, subject: row.id, logFields: this.table.toLogFields(row), ...event };
-  }
-
-  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
-  private async findCredential(id: string): Promise<Entity> {
-    const credential = isId(id)
-      ? await this.repository.createQueryBuilder('credential').where('credential.id = :id', { id }).getOne()
-      : null;
-    if (!credential) throw new ProblemException(problems.notFound);
-    return credential;
-  }
-
-  private async toRotationProblem(id: string): Promise<ProblemException> {
-    const { revokedAt } = await this.findCredential(id);
-    return new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
   }
 }
 
@@ -216,7 +115,115 @@ function buildRecordUsesOf({ name, door, targetColumn }: KeyTable): Statement {
   });
 }
 
-/** The key store of one table, under an injection token. */
+export class KeyStore<Entity extends KeyColumns, Identity extends object>
+  implements OnModuleInit, OnApplicationShutdown
+{
+  private readonly ends;
+
+  constructor(
+    private readonly table: KeyTable<Entity>,
+    private readonly repository: Repository<Entity>,
+    private readonly database: Database,
+    readonly verifier: KeyVerifier<Identity>,
+    private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
+    private readonly clock: ComparedClock,
+  ) {
+    this.ends = buildKeyEndStatements(table.name);
+  }
+
+  onModuleInit(): void {
+    this.verifier.lastUses.start();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.verifier.lastUses.stop();
+  }
+
+  issueKey(): IssuedKey {
+    return issueKey(this.table.keyPrefix);
+  }
+
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
+  async findCredential(id: string): Promise<Entity> {
+    const credential = await this.readCredential(id);
+    if (!credential) throw new ProblemException(problems.notFound);
+    return credential;
+  }
+
+  /** @param target the service to which the key is presented */
+  async explainCredential(id: string, target?: string): Promise<Explanation> {
+    await this.flushLastUsed();
+    const credential = await this.readCredential(id);
+    if (!credential) return explainUnknownKey();
+    const onlyTarget = this.table.getTarget?.(credential);
+    const isForAnother = target !== undefined && target !== onlyTarget;
+    const explanation = explainKey(credential, this.clock.trustedNow(), isForAnother ? onlyTarget : undefined);
+    return nameActors(explanation, credential.id, this.audit);
+  }
+
+  /**
+   * Issues a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
+   * the end of the overlap, so a client may retry a rotation whose response was lost.
+   * @param overlapHours 0 ends the old key at once
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired
+   */
+  async rotateKey(id: string, overlapHours: number, actor: Actor): Promise<IssuedCredential<Entity>> {
+    const key = await this.propagation.propagateAfter(() => this.commitRotation(id, overlapHours, actor));
+    return { credential: await this.findCredential(id), key };
+  }
+
+  /** Idempotent: the first revocation is the recorded one. */
+  async revokeKey(id: string, actor: Actor): Promise<Entity> {
+    return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
+  }
+
+  async purge(deadBefore: Date): Promise<number> {
+    return this.database.purge(this.ends.purge, deadBefore);
+  }
+
+  async flushLastUsed(): Promise<void> {
+    await this.verifier.lastUses.flush();
+  }
+
+  private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
+    const credential = await this.findCredential(givenId);
+    const { key, keyDigest } = this.issueKey();
+    const now = this.clock.trustedNow();
+    const overlapEnds = addSeconds(now, overlapHours * 3_600);
+    const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
+    const event = this.toAuditEvent('rotated', credential, { actor, time: now, details });
+    const values = [credential.id, keyDigest, overlapEnds, now, actor.requestId];
+    const rotated = await this.audit.execute(this.ends.rotate, values, event);
+    if (rotated.length > 0) return key;
+    const { revokedAt } = await this.findCredential(credential.id);
+    throw new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
+  }
+
+  private async commitRevocation(givenId: string, actor: Actor): Promise<Entity> {
+    const credential = await this.findCredential(givenId);
+    const now = this.clock.now();
+    const details = { before: { revoked_at: null }, after: { revoked_at: now } };
+    const event = this.toAuditEvent('revoked', credential, { actor, time: now, details });
+    const revoked = await this.audit.execute(this.ends.revoke, [credential.id, now, actor.requestId], event);
+    if (revoked.length === 0) this.audit.logOnly(event.event, actor, this.table.toLogFields(credential));
+    return credential;
+  }
+
+  private toAuditEvent(
+    act: 'rotated' | 'revoked',
+    row: Entity,
+    event: Pick<AuditEvent, 'actor' | 'time' | 'details'>,
+  ): AuditEvent {
+    const { auditPrefix } = this.table;
+    return { event: `${auditPrefix}.${act}`, subject: row.id, logFields: this.table.toLogFields(row), ...event };
+  }
+
+  private async readCredential(id: string): Promise<Entity | null> {
+    return isId(id) ? this.repository.findOneBy({ id } as FindOptionsWhere<Entity>) : null;
+  }
+}
+
 export function provideKeyStore<Entity extends KeyColumns>(
   token: symbol,
   entity: Type<Entity>,
@@ -224,18 +231,18 @@ export function provideKeyStore<Entity extends KeyColumns>(
 ): FactoryProvider {
   return {
     provide: token,
-    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, Clock, Log],
+    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log],
     useFactory: (
       repository: Repository<Entity>,
       database: Database,
       lease: RevocationLease,
       propagation: Propagation,
       audit: AuditLog,
-      clock: Clock,
+      clock: ComparedClock,
       log: Log,
     ) => {
-      const cache = new KeyCache<object>(table.door, lease, MAX_CACHED_KEYS);
-      return new KeyStore(table, repository, database, cache, propagation, audit, clock, log);
+      const verifier = new KeyVerifier(table, database, lease, clock, log);
+      return new KeyStore(table, repository, database, verifier, propagation, audit, clock);
     },
   };
 }

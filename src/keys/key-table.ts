@@ -1,12 +1,11 @@
 /**
- * What nodes and app credentials share: the columns of their keys, and a new key. A key is shown once, when it is issued or
- * rotated; the database has only its digest.
+ * The columns that nodes, app credentials and operators share, and new keys. A key is shown once, when it is issued or rotated;
+ * the database has only its digest.
  */
 import { Column, PrimaryColumn } from 'typeorm';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
 import type { LogFields } from '../logging/log.js';
 
-/** The columns that nodes and app credentials share: digests, never keys. */
 export abstract class KeyColumns {
   @PrimaryColumn({ type: 'uuid' })
   id!: string;
@@ -55,12 +54,10 @@ export abstract class KeyColumns {
   updatedAt!: Date;
 }
 
-/** A table with the columns of KeyColumns. Its fields are constants in the code, never input: they become SQL. */
+/** Constants, never input, because they become SQL. */
 export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly name: 'nodes' | 'app_credentials';
-  /** The door at which its keys are presented. */
   readonly door: 'node' | 'app';
-  /** The prefix of the audit events of operators' acts. */
   readonly auditPrefix: 'admin.node' | 'admin.app_credential';
   /** The columns that the principal is made of. */
   readonly identityColumns: readonly string[];
@@ -68,33 +65,23 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly targetColumn?: string;
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
-  /** The log fields of what operators do to a key. */
+  /** The only service at which a key is valid; absent: any. */
+  getTarget?(row: Entity): string;
   toLogFields(row: Entity): LogFields;
 }
 
-export interface IssuedKey {
-  /** The only occurrence of the key in plain text. */
+/** A row, and its new key in plain text, which exists nowhere else. */
+export interface IssuedCredential<Row extends KeyColumns> {
+  readonly credential: Row;
   readonly key: string;
-  readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
 }
 
-/** @param prefix lets secret scanners recognise a leaked key */
+export interface IssuedKey {
+  readonly key: string;
+  readonly keyDigest: SecretDigest;
+}
+
 export function issueKey(prefix: string): IssuedKey {
   const key = generateSecret(prefix);
-  return {
-    key,
-    columns: {
-      keyDigest: computeDigest(key),
-      previousKeyDigest: null,
-      previousKeyExpiresAt: null,
-      rotatedAt: null,
-      rotatedByRequest: null,
-      overlapEndedAt: null,
-      revokedAt: null,
-      revokedByRequest: null,
-      lastUsedAt: null,
-      lastUsedFor: null,
-      onlyReported: false,
-    },
-  };
+  return { key, keyDigest: computeDigest(key) };
 }

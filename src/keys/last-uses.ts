@@ -1,5 +1,6 @@
-import { insertAuditEvents, type AuditEventName } from '../audit/audit-events.js';
+import { insertAuditEvents } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
 import { toErrorFields, type Log } from '../logging/log.js';
@@ -26,7 +27,6 @@ interface PendingUse extends Use {
 
 /** The last accepted use of each key, kept in memory and written in batches instead of once per request. */
 export class LastUses {
-  /** By the id of the key. */
   private seen: Uses = new Map();
   /** What each service reports, apart from what this replica saw and from what others report. */
   private reported = new Map<string, Uses>();
@@ -116,9 +116,7 @@ function toBatches(uses: PendingUse[]): PendingUse[][] {
 export interface UsedKeyTable {
   readonly name: KeyTableName;
   readonly door: 'node' | 'app' | 'admin';
-  /** The audit event of the first use. */
   readonly event: AuditEventName;
-  /** SQL for the details of that event. */
   readonly details: string;
   readonly targetColumn?: string;
 }

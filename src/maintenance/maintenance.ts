@@ -10,20 +10,19 @@ import {
 } from '@nestjs/common';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { AuditMonths } from '../audit/seals/audit-months.js';
+import { AuditMonths, SealsModule } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
-import { SealsModule } from '../audit/seals/seals.module.js';
 import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
-import { MailModule } from '../mail/mail.module.js';
+import { MailModule } from '../mail/mail-worker.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
-import { TokensModule } from '../tokens/tokens.module.js';
-import { UsersModule } from '../users/users.module.js';
+import { TokensModule } from '../tokens/user-door.js';
+import { UsersModule } from '../users/users.controller.js';
 import { CredentialPurge, PurgeJob, RetentionClock } from './purge.js';
 
 const MS_PER_SECOND = 1_000;

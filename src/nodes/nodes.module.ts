@@ -1,15 +1,95 @@
-import { Module } from '@nestjs/common';
+/**
+ * The node door: `X-API-Key: node_id:api_key`, split at the first colon. And the route by which other services have such a
+ * key validated.
+ */
+import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
+import { PassportStrategy } from '@nestjs/passport';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { AccessModule } from '../access/doors.js';
-import { AuditModule } from '../audit/audit.module.js';
-import { RevocationModule } from '../revocation/revocation-feed.js';
+import type { Request } from 'express';
+import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
+import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
+import { RequireNode } from '../access/require.js';
+import { EXAMPLES } from '../common/examples.js';
+import { Answers } from '../http/answers.js';
 import { provideKeyStore } from '../keys/key-store.js';
-import { NodeStrategy, ValidateNodeController } from './node-door.js';
-import { NODE_KEY_TABLE, NODE_KEYS, NodeDevice, NodesService } from './nodes.service.js';
-import { RegistrationRetries } from './registration-retries.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
+import {
+  NODE_KEYS,
+  type NodeKeys,
+  NODE_KEY_TABLE,
+  NodeDevice,
+  NodesService,
+  RegistrationRetries,
+} from './nodes.service.js';
+
+@Injectable()
+export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
+  constructor(
+    doors: Doors,
+    @Inject(NODE_KEYS) private readonly keys: NodeKeys,
+    private readonly freshness: Freshness,
+  ) {
+    super('X-API-Key');
+    doors.install('node', this);
+  }
+
+  async validate(request: Request, credential: string): Promise<NodePrincipal> {
+    const colon = credential.indexOf(':');
+    if (colon < 1 || colon === credential.length - 1) throw createRefusal('node', 'malformed');
+    const nodeId = credential.slice(0, colon).toLowerCase();
+    const isFresh = wantsFreshVerdict(request);
+    if (isFresh) await this.freshness.noteArrival(request);
+    const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), isFresh);
+    if (verdict.valid) {
+      const forwarder = request.user as Principal | undefined;
+      const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
+      this.keys.verifier.recordUse(nodeId, forwardedBy);
+      const { identity, rememberable } = verdict;
+      return { door: 'node', nodeId, householdId: identity.household_id, forwardedBy, rememberable };
+    }
+    throw createRefusal(
+      'node',
+      verdict.reason,
+      verdict.identity && { node_id: nodeId, household_id: verdict.identity.household_id },
+    );
+  }
+}
+
+export class ValidNodeResponse {
+  @ApiProperty({ enum: [true] })
+  valid!: true;
+
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  node_id!: string;
+
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
+  household_id!: string;
+}
+
+@ApiTags('internal')
+@Controller('internal')
+export class ValidateNodeController {
+  constructor(private readonly freshness: Freshness) {}
+
+  @Post('validate-node')
+  @RequireNode()
+  @ApiOperation({
+    summary: 'Validate the key of a node',
+    description:
+      'Forward the X-API-Key that a node sent, without a body. If you also send your own app credential for this ' +
+      'service, both must be valid.',
+  })
+  @Answers(200, ValidNodeResponse)
+  validateNode(@Req() request: Request): ValidNodeResponse {
+    const { nodeId, householdId, rememberable } = getPrincipal(request, 'node');
+    this.freshness.setHeaders(request, rememberable);
+    return { valid: true, node_id: nodeId, household_id: householdId };
+  }
+}
 
 @Module({
-  imports: [AccessModule, AuditModule, RevocationModule, TypeOrmModule.forFeature([NodeDevice])],
+  imports: [TypeOrmModule.forFeature([NodeDevice])],
   controllers: [ValidateNodeController],
   providers: [provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE), NodesService, RegistrationRetries, NodeStrategy],
   exports: [NodesService, RegistrationRetries],

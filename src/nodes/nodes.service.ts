@@ -2,24 +2,24 @@
  * Nodes, the edge devices of households. Their keys live in keys/key-store.ts. A household is a UUID that other services give
  * meaning to. A revoked node stays as a row until it is purged.
  */
-import { isDeepStrictEqual } from 'node:util';
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { Column, Entity, Index, PrimaryColumn, type EntityManager, type Repository } from 'typeorm';
+import type { Request } from 'express';
+import { Column, Entity, Index, PrimaryColumn, type Repository, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
+import { Clock, addDays } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
+import { Environment } from '../config/environment.js';
 import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
+import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
+import { DatabaseClock, Database } from '../database/database.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { ProblemException, problems } from '../problems/problems.js';
-import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
-import { KeyColumns, type KeyTable } from '../keys/key-table.js';
-import { KeyStore } from '../keys/key-store.js';
+import type { KeyStore } from '../keys/key-store.js';
+import { KeyColumns, type IssuedCredential, type KeyTable } from '../keys/key-table.js';
+import { ProblemException, problems, refuseField } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
-import { RegistrationRetries } from './registration-retries.js';
 
-/** An edge device in a household. */
 @Entity('nodes')
 @Index('nodes_household_id_idx', ['householdId', 'id'])
 @Index('nodes_dead_at_idx', { synchronize: false })
@@ -41,7 +41,6 @@ export interface NodeIdentity {
   readonly household_id: string;
 }
 
-/** Injection token of the key store of nodes. */
 export const NODE_KEYS = Symbol('NODE_KEYS');
 export type NodeKeys = KeyStore<NodeDevice, NodeIdentity>;
 export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
@@ -53,20 +52,88 @@ export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
   toLogFields: ({ id }) => ({ node_id: id }),
 };
 
-export interface IssuedNode {
-  readonly node: NodeDevice;
-  /** In plain text: the only time. */
-  readonly key: string;
-}
-
 export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'>;
 export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt'>>;
+
+const VALID_DAYS = 1;
+
+/**
+ * Inserts the key, or replaces one that has expired. A concurrent registration with the same key waits here until the first
+ * one commits, and then gets no row.
+ */
+const CLAIM = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at) VALUES ($1, $2, $3, $4)
+  ON CONFLICT (key_mac) DO UPDATE
+    SET body_mac = excluded.body_mac, node_id = excluded.node_id, created_at = excluded.created_at
+    WHERE held.created_at <= $5
+  RETURNING node_id`;
+const READ = 'SELECT body_mac, node_id FROM idempotency_keys WHERE key_mac = $1';
+const PURGE = `DELETE FROM idempotency_keys WHERE key_mac IN
+  (SELECT key_mac FROM idempotency_keys WHERE created_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+
+interface HeldKey {
+  readonly body_mac: Buffer;
+  readonly node_id: string;
+}
+
+/** Recognises the repeat of a registration whose response was lost. */
+@Injectable()
+export class RegistrationRetries {
+  /** SECRET_KEY_PREVIOUS comes first: a replica that was not restarted yet claims under that secret alone. */
+  private readonly macKeys;
+
+  constructor(
+    { secretKey, secretKeyPrevious }: Environment,
+    private readonly database: Database,
+    private readonly clock: DatabaseClock,
+  ) {
+    const secrets = secretKeyPrevious === undefined ? [secretKey] : [secretKeyPrevious, secretKey];
+    this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
+  }
+
+  /** @returns the id of the node that was registered with this key before; undefined when there is none */
+  async claimKey(
+    transaction: EntityManager,
+    key: string,
+    registration: object,
+    nodeId: string,
+  ): Promise<string | undefined> {
+    const now = await this.clock.now(transaction);
+    for (const macKey of this.macKeys) {
+      const [keyMac, bodyMac] = [computeMac(macKey, key), computeMac(macKey, JSON.stringify(registration))];
+      const values = [keyMac, bodyMac, nodeId, now, addDays(now, -VALID_DAYS)];
+      const claimed = await transaction.query<unknown[]>(CLAIM, values);
+      if (claimed.length > 0) continue;
+      const [held] = await transaction.query<HeldKey[]>(READ, [keyMac]);
+      if (!held) throw new Error('The row that is locked here has disappeared');
+      if (!isSameDigest(held.body_mac, bodyMac)) throw new ProblemException(problems.idempotencyKeyReused);
+      return held.node_id;
+    }
+    return undefined;
+  }
+
+  async purge(now: Date): Promise<number> {
+    return this.database.purge(PURGE, addDays(now, -VALID_DAYS));
+  }
+}
+
+export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
+/** Without blanks: Node.js joins a repeated header with a comma and a blank. */
+export const IDEMPOTENCY_KEY_PATTERN = '^[!-~]{1,255}$';
+const IDEMPOTENCY_KEY = new RegExp(IDEMPOTENCY_KEY_PATTERN);
+
+/** Reads the header of draft-ietf-httpapi-idempotency-key-header, with or without its quotes. */
+export function readIdempotencyKey({ headers }: Request): string | undefined {
+  const sent = headers['idempotency-key'];
+  if (sent === undefined) return undefined;
+  if (typeof sent === 'string' && IDEMPOTENCY_KEY.test(sent)) return sent;
+  return refuseField('', 'Idempotency-Key must be 1 to 255 printable ASCII characters without blanks');
+}
 
 @Injectable()
 export class NodesService {
   constructor(
     @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
-    @Inject(NODE_KEYS) private readonly keys: NodeKeys,
+    @Inject(NODE_KEYS) readonly keys: NodeKeys,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
@@ -76,12 +143,16 @@ export class NodesService {
   /**
    * @param idempotencyKey a repeat of the call returns the same node. Its key is rotated, because no key is stored in plain
    * text, with the default overlap, so that a key in use stays valid
-   * @throws {ProblemException} idempotency_key_reused; as {@link rotateNodeKey}
+   * @throws {ProblemException} idempotency_key_reused; as {@link KeyStore.rotateKey}
    */
-  async registerNode(registration: NodeRegistration, actor: Actor, idempotencyKey?: string): Promise<IssuedNode> {
-    const { key, columns } = this.keys.issueKey();
+  async registerNode(
+    registration: NodeRegistration,
+    actor: Actor,
+    idempotencyKey?: string,
+  ): Promise<IssuedCredential<NodeDevice>> {
+    const { key, keyDigest } = this.keys.issueKey();
     const now = this.clock.now();
-    const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
+    const node = this.nodes.create({ id: createId(), ...registration, keyDigest, createdAt: now, updatedAt: now });
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
       const held = idempotencyKey && (await this.retries.claimKey(transaction, idempotencyKey, registration, node.id));
       if (held) return held;
@@ -92,87 +163,40 @@ export class NodesService {
       await this.audit.record(transaction, event);
       return undefined;
     });
-    return earlierId === undefined ? { node, key } : this.rotateNodeKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
-  }
-
-  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
-  async findNode(id: string): Promise<NodeDevice> {
-    const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
-    if (!node) throw new ProblemException(problems.notFound);
-    return node;
-  }
-
-  /** Explains why a key of the node would be refused now; also for an unknown id, instead of a 404. */
-  async explainNode(id: string): Promise<Explanation> {
-    await this.keys.flushLastUsed();
-    const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
-    return node ? nameActors(explainKey(node, this.clock.now()), node.id, this.audit) : explainUnknownKey();
+    return earlierId === undefined
+      ? { credential: node, key }
+      : this.keys.rotateKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
   }
 
   async listNodes(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {
     return findPage(this.nodes, page, { householdId });
   }
 
-  /**
-   * Idempotent: a change that changes nothing is not recorded.
-   * @throws {ProblemException} not_found; credential_revoked
-   */
+  /** Idempotent: a change that changes nothing is not recorded. */
   async updateNode(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
-    const act = (): Promise<NodeDevice> =>
-      this.nodes.manager.transaction(async (transaction) => {
-        const before = await lockNode(transaction, id);
-        if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
-        const after = { ...before, ...change, updatedAt: this.clock.now() };
-        const details = { before: toChangeableFields(before), after: toChangeableFields(after) };
-        const logFields = { node_id: before.id };
-        if (isDeepStrictEqual(details.before, details.after)) {
-          this.audit.logOnly('admin.node.updated', actor, logFields);
-          return before;
-        }
-        await transaction.update(NodeDevice, { id: before.id }, { ...change, updatedAt: after.updatedAt });
-        const event = { actor, time: after.updatedAt, subject: before.id, details, logFields };
-        await this.audit.record(transaction, { event: 'admin.node.updated', ...event });
-        return after;
-      });
+    const act = () => this.commitUpdate(id, change, actor);
     // Waits even when nothing changed: this may be the retry of a call whose response was lost.
     return change.expiresAt === undefined
       ? this.propagation.propagateAfterRefusal(act)
       : this.propagation.propagateAfter(act);
   }
 
-  /**
-   * {@link KeyStore.rotateKey}
-   * @throws {ProblemException} not_found; credential_revoked; credential_expired
-   */
-  async rotateNodeKey(id: string, overlapHours: number, actor: Actor): Promise<IssuedNode> {
-    const key = await this.keys.rotateKey(id, overlapHours, actor);
-    return { node: await this.findNode(id), key };
+  private async commitUpdate(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
+    return this.nodes.manager.transaction(async (transaction) => {
+      const lock = { mode: 'pessimistic_write' } as const;
+      const before = isId(id) ? await transaction.findOne(NodeDevice, { where: { id }, lock }) : null;
+      if (!before) throw new ProblemException(problems.notFound);
+      if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+      const { id: nodeId } = before;
+      const after = { ...before, ...change, updatedAt: this.clock.now() };
+      const event = { actor, time: after.updatedAt, subject: nodeId, logFields: { node_id: nodeId } };
+      const fields = [toChangeableFields(before), toChangeableFields(after)] as const;
+      if (!(await this.audit.recordChange(transaction, { event: 'admin.node.updated', ...event }, ...fields)))
+        return before;
+      await transaction.update(NodeDevice, { id: nodeId }, { ...change, updatedAt: after.updatedAt });
+      return after;
+    });
   }
-
-  /**
-   * {@link KeyStore.revokeKey}
-   * @throws {ProblemException} not_found
-   */
-  async revokeNode(id: string, actor: Actor): Promise<NodeDevice> {
-    return this.keys.revokeKey(id, actor);
-  }
-
-  /** Records that a service says it accepted a key from its memory. */
-  recordReportedUse(id: string, service: string, at: Date): void {
-    this.keys.recordReportedUse(id, service, at);
-  }
-
-  /** Deletes nodes that were revoked or expired before a moment. */
-  async purge(deadBefore: Date): Promise<number> {
-    return this.keys.purge(deadBefore);
-  }
-}
-
-async function lockNode(transaction: EntityManager, id: string): Promise<NodeDevice> {
-  const lock = { mode: 'pessimistic_write' } as const;
-  const node = isId(id) ? await transaction.findOne(NodeDevice, { where: { id }, lock }) : null;
-  if (!node) throw new ProblemException(problems.notFound);
-  return node;
 }
 
 function toChangeableFields({ room, name, expiresAt }: NodeDevice): Record<string, unknown> {

@@ -4,34 +4,27 @@
  * registers and changes only operators with no more rights than itself; its own row is locked meanwhile, so that nothing it
  * does to operators is committed after its revocation has answered.
  */
-import { isDeepStrictEqual } from 'node:util';
-import { Injectable } from '@nestjs/common';
-import { InjectRepository } from '@nestjs/typeorm';
+import { Injectable, Module } from '@nestjs/common';
+import { InjectRepository, TypeOrmModule } from '@nestjs/typeorm';
 import { Check, Column, Entity, In, Index, PrimaryColumn, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import type { OperatorIdentity } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { CountedRefusals } from '../audit/counted-refusals.js';
-import { addSeconds, Clock } from '../common/clock.js';
+import { CountedRefusals, type CountedRefusal } from '../audit/counted-refusals.js';
+import { addSeconds } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import type { Scope } from '../common/names.js';
+import type { RefusalReason } from '../common/security-events.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { issueKey, KeyColumns } from '../keys/key-table.js';
-import { isRefusal, judgeKey, buildRotation, type KeyRow } from '../keys/key-ends.js';
+import { buildRotation, isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
+import { issueKey, KeyColumns, type IssuedCredential } from '../keys/key-table.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import {
-  describeExceededRights,
-  describeMissingScope,
-  refuseMoreRights,
-  RightsExceededError,
-  ScopeLostError,
-  type Rights,
-} from './operator-rights.js';
+import { OperatorKeys } from './operator-keys.js';
 
-/** A person or a program with a key of its own for the admin door. */
 @Entity('operators')
 @Index('operators_live_name_key', ['name'], { unique: true, where: 'revoked_at IS NULL' })
 @Index('operators_key_digest_key', ['keyDigest'], { unique: true })
@@ -53,18 +46,9 @@ export class Operator extends KeyColumns {
 const KEY_PREFIX = 'pa_admin_';
 const ROTATE = buildRotation('operators');
 
-export interface IssuedOperator {
-  readonly operator: Operator;
-  /** In plain text: the only time. */
-  readonly key: string;
-}
+type Rights = Pick<Operator, 'scopes' | 'expiresAt'>;
+export type OperatorChange = Partial<Rights>;
 
-export interface OperatorChange {
-  readonly scopes?: Scope[];
-  readonly expiresAt?: Date | null;
-}
-
-/** The caller at the admin door that manages operators. */
 export interface AdminCaller {
   /** Null for the root key. */
   readonly operator: OperatorIdentity | null;
@@ -74,8 +58,9 @@ export interface AdminCaller {
 /** A transaction that holds the locks. */
 interface OperatorTransaction {
   readonly transaction: EntityManager;
-  /** The rights of the caller; undefined for the root key. */
-  readonly own: Rights | undefined;
+  readonly actor: Actor;
+  /** The row of the caller; undefined for the root key. */
+  readonly own: Operator | undefined;
   readonly now: Date;
 }
 
@@ -85,31 +70,31 @@ export class OperatorsService {
     @InjectRepository(Operator) private readonly operators: Repository<Operator>,
     private readonly audit: AuditLog,
     private readonly refusals: CountedRefusals,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} operator_exists; exceeds_own_rights */
   async registerOperator(
     { name, ...rights }: Pick<Operator, 'name' | 'scopes' | 'expiresAt'>,
     by: AdminCaller,
-  ): Promise<IssuedOperator> {
-    const { key, columns } = issueKey(KEY_PREFIX);
-    const now = this.clock.now();
-    const row = { id: createId(), name, ...rights, ...columns, createdAt: now, updatedAt: now };
-    const operator = this.operators.create(row);
+  ): Promise<IssuedCredential<Operator>> {
+    const { key, keyDigest } = issueKey(KEY_PREFIX);
     try {
-      await this.runLocked(by, undefined, async ({ transaction, own }) => {
+      return await this.runLocked(by, undefined, async (held) => {
+        const { transaction, own, now } = held;
         refuseMoreRights(own, rights);
-        await transaction.insert(Operator, operator);
-        const details = { after: { name, ...toChangeableFields(operator) } };
-        await this.record(transaction, 'admin.operator.added', operator, { actor: by.actor, time: now, details });
+        const row = { id: createId(), name, ...rights, keyDigest, createdAt: now, updatedAt: now };
+        const credential = this.operators.create(row);
+        await transaction.insert(Operator, credential);
+        const details = { after: { name, ...toChangeableFields(credential) } };
+        await this.audit.record(transaction, toEvent(held, 'admin.operator.added', credential, details));
+        return { credential, key };
       });
     } catch (error) {
       if (getViolatedConstraint(error) === 'operators_live_name_key')
         throw new ProblemException(problems.operatorExists);
       throw error;
     }
-    return { operator, key };
   }
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
@@ -126,65 +111,50 @@ export class OperatorsService {
     return (await this.operators.find({ where: { name }, select: { id: true } })).map(({ id }) => id);
   }
 
-  /**
-   * Idempotent: a change that changes nothing is not recorded.
-   * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked
-   */
+  /** Idempotent: a change that changes nothing is not recorded. */
   async updateOperator(id: string, change: OperatorChange, by: AdminCaller): Promise<Operator> {
-    return this.changeOperator(by, id, async ({ transaction, own, now }, before) => {
+    return this.changeOperator(by, id, async (held, before) => {
+      const { transaction, own, now } = held;
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
       const after = { ...before, ...change, updatedAt: now };
       refuseMoreRights(own, after);
-      const details = { before: toChangeableFields(before), after: toChangeableFields(after) };
-      if (isDeepStrictEqual(details.before, details.after)) {
-        this.audit.logOnly('admin.operator.updated', by.actor, { operator_id: before.id });
-        return before;
-      }
+      const event = toEvent(held, 'admin.operator.updated', before);
+      const fields = [toChangeableFields(before), toChangeableFields(after)] as const;
+      if (!(await this.audit.recordChange(transaction, event, ...fields))) return before;
       await transaction.update(Operator, { id: before.id }, { ...change, updatedAt: now });
-      await this.record(transaction, 'admin.operator.updated', before, { actor: by.actor, time: now, details });
       return after;
     });
   }
 
-  /**
-   * Issues a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
-   * the end of the overlap, so a client may retry a rotation whose response was lost.
-   * @param overlapHours 0 ends the old key at once
-   * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked; credential_expired
-   */
-  async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedOperator> {
-    const { key, columns } = issueKey(KEY_PREFIX);
-    return this.changeOperator(by, id, async ({ transaction, now }, before) => {
+  /** Has the overlap of the keys of nodes and apps (keys/key-store.ts): 0 hours end the old key at once. */
+  async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedCredential<Operator>> {
+    const { key, keyDigest } = issueKey(KEY_PREFIX);
+    return this.changeOperator(by, id, async (held, before) => {
+      const { transaction } = held;
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+      const now = this.clock.trustedNow();
       if (before.expiresAt && before.expiresAt <= now) throw new ProblemException(problems.credentialExpired);
       const overlapEnds = addSeconds(now, overlapHours * 3_600);
-      await transaction.query(ROTATE, [before.id, columns.keyDigest, overlapEnds, now, by.actor.requestId]);
-      const operator = await transaction.findOneByOrFail(Operator, { id: before.id });
-      const details = { before: toRotationFields(before), after: toRotationFields(operator) };
-      await this.record(transaction, 'admin.operator.rotated', before, { actor: by.actor, time: now, details });
-      return { operator, key };
+      await transaction.query(ROTATE, [before.id, keyDigest, overlapEnds, now, by.actor.requestId]);
+      const credential = await transaction.findOneByOrFail(Operator, { id: before.id });
+      const details = { before: toRotationFields(before), after: toRotationFields(credential) };
+      await this.audit.record(transaction, toEvent(held, 'admin.operator.rotated', before, details));
+      return { credential, key };
     });
   }
 
-  /**
-   * When it returns, no replica accepts the key: each reads the row at every call. Idempotent: the first revocation is
-   * the recorded one.
-   * @throws {ProblemException} not_found; exceeds_own_rights
-   */
+  /** When it returns, no replica accepts the key: each reads the row at every call. */
   async revokeOperator(id: string, by: AdminCaller): Promise<void> {
-    await this.changeOperator(by, id, async ({ transaction, now }, before) => {
-      if (before.revokedAt) {
-        this.audit.logOnly('admin.operator.revoked', by.actor, { operator_id: before.id });
-        return;
-      }
-      const change = { revokedAt: now, revokedByRequest: by.actor.requestId, updatedAt: now };
-      await transaction.update(Operator, { id: before.id }, change);
-      const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-      await this.record(transaction, 'admin.operator.revoked', before, { actor: by.actor, time: now, details });
+    await this.changeOperator(by, id, async (held, { id: operatorId, revokedAt }) => {
+      const { transaction, actor, now } = held;
+      const event = toEvent(held, 'admin.operator.revoked', { id: operatorId });
+      const after = { revoked_at: revokedAt ?? now };
+      if (!(await this.audit.recordChange(transaction, event, { revoked_at: revokedAt }, after))) return;
+      const change = { revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now };
+      await transaction.update(Operator, { id: operatorId }, change);
     });
   }
 
-  /** @throws {ProblemException} not_found; and as {@link runLocked}, also when the operator has more rights than the caller */
   private async changeOperator<Result>(
     by: AdminCaller,
     id: string,
@@ -210,24 +180,22 @@ export class OperatorsService {
       return await this.operators.manager.transaction(async (transaction) => {
         const rows = await lockOperators(transaction, [operator?.id, id]);
         const now = this.clock.now();
-        const own = operator ? refuseEnded(operator, rows.get(operator.id), now) : undefined;
-        return act({ transaction, own, now }, rows);
+        const own = operator ? refuseEnded(operator, rows.get(operator.id), this.clock) : undefined;
+        return act({ transaction, actor, own, now }, rows);
       });
     } catch (error) {
-      // Counted after the rollback, which would undo the count.
-      const refusal = operator && toRefusal(error, operator);
-      throw refusal ? await this.refusals.recordRefusal(refusal, actor) : error;
+      throw error instanceof RefusalToCountError ? await this.refusals.recordRefusal(error.refusal, actor) : error;
     }
   }
+}
 
-  private async record(
-    transaction: EntityManager,
-    event: AuditEvent['event'],
-    { id }: Operator,
-    rest: Pick<AuditEvent, 'actor' | 'time' | 'details'>,
-  ): Promise<void> {
-    await this.audit.record(transaction, { event, subject: id, logFields: { operator_id: id }, ...rest });
-  }
+function toEvent(
+  { actor, now }: OperatorTransaction,
+  event: AuditEvent['event'],
+  { id }: Pick<Operator, 'id'>,
+  details?: AuditEvent['details'],
+): AuditEvent {
+  return { event, actor, time: now, subject: id, logFields: { operator_id: id }, ...(details && { details }) };
 }
 
 function toChangeableFields({ scopes, expiresAt }: Operator): Record<string, unknown> {
@@ -238,7 +206,6 @@ function toRotationFields({ rotatedAt, previousKeyExpiresAt }: Operator): Record
   return { rotated_at: rotatedAt, previous_key_expires_at: previousKeyExpiresAt };
 }
 
-/** @throws {ProblemException} not_found */
 function refuseMissing(operator: Operator | null | undefined): Operator {
   if (!operator) throw new ProblemException(problems.notFound);
   return operator;
@@ -256,11 +223,15 @@ async function lockOperators(
 }
 
 /** The door accepted the caller's key before the lock was taken: it must still be valid. */
-function refuseEnded({ name, keyDigest }: OperatorIdentity, caller: Operator | undefined, now: Date): Operator {
-  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), now);
+function refuseEnded(
+  { name, keyDigest }: OperatorIdentity,
+  caller: Operator | undefined,
+  clock: ComparedClock,
+): Operator {
+  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), clock);
   if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
   if (isRefusal(judgement)) throw createRefusal('admin', judgement, { operator: name });
-  if (!caller.scopes.includes('operators')) throw new ScopeLostError();
+  if (!caller.scopes.includes('operators')) throw new RefusalToCountError(describeMissingScope(caller, 'operators'));
   return caller;
 }
 
@@ -275,7 +246,49 @@ function toKeyRow(operator: Operator): KeyRow {
   };
 }
 
-function toRefusal(error: unknown, operator: OperatorIdentity) {
-  if (error instanceof RightsExceededError) return describeExceededRights(operator);
-  return error instanceof ScopeLostError ? describeMissingScope(operator, 'operators') : undefined;
+/** Thrown in a transaction, and counted after the rollback, which would undo the count. */
+class RefusalToCountError extends Error {
+  override readonly name = 'RefusalToCountError';
+
+  constructor(readonly refusal: CountedRefusal) {
+    super(refusal.problem.code);
+  }
 }
+
+/**
+ * Against escalation. Without the bound of the expiry, an operator for one day could register one that never expires.
+ * @param own undefined for the root key, which may give any rights
+ * @throws {RefusalToCountError} for a scope that the caller lacks, and for a later expiry than its own
+ */
+function refuseMoreRights(own: Operator | undefined, given: Rights): void {
+  if (!own) return;
+  const hasEveryScope = given.scopes.every((scope) => own.scopes.includes(scope));
+  const endsInTime = own.expiresAt === null || (given.expiresAt !== null && given.expiresAt <= own.expiresAt);
+  if (hasEveryScope && endsInTime) return;
+  throw new RefusalToCountError({ problem: problems.exceedsOwnRights, ...describeRefusal(own, 'grant') });
+}
+
+/** @param accepted of which the operator needs one */
+export function describeMissingScope(
+  operator: Pick<OperatorIdentity, 'id' | 'name'>,
+  scope: Scope,
+  accepted: readonly Scope[] = [scope],
+): CountedRefusal {
+  return { problem: problems.missingScope, members: { scopes: accepted }, ...describeRefusal(operator, scope) };
+}
+
+/** One audit row for each operator and window. */
+function describeRefusal(
+  { id, name }: Pick<OperatorIdentity, 'id' | 'name'>,
+  reason: RefusalReason<'admin.scope.refused'>,
+) {
+  const fields = { operator_id: id, operator: name };
+  return { refusal: { event: 'admin.scope.refused', reason, fields }, counted: `operator ${id}`, subject: id } as const;
+}
+
+@Module({
+  imports: [TypeOrmModule.forFeature([Operator])],
+  providers: [OperatorsService, OperatorKeys],
+  exports: [OperatorsService, OperatorKeys],
+})
+export class OperatorsModule {}

@@ -54,7 +54,8 @@ export class PasswordHasher implements OnApplicationShutdown {
     this.queue = new KeyedQueue(environment.hashQueueLimit);
     this.workers = new Piscina({
       filename: fileURLToPath(import.meta.resolve('./password.worker.js')),
-      minThreads: 1,
+      // An idle thread would take 10 MB or more.
+      minThreads: 0,
       maxThreads: this.threads,
       idleTimeout: 60_000,
     });

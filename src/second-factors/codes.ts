@@ -117,7 +117,7 @@ export class CodeVerifier {
     if (!digest) throw new WrongCodeError('wrong_code');
     const event = toUserEvent('user.recovery_code.used', toUserActor(actor, id), id);
     return async (transaction) => {
-      const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [id, digest], event);
+      const used = await this.audit.execute(USE_RECOVERY_CODE, [id, digest], event, transaction);
       if (used.length === 0) throw new WrongCodeError('wrong_code');
     };
   }

@@ -9,11 +9,12 @@ import { DataSource, type EntityManager } from 'typeorm';
 import { toActor, type Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import { getPrincipal, type UserPrincipal } from '../access/principals.js';
-import { toUserEvent, type AuditEventName } from '../audit/audit-events.js';
+import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { PasswordField } from '../common/fields.js';
 import { isId } from '../common/ids.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
@@ -38,13 +39,11 @@ const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
   FROM (SELECT created_at FROM totp_factors WHERE user_id = $1
         UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
 
-/** The body of a change that needs the password alone. */
 export class ProofRequest {
   @PasswordField()
   password!: string;
 }
 
-/** A call of a user who is logged in. */
 export interface OwnCall {
   readonly principal: UserPrincipal;
   readonly actor: Actor;
@@ -60,13 +59,11 @@ export function toOwnCall(request: Request): OwnCall {
  */
 export interface ReauthenticatedUser {
   readonly principal: UserPrincipal;
-  /** Identifies the password that the user entered. */
   readonly passwordChangedAt: Date | null;
   /** The refusal when the password was changed since. */
   readonly createVoidError: () => ProblemException;
 }
 
-/** What was done in the transaction. */
 interface FactorChange<Result> {
   readonly result: Result;
   readonly event: AuditEventName;
@@ -143,10 +140,7 @@ export class FactorChanges {
     });
   }
 
-  /**
-   * @param transaction holds the lock of the user's row
-   * @param madeBefore undefined: all factors
-   */
+  /** @param madeBefore undefined: all factors */
   async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date) {
     const values = [userId, madeBefore ?? null];
     const [removed] = await transaction.query<[{ totp: number; passkeys: number }]>(REMOVE_FACTORS, values);

@@ -35,12 +35,10 @@ const READ_USER: Statement = {
 };
 
 interface KnownPasskey {
-  /** base64url */
   readonly id: string;
   readonly transports: string[];
 }
 
-/** What a login with a second factor, or a change of the factors, needs to know about a user. */
 export interface UserWithFactors extends AccountState {
   readonly isActive: boolean;
   readonly hasNoPassword: boolean;

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import type { AuditEventName } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { DatabaseClock } from '../database/database.js';
 import { Propagation } from '../revocation/propagation.js';
 import { ACTIVATE_NEXT, RETIRE_ACTIVE, withSigningKeyLock } from './signing-key-rotation.js';
@@ -23,15 +23,11 @@ export class SigningKeyOperations {
     private readonly clock: DatabaseClock,
   ) {}
 
-  /** Oldest first. */
   async listKeys(): Promise<SigningKey[]> {
     return this.dataSource.getRepository(SigningKey).find({ order: { createdAt: 'ASC', id: 'ASC' } });
   }
 
-  /**
-   * Replaces the active key by the next one. Its tokens stay valid until they expire.
-   * @throws {SigningKeyOperationError} when the next key has not been shown for long enough
-   */
+  /** @throws {SigningKeyOperationError} when the next key has not been shown for long enough */
   async rotateActiveKey(actor: Actor): Promise<void> {
     await this.changeKeys(async (transaction, now) => {
       const active = await transaction.findOneBy(SigningKey, { state: 'active' });
@@ -41,10 +37,7 @@ export class SigningKeyOperations {
     });
   }
 
-  /**
-   * Ends the signing with a key. Its tokens stay valid until they expire. Idempotent.
-   * @throws {SigningKeyOperationError} when it does not exist, or is active and cannot be replaced yet
-   */
+  /** @throws {SigningKeyOperationError} when the key does not exist, or is active and cannot be replaced yet */
   async retireKey(kid: string, actor: Actor): Promise<void> {
     await this.changeKeys(async (transaction, now) => {
       const key = await findKey(transaction, kid);
@@ -55,11 +48,7 @@ export class SigningKeyOperations {
     });
   }
 
-  /**
-   * Ends a stolen key and all its tokens. When it has returned, no replica accepts one. Idempotent. The next key replaces an
-   * active one at once, however short it was shown.
-   * @throws {SigningKeyOperationError} when it does not exist
-   */
+  /** Ends a stolen key and all its tokens. The next key replaces an active one at once, however short it was shown. */
   async revokeKey(kid: string, actor: Actor): Promise<void> {
     await this.changeKeys(async (transaction, now) => {
       const key = await findKey(transaction, kid);

@@ -14,7 +14,7 @@ import { LOCKS } from '../database/locks.js';
 import { Log } from '../logging/log.js';
 import { getOldestIssuedAt, getSigningStart, SigningKey, type SigningKeyState } from './signing-key.js';
 
-/** The last condition spares the row a write for each replica. */
+/** The last condition spares the row a write by each replica. */
 const RECORD_SIGNING: Statement = {
   name: 'signing_algorithms_record',
   text: `INSERT INTO signing_algorithms (algorithm, last_signed_at) VALUES ($1, $2::timestamptz)
@@ -31,16 +31,14 @@ const READ_ENCRYPTED: Statement = {
          WHERE encrypted_private_key IS NOT NULL AND state <> 'revoked'`,
 };
 
-/** Does nothing when another replica replaced it since it was read. */
+/** Another replica may have replaced it since it was read. */
 const REPLACE_ENCRYPTED: Statement = {
   name: 'signing_keys_replace_encrypted',
   text: `UPDATE signing_keys SET encrypted_private_key = $2 WHERE id = $1 AND encrypted_private_key = $3 RETURNING id`,
 };
 
 export const RETIRE_ACTIVE = `UPDATE signing_keys SET state = 'retired', retired_at = $1 WHERE state = 'active'`;
-
 export const ACTIVATE_NEXT = `UPDATE signing_keys SET state = 'active', activated_at = $1 WHERE state = 'next'`;
-
 const RETIRE_UNUSED = `UPDATE signing_keys SET state = 'retired', retired_at = $1
   WHERE state IN ('next', 'active') AND GREATEST(created_at, activated_at) < $2`;
 
@@ -59,7 +57,6 @@ export class UnreadableSigningKeyError extends Error {
   }
 }
 
-/** Only one replica or command at a time may change signing keys. */
 export async function withSigningKeyLock<Result>(
   dataSource: DataSource,
   work: (transaction: EntityManager) => Promise<Result>,
@@ -106,9 +103,7 @@ export class SigningKeyRotation {
     private readonly log: Log,
   ) {}
 
-  /**
-   * Under ES256, ensures an active key and a next one. Under HS256, retires the keys with which no replica signs any more.
-   */
+  /** Under ES256, ensures an active key and a next one. Under HS256, retires the keys with which no replica signs any more. */
   async advanceKeys(): Promise<void> {
     const now = await this.clock.now();
     const oldestIssuedAt = getOldestIssuedAt(this.environment, now);
@@ -126,10 +121,7 @@ export class SigningKeyRotation {
     await this.database.rows(RECORD_SIGNING, values);
   }
 
-  /**
-   * Encrypts with SECRET_KEY what was encrypted with SECRET_KEY_PREVIOUS.
-   * @throws {UnreadableSigningKeyError} when a key that is to sign cannot be decrypted
-   */
+  /** @throws {UnreadableSigningKeyError} when a key that is to sign cannot be decrypted */
   async reencryptKeys(): Promise<void> {
     const rows = await this.database.rows<EncryptedRow>(READ_ENCRYPTED, []);
     for (const { id, kid, state, encrypted_private_key: encrypted } of rows) {
@@ -143,7 +135,6 @@ export class SigningKeyRotation {
     }
   }
 
-  /** @returns the ids of the keys that it generated */
   private async changeStates(transaction: EntityManager, now: Date, oldestIssuedAt: Date): Promise<string[]> {
     if (this.environment.accessTokenAlgorithm !== 'ES256') {
       await this.retireUnused(transaction, now, oldestIssuedAt);
@@ -188,9 +179,4 @@ export class SigningKeyRotation {
   }
 }
 
-interface EncryptedRow {
-  readonly id: string;
-  readonly kid: string;
-  readonly state: SigningKeyState;
-  readonly encrypted_private_key: Buffer;
-}
+type EncryptedRow = Pick<SigningKey, 'id' | 'kid' | 'state'> & { readonly encrypted_private_key: Buffer };

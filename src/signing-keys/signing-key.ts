@@ -13,7 +13,7 @@ import type { Encrypted } from '../crypto/secret-box.js';
  */
 export type SigningKeyState = 'next' | 'active' | 'retired' | 'revoked';
 
-/** A key of ES256. At most one is next, and at most one is active. */
+/** At most one key is next, and at most one is active. */
 @Entity('signing_keys')
 @Unique('signing_keys_kid_key', ['kid'])
 @Index('signing_keys_state_key', { synchronize: false })
@@ -54,12 +54,11 @@ const PUBLICATION_SECONDS = 900;
 /** Covers clocks that differ, keys that a replica has not reread yet, and the interval in which uses are recorded. */
 const MARGIN_SECONDS = 600;
 
-/** @returns the moment before which no token was signed that may still be valid */
+/** No token that was signed earlier is still valid. */
 export function getOldestIssuedAt({ accessTokenExpireMinutes }: Environment, now: Date): Date {
   return addSeconds(now, -(accessTokenExpireMinutes * 60 + MARGIN_SECONDS));
 }
 
-/** @returns when a key that was made at this moment may sign */
 export function getSigningStart(createdAt: Date): Date {
   return addSeconds(createdAt, PUBLICATION_SECONDS);
 }

@@ -5,9 +5,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import DataLoader from 'dataloader';
-import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database, type Statement } from '../database/database.js';
 import { RevocationLease, type EvictionListener } from '../revocation/lease.js';
@@ -33,11 +33,9 @@ const READ_KEYS: Statement = {
 
 type Algorithm = 'HS256' | 'ES256';
 
-/** A row of READ_KEYS. */
 interface SigningKeyRow {
   readonly algorithm: Algorithm;
   readonly last_signed_at: Date | null;
-  /** Null: the algorithm has no key of interest. */
   readonly kid: string | null;
   readonly state: SigningKeyState;
   readonly encrypted_private_key: Buffer | null;
@@ -70,7 +68,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     private readonly rotation: SigningKeyRotation,
     private readonly vault: SigningKeyVault,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
   ) {
     lease.addListener(this);
@@ -99,36 +97,32 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   /** @throws {ProblemException} unavailable */
   async findActiveKey(): Promise<KeyPair> {
     let view = this.recall() ?? (await this.readKeys());
-    if (!view.hasActive) {
+    if (view.activeKid === undefined) {
       await this.rotation.advanceKeys();
       view = await this.readKeys();
     }
-    if (!view.active) throw new ProblemException(problems.unavailable);
-    return view.active;
+    const active = view.pairs.get(view.activeKid ?? '');
+    if (!active) throw new ProblemException(problems.unavailable);
+    return active;
   }
 
-  /**
-   * @returns undefined for a key that does not exist, is revoked, or was retired so long ago that its tokens have expired
-   * @param isFresh asks PostgreSQL, not the cache under the lease
-   * @throws {ProblemException} unavailable when the key cannot be decrypted
-   */
+  /** @returns undefined for a key that does not exist, is revoked, or whose tokens have all expired */
   async findKey(kid: string, isFresh = false): Promise<KeyPair | undefined> {
     // Tokens with an unknown kid cost a limited number of statements, also when a fresh answer is asked for.
-    const isUnknown = this.recall()?.has(kid) === false;
-    const view =
-      isFresh && !isUnknown ? await this.readKeys() : await this.readUnless((remembered) => remembered.has(kid));
+    const isUnknown = this.recall()?.kids.has(kid) === false;
+    const view = isFresh && !isUnknown ? await this.readKeys() : await this.readUnless(({ kids }) => kids.has(kid));
     if (view.isUnreadable(kid)) throw new ProblemException(problems.unavailable);
     return view.pairs.get(kid);
   }
 
-  /** Whether tokens of the algorithm are accepted: it is configured, or another replica signed with it recently. */
+  /** Another replica, which is configured with another algorithm, may have signed with it recently. */
   async isAlgorithmAccepted(algorithm: Algorithm): Promise<boolean> {
     if (algorithm === this.environment.accessTokenAlgorithm) return true;
     const isInUse = (view: SigningKeyView): boolean => view.isInUseSince(algorithm, this.oldestIssuedAt);
     return isInUse(await this.readUnless(isInUse));
   }
 
-  /** Called before a token is signed: replicas that are configured with another algorithm accept this one from now on. */
+  /** Called before a token is signed, so that replicas that are configured with another algorithm accept it. */
   async recordSigning(): Promise<void> {
     const now = this.clock.now();
     const ageMs = Math.abs(now.getTime() - this.recordedAtMs);
@@ -150,7 +144,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   }
 
   private get oldestIssuedAt(): Date {
-    return getOldestIssuedAt(this.environment, this.clock.now());
+    return getOldestIssuedAt(this.environment, this.clock.trustedNow());
   }
 
   /** OUTAGE_GRACE_SECONDS does not apply: verifying a token reads its session from the database in any case. */
@@ -209,52 +203,34 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
 
 /** The signing keys as the database had them at one moment. */
 class SigningKeyView {
-  /** Keys that this replica can decrypt, and that are not revoked. */
-  readonly pairs: ReadonlyMap<string, KeyPair>;
-  private readonly kids: ReadonlySet<string>;
-  private readonly activeKid: string | undefined;
+  /** Without revoked keys, and those that this replica cannot decrypt. */
+  readonly pairs = new Map<string, KeyPair>();
+  /** Also of revoked keys, and of those that this replica cannot decrypt. */
+  readonly kids: ReadonlySet<string>;
+  readonly activeKid: string | undefined;
 
-  /** @param open returns undefined for a key that cannot be decrypted */
   constructor(
     private readonly rows: readonly SigningKeyRow[],
     open: (kid: string, encrypted: Buffer) => KeyPair | undefined,
   ) {
-    const pairs = new Map<string, KeyPair>();
     for (const { kid, state, encrypted_private_key: encrypted } of rows) {
       const pair = kid !== null && state !== 'revoked' && encrypted ? open(kid, encrypted) : undefined;
-      if (pair) pairs.set(pair.kid, pair);
+      if (pair) this.pairs.set(pair.kid, pair);
     }
-    this.pairs = pairs;
     this.kids = new Set(rows.flatMap(({ kid }) => kid ?? []));
-    this.activeKid = rows.find(({ kid, state }) => kid !== null && state === 'active')?.kid ?? undefined;
+    this.activeKid = rows.find(({ state }) => state === 'active')?.kid ?? undefined;
   }
 
-  /** Whether a key is active, which may be one that this replica cannot decrypt. */
-  get hasActive(): boolean {
-    return this.activeKid !== undefined;
-  }
-
-  get active(): KeyPair | undefined {
-    return this.activeKid === undefined ? undefined : this.pairs.get(this.activeKid);
-  }
-
-  /** Also of a revoked key, and of one that this replica cannot decrypt. */
-  has(kid: string): boolean {
-    return this.kids.has(kid);
-  }
-
-  /** Whether this replica cannot decrypt the key, so that it cannot verify its tokens. */
   isUnreadable(kid: string): boolean {
     return this.rows.some((row) => row.kid === kid && row.state !== 'revoked') && !this.pairs.has(kid);
   }
 
-  /** @param since keys that were retired before it are left out */
   listSince(since: Date): KeyPair[] {
     const shown = this.rows.filter(({ retired_at: retiredAt }) => retiredAt === null || retiredAt > since);
     return shown.flatMap(({ kid }) => this.pairs.get(kid ?? '') ?? []);
   }
 
-  /** Whether a token that was signed with the algorithm since that moment may exist, or soon will. */
+  /** A key that was made or activated since then counts too: it signs soon. */
   isInUseSince(algorithm: Algorithm, since: Date): boolean {
     const times = this.rows
       .filter((row) => row.algorithm === algorithm)

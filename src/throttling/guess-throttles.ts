@@ -2,7 +2,7 @@
 // then costs its points when it was wrong; every other outcome refunds them. So right passwords and codes cost nothing,
 // and a throttled guess is never verified.
 
-import { Injectable } from '@nestjs/common';
+import { Global, Injectable, Module } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
 import { toNetworks } from '../common/network.js';
 import { ExhaustedBudgets } from './exhausted-budgets.js';
@@ -189,3 +189,10 @@ function listExhausted(budgets: readonly Budget[], open: ReadonlyMap<string, Ope
     return window && window.lost >= limit.points ? [{ name, until: window.window_end }] : [];
   });
 }
+
+@Global()
+@Module({
+  providers: [Budgets, ExhaustedBudgets, ThrottleWindows, Throttle, LoginThrottle, SecondFactorThrottle],
+  exports: [ThrottleWindows, Throttle, LoginThrottle, SecondFactorThrottle],
+})
+export class ThrottlingModule {}

@@ -1,10 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
-import { toUserEvent, type AuditEventName } from '../audit/audit-events.js';
+import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Outbox } from '../mail/outbox.js';

@@ -22,6 +22,7 @@ import { useApp } from '../support/use-app.js';
  */
 const POLICY: Readonly<Record<string, string>> = {
   'GET health': 'checkReadiness: open',
+  'GET health/ready': 'checkCacheReadiness: open',
   'GET health/live': 'checkLiveness: open',
   'GET .well-known/jwks.json': 'listSigningKeys: open',
   'POST api/v0/auth/register': 'register: open, throttled',

@@ -1,9 +1,11 @@
+import request from 'supertest';
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { type Device, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 describe('/api/v0/admin/nodes', () => {
@@ -102,6 +104,8 @@ describe('/api/v0/admin/nodes', () => {
       expires_at: null,
     });
     expectInvalid(await app.admin.patch(`/nodes/${node.nodeId}`, { household_id: randomUUID() }), '/household_id');
+    const withoutBody = request(app.server).patch(`/api/v0/admin/nodes/${node.nodeId}`);
+    expectInvalid(await withoutBody.set('X-Admin-Key', ADMIN_KEY), '');
   });
 
   it('revokes a node idempotently and still shows it', async () => {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
-import { AUDIT_EVENT_NAMES } from '../../src/audit/audit-events.js';
+import { AUDIT_EVENT_NAMES } from '../../src/common/security-events.js';
 import { AuditJob } from '../../src/maintenance/maintenance.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';

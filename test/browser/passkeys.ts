@@ -15,7 +15,7 @@ const TIMEOUT_MS = 60_000;
 const OTHER_SERVICE = 'http://127.0.0.1:1';
 const PAGE_SCRIPT = join(import.meta.dirname, '../../examples/passkeys/serve.js');
 /** A phone or a laptop: it asks for a fingerprint, and shows the passkey without being told whose. */
-const AUTHENTICATOR = {
+export const AUTHENTICATOR = {
   protocol: 'ctap2',
   transport: 'internal',
   hasResidentKey: true,

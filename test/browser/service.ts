@@ -6,7 +6,7 @@ import type { Variables } from '../../src/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { isHealthy, ServerProcess } from '../../tools/server-process.js';
+import { isHealthy, ServerProcess, type ServerOptions } from '../../tools/server-process.js';
 import { SERVICE_SCRIPT } from '../../tools/service.js';
 
 /** What is typed into the page's dialog, by the name of the security scheme. */
@@ -18,7 +18,11 @@ export interface FirstRun {
 }
 
 /** The built service on a free port, in a folder of its own with a database of its own: a first run. */
-export async function startFirstRun(cleanup: Cleanup, variables: Variables = {}): Promise<FirstRun> {
+export async function startFirstRun(
+  cleanup: Cleanup,
+  variables: Variables = {},
+  options: Pick<ServerOptions, 'onLine'> = {},
+): Promise<FirstRun> {
   const folder = mkdtempSync(join(tmpdir(), 'platform-auth-browser-'));
   // When root starts it, the embedded server runs as another user, who must be able to enter.
   chmodSync(folder, 0o755);
@@ -29,6 +33,7 @@ export async function startFirstRun(cleanup: Cleanup, variables: Variables = {})
     variables: { HOME: process.env.HOME, BCRYPT_COST: '4', ...variables },
     cwd: folder,
     isReady: isHealthy,
+    ...options,
   });
   // A killed service would leave its database running.
   cleanup.defer(() => server.stop());

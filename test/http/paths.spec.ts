@@ -147,6 +147,8 @@ describe('a path', () => {
 
     it.each([
       ['/internal/validate-node', 'OPTIONS, POST'],
+      // Not those of `/passkeys/:id`.
+      ['/api/v0/users/me/passkeys/options', 'OPTIONS, POST'],
       ['/api/v0/admin/nodes', 'GET, HEAD, OPTIONS, POST'],
       ['/users/me', 'GET, HEAD, OPTIONS'],
       ['/', 'GET, HEAD, OPTIONS'],

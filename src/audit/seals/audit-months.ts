@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, Module } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { Environment } from '../../config/environment.js';
 import { LOCKS, tryLock } from '../../database/locks.js';
@@ -21,7 +21,6 @@ export class AuditMonths {
     private readonly seals: SealWriter,
   ) {}
 
-  /** @returns how many partitions were created; 0 while another replica holds the lock */
   async createMonths(): Promise<number> {
     const created = await this.runExclusively(async (transaction) => {
       const [row] = await transaction.query<{ made: string[] }[]>('SELECT audit_events_make_months($1) AS made', [
@@ -32,10 +31,7 @@ export class AuditMonths {
     return created ?? 0;
   }
 
-  /**
-   * Drops one month at most. The same transaction appends a seal about it, because `audit verify` reports any other drop.
-   * @returns the month, as in `2025-10`; undefined when none is old enough, or while another replica holds the lock
-   */
+  /** Drops one month at most, with a seal about it, because `audit verify` reports any other drop. */
   async dropMonth(): Promise<string | undefined> {
     return this.runExclusively(async (transaction) => {
       if (!(await this.seals.lockChain(transaction))) return undefined;
@@ -70,3 +66,6 @@ export class AuditMonths {
     });
   }
 }
+
+@Module({ providers: [SealWriter, AuditMonths], exports: [SealWriter, AuditMonths] })
+export class SealsModule {}

@@ -53,8 +53,7 @@ const PRESENT = `SELECT pg_current_snapshot()::text AS snapshot, clock_timestamp
   (SELECT epoch FROM audit_settings) AS epoch`;
 
 const INSERT_SEAL = 'INSERT INTO audit_seals (number, content, mac) VALUES ($1, $2, $3)';
-const INSERT_ENTRIES = `INSERT INTO audit_seal_entries (number, latest, entries)
-  VALUES ($1, $2::timestamptz, $3)`;
+const INSERT_ENTRIES = 'INSERT INTO audit_seal_entries (number, latest, entries) VALUES ($1, $2::timestamptz, $3)';
 const ENSURE_EPOCH = 'SELECT audit_events_ensure_epoch()';
 
 const ROWS_PER_SEAL = 1_000;
@@ -64,7 +63,7 @@ const MAX_SILENCE_MS = 10 * 60_000;
 const BEFORE_ALL: Position = { epoch: -1, xid: '0', time: '-infinity', id: NIL };
 const NO_ROWS = { rows: 0, entries: digestEntries(Buffer.alloc(0)), months: [] };
 
-type Span = Pick<SealContent, 'from' | 'to' | 'through'>;
+const NO_SPAN = { from: BEFORE_FIRST_SEAL, to: BEFORE_FIRST_SEAL, through: null };
 
 interface RowToSeal extends Position {
   readonly micros: string;
@@ -75,7 +74,6 @@ interface RowToSeal extends Position {
 @Injectable()
 export class SealWriter {
   private readonly key: SealKey;
-  /** The number of the last seal that this replica has seen. */
   private highestSeen = 0;
 
   constructor(
@@ -86,10 +84,7 @@ export class SealWriter {
     this.key = new SealKey(environment.auditSealKey ?? environment.secretKey);
   }
 
-  /**
-   * Seals the rows that were committed since the last seal, at most {@link MAX_SEALS_PER_RUN} × {@link ROWS_PER_SEAL}.
-   * @returns the number of rows; 0 also while another replica holds the lock
-   */
+  /** @returns the number of rows; 0 also while another replica holds the lock */
   async sealNewRows(): Promise<number> {
     // In a transaction of its own: the transaction of a seal must get its id after its snapshot (decision 43).
     await this.dataSource.query(ENSURE_EPOCH);
@@ -110,11 +105,7 @@ export class SealWriter {
   /** Appends a seal that states that retention dropped a month. The caller holds the lock. */
   async recordDrop(transaction: EntityManager, month: string): Promise<void> {
     const last = await this.readLastSeal(transaction);
-    const { from, to, through }: Span = last?.content ?? {
-      from: BEFORE_FIRST_SEAL,
-      to: BEFORE_FIRST_SEAL,
-      through: null,
-    };
+    const { from, to, through } = last?.content ?? NO_SPAN;
     const { at } = await readPresent(transaction);
     await this.append(transaction, last, { at, from, to, through, ...NO_ROWS, dropped: month });
   }

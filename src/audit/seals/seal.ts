@@ -16,10 +16,8 @@ export interface EpochSnapshot {
   readonly at: string | null;
 }
 
-/** A snapshot in which no row is visible. */
 export const BEFORE_FIRST_SEAL: EpochSnapshot = { epoch: -1, snapshot: '1:1:', at: null };
 
-/** The position of a row in the order of sealing. */
 export interface Position {
   readonly epoch: number;
   readonly xid: string;
@@ -62,9 +60,8 @@ export interface SealEntry {
 }
 
 /**
- * All columns of a row as one text, in UTC. Leaves null columns out, so that a column added later does not change the text
- * of existing rows. This and the fragments below stand in statements that
- * read `audit_events AS logged`.
+ * All columns of a row as one text, in UTC, for statements that read `audit_events AS logged`, as the two below. Without null
+ * columns, so that a column added later does not change the text of existing rows.
  */
 export const CANONICAL_ROW = `(SELECT jsonb_object_agg(key, value)
   FROM jsonb_each(to_jsonb(logged)) WHERE value <> 'null')::text`;
@@ -87,7 +84,6 @@ const KEY_ID_LENGTH = 16;
 const [ID_BYTES, TIME_BYTES, MAC_BYTES] = [16, 8, 32];
 const ENTRY_BYTES = ID_BYTES + TIME_BYTES + MAC_BYTES;
 
-/** Creates and verifies the HMACs of seals. */
 export class SealKey {
   private readonly key;
   readonly id: string;
@@ -98,7 +94,7 @@ export class SealKey {
     this.id = computeMac(this.key, 'id').toString('hex').slice(0, KEY_ID_LENGTH);
   }
 
-  /** @param row all its columns, as {@link CANONICAL_ROW} writes them */
+  /** @param row as {@link CANONICAL_ROW} writes it */
   computeRowMac(row: string): Buffer {
     return computeMac(this.key, `row\n${row}`);
   }
@@ -141,6 +137,8 @@ export function digestEntries(bytes: Buffer): string {
 const WORD = 'platform-auth-audit-checkpoint/1';
 const LINE = new RegExp(`^${WORD} ([1-9]\\d{0,14}) \\S+ ([0-9a-f]{64})$`);
 
+export const MAX_FINDINGS = 1_000;
+
 /** The head of the chain at one moment. Its HMAC covers every earlier seal. */
 export interface Checkpoint {
   readonly number: number;
@@ -148,7 +146,6 @@ export interface Checkpoint {
   readonly mac: Buffer;
 }
 
-/** @returns one line without secrets */
 export function formatCheckpoint({ number, at, mac }: Checkpoint): string {
   return `${WORD} ${number} ${at} ${mac.toString('hex')}`;
 }
@@ -157,7 +154,6 @@ export function isCheckpoint(line: string): boolean {
   return LINE.test(line.trim());
 }
 
-/** @throws {Error} when the line is not one of {@link formatCheckpoint} */
 export function parseCheckpoint(line: string): Pick<Checkpoint, 'number' | 'mac'> {
   const [, number, mac] = LINE.exec(line.trim()) ?? [];
   if (number === undefined || mac === undefined) throw new Error('It is not a line of "audit checkpoint".');

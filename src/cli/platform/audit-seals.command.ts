@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, type Command } from 'commander';
-import { MAX_FINDINGS, type Query } from '../../audit/seals/seal-chain.js';
-import type { Verification } from '../../audit/seals/seal-verifier.js';
+import type { Query, Verification } from '../../audit/seals/seal-verifier.js';
 import {
   formatCheckpoint,
   isCheckpoint,
   LAST_SEAL,
+  MAX_FINDINGS,
   SealKey,
   type SealContent,
   type StoredSeal,

@@ -184,13 +184,13 @@ async function carryOut(
   }
   if (action !== 'rotate' || !credential) return { id: credential?.id, key: undefined };
   lockLost.throwIfAborted();
-  const { key } = await credentials.rotateAppKey(credential.id, DEFAULT_OVERLAP_HOURS, COMMAND_LINE);
+  const { key } = await credentials.keys.rotateKey(credential.id, DEFAULT_OVERLAP_HOURS, COMMAND_LINE);
   return { id: credential.id, key };
 }
 
 /** Revokes at the same time, so that all wait for the replicas once. @throws the first failure, after the last attempt */
 async function revokeAll(revoked: readonly { readonly id: string }[], { credentials }: Run): Promise<void> {
-  const attempts = await Promise.allSettled(revoked.map(({ id }) => credentials.revokeAppCredential(id, COMMAND_LINE)));
+  const attempts = await Promise.allSettled(revoked.map(({ id }) => credentials.keys.revokeKey(id, COMMAND_LINE)));
   const failure = attempts.find((attempt) => attempt.status === 'rejected');
   if (failure) throw failure.reason;
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, type Command } from 'commander';
-import { AUDIT_EVENT_NAMES } from '../../audit/audit-events.js';
 import { isId } from '../../common/ids.js';
+import { AUDIT_EVENT_NAMES } from '../../common/security-events.js';
 import { createNumberParser, parsePast } from '../command-options.js';
 import { CommandFailedError, print, say } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
