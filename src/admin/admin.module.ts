@@ -79,7 +79,6 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     return this.refusals.recordRefusal(counted, toActor(request));
   }
 
-  /** @throws {ProblemException} missing_scope */
   private async requireScope(request: Request, operator: OperatorIdentity): Promise<void> {
     const { scope } = (request.res?.locals ?? {}) as ResponseLocals;
     if (scope === undefined) throw new Error('The route declares no scope');

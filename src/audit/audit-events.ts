@@ -66,7 +66,6 @@ export type ColumnExpressions = Readonly<Record<Column, string>>;
 const COLUMNS = Object.keys(COLUMN_TYPES) as Column[];
 export const AUDIT_COLUMNS = COLUMNS.join(', ');
 
-/** @returns `SELECT …`, to be continued with FROM */
 export function selectAuditEvents(expressions: ColumnExpressions): string {
   return `SELECT ${COLUMNS.map((column) => `${expressions[column]} AS ${column}`).join(', ')}`;
 }

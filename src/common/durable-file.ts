@@ -93,7 +93,6 @@ function openExisting(path: string): number | undefined {
   }
 }
 
-/** @returns the path of the new content: on the disk, in the same folder, with the same owner */
 function writeBeside(path: string, change: Change): string {
   const found = readRegular(path);
   const bytes = change(found);

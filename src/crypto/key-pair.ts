@@ -8,7 +8,6 @@ export interface PublicJwk {
   readonly y: string;
 }
 
-/** A key pair for ES256 (RFC 7518 §3.4). */
 export interface KeyPair {
   /** The thumbprint of the public key (RFC 7638). */
   readonly kid: string;

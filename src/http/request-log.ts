@@ -7,7 +7,6 @@ import type { Log } from '../logging/log.js';
 
 const VALIDATION = /^\/internal\/(validate-|authorize\/)/;
 
-/** A request whose response was sent, or whose client closed the connection. */
 export interface CompletedRequest {
   readonly request: Request;
   readonly response: Response;

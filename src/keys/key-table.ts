@@ -99,7 +99,6 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly name: 'nodes' | 'app_credentials';
   readonly door: 'node' | 'app';
   readonly auditPrefix: 'admin.node' | 'admin.app_credential';
-  /** The columns that the principal is made of. */
   readonly identityColumns: readonly string[];
   /** The column of the only service that its keys may be used for; absent: any. */
   readonly targetColumn?: string;

@@ -100,7 +100,6 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
   }
 }
 
-/** Starts the jobs above and the purge every 15 minutes. */
 @Injectable()
 class Maintenance implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;

@@ -12,7 +12,6 @@ export interface Problem {
   readonly code: string;
   readonly title: string;
   readonly detail: string;
-  /** Seconds, sent as `Retry-After`. */
   readonly retryAfterSeconds?: number;
   /** Sent as `WWW-Authenticate` (RFC 9110 §11.6.1). */
   readonly challenge?: string;
@@ -27,7 +26,6 @@ export interface FieldError {
 }
 
 export const REALM = 'realm="platform-auth"';
-/** A member of the body of each refused validation. */
 export const NOT_VALID = { valid: false } as const;
 
 type Extras = Pick<Problem, 'retryAfterSeconds' | 'challenge' | 'extension'>;

@@ -157,7 +157,6 @@ class SealChain {
     return (this.drops.get(month) ?? 0) > number;
   }
 
-  /** Yields the rows that the seals list, for one page of seals at a time. */
   async *readPages(): AsyncGenerator<ListedRow[]> {
     await this.readDrops();
     let [number, previous] = [0, ''];
