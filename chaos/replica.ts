@@ -14,13 +14,14 @@ export class Replica {
     private readonly lines: readonly string[],
   ) {}
 
-  static async create(cleanup: Cleanup, variables: Variables): Promise<Replica> {
+  /** @param isReady by default, whether it is healthy */
+  static async create(cleanup: Cleanup, variables: Variables, isReady = isHealthy): Promise<Replica> {
     const lines: string[] = [];
     const onLine = (line: string): void => {
       lines.push(line);
       if (lines.length > MAX_LINES) lines.shift();
     };
-    const options = { cleanup, script: SERVICE_SCRIPT, variables, isReady: isHealthy, onLine };
+    const options = { cleanup, script: SERVICE_SCRIPT, variables, isReady, onLine };
     return new Replica(new ServerProcess(await claimPort(), options), lines);
   }
 
@@ -33,7 +34,7 @@ export class Replica {
     return this.lines.reduce((sum, line) => sum + line.split(text).length - 1, 0);
   }
 
-  /** Resolves when the replica is healthy. */
+  /** Resolves when the replica is ready. */
   async start(): Promise<void> {
     await this.server.start();
   }

@@ -45,6 +45,8 @@ interface RunOptions extends Pick<Options, 'seconds' | 'patience'> {
 export interface BeginOptions {
   /** Added to the environment of each replica. */
   readonly variables?: Variables;
+  /** Added to the environment of the first replica alone. */
+  readonly ofFirst?: Variables;
   readonly replicas?: number;
   readonly load?: LoadOptions;
   /** Verifiers in both languages join the load. */
@@ -69,8 +71,8 @@ export class Stage {
   }
 
   /** Starts the replicas and the load. */
-  async begin({ variables, replicas, load = {}, verifiers = false }: BeginOptions = {}): Promise<Load> {
-    await this.world.startReplicas(variables, replicas);
+  async begin({ variables, ofFirst, replicas, load = {}, verifiers = false }: BeginOptions = {}): Promise<Load> {
+    await this.world.startReplicas({ variables, ofFirst, replicas });
     if (verifiers) await this.world.startVerifiers(variables);
     this.running = await this.world.startLoad(load);
     return this.running;

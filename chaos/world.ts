@@ -19,6 +19,13 @@ const REPLICAS = 3;
 /** The target of the app keys that the actors mint. */
 const VERIFYING_SERVICE = 'recipes';
 
+interface ReplicaOptions {
+  readonly variables?: Variables | undefined;
+  /** Of the first replica alone. */
+  readonly ofFirst?: Variables | undefined;
+  readonly replicas?: number | undefined;
+}
+
 /** PostgreSQL behind a proxy, replicas of the service, and a load balancer in front of them, all on loopback. */
 export class World {
   private readonly startedReplicas: Replica[] = [];
@@ -69,10 +76,11 @@ export class World {
     };
   }
 
-  async startReplicas(more?: Variables, count = REPLICAS): Promise<void> {
-    const variables = this.variables(more);
-    for (let made = 0; made < count; made += 1)
-      this.startedReplicas.push(await Replica.create(this.cleanup, variables));
+  async startReplicas({ variables, ofFirst, replicas = REPLICAS }: ReplicaOptions): Promise<void> {
+    for (let made = 0; made < replicas; made += 1) {
+      const ofOne = this.variables({ ...variables, ...(made === 0 && ofFirst) });
+      this.startedReplicas.push(await Replica.create(this.cleanup, ofOne));
+    }
     await Promise.all(this.replicas.map((replica) => replica.start()));
     const ports = this.replicas.map(({ server }) => server.port);
     this.balancer = await startBalancer(this.cleanup, ports);

@@ -3,7 +3,7 @@ import { AccessModule } from './access/doors.js';
 import { AccountModule } from './account/account.js';
 import { AdminModule } from './admin/admin.module.js';
 import { AppCredentialsModule } from './app-credentials/app-credentials.module.js';
-import { AuditModule } from './audit/audit.module.js';
+import { AuditModule } from './audit/audit-log.js';
 import { AuthModule } from './auth/auth.js';
 import { StartWatch } from './common/start-watch.js';
 import { ConfigModule } from './config/config.module.js';
@@ -19,9 +19,9 @@ import { RecoveryModule } from './recovery/recovery.js';
 import { RevocationModule } from './revocation/revocation-feed.js';
 import { SecondFactorsModule } from './second-factors/second-factors.module.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
-import { ThrottlingModule } from './throttling/throttling.module.js';
-import { TokensModule } from './tokens/tokens.module.js';
-import { UsersModule } from './users/users.module.js';
+import { ThrottlingModule } from './throttling/guess-throttles.js';
+import { TokensModule } from './tokens/user-door.js';
+import { UsersModule } from './users/users.controller.js';
 import { InternalModule } from './internal/internal.module.js';
 
 /** The table of contents. Mail, passwords and the other lower rooms are imported by the modules that use them. */

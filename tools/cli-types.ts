@@ -14,6 +14,7 @@ const SCHEMAS = [
   'IssuedAppCredentialResponse',
   'IssuedNodeResponse',
   'IssuedOperatorResponse',
+  'KeyCountsResponse',
   'NodeResponse',
   'OperatorResponse',
   'PasswordResetResponse',

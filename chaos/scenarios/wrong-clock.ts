@@ -2,6 +2,7 @@ import { replaceSettings } from '../../tools/replace-settings.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { PostgresServer } from '../../tools/postgres-server.js';
+import { statusOf } from '../../tools/server-process.js';
 import { now } from '../client.js';
 import { FAKETIME, whyNoFaketime } from '../faketime.js';
 import { Replica } from '../replica.js';
@@ -30,15 +31,17 @@ export const wrongClock: Scenario = {
   title: `two more replicas, their clocks ${DAYS} days ahead and behind, run their jobs beside the others`,
   bounds: { errors: [], silenceMs: 3_000, slowestMs: 3_000 },
   whyNot: whyNoFaketime,
-  /** They serve no load: their verdicts are wrong, and only what their jobs delete is tested. */
+  /** They are unready and serve no load: what their jobs delete is tested. */
   async run(stage) {
     const { world } = stage;
     await stage.begin();
     await stage.rest();
     const before = await readNames(world.postgres);
     const wrong = await Promise.all([startWithClock(world, `+${DAYS}d`), startWithClock(world, `-${DAYS}d`)]);
-    for (const replica of wrong)
+    for (const replica of wrong) {
+      stage.expect((await statusOf(`${replica.url}/health`)) === 503, 'a replica whose clock is wrong was ready');
       stage.expect(await hasWarned(replica), 'a replica did not notice that its clock is wrong');
+    }
     await sleep(JOBS_SETTLE_DELAY_MS);
     const after = await readNames(world.postgres);
     for (const [what, names] of before) {
@@ -60,7 +63,8 @@ async function startWithClock(world: World, offset: string): Promise<Replica> {
     DONT_FAKE_MONOTONIC: '1',
     NODE_OPTIONS: replaceSettings({ purgeIntervalMinutes: 1 }),
   };
-  const replica = await Replica.create(world.cleanup, world.variables(variables));
+  const isAlive = async (url: string): Promise<boolean> => (await statusOf(`${url}/health/live`)) === 200;
+  const replica = await Replica.create(world.cleanup, world.variables(variables), isAlive);
   await replica.start();
   return replica;
 }

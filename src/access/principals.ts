@@ -13,7 +13,6 @@ export interface UserPrincipal {
   readonly sessionId: string;
   /** The present one, not the one in the token. */
   readonly email: string;
-  /** How the user authenticated at the login (RFC 8176). */
   readonly amr: readonly string[];
   /** When the access token, or its session, ends. */
   readonly expiresAt: Date;

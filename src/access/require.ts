@@ -94,7 +94,6 @@ function createDoorGuard(accepted: readonly [Door, ...Door[]], scope?: Scope): T
   return mixin(DoorGuard);
 }
 
-/** For a route that has a guard of its own. */
 export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
   const refusals = doors.flatMap((door): Problem[] =>
     door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],

@@ -18,13 +18,12 @@ import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
 import { Answers } from '../http/answers.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
-import { PasswordVerifier, REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
-import { PasswordsModule } from '../passwords/passwords.module.js';
+import { PasswordVerifier, REAUTHENTICATION_PROBLEMS, PasswordsModule } from '../passwords/password-verifier.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService, type Session } from '../tokens/sessions.service.js';
-import { TokensModule } from '../tokens/tokens.module.js';
+import { TokensModule } from '../tokens/user-door.js';
 import { deleteAccount, requireUnchanged, setPassword } from '../users/unchanged-account.js';
 
 interface ReauthenticatedCall {

@@ -22,8 +22,8 @@ import type { ResponseLocals } from '../problems/problem.filter.js';
 import { problems, type ProblemException } from '../problems/problems.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { Throttle } from '../throttling/throttle.js';
-import { TokensModule } from '../tokens/tokens.module.js';
-import { UsersModule } from '../users/users.module.js';
+import { TokensModule } from '../tokens/user-door.js';
+import { UsersModule } from '../users/users.controller.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
@@ -79,7 +79,6 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     return this.refusals.recordRefusal(counted, toActor(request));
   }
 
-  /** @throws {ProblemException} missing_scope */
   private async requireScope(request: Request, operator: OperatorIdentity): Promise<void> {
     const { scope } = (request.res?.locals ?? {}) as ResponseLocals;
     if (scope === undefined) throw new Error('The route declares no scope');

@@ -7,9 +7,9 @@ import { AppCredentialsService, type AppCredential } from '../app-credentials/ap
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, parseMoment, ServiceNameField } from '../common/fields.js';
 import type { IssuedCredential } from '../keys/key-table.js';
-import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import { createPageResponse, toPageRequest } from '../http/page.js';
 import { problems } from '../problems/problems.js';
-import { describeRotation, KeyResponse, RotateRequest } from './key.dto.js';
+import { describeRotation, KeyCountsResponse, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
 
 export class MintAppCredentialRequest {
   @ServiceNameField(EXAMPLES.caller)
@@ -22,7 +22,7 @@ export class MintAppCredentialRequest {
   expires_at?: string | null;
 }
 
-export class AppCredentialsQuery extends PageQuery {
+export class AppCredentialsQuery extends KeysQuery {
   @ServiceNameField(EXAMPLES.caller, { optional: true })
   caller?: string;
 
@@ -95,8 +95,14 @@ export class AppCredentialsAdminController {
     returns: AppCredentialPageResponse,
   })
   async listAppCredentials(@Query() query: AppCredentialsQuery): Promise<AppCredentialPageResponse> {
-    const filter = { caller: query.caller, target: query.target };
+    const filter = { ...toKeyFilter(query), caller: query.caller, target: query.target };
     return AppCredentialPageResponse.from(await this.credentials.listAppCredentials(toPageRequest(query), filter));
+  }
+
+  @Get('summary')
+  @RequireAdmin('apps', { summary: 'Count the app credentials', returns: KeyCountsResponse })
+  async countAppCredentials(): Promise<KeyCountsResponse> {
+    return this.credentials.keys.countKeys();
   }
 
   @Get(':app_id')

@@ -1,10 +1,38 @@
 import type { Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsInt, Max, Min } from 'class-validator';
-import { IfSent, MOMENT, NULLABLE_MOMENT } from '../common/fields.js';
-import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from '../config/limits.js';
-import type { KeyColumns } from '../keys/key-table.js';
+import { FlagField, IfSent, MOMENT, MomentField, NULLABLE_MOMENT, parseMoment } from '../common/fields.js';
+import { DEFAULT_OVERLAP_HOURS, EXPIRY_NOTICE_DAYS, MAX_OVERLAP_HOURS, UNUSED_DAYS } from '../config/limits.js';
+import { PageQuery } from '../http/page.js';
+import type { KeyColumns, KeyCounts, KeyFilter } from '../keys/key-table.js';
 import { problems, type Problem } from '../problems/problems.js';
+
+/** The query of every list of keys. */
+export class KeysQuery extends PageQuery {
+  @FlagField('only keys that are neither revoked nor expired')
+  live?: true;
+
+  @MomentField('only keys that were not used since this moment; a key that was never used counts from its creation')
+  unused_since?: string;
+}
+
+export function toKeyFilter({ live, unused_since }: KeysQuery): KeyFilter {
+  return { isLive: live === true, unusedSince: parseMoment(unused_since) };
+}
+
+export class KeyCountsResponse implements KeyCounts {
+  @ApiProperty({ type: 'integer', description: 'neither revoked nor expired', example: 20 })
+  live!: number;
+
+  @ApiProperty({ type: 'integer', description: 'revoked or expired, and not purged yet', example: 3 })
+  ended!: number;
+
+  @ApiProperty({ type: 'integer', description: `live, and not used for ${UNUSED_DAYS} days`, example: 1 })
+  unused!: number;
+
+  @ApiProperty({ type: 'integer', description: `live, and expiring within ${EXPIRY_NOTICE_DAYS} days`, example: 0 })
+  expiring!: number;
+}
 
 /** The fields of a key that may be shown: no key and no digest. */
 export abstract class KeyResponse {

@@ -13,11 +13,11 @@ import {
   type NodeDevice,
 } from '../nodes/nodes.service.js';
 import { EXAMPLES } from '../common/examples.js';
-import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
-import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import { ExpiresAtField, LabelField, parseMoment, SearchField, UuidField } from '../common/fields.js';
+import { createPageResponse, toPageRequest } from '../http/page.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { problems, refuseField } from '../problems/problems.js';
-import { describeRotation, KeyResponse, RotateRequest } from './key.dto.js';
+import { describeRotation, KeyCountsResponse, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
 
 export class RegisterNodeRequest {
   @UuidField({ example: EXAMPLES.householdId })
@@ -56,9 +56,12 @@ function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
   };
 }
 
-export class NodesQuery extends PageQuery {
+export class NodesQuery extends KeysQuery {
   @UuidField({ example: EXAMPLES.householdId, description: 'only nodes of this household' }, { optional: true })
   household_id?: string;
+
+  @SearchField('kitchen', 'only nodes whose room, a slash and name contain this, in any case')
+  search?: string;
 }
 
 export class NodeResponse extends KeyResponse {
@@ -131,7 +134,14 @@ export class NodesAdminController {
     returns: NodePageResponse,
   })
   async listNodes(@Query() query: NodesQuery): Promise<NodePageResponse> {
-    return NodePageResponse.from(await this.nodes.listNodes(toPageRequest(query), query.household_id));
+    const filter = { ...toKeyFilter(query), householdId: query.household_id, search: query.search };
+    return NodePageResponse.from(await this.nodes.listNodes(toPageRequest(query), filter));
+  }
+
+  @Get('summary')
+  @RequireAdmin('nodes', { summary: 'Count the nodes', returns: KeyCountsResponse })
+  async countNodes(): Promise<KeyCountsResponse> {
+    return this.nodes.keys.countKeys();
   }
 
   @Get(':node_id')

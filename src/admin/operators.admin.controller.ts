@@ -8,7 +8,7 @@ import { type Scope, SCOPES, sortScopes } from '../common/names.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
 import type { IssuedCredential } from '../keys/key-table.js';
-import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import { createPageResponse, toPageRequest } from '../http/page.js';
 import {
   OperatorsService,
   type OperatorChange,
@@ -16,7 +16,7 @@ import {
   type Operator,
 } from '../operators/operators.service.js';
 import { problems } from '../problems/problems.js';
-import { describeRotation, KeyResponse, RotateRequest } from './key.dto.js';
+import { describeRotation, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
 
 export class AddOperatorRequest {
   @OperatorNameField()
@@ -44,7 +44,7 @@ function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): Operat
   };
 }
 
-export class OperatorsQuery extends PageQuery {
+export class OperatorsQuery extends KeysQuery {
   @OperatorNameField({ optional: true })
   name?: string;
 }
@@ -111,7 +111,8 @@ export class OperatorsAdminController {
     returns: OperatorPageResponse,
   })
   async listOperators(@Query() query: OperatorsQuery): Promise<OperatorPageResponse> {
-    return OperatorPageResponse.from(await this.operators.listOperators(toPageRequest(query), query.name));
+    const page = await this.operators.listOperators(toPageRequest(query), toKeyFilter(query), query.name);
+    return OperatorPageResponse.from(page);
   }
 
   @Get(':operator_id')

@@ -5,7 +5,17 @@ import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
-import { EmailField, IfSent, MOMENT, NETWORK, NULLABLE_MOMENT } from '../common/fields.js';
+import {
+  EmailField,
+  FlagField,
+  IfSent,
+  MOMENT,
+  MomentField,
+  NETWORK,
+  NULLABLE_MOMENT,
+  parseMoment,
+  SearchField,
+} from '../common/fields.js';
 import { EXAMPLES } from '../common/examples.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../revocation/propagation.js';
@@ -15,7 +25,7 @@ import { SESSION_END_REASONS, SessionsService, type Session } from '../tokens/se
 import { UserPageResponse, UserResponse, RegistrationRequest } from '../users/users.controller.js';
 import { OneTimeTokens, type IssuedToken } from '../users/one-time-tokens.js';
 import { Registration } from '../users/registration.js';
-import { UsersService } from '../users/users.service.js';
+import { UsersService, type UserFilter } from '../users/users.service.js';
 
 export class UpdateUserRequest {
   @ApiProperty({ example: false, description: 'false ends all sessions and refuses logins' })
@@ -28,6 +38,38 @@ export class UsersQuery extends PageQuery {
   @EmailField()
   @ApiPropertyOptional({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email })
   email?: string;
+
+  @SearchField('alice', 'only users whose e-mail address contains this, in any case')
+  search?: string;
+
+  @FlagField('only disabled users')
+  disabled?: true;
+
+  @FlagField('only users without a proven e-mail address')
+  unverified?: true;
+
+  @FlagField('only users without a second factor')
+  without_factor?: true;
+
+  @FlagField(
+    'only users of whom a login or a code is refused now because of wrong ones; pages may be shorter than the limit',
+  )
+  throttled?: true;
+
+  @MomentField('only users created at or after this moment')
+  created_since?: string;
+}
+
+function toUserFilter(query: UsersQuery): UserFilter {
+  return {
+    email: query.email,
+    search: query.search,
+    isDisabled: query.disabled === true,
+    isUnverified: query.unverified === true,
+    hasNoFactor: query.without_factor === true,
+    isThrottled: query.throttled === true,
+    createdSince: parseMoment(query.created_since),
+  };
 }
 
 export class SessionResponse {
@@ -119,7 +161,7 @@ export class UsersAdminController {
   @Get()
   @RequireAdmin('users', { summary: 'List users', returns: UserPageResponse })
   async listUsers(@Query() query: UsersQuery): Promise<UserPageResponse> {
-    return UserPageResponse.from(await this.users.listUsers(toPageRequest(query), query.email));
+    return UserPageResponse.from(await this.users.listUsers(toPageRequest(query), toUserFilter(query)));
   }
 
   @Get(':id')

@@ -2,9 +2,9 @@
  * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is valid at its target only: at this service, or at the
  * service that has it validated by the route below.
  */
-import { Controller, HttpCode, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
+import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
-import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiBody, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason } from '../access/doors.js';
@@ -13,6 +13,7 @@ import { RequirePresentedApp } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
+import { Answers } from '../http/answers.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import type { ProblemException } from '../problems/problems.js';
@@ -85,7 +86,6 @@ export class ValidateAppController {
   constructor(private readonly freshness: Freshness) {}
 
   @Post('validate-app')
-  @HttpCode(200)
   @RequirePresentedApp()
   @ApiOperation({
     summary: 'Validate the key of a service',
@@ -94,7 +94,7 @@ export class ValidateAppController {
       'a key for another service is refused.',
   })
   @ApiBody({ type: ValidateAppRequest, required: false })
-  @ApiOkResponse({ type: ValidAppResponse })
+  @Answers(200, ValidAppResponse)
   validateApp(@Req() request: Request): ValidAppResponse {
     const { appId, caller, target, rememberable } = getPrincipal(request, 'app');
     this.freshness.setHeaders(request, rememberable);

@@ -17,11 +17,11 @@ import {
 } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { KeyColumns, type IssuedCredential, type KeyTable } from '../keys/key-table.js';
+import { KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyTable } from '../keys/key-table.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 
@@ -57,10 +57,8 @@ export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
 };
 
-export interface AppFilter {
-  readonly caller: string | undefined;
-  readonly target: string | undefined;
-}
+/** Undefined: any. */
+type AppFilter = KeyFilter & Readonly<Record<keyof AppIdentity, string | undefined>>;
 
 @Injectable()
 export class AppCredentialsService {
@@ -68,7 +66,7 @@ export class AppCredentialsService {
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
     @Inject(APP_KEYS) readonly keys: AppKeys,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
@@ -76,9 +74,10 @@ export class AppCredentialsService {
     { caller, target, expiresAt }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt'>,
     actor: Actor,
   ): Promise<IssuedCredential<AppCredential>> {
-    const { key, columns } = this.keys.issueKey();
-    const now = this.clock.now();
-    const row = { id: createId(), caller, target, expiresAt, ...columns, createdAt: now, updatedAt: now };
+    const { key, keyDigest } = this.keys.issueKey();
+    // A wrong clock would revoke the pair's credential as expired.
+    const now = this.clock.trustedNow();
+    const row = { id: createId(), caller, target, expiresAt, keyDigest, createdAt: now, updatedAt: now };
     const credential = this.credentials.create(row);
     try {
       await this.credentials.manager.transaction(async (transaction) => {
@@ -101,8 +100,9 @@ export class AppCredentialsService {
     return { credential, key };
   }
 
-  async listAppCredentials(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {
-    return findPage(this.credentials, page, { caller, target });
+  async listAppCredentials(page: PageRequest, filter: AppFilter): Promise<Page<AppCredential>> {
+    const { caller, target } = filter;
+    return findPage(this.credentials, page, { caller, target }, toKeyFilters(filter, this.clock.now()));
   }
 
   /** @returns credentials that are neither revoked nor expired: at most one for each pair */

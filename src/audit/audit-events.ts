@@ -66,7 +66,6 @@ export type ColumnExpressions = Readonly<Record<Column, string>>;
 const COLUMNS = Object.keys(COLUMN_TYPES) as Column[];
 export const AUDIT_COLUMNS = COLUMNS.join(', ');
 
-/** @returns `SELECT …`, to be continued with FROM */
 export function selectAuditEvents(expressions: ColumnExpressions): string {
   return `SELECT ${COLUMNS.map((column) => `${expressions[column]} AS ${column}`).join(', ')}`;
 }
@@ -76,7 +75,6 @@ export function insertAuditEvents(expressions: ColumnExpressions): string {
   return `INSERT INTO audit_events (${AUDIT_COLUMNS}) ${selectAuditEvents(expressions)}`;
 }
 
-/** All but `count`, which is the number of rows of the act. */
 const PARAMETER_COLUMNS = COLUMNS.filter((column) => column !== 'count');
 
 function auditParameters(offset: number, count: string): ColumnExpressions {
@@ -108,7 +106,6 @@ export function withAuditEvent(act: Statement, details?: string): Statement {
   };
 }
 
-/** @returns the parameters of the statements above, without `count` */
 export function toAuditValues({ event, actor, time, subject, details = {} }: AuditEvent, now: Date): unknown[] {
   const { door, id, operator, requestId, callerRequestId, address } = actor;
   const allDetails = {

@@ -5,7 +5,7 @@
  * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
  */
 import { isDeepStrictEqual } from 'node:util';
-import { Injectable } from '@nestjs/common';
+import { Global, Injectable, Module } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import {
   DataSource,
@@ -29,7 +29,7 @@ import {
   type AuditEvent,
   type StoredAuditEvent,
 } from './audit-events.js';
-import { COUNTED_EVENTS, OPEN_WINDOWS } from './counted-refusals.js';
+import { COUNTED_EVENTS, CountedRefusals, OPEN_WINDOWS } from './counted-refusals.js';
 
 export interface AuditFilter {
   /** The id of the actor, or the door of an actor without an id. */
@@ -72,10 +72,7 @@ export class AuditLog implements EntitySubscriberInterface {
     for (const event of AUDIT_EVENT_NAMES) if (isCountedAct(event)) this.acts.inc({ event }, 0);
   }
 
-  /**
-   * Records an act in its transaction, and writes its log line after the commit.
-   * @param hasEffect an act that changed nothing has a log line only
-   */
+  /** @param hasEffect an act that changed nothing has a log line only */
   async record(transaction: EntityManager, event: AuditEvent, hasEffect = true): Promise<void> {
     if (!hasEffect) {
       this.logOnly(event.event, event.actor, event.logFields ?? {});
@@ -97,11 +94,7 @@ export class AuditLog implements EntitySubscriberInterface {
     this.pending.delete(queryRunner);
   }
 
-  /**
-   * Acts and records in one round trip.
-   * @param act made by {@link withAuditEvent}
-   * @returns the rows of the act; without any, nothing is recorded
-   */
+  /** @param act made by {@link withAuditEvent}. When it returns no row, nothing is recorded. */
   async execute<Row extends object>(
     act: Statement,
     actValues: unknown[],
@@ -130,10 +123,7 @@ export class AuditLog implements EntitySubscriberInterface {
     else this.serviceLog.info(event, line);
   }
 
-  /**
-   * Newest first, including the windows of counted refusals that are still open.
-   * @throws {ProblemException} validation_failed for an invalid cursor
-   */
+  /** Newest first, including the windows of counted refusals that are still open. */
   async listEvents(filter: AuditFilter, limit: number, cursor?: string): Promise<Page<StoredAuditEvent>> {
     const { text, values } = buildQuery(filter, limit + 1, cursor === undefined ? undefined : decodeCursor(cursor));
     const rows = await this.dataSource.query<StoredAuditEvent[]>(text, values);
@@ -210,3 +200,7 @@ function decodeCursor(cursor: string): Position {
   if (milliseconds !== undefined && isId(id)) return { time: new Date(Number(milliseconds)), id };
   throw createCursorProblem();
 }
+
+@Global()
+@Module({ providers: [AuditLog, CountedRefusals], exports: [AuditLog, CountedRefusals] })
+export class AuditModule {}

@@ -63,10 +63,15 @@ const toExpressions = (event: CountedEvent): ColumnExpressions => {
   };
 };
 
-/** The windows that are still open, as rows of audit_events. */
 export const OPEN_WINDOWS = COUNTED_EVENTS.map(
   (event) => `${selectAuditEvents(toExpressions(event))} FROM ${TABLES[event]}`,
 ).join(' UNION ALL ');
+
+/** Wrong passwords and codes of accounts, and the address of the first one in each window. */
+export const FAILED_ATTEMPTS = `SELECT subject, address, time FROM failed_logins
+  UNION ALL SELECT subject, address, time FROM failed_second_factors
+  UNION ALL SELECT subject, address, time FROM audit_events
+    WHERE event IN ('user.login.failed', 'user.second_factor.failed')`;
 
 const buildMoveStatement = (event: CountedEvent) => ({
   name: `${TABLES[event]}_move_closed`,
@@ -85,11 +90,9 @@ interface Count {
   readonly subject?: string | undefined;
 }
 
-/** A refusal that is counted, and ends the request. */
 export interface CountedRefusal extends Count {
   readonly problem: Problem;
   readonly refusal: Extract<RefusalEvent, { event: CountedEvent }>;
-  /** Further members of the body. */
   readonly members?: object;
 }
 
@@ -110,10 +113,7 @@ export class CountedRefusals {
     this.key = deriveKey(environment.secretKey, 'platform-auth audit account v1');
   }
 
-  /**
-   * @returns the exception that ends the request
-   * @throws when the refusal cannot be counted: fails closed with 503
-   */
+  /** @throws when the refusal cannot be counted: fails closed with 503 */
   async recordRefusal(
     { problem, refusal, members, ...count }: CountedRefusal,
     actor: Actor,
@@ -141,11 +141,7 @@ export class CountedRefusals {
     return subject === undefined ? computeMac(this.key, `unknown ${mac.readUInt32BE() % MAX_UNKNOWN_ROWS}`) : mac;
   }
 
-  /**
-   * Moves closed windows into the audit log, in batches. Safe to run in several replicas at once (SKIP LOCKED).
-   * @param now by the clock of PostgreSQL
-   * @returns the number of windows
-   */
+  /** Runs in batches, and safely in several replicas at once. @param now by the clock of PostgreSQL */
   async moveClosedWindows(now: Date): Promise<number> {
     const latestStart = new Date(now.getTime() - WINDOW_MS - CLOCK_TOLERANCE_MS);
     let total = 0;

@@ -2,10 +2,10 @@
  * What is open to every client: registration, logins (login.ts), and the refresh and the end of a session. Invariant: a reused
  * refresh token ends its session, and that is committed before the refusal leaves.
  */
-import { Body, Controller, Injectable, Module, Post, Req, Res } from '@nestjs/common';
+import { Body, Controller, Injectable, Module, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiProperty, ApiSecurity, ApiTags } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import { toActor, type Actor } from '../access/actor.js';
 import { createRefusal, readBearer } from '../access/doors.js';
 import { Public } from '../access/require.js';
@@ -15,7 +15,7 @@ import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
-import { PasswordsModule } from '../passwords/passwords.module.js';
+import { PasswordsModule } from '../passwords/password-verifier.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { CodeField } from '../second-factors/totp-enrolment.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../second-factors/webauthn.js';
@@ -23,10 +23,9 @@ import { Throttled } from '../throttling/throttle.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
-import { TokensModule } from '../tokens/tokens.module.js';
+import { TokensModule } from '../tokens/user-door.js';
 import { Registration } from '../users/registration.js';
-import { UserResponse, CredentialsRequest, RegistrationRequest } from '../users/users.controller.js';
-import { UsersModule } from '../users/users.module.js';
+import { UserResponse, CredentialsRequest, RegistrationRequest, UsersModule } from '../users/users.controller.js';
 import { LoginService, SecondFactorLogins } from './login.js';
 
 @Injectable()
@@ -139,13 +138,9 @@ export class AuthController {
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Register a new user' })
   @Answers(201, UserResponse)
-  async register(
-    @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
-    @Body() body: RegistrationRequest,
-  ): Promise<UserResponse> {
+  async register(@Req() request: Request, @Body() body: RegistrationRequest): Promise<UserResponse> {
     const user = await this.registration.registerUser(body, toActor(request));
-    response.location(`/api/v0/users/${user.id}`);
+    request.res?.location(`/api/v0/users/${user.id}`);
     return UserResponse.from(user);
   }
 

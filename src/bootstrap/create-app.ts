@@ -46,7 +46,6 @@ export function configureApp(app: NestExpressApplication): void {
   serveDocs(app);
 }
 
-/** Creates the server of INTERNAL_PORT, with the same routes, not yet listening. */
 export function createInternalServer(app: NestExpressApplication): Server {
   return (app.getHttpAdapter() as unknown as LinkedExpressAdapter).createInternalServer();
 }

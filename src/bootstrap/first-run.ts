@@ -56,7 +56,6 @@ function listMissing(variables: Variables): string[] {
   return names.filter((name) => !variables[name]);
 }
 
-/** Starts the embedded PostgreSQL of this checkout; its data survives in `.data`. */
 export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
   return EmbeddedPostgres.start({
     folder: DATA_FOLDER,
@@ -65,7 +64,6 @@ export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
   });
 }
 
-/** @returns the text that a developer sees after a start: URLs, and commands to try */
 export function formatWelcome(environment: Environment, embeddedFolder: string | undefined): string {
   const { host, port, internalPort, metricsPort } = environment;
   const origin = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}`;

@@ -17,7 +17,6 @@ import { describeStartFailure, reportToSystemd, warnOfIgnoredVariables, watchSta
 // process (serve-app.ts) or in several (workers.ts). Invariant: tracing.ts is loaded first, because it patches modules as
 // they are loaded; and what only some starts need is imported when they need it.
 
-/** Starts the service, or prints why it cannot start and exits. */
 export async function serve(stopTracing?: StopTracing): Promise<void> {
   try {
     await start(stopTracing);

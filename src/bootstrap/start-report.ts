@@ -33,7 +33,6 @@ export function watchStart(environment: Environment): StartWatch {
   );
 }
 
-/** Names the variables that are set and ignored, because they were removed or are misspelt. */
 export function warnOfIgnoredVariables(environment: Environment, variables: Variables): void {
   const reason = describeIgnoredVariables(variables);
   const log = createConsoleLog(environment);

@@ -22,7 +22,7 @@ const CALLER_ATTRIBUTES = [
   'user_agent.original',
 ];
 /** Polled every few seconds, and not worth a trace. */
-const UNTRACED = /^\/(metrics|health|health\/live)$/;
+const UNTRACED = /^\/(metrics|health|health\/(live|ready))$/;
 
 /** Delivers the remaining spans until the timeout. */
 export type StopTracing = (timeoutMs: number) => Promise<void>;

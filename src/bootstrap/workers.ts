@@ -20,7 +20,6 @@ const MIN_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 30_000;
 
 export interface WorkerProgram {
-  /** Path of the script that a worker runs. */
   readonly file: string;
   /** Number of servers of a worker: it takes requests when all of them listen. */
   readonly servers: number;
@@ -47,11 +46,9 @@ export function computeBackoffMs(crashes: number): number {
   return crashes < 2 ? 0 : Math.min(MIN_BACKOFF_MS * 2 ** (crashes - 2), MAX_BACKOFF_MS);
 }
 
-/** Keeps a number of workers running on one port: forks them, replaces workers that exit (with backoff), stops them. */
 export class WorkerFleet {
   private readonly slots = new Set<WorkerSlot>();
   private readonly stopping = new AbortController();
-  /** Number of workers that replaced another. */
   restarts = 0;
 
   constructor(
@@ -141,7 +138,6 @@ export class WorkerFleet {
     return slot;
   }
 
-  /** Replaces the worker of a slot whenever it exits, until the fleet stops. */
   private async replaceExitedWorkers(first: WorkerSlot): Promise<void> {
     for (let slot = first, crashes = 0; ; slot = this.forkWorker(), this.restarts += 1) {
       const exit = await slot.exit;
@@ -179,11 +175,7 @@ async function waitForExit(worker: Worker): Promise<WorkerExit> {
 /** Workers keep the deadline themselves; one that still runs this much later hangs. */
 const DEADLINE_TOLERANCE_MS = 2_000;
 
-/**
- * Resolves when all workers listen.
- * @param afterStop stops what the workers used, after the last one has exited
- * @throws {WorkerStartError} when a worker cannot start
- */
+/** @param afterStop stops what the workers used, after the last one has exited */
 export async function servePrimary(
   environment: Environment,
   program: WorkerProgram,

@@ -1,7 +1,7 @@
-/** The only definition of live, unused and expiring: for `doctor`, `status`, `map` and the filters of lists. */
+/** Live, unused and expiring as `doctor`, `map` and the colours of lists judge them; SQL in keys/key-table.ts does so for lists. */
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../config/limits.js';
+
 const DAY_MS = 86_400_000;
-export const UNUSED_DAYS = 30;
-export const EXPIRY_NOTICE_DAYS = 14;
 
 /** A date in the database, a text over HTTP. */
 type Moment = Date | string;
@@ -18,13 +18,9 @@ export function isLive({ revoked_at, expires_at }: Pick<KeyMoments, 'revoked_at'
   return revoked_at === null && (expires_at === null || new Date(expires_at) > now);
 }
 
-/** A key that was never used counts from its creation. @param forMs how long it must have been unused */
-export function isUnused(
-  key: Pick<KeyMoments, 'last_used_at' | 'created_at'>,
-  now: Date,
-  forMs = UNUSED_DAYS * DAY_MS,
-): boolean {
-  return now.getTime() - new Date(key.last_used_at ?? key.created_at).getTime() > forMs;
+/** A key that was never used counts from its creation. */
+export function isUnused(key: Pick<KeyMoments, 'last_used_at' | 'created_at'>, now: Date): boolean {
+  return now.getTime() - new Date(key.last_used_at ?? key.created_at).getTime() > UNUSED_DAYS * DAY_MS;
 }
 
 export function isExpiring({ expires_at }: Pick<KeyMoments, 'expires_at'>, now: Date): boolean {

@@ -26,24 +26,65 @@ export interface TableOptions<Name extends string> {
 export function formatTable<Name extends string>(
   columns: readonly Name[],
   rows: readonly Row<Name>[],
-  { drop = [], colour = () => undefined, screen = detectScreen() }: TableOptions<Name> = {},
+  options?: TableOptions<Name>,
 ): string {
-  if (rows.length === 0) return 'none';
-  let shown = columns.map((name) => ({ name, width: measureColumn(name, rows) }));
-  for (const dropped of new Set([...drop, ...columns.slice(1).reverse()])) {
-    const width = shown.reduce((sum, column) => sum + column.width + COLUMN_FRAME, 1);
-    if (width <= screen.columns || shown.length === 1) break;
-    shown = shown.filter(({ name }) => name !== dropped);
+  const table = new Table(columns, options);
+  return (table.add(rows) + table.end()).slice(0, -1);
+}
+
+/** A table that is printed while its rows arrive. When a row is too wide for the columns so far, a new head follows. */
+export class Table<Name extends string> {
+  private widths: readonly number[] = [];
+  private shown: readonly { name: Name; width: number }[] = [];
+  private readonly options: Required<TableOptions<Name>>;
+
+  constructor(
+    private readonly columns: readonly Name[],
+    { drop = [], colour = () => undefined, screen = detectScreen() }: TableOptions<Name> = {},
+  ) {
+    this.options = { drop, colour, screen };
   }
-  const rule = (left: string, middle: string, right: string): string =>
-    left + shown.map(({ width }) => '─'.repeat(width + COLUMN_FRAME - 1)).join(middle) + right;
-  const head = shown.map(({ name, width }) => pad(paint(screen, name, 'bold'), name, width));
-  const lines = [rule('┌', '┬', '┐'), `│ ${head.join(' │ ')} │`];
-  for (const row of rows) addRow(lines, row, shown, (name, text) => paint(screen, text, colour(name, row[name])));
-  lines.push(rule('└', '┴', '┘'));
-  const dropped = columns.filter((name) => !shown.some((column) => column.name === name));
-  if (dropped.length > 0) lines.push(paint(screen, `Not shown at this width: ${dropped.join(', ')}.`, 'dim'));
-  return lines.join('\n');
+
+  /** @returns the lines of these rows, and of a head where one is needed */
+  add(rows: readonly Row<Name>[]): string {
+    if (rows.length === 0) return '';
+    const { colour, screen } = this.options;
+    const lines: string[] = [];
+    const widths = this.columns.map((name, index) => measureColumn(name, rows, this.widths[index]));
+    if (widths.some((width, index) => width !== this.widths[index])) {
+      if (this.shown.length > 0) lines.push(this.drawRule('└', '┴', '┘'));
+      this.widths = widths;
+      this.shown = this.fitColumns();
+      const head = this.shown.map(({ name, width }) => pad(paint(screen, name, 'bold'), name, width));
+      lines.push(this.drawRule('┌', '┬', '┐'), `│ ${head.join(' │ ')} │`);
+    }
+    for (const row of rows)
+      addRow(lines, row, this.shown, (name, text) => paint(screen, text, colour(name, row[name])));
+    return `${lines.join('\n')}\n`;
+  }
+
+  /** @returns the last lines */
+  end(): string {
+    if (this.shown.length === 0) return 'none\n';
+    const dropped = this.columns.filter((name) => !this.shown.some((column) => column.name === name));
+    const note = paint(this.options.screen, `Not shown at this width: ${dropped.join(', ')}.`, 'dim');
+    return `${this.drawRule('└', '┴', '┘')}\n${dropped.length > 0 ? `${note}\n` : ''}`;
+  }
+
+  private fitColumns() {
+    const { drop, screen } = this.options;
+    let shown = this.columns.map((name, index) => ({ name, width: this.widths[index] ?? 0 }));
+    for (const dropped of new Set([...drop, ...this.columns.slice(1).reverse()])) {
+      const width = shown.reduce((sum, column) => sum + column.width + COLUMN_FRAME, 1);
+      if (width <= screen.columns || shown.length === 1) break;
+      shown = shown.filter(({ name }) => name !== dropped);
+    }
+    return shown;
+  }
+
+  private drawRule(left: string, middle: string, right: string): string {
+    return left + this.shown.map(({ width }) => '─'.repeat(width + COLUMN_FRAME - 1)).join(middle) + right;
+  }
 }
 
 function addRow<Name extends string>(
@@ -67,8 +108,8 @@ function toTexts(value: Value): string[] {
   return [value].flat().map(replaceControlCharacters);
 }
 
-function measureColumn<Name extends string>(name: Name, rows: readonly Row<Name>[]): number {
-  let width = measure(name);
+function measureColumn<Name extends string>(name: Name, rows: readonly Row<Name>[], least = 0): number {
+  let width = Math.max(least, measure(name));
   for (const row of rows) for (const text of toTexts(row[name])) width = Math.max(width, measure(text));
   return width;
 }

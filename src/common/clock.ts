@@ -3,11 +3,16 @@ import { Injectable } from '@nestjs/common';
 const MS_PER_SECOND = 1_000;
 const MS_PER_DAY = 86_400_000;
 
-/** Wall-clock time, injected so that a test can move it instead of sleeping. */
+/** The clocks of this machine, injected so that a test can move them instead of sleeping. */
 @Injectable()
 export class Clock {
   now(): Date {
     return new Date();
+  }
+
+  /** Never jumps. Its zero is not defined. */
+  monotonicMs(): number {
+    return performance.now();
   }
 }
 

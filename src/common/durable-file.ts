@@ -18,10 +18,8 @@ export interface FoundFile {
   readonly stats: fs.Stats;
 }
 
-/** Computes the new content of a file. */
 type Change = (found: FoundFile | undefined) => Buffer;
 
-/** The path leads to something other than a regular file. */
 export class NotRegularFileError extends Error {
   override readonly name = 'NotRegularFileError';
 
@@ -47,11 +45,7 @@ export function readRegular(path: string): FoundFile | undefined {
   }
 }
 
-/**
- * Replaces a file, which keeps its owner; a new one belongs to the user of this process.
- * @param change receives the file as it is now
- * @throws {NotRegularFileError} as {@link readRegular}
- */
+/** The file keeps its owner; a new one belongs to the user of this process. */
 export function replaceFile(path: string, change: Change): void {
   removeLeftovers(path);
   const temporary = writeBeside(path, change);
@@ -99,7 +93,6 @@ function openExisting(path: string): number | undefined {
   }
 }
 
-/** @returns the path of the new content: on the disk, in the same folder, with the same owner */
 function writeBeside(path: string, change: Change): string {
   const found = readRegular(path);
   const bytes = change(found);

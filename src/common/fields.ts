@@ -88,11 +88,25 @@ export function PasswordField(described: { description?: string; example?: strin
 }
 
 /** A label for people: one line, no control or format characters, not blank. */
-export function LabelField(example: string, presence?: Presence): PropertyDecorator {
+export function LabelField(example: string, presence?: Presence, description?: string): PropertyDecorator {
   return applyDecorators(
-    Field({ minLength: 1, maxLength: 100, example }, presence),
+    Field({ type: String, minLength: 1, maxLength: 100, example, ...(description && { description }) }, presence),
     CharactersBetween(1, 100),
     Matches(/^(?=.*[^\s\p{DI}])[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, { message: 'must be one line of visible characters' }),
+  );
+}
+
+/** Text that a filter of a list looks for. */
+export function SearchField(example: string, description: string): PropertyDecorator {
+  return LabelField(example, { optional: true }, description);
+}
+
+/** A filter of a list that is either `true` or absent. */
+export function FlagField(description: string): PropertyDecorator {
+  return applyDecorators(
+    Field({ type: Boolean, enum: [true], description }, { optional: true }),
+    Transform(({ value }: { value: unknown }) => (value === 'true' ? true : value)),
+    Accepts('flag', 'must be true, or absent', (value) => value === true),
   );
 }
 

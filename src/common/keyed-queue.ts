@@ -4,7 +4,6 @@
 
 const FAIR_SHARE = 8;
 
-/** Whose turn an entry waits for: its client. */
 export interface Turn {
   /** The narrowest first, as `toNetworks` returns them. */
   readonly networks: readonly string[];
@@ -23,7 +22,6 @@ export class KeyedQueue<T> {
   private readonly counts = new Map<string, number>();
   private preferredInRow = 0;
 
-  /** @param limit maximum number of entries */
   constructor(readonly limit: number) {}
 
   get size(): number {
@@ -55,7 +53,6 @@ export class KeyedQueue<T> {
     return this.release((isPreferred ? this.preferred : this.regular).shift());
   }
 
-  /** @returns at most `count` items, in the order of their turns */
   take(count: number): T[] {
     const taken: T[] = [];
     while (taken.length < count && this.size > 0) taken.push(this.shift() as T);

@@ -20,7 +20,6 @@ export function isOperatorName(value: unknown): value is string {
   return typeof value === 'string' && OPERATOR_NAME.test(value);
 }
 
-/** @returns the form in which a name is stored and compared */
 export function toCanonicalOperatorName(name: string): string {
   return name.toLowerCase();
 }
@@ -35,7 +34,6 @@ export function listAcceptedScopes(ofRoute: Scope, method: string): readonly Sco
   return isRead && ofRoute !== 'read' ? [ofRoute, 'read'] : [ofRoute];
 }
 
-/** @returns the list in the order of {@link SCOPES} */
 export function sortScopes(scopes: readonly Scope[]): Scope[] {
   return SCOPES.filter((scope) => scopes.includes(scope));
 }
@@ -46,6 +44,5 @@ export function isScopeList(value: unknown): value is Scope[] {
   return value.every((each) => SCOPES.some((scope) => scope === each));
 }
 
-/** The methods by which the challenge of a login can be answered. */
 export const SECOND_FACTOR_METHODS = ['totp', 'recovery_code', 'passkey'] as const;
 export type SecondFactorMethod = (typeof SECOND_FACTOR_METHODS)[number];

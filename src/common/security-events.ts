@@ -83,7 +83,6 @@ export function isWarning(event: SecurityEvent): boolean {
 }
 
 const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
-/** Why a key is refused by its row. */
 export type KeyRefusalReason = (typeof KEY_REASONS)[number];
 /** Why a request that a gateway asks about is refused before its key is read. */
 const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
@@ -137,7 +136,6 @@ export const REFUSAL_REASONS = {
   'admin.key.throttled': ['admin-key'],
 } as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
 
-/** A security event that refuses a request. */
 export type RefusalEventName = keyof typeof REFUSAL_REASONS;
 
 export type RefusalReason<Event extends RefusalEventName> = (typeof REFUSAL_REASONS)[Event][number];

@@ -3,7 +3,6 @@ import { Clock } from '../common/clock.js';
 import { StartWatch } from '../common/start-watch.js';
 import { Environment } from './environment.js';
 
-/** Provides the validated environment, the clock, and the watch over the start to every room. */
 @Global()
 @Module({})
 export class ConfigModule {

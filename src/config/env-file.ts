@@ -49,7 +49,6 @@ export class EnvFile {
     return this.original !== undefined;
   }
 
-  /** Whether users other than its owner may read or write it. */
   get isOpenToOthers(): boolean {
     return this.stats !== undefined && (this.stats.mode & OTHER_USERS_MASK) !== 0;
   }
@@ -108,10 +107,6 @@ export class EnvFile {
   }
 }
 
-/**
- * Sets one variable in the text of an environment file: its last assignment, which counts, or a new last line. Every
- * other byte stays as it is.
- */
 export function setVariable(text: string, name: string, value: string): string {
   const last = [...text.matchAll(ASSIGNMENT)].filter((match) => match[1] === name).at(-1);
   const range = last?.indices?.[2];

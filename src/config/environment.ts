@@ -156,10 +156,7 @@ export function parseDatabaseUrl(variables: Variables): string {
   return parseVariable(variables, 'DATABASE_URL');
 }
 
-/**
- * Reads the secret that the seals of the audit log are derived from.
- * @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is valid
- */
+/** @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is valid */
 export function parseAuditSealSecret(variables: Variables): string {
   const own = parseVariable(variables, 'AUDIT_SEAL_KEY');
   if (own !== undefined) return own;
@@ -169,7 +166,6 @@ export function parseAuditSealSecret(variables: Variables): string {
   return parseVariable(derived, 'SECRET_KEY');
 }
 
-/** Reads the minimum retention of the audit log, for the functions of the database that drop its months. */
 export function parseAuditRetentionDays(variables: Variables): number {
   return parseVariable(variables, 'AUDIT_RETENTION_DAYS');
 }

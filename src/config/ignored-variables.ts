@@ -19,7 +19,6 @@ const KNOWN_VARIABLES = new Set([...Object.keys(VARIABLE_TYPES), ...FILE_VARIABL
 const CHARACTERS_PER_EDIT = 5;
 const MAX_EDITS = 2;
 
-/** @returns a sentence that names the variables which are set and ignored; undefined when there are none */
 export function describeIgnoredVariables(variables: Variables): string | undefined {
   const names = Object.keys(variables).filter((name) => variables[name] && !KNOWN_VARIABLES.has(name));
   const removed = names.filter((name) => REMOVED_VARIABLES.has(name)).map((name) => `${name} was removed`);

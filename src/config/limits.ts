@@ -6,8 +6,12 @@ import { availableParallelism } from 'node:os';
 
 /** How long two keys of one credential may be valid at once: a year. */
 export const MAX_OVERLAP_HOURS = 8_760;
-/** A rotation may ask for another overlap. */
 export const DEFAULT_OVERLAP_HOURS = 24;
+
+/** A live key that was not used for this long is reported as unused. */
+export const UNUSED_DAYS = 30;
+/** A live key that expires within this time is reported as expiring. */
+export const EXPIRY_NOTICE_DAYS = 14;
 
 /** A call that revokes waits for the lease, so a longer one would delay its caller too much. */
 export const MAX_LEASE_MS = 5_000;

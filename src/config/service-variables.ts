@@ -139,7 +139,8 @@ export const operationSections = [
         type: kinds.wholeNumber(0, 86_400).default(0),
         text:
           'How much longer a replica accepts cached keys while the database is unavailable. A replica that is cut off may ' +
-          'accept a revoked key for that long.',
+          'accept a revoked key for that long. [Which readiness](operations/health.md#which-readiness-to-ask) a load balancer ' +
+          'must ask for it.',
       },
       VALIDATE_NODE_REQUIRES_APP: {
         type: kinds.flag,

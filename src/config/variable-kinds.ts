@@ -97,7 +97,6 @@ export const flag = oneOf('true', 'false')
   .default('false')
   .transform((value) => value === 'true');
 
-/** A whole number written in plain digits, within bounds that keep it meaningful. */
 export function wholeNumber(from: number, to: number) {
   return parsed(`${from}–${to}`, `must be a whole number from ${from} to ${to}`, (text) => {
     const value = Number(text);
@@ -118,7 +117,6 @@ export const leaseMs = parsed(
   },
 );
 
-/** `auto` is one process for each core. */
 export const workers = parsed(
   `1–${MAX_WORKERS}, or \`auto\``,
   `must be auto or a whole number from 1 to ${MAX_WORKERS}`,
@@ -150,7 +148,6 @@ function isProxyAddress(text: string): boolean {
   return version !== 0 && isPrefix && rest.length === 0;
 }
 
-/** `true` trusts the nearest proxy only; a digit trusts that many; a list names their addresses. */
 export const trustProxy = parsed(
   '`false`, `true`, 0–9, or addresses',
   'must be false, true (the nearest proxy), a number of proxies, or their addresses',
@@ -179,7 +176,6 @@ export const relyingPartyId = accepted(
   (text) => /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z][a-z0-9-]{0,62}$/.test(text),
 );
 
-/** `points/seconds`: at most that many points in a window of that length. */
 export function limit(initial: string) {
   const message = 'must be points/seconds: 1 to 9999999 points in 1 to 86400 seconds';
   return parsed('points/seconds', message, (text): Limit | undefined => {

@@ -8,7 +8,6 @@ export interface PublicJwk {
   readonly y: string;
 }
 
-/** A key pair for ES256 (RFC 7518 §3.4). */
 export interface KeyPair {
   /** The thumbprint of the public key (RFC 7638). */
   readonly kid: string;
@@ -25,7 +24,6 @@ export function generateKeyPair(): KeyPair {
   }
 }
 
-/** @param pkcs8 as {@link exportPrivateKey} returned it */
 export function importKeyPair(pkcs8: Buffer): KeyPair {
   const privateKey = createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' });
   const publicKey = createPublicKey(privateKey);

@@ -18,7 +18,6 @@ export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };
 const SECRET_BYTES = 32;
 const MAX_RANDOM = 2 ** 32;
 
-/** @returns random bytes from the operating system's generator, 256 bits unless told otherwise */
 export function generateSecretBytes(count = SECRET_BYTES): Buffer {
   return randomBytes(count);
 }
@@ -37,7 +36,6 @@ export function computeDigest(secret: string | Buffer): SecretDigest {
   return hash('sha256', secret, 'buffer') as SecretDigest;
 }
 
-/** Compares digests in constant time. */
 export function isSameDigest(left: Buffer, right: Buffer): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }

@@ -1,6 +1,7 @@
 import { types } from 'node:util';
 import { DatabaseError } from 'pg';
 import { QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm';
+import { WrongClockError } from './compared-clock.js';
 import { StandbyError } from './connection-check.js';
 import { UnansweredStatementError, WriteRefusedError } from './request-pool.js';
 
@@ -12,12 +13,18 @@ const BUG = /^(22|23|42(?!P05))/;
 const NETWORK_CODES =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)$/;
 /** The first one means that the connection broke between two statements of a transaction. */
-const OUTAGES = [QueryRunnerAlreadyReleasedError, UnansweredStatementError, WriteRefusedError, StandbyError];
+const OUTAGES = [
+  QueryRunnerAlreadyReleasedError,
+  UnansweredStatementError,
+  WriteRefusedError,
+  StandbyError,
+  WrongClockError,
+];
 /** Messages of failures for which the driver has no code. */
 const DRIVER_MESSAGES =
   /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
 
-/** Whether the database could not answer (503): neither did it answer, nor is the error a bug (500). */
+/** Whether this replica could not look (503): the database did not answer, or the clock is wrong. Any other error is a bug (500). */
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
   if (OUTAGES.some((outage) => error instanceof outage)) return true;

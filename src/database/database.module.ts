@@ -9,6 +9,7 @@ import type { DataSourceOptions } from 'typeorm';
 import { StartWatch } from '../common/start-watch.js';
 import { Environment } from '../config/environment.js';
 import { prepareConnection } from './connection-check.js';
+import { ComparedClock } from './compared-clock.js';
 import { isDatabaseFailure } from './database-failure.js';
 import { DatabaseClock, Database } from './database.js';
 import { KEEP_ALIVE } from './locks.js';
@@ -56,7 +57,7 @@ export function createRequestOptions(environment: Environment): DataSourceOption
       },
     }),
   ],
-  providers: [Database, DatabaseClock],
-  exports: [Database, DatabaseClock],
+  providers: [Database, DatabaseClock, ComparedClock],
+  exports: [Database, DatabaseClock, ComparedClock],
 })
 export class DatabaseModule {}

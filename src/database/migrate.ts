@@ -27,6 +27,7 @@ import { IgnoreRestoredPurges1763772000000 } from './migrations/1763772000000-ig
 import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/1763858400000-protect-audit-log-in-replica-mode.js';
 import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-reported-uses.js';
 import { AddMailNetworks1763858600000 } from './migrations/1763858600000-add-mail-networks.js';
+import { IndexLists1763858700000 } from './migrations/1763858700000-index-lists.js';
 
 const MIGRATIONS = [
   CreateSchema1763683200000,
@@ -52,6 +53,7 @@ const MIGRATIONS = [
   ProtectAuditLogInReplicaMode1763858400000,
   MarkReportedUses1763858500000,
   AddMailNetworks1763858600000,
+  IndexLists1763858700000,
 ];
 
 export const RETRY_DELAY_MS = 1_000;

@@ -18,9 +18,7 @@ const POLL_INTERVAL_MS = 100;
 const APPLICATION_NAME = 'platform-auth-embedded';
 
 interface EmbeddedPostgresOptions {
-  /** Folder that contains the cluster; created when it does not exist. */
   readonly folder: string;
-  /** Creates the password of the superuser; called once for each cluster. */
   readonly makePassword: () => string;
   /** Called before the cluster is created, which takes seconds. */
   readonly onCreate?: () => void;
@@ -55,7 +53,6 @@ export class EmbeddedPostgres {
     throw new Error(`The embedded PostgreSQL in ${location.folder} does not answer.`);
   }
 
-  /** Path of the data. */
   get folder(): string {
     return join(this.location.folder, 'cluster');
   }
@@ -77,7 +74,6 @@ export class EmbeddedPostgres {
     }
   }
 
-  /** Stops the server at once and deletes the cluster. */
   async remove(): Promise<void> {
     await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=immediate', '--pgdata=cluster']);
     rmSync(this.location.folder, { recursive: true, force: true });
@@ -112,7 +108,6 @@ export class EmbeddedPostgres {
     return others !== undefined && others > 0;
   }
 
-  /** @returns the number of rows; undefined when the server does not answer */
   private async count(sql: string): Promise<number | undefined> {
     const names = { connectionString: this.url(), application_name: APPLICATION_NAME };
     const client = new Client({ ...names, connectionTimeoutMillis: 2_000 });
@@ -138,7 +133,6 @@ async function initialise(location: Location, password: string): Promise<void> {
   moveUnlessExists(join(location.folder, temporary), join(location.folder, 'cluster'));
 }
 
-/** Leaves an existing file as it is. */
 function writeIfAbsent(file: string, text: string): void {
   try {
     writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
@@ -147,7 +141,6 @@ function writeIfAbsent(file: string, text: string): void {
   }
 }
 
-/** @returns the port of the running server; undefined when it does not run */
 function readRunningPort(location: Location): number | undefined {
   const status = spawnSync(join(location.bin, 'pg_ctl'), ['status', '--pgdata=cluster'], toSpawnOptions(location));
   if (status.status !== 0) return undefined;

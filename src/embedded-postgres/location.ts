@@ -20,7 +20,6 @@ interface ServerUser {
   readonly gid: number;
 }
 
-/** The user that runs the server, the folder of its cluster, and its programs. */
 export interface Location {
   /** Undefined: the user of this process. */
   readonly user: ServerUser | undefined;

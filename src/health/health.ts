@@ -1,6 +1,7 @@
-// Health checks for load balancers and orchestrators: `/health` (ready to serve) and `/health/live` (the process runs).
-// A replica is ready while PostgreSQL can be used and no stop has begun; an outage of the logging service only degrades it.
-// The metric `database_up` has the same verdict on PostgreSQL.
+// Health checks for load balancers and orchestrators: `/health` (ready to serve), `/health/ready` (ready to serve, or to answer
+// from the cache in an outage of PostgreSQL) and `/health/live` (the process runs). A replica is ready while PostgreSQL can be
+// used, its clock is right and no stop has begun; an outage of the logging service only degrades it. The metric `database_up`
+// has the same verdict on PostgreSQL.
 
 import {
   Controller,
@@ -13,7 +14,6 @@ import {
   type OnApplicationShutdown,
 } from '@nestjs/common';
 import {
-  ApiOkResponse,
   ApiOperation,
   ApiProperty,
   ApiPropertyOptional,
@@ -25,14 +25,18 @@ import type { Response } from 'express';
 import { Client } from 'pg';
 import { Public } from '../access/require.js';
 import { Environment } from '../config/environment.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { IS_STANDBY, refuseStandby, type StandbyRow } from '../database/connection-check.js';
+import { Answers } from '../http/answers.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { RevocationLease } from '../revocation/lease.js';
 
 /** Health checks reach PostgreSQL at most four times a second, however frequent they are. */
 const RESULT_TTL_MS = 250;
 const GAUGE_INTERVAL_MS = 2_000;
+const UNREADY: ReadonlySet<string> = new Set(['error', 'shutting_down']);
 
 /**
  * Checks whether this replica can use PostgreSQL: single flight, with a short cache, on a connection of its own. A
@@ -150,6 +154,8 @@ class HealthController {
     private readonly indicators: HealthIndicatorService,
     private readonly probe: HealthProbe,
     private readonly readiness: Readiness,
+    private readonly lease: RevocationLease,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
   ) {}
 
@@ -158,35 +164,56 @@ class HealthController {
     summary: 'Ready to serve?',
     description: 'An outage of the logging service is shown, and does not cause a 503.',
   })
-  @ApiOkResponse({ type: HealthResponse })
+  @Answers(200, HealthResponse)
   @ApiServiceUnavailableResponse({
     type: HealthResponse,
-    description: 'The database cannot be used, or the service is stopping',
+    description: 'The database cannot be used, the clock of the replica is wrong, or the service is stopping',
   })
   // Below the 503, because decorators apply from the bottom up, and @Public() would replace it.
   @Public()
   async checkReadiness(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
-    const result = await this.checkIndicators();
-    if (result.status === 'error' || result.status === 'shutting_down') {
+    const result = await this.checkIndicators(false);
+    if (UNREADY.has(result.status))
       response.status(503).setHeader('Retry-After', String(problems.unavailable.retryAfterSeconds));
-    }
+    return result;
+  }
+
+  @Get('ready')
+  @Public()
+  @ApiOperation({
+    summary: 'Ready to serve, or to answer from the cache?',
+    description:
+      'As /health, but an outage of the database causes a 503 only when `OUTAGE_GRACE_SECONDS` is over. Until then the ' +
+      'replica accepts cached app and node keys, and answers 503 to everything else.',
+  })
+  @Answers(200, HealthResponse)
+  async checkCacheReadiness(): Promise<HealthCheckResult> {
+    const result = await this.checkIndicators(true);
+    if (UNREADY.has(result.status)) throw new ProblemException(problems.unavailable, { isLogged: false });
     return result;
   }
 
   @Get('live')
   @Public()
   @ApiOperation({ summary: 'Alive?', description: 'Answers as long as the process runs.' })
-  @ApiOkResponse({ type: LiveResponse })
+  @Answers(200, LiveResponse)
   checkLiveness(): LiveResponse {
     return { status: 'ok' };
   }
 
-  private async checkIndicators(): Promise<HealthCheckResult> {
+  private async checkIndicators(countsCache: boolean): Promise<HealthCheckResult> {
     try {
       return await this.health.check([
         async () => {
           const database = this.indicators.check('database');
-          return (await this.probe.isUsable()) ? database.up() : database.down('cannot be used');
+          if (await this.probe.isUsable()) return database.up();
+          if (countsCache && this.lease.isHeld) return database.degraded('cannot be used: cached keys are accepted');
+          return database.down('cannot be used');
+        },
+        () => {
+          const clock = this.indicators.check('clock');
+          const skew = Math.round(this.clock.skewSeconds ?? 0);
+          return this.clock.isWrong ? clock.down(`${skew} s ahead of the clock of the database`) : clock.up();
         },
         () => {
           const logging = this.indicators.check('logging_service');

@@ -44,7 +44,6 @@ export class ConnectionBounds {
     });
   }
 
-  /** Closes the connections whose clients do not read. */
   closeUnread(now = performance.now()): void {
     for (const [socket, connection] of this.connections) {
       if (socket.writableLength === 0) {

@@ -111,7 +111,6 @@ function refuseOtherMethods(app: Express): RequestHandler {
   };
 }
 
-/** @returns the path patterns of all installed routes, with their methods */
 export function listKnownPaths(app: Express): KnownPath[] {
   // The types of Express 5.3 do not declare `listRoutes()` yet.
   const router = app.router as unknown as { listRoutes(): { readonly path: string; readonly methods?: string[] }[] };

@@ -2,7 +2,7 @@ import type { Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
 import { IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
-import { MoreThan, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
+import { And, MoreThan, Raw, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
 import { isId } from '../common/ids.js';
 import { type ProblemException, createFieldProblem } from '../problems/problems.js';
 
@@ -14,7 +14,6 @@ const CURSOR_DETAIL = 'must be the next_cursor of an earlier page';
 
 const NULLABLE_CURSOR = { type: String, nullable: true, example: null } as const;
 
-/** The query of every list: page size and cursor. */
 export class PageQuery {
   @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT })
   @IsOptional()
@@ -54,13 +53,27 @@ export function toPageRequest(query: PageQuery): PageRequest {
 
 type Conditions<Row> = { readonly [Name in keyof Row]?: Row[Name] | FindOperator<Row[Name]> | undefined };
 
+/** SQL over the columns of the row, with the values that it names as `:value`. */
+export type Filter = FindOperator<string>;
+
+export function toFilter(sql: string, values: Readonly<Record<string, unknown>> = {}): Filter {
+  return Raw(() => `(${sql})`, values) as Filter;
+}
+
+/** @returns a pattern of LIKE for texts that contain this one; its own wildcards stand for themselves */
+export function toPattern(part: string): string {
+  return `%${part.replace(/[\\%_]/g, '\\$&')}%`;
+}
+
 /** Reads a page of the rows that match, in the order of their ids. Undefined conditions are left out. */
 export async function findPage<Row extends { id: string }>(
   repository: Repository<Row>,
   { after, limit }: PageRequest,
   conditions: Conditions<Row>,
+  filters: readonly Filter[] = [],
 ): Promise<Page<Row>> {
-  const all = { ...conditions, id: after === undefined ? undefined : MoreThan(after) };
+  const ofId = after === undefined ? filters : [MoreThan(after), ...filters];
+  const all = { ...conditions, id: ofId.length > 0 ? And(...ofId) : undefined };
   const where = Object.fromEntries(Object.entries(all).filter(([, condition]) => condition !== undefined));
   // The extra row shows that there is another page.
   const options = { where, order: { id: 'ASC' }, take: limit + 1 } as FindManyOptions<Row>;
@@ -80,7 +93,6 @@ export function createCursorProblem(): ProblemException {
   return createFieldProblem('/cursor', CURSOR_DETAIL);
 }
 
-/** Creates the response class of a list from the class of its items. */
 export function createPageResponse<Row, Item>(itemClass: Type<Item> & { from(row: Row): Item }) {
   abstract class PageResponse {
     @ApiProperty({ type: [itemClass], maxItems: MAX_LIMIT })

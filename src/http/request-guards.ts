@@ -21,7 +21,6 @@ export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
 export const FORM_ROUTE = '/internal/introspect';
 /** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
-/** Headers that may be sent once only. */
 const SINGLE_HEADERS = new Set<string>([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
 const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER]);
 const VALIDATE_APP = /^\/internal\/validate-app(\?|$)/;
@@ -175,7 +174,6 @@ const ORIGIN_FORM = /^\/[!"$-[\]-~]*$/;
 const GATEWAY_PATH = /^\/internal\/authorize\/(?<door>node|app|user)(?=[/?]|$)/;
 const EMPTY_OR_DOT_SEGMENT = /\/(\/|(\.|%2e){1,2}(\/|$))/i;
 
-/** The doors that gateways ask about. */
 export type GatewayDoor = Exclude<Door, 'admin'>;
 
 function isInternal({ url }: Request): boolean {
@@ -194,7 +192,6 @@ function rewriteGatewayRequest(request: Request): GatewayDoor {
   return door as GatewayDoor;
 }
 
-/** Refuses a path that a proxy could resolve to another one than the router does. */
 function refuseAmbiguousPath({ url }: Request): void {
   if (PLAIN_PATH.test(url)) return;
   if (!ORIGIN_FORM.test(url)) throw new ProblemException(problems.malformedRequest);
@@ -213,7 +210,6 @@ function addPrefix(request: Request): void {
 const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin)(\/|\?|$)/;
 const internalSockets = new WeakSet<Socket>();
 
-/** Marks each connection of the server as one to the internal port. */
 export function markInternal(server: Server): Server {
   return server.on('connection', (socket: Socket) => internalSockets.add(socket));
 }

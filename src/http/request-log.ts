@@ -7,7 +7,6 @@ import type { Log } from '../logging/log.js';
 
 const VALIDATION = /^\/internal\/(validate-|authorize\/)/;
 
-/** A request whose response was sent, or whose client closed the connection. */
 export interface CompletedRequest {
   readonly request: Request;
   readonly response: Response;
@@ -17,11 +16,7 @@ export interface CompletedRequest {
   readonly durationMs: number;
 }
 
-/**
- * Logs one line for each completed request.
- * @param logsValidations whether successful validations are logged too
- * @param count called for each request; undefined when no metrics are served
- */
+/** @param count undefined when no metrics are served */
 export function createRequestLog(
   log: Log,
   logsValidations: boolean,

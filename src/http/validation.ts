@@ -13,7 +13,6 @@ import {
 } from '../problems/problems.js';
 import { FORM_ROUTE, isForGateway, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
 
-/** Routes that parse their body themselves, once the caller is authenticated. */
 const PARSED_BY_ROUTE = new Set(['/internal/changes', FORM_ROUTE]);
 /** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
 const LIST_FIELDS = [
@@ -71,7 +70,6 @@ function refuseCostlyJson(bytes: Buffer): void {
   if (commas >= MAX_NAMES) refuseField('', TOO_MANY_NAMES);
 }
 
-/** @returns the index of the closing quote of the string that begins at `start` */
 function findEndOfString(bytes: Buffer, start: number): number {
   let i = start + 1;
   while (i < bytes.length && bytes[i] !== QUOTE) i += bytes[i] === BACKSLASH ? 2 : 1;

@@ -54,11 +54,7 @@ const body = z.strictObject(
 type ChangesRequest = z.output<typeof body>;
 type ReportedUse = z.output<typeof use>;
 
-/**
- * Parses a poll of a verifier. To be called after authentication: validation of a large body costs milliseconds.
- * @param bytes undefined without a body
- * @throws {ProblemException} malformed_request; validation_failed
- */
+/** To be called after authentication: validation of a large body costs milliseconds. */
 export function parseChangesRequest(bytes: Buffer | undefined): ChangesRequest {
   const parsed = body.safeParse(parseJson(bytes));
   if (parsed.success) return parsed.data;
@@ -79,7 +75,6 @@ function parseJson(bytes: Buffer | undefined): unknown {
   throw new ProblemException(problems.malformedRequest);
 }
 
-/** An answer of the feed, and the lease that is handed on with it. */
 export interface LeasedAnswer extends Answer {
   readonly leaseMs: number;
   readonly freshForMs: number;

@@ -4,13 +4,103 @@
  * Invariant (docs/decisions/0044): when the call that revoked a credential has answered, no verifier accepts it, because
  * no lease is handed on for longer than this replica holds it.
  */
-import { Module } from '@nestjs/common';
+import { Controller, Module, Post, Req } from '@nestjs/common';
+import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { getPrincipal } from '../access/principals.js';
+import { RequireApp } from '../access/require.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
+import { EXAMPLES } from '../common/examples.js';
+import { Answers } from '../http/answers.js';
 import { NodesModule } from '../nodes/nodes.module.js';
+import { MAX_CURSOR_LENGTH } from '../revocation/change-feed.js';
 import { AuthorizeController } from './authorize.controller.js';
-import { ChangesController } from './changes.controller.js';
-import { ChangesService } from './changes.service.js';
+import { ChangesService, MAX_USES, parseChangesRequest, type LeasedAnswer } from './changes.service.js';
 import { IntrospectController } from './introspect.controller.js';
+
+const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
+
+class UseBody {
+  @ApiProperty({ enum: ['node', 'app'] })
+  kind!: 'node' | 'app';
+
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  id!: string;
+
+  @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 })
+  ago_ms!: number;
+}
+
+/** For the OpenAPI document only: the body is parsed after authentication, by `parseChangesRequest`. */
+class ChangesBody {
+  @ApiPropertyOptional({
+    type: String,
+    description: 'the cursor of the last answer',
+    maxLength: MAX_CURSOR_LENGTH,
+    example: CURSOR,
+  })
+  cursor?: string;
+
+  @ApiPropertyOptional({ type: [UseBody], maxItems: MAX_USES, description: 'keys that were accepted from memory' })
+  used?: UseBody[];
+}
+
+class ChangeResponse {
+  @ApiProperty({ enum: ['node', 'app', 'session', 'user', 'signing_key'] })
+  kind!: string;
+
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  id!: string;
+}
+
+class ChangesResponse {
+  @ApiProperty({ type: String, maxLength: MAX_CURSOR_LENGTH, example: CURSOR })
+  cursor!: string;
+
+  @ApiProperty({ description: 'evict everything: the changes are unknown, or too many to list', example: false })
+  reset!: boolean;
+
+  @ApiProperty({ type: 'integer', description: '0: do not poll, and do not remember', example: 500 })
+  lease_ms!: number;
+
+  @ApiProperty({ type: 'integer', description: 'counted from the sending of the request', example: 431 })
+  fresh_for_ms!: number;
+
+  @ApiProperty({ type: [ChangeResponse] })
+  changes!: ChangeResponse[];
+
+  static from({ cursor, reset, changes, leaseMs, freshForMs }: LeasedAnswer): ChangesResponse {
+    return {
+      cursor,
+      reset,
+      lease_ms: leaseMs,
+      fresh_for_ms: freshForMs,
+      changes: changes.map(({ kind, id }) => ({ kind, id })),
+    };
+  }
+}
+
+@ApiTags('internal')
+@Controller('internal')
+export class ChangesController {
+  constructor(private readonly changes: ChangesService) {}
+
+  @Post('changes')
+  @RequireApp()
+  @ApiOperation({
+    summary: 'Poll for changes, for verifiers',
+    description:
+      'Hands the lease of this replica on: until `fresh_for_ms` after it sent this request, a verifier may answer from ' +
+      'its memory, once it has evicted `changes` (or everything, on `reset`). `used` reports what it accepted meanwhile.',
+  })
+  @ApiBody({ type: ChangesBody, required: false })
+  @Answers(200, ChangesResponse)
+  async pollChanges(@Req() request: Request): Promise<ChangesResponse> {
+    const { cursor, used } = parseChangesRequest(request.body as Buffer | undefined);
+    this.changes.recordUses(used, getPrincipal(request, 'app').caller);
+    return ChangesResponse.from(await this.changes.getChangesSince(cursor));
+  }
+}
 
 @Module({
   imports: [NodesModule, AppCredentialsModule],

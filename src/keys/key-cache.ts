@@ -39,7 +39,6 @@ export class KeyCache<Identity extends object> implements EvictionListener {
     return entry.identity;
   }
 
-  /** To be called before the row is read. */
   takeTicket(): Ticket {
     return this.lease.takeTicket();
   }

@@ -8,6 +8,7 @@ import type { AuditLog } from '../audit/audit-log.js';
 import { withAuditEvent } from '../audit/audit-events.js';
 import type { KeyRefusalReason } from '../common/security-events.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import type { ComparedClock } from '../database/compared-clock.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
 import { toErrorFields, type Log } from '../logging/log.js';
@@ -31,14 +32,19 @@ export type Judgement = KeyRefusalReason | 'current' | 'current_in_overlap' | 'p
 /** Stands in for an absent digest, so that an attacker cannot tell by the time of a refusal whether an id exists. */
 const DUMMY_DIGEST = computeDigest(generateSecretBytes());
 
-export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, now: Date): Judgement {
+/**
+ * @param clock is read only when the time decides
+ * @throws {WrongClockError} when the time decides while the clock is wrong
+ */
+export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, clock: ComparedClock): Judgement {
   const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
   const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
   if (!row) return 'unknown';
-  const isInOverlap = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
+  const isInOverlap =
+    isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > clock.trustedNow();
   if (!isCurrent && !isInOverlap) return 'wrong_key';
   if (row.revoked_at) return 'revoked';
-  if (row.expires_at && row.expires_at <= now) return 'expired';
+  if (row.expires_at && row.expires_at <= clock.trustedNow()) return 'expired';
   if (!isCurrent) return 'previous';
   return row.previous_key_digest ? 'current_in_overlap' : 'current';
 }

@@ -11,10 +11,11 @@ import type { Actor } from '../access/actor.js';
 import type { Rememberable } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addSeconds, Clock } from '../common/clock.js';
+import { addSeconds } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import type { KeyRefusalReason } from '../common/security-events.js';
 import { computeDigest, type SecretDigest } from '../crypto/secret.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { ANY_GIVEN_ID, RowsById, type Statement, Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
@@ -32,7 +33,15 @@ import {
   nameActors,
   type Explanation,
 } from './key-ends.js';
-import { type KeyTable, issueKey, type IssuedCredential, type IssuedKey, type KeyColumns } from './key-table.js';
+import {
+  buildKeyCount,
+  type KeyCounts,
+  type KeyTable,
+  issueKey,
+  type IssuedCredential,
+  type IssuedKey,
+  type KeyColumns,
+} from './key-table.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 
 /** For nodes and for apps each. */
@@ -58,7 +67,7 @@ export class KeyVerifier<Identity extends object> {
     table: KeyTable,
     database: Database,
     lease: RevocationLease,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     log: Log,
   ) {
     const readRows = buildReadRows(table);
@@ -78,11 +87,10 @@ export class KeyVerifier<Identity extends object> {
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
     const ticket = this.cache.takeTicket();
     const row = await this.rows.find(id);
-    const now = this.clock.now();
-    const judgement = judgeKey(presented, row, now);
+    const judgement = judgeKey(presented, row, this.clock);
     if (!row) return { valid: false, reason: 'unknown' };
     if (isRefusal(judgement)) return { valid: false, reason: judgement, identity: row };
-    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, now)))
+    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, this.clock.now())))
       return this.verifyInDatabase(id, presented);
     // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
     const rememberable = judgement === 'current' ? { expiresAt: row.expires_at } : undefined;
@@ -90,10 +98,7 @@ export class KeyVerifier<Identity extends object> {
     return { valid: true, identity: row, rememberable };
   }
 
-  /**
-   * Records that a key was accepted now. Written in a batch, within half a minute.
-   * @param service the forwarding service or the named target, when known
-   */
+  /** @param service the forwarding service or the named target, when known */
   recordUse(id: string, service: string | null): void {
     this.lastUses.add(id, { at: this.clock.now(), service });
   }
@@ -130,7 +135,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     readonly verifier: KeyVerifier<Identity>,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {
     this.ends = buildKeyEndStatements(table.name);
   }
@@ -154,6 +159,12 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return credential;
   }
 
+  async countKeys(): Promise<KeyCounts> {
+    const counts = await this.database.row<KeyCounts>(buildKeyCount(this.table.name), [this.clock.now()]);
+    if (!counts) throw new Error('PostgreSQL counted nothing');
+    return counts;
+  }
+
   /** @param target the service to which the key is presented */
   async explainCredential(id: string, target?: string): Promise<Explanation> {
     await this.flushLastUsed();
@@ -161,7 +172,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     if (!credential) return explainUnknownKey();
     const onlyTarget = this.table.getTarget?.(credential);
     const isForAnother = target !== undefined && target !== onlyTarget;
-    const explanation = explainKey(credential, this.clock.now(), isForAnother ? onlyTarget : undefined);
+    const explanation = explainKey(credential, this.clock.trustedNow(), isForAnother ? onlyTarget : undefined);
     return nameActors(explanation, credential.id, this.audit);
   }
 
@@ -176,10 +187,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return { credential: await this.findCredential(id), key };
   }
 
-  /**
-   * Idempotent: the first revocation is the recorded one.
-   * @throws {ProblemException} not_found
-   */
+  /** Idempotent: the first revocation is the recorded one. */
   async revokeKey(id: string, actor: Actor): Promise<Entity> {
     return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
   }
@@ -194,12 +202,12 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
 
   private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
     const credential = await this.findCredential(givenId);
-    const { key, columns } = this.issueKey();
-    const now = this.clock.now();
+    const { key, keyDigest } = this.issueKey();
+    const now = this.clock.trustedNow();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
     const event = this.toAuditEvent('rotated', credential, { actor, time: now, details });
-    const values = [credential.id, columns.keyDigest, overlapEnds, now, actor.requestId];
+    const values = [credential.id, keyDigest, overlapEnds, now, actor.requestId];
     const rotated = await this.audit.execute(this.ends.rotate, values, event);
     if (rotated.length > 0) return key;
     const { revokedAt } = await this.findCredential(credential.id);
@@ -237,14 +245,14 @@ export function provideKeyStore<Entity extends KeyColumns>(
 ): FactoryProvider {
   return {
     provide: token,
-    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, Clock, Log],
+    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log],
     useFactory: (
       repository: Repository<Entity>,
       database: Database,
       lease: RevocationLease,
       propagation: Propagation,
       audit: AuditLog,
-      clock: Clock,
+      clock: ComparedClock,
       log: Log,
     ) => {
       const verifier = new KeyVerifier(table, database, lease, clock, log);

@@ -3,7 +3,9 @@
  * the database has only its digest.
  */
 import { Column, PrimaryColumn } from 'typeorm';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../config/limits.js';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
+import { type Filter, toFilter } from '../http/page.js';
 import type { LogFields } from '../logging/log.js';
 
 export abstract class KeyColumns {
@@ -54,12 +56,49 @@ export abstract class KeyColumns {
   updatedAt!: Date;
 }
 
+export interface KeyFilter {
+  /** Only keys that are neither revoked nor expired. */
+  readonly isLive: boolean;
+  /** Only keys that were not used since; a key that was never used counts from its creation. */
+  readonly unusedSince: Date | undefined;
+}
+
+const isLiveAt = (moment: string): string => `revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ${moment})`;
+const USED_AT = 'COALESCE(last_used_at, created_at)';
+
+/** No index serves the last use: it would make each of the frequent writes of that column dearer. */
+export function toKeyFilters({ isLive, unusedSince }: KeyFilter, now: Date): Filter[] {
+  return [
+    ...(isLive ? [toFilter(isLiveAt(':now'), { now })] : []),
+    ...(unusedSince ? [toFilter(`${USED_AT} < :unusedSince`, { unusedSince })] : []),
+  ];
+}
+
+/** Of the live keys, some may be unused or expiring, or both. */
+export interface KeyCounts {
+  readonly live: number;
+  /** Revoked or expired. */
+  readonly ended: number;
+  readonly unused: number;
+  readonly expiring: number;
+}
+
+/** Counts the keys of a table at a moment ($1). */
+export function buildKeyCount(table: KeyTable['name']) {
+  return {
+    name: `${table}_count`,
+    text: `SELECT count(*) FILTER (WHERE is_live)::integer AS live, count(*) FILTER (WHERE NOT is_live)::integer AS ended,
+        count(*) FILTER (WHERE is_live AND used_at < $1 - interval '${UNUSED_DAYS} days')::integer AS unused,
+        count(*) FILTER (WHERE is_live AND expires_at < $1 + interval '${EXPIRY_NOTICE_DAYS} days')::integer AS expiring
+      FROM (SELECT ${isLiveAt('$1::timestamptz')} AS is_live, expires_at, ${USED_AT} AS used_at FROM ${table}) AS keys`,
+  };
+}
+
 /** Constants, never input, because they become SQL. */
 export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly name: 'nodes' | 'app_credentials';
   readonly door: 'node' | 'app';
   readonly auditPrefix: 'admin.node' | 'admin.app_credential';
-  /** The columns that the principal is made of. */
   readonly identityColumns: readonly string[];
   /** The column of the only service that its keys may be used for; absent: any. */
   readonly targetColumn?: string;
@@ -78,25 +117,10 @@ export interface IssuedCredential<Row extends KeyColumns> {
 
 export interface IssuedKey {
   readonly key: string;
-  readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
+  readonly keyDigest: SecretDigest;
 }
 
 export function issueKey(prefix: string): IssuedKey {
   const key = generateSecret(prefix);
-  return {
-    key,
-    columns: {
-      keyDigest: computeDigest(key),
-      previousKeyDigest: null,
-      previousKeyExpiresAt: null,
-      rotatedAt: null,
-      rotatedByRequest: null,
-      overlapEndedAt: null,
-      revokedAt: null,
-      revokedByRequest: null,
-      lastUsedAt: null,
-      lastUsedFor: null,
-      onlyReported: false,
-    },
-  };
+  return { key, keyDigest: computeDigest(key) };
 }

@@ -27,7 +27,6 @@ interface PendingUse extends Use {
 
 /** The last accepted use of each key, kept in memory and written in batches instead of once per request. */
 export class LastUses {
-  /** By the id of the key. */
   private seen: Uses = new Map();
   /** What each service reports, apart from what this replica saw and from what others report. */
   private reported = new Map<string, Uses>();
@@ -117,9 +116,7 @@ function toBatches(uses: PendingUse[]): PendingUse[][] {
 export interface UsedKeyTable {
   readonly name: KeyTableName;
   readonly door: 'node' | 'app' | 'admin';
-  /** The audit event of the first use. */
   readonly event: AuditEventName;
-  /** SQL for the details of that event. */
   readonly details: string;
   readonly targetColumn?: string;
 }

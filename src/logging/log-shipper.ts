@@ -20,9 +20,7 @@ export interface LogShipperOptions<Line> {
   /** This service's own app credential for the logging service. */
   readonly appId: string | undefined;
   readonly appKey: string | undefined;
-  /** Receives the lines that could not be delivered. */
   readonly onUndelivered: (lines: Line[]) => void;
-  /** Called once for each change between "delivers" and "does not". */
   readonly onStateChange: (isDelivering: boolean) => void;
 }
 
@@ -86,7 +84,6 @@ export class LogShipper<Line> {
     await this.flush();
   }
 
-  /** Passes the waiting lines to `onUndelivered`, when the process exits before they can be delivered. */
   abandon(): void {
     this.isStopped = true;
     this.options.onUndelivered(this.waiting.splice(0));

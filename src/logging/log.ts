@@ -83,7 +83,6 @@ export class Log implements OnApplicationShutdown {
   private readonly console: Logger;
   private readonly shipper: LogShipper<LogLine> | undefined;
   private readonly loggingAppId: string | undefined;
-  /** Lines that were meant for the logging service and went to the console. */
   undeliveredLines = 0;
 
   constructor(environment: Environment) {

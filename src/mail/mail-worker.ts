@@ -6,14 +6,15 @@
  * server has accepted it. HTTP requests never wait for any of this.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Injectable, type OnModuleDestroy } from '@nestjs/common';
+import { Injectable, Module, type OnModuleDestroy } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import { Clock } from '../common/clock.js';
 import type { AuditEventName } from '../common/security-events.js';
+import { Environment } from '../config/environment.js';
 import { generateFraction } from '../crypto/secret.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX, createSlowGauge } from '../metrics/metrics-registry.js';
-import { MailNotAcceptedError, MailTransport } from './mail-transport.js';
+import { createMailTransport, MailNotAcceptedError, MailTransport } from './mail-transport.js';
 import { Outbox, type ClaimedRequest, type MailRequest } from './outbox.js';
 import { MAIL_KINDS, Templates, type TemplateValues } from './templates.js';
 
@@ -243,3 +244,18 @@ function computeBackoffMs(attempts: number): number {
   const delay = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(attempts - 1, 20));
   return delay * (0.5 + generateFraction() / 2);
 }
+
+@Module({
+  providers: [
+    Outbox,
+    MailWorker,
+    { provide: MailTransport, inject: [Environment], useFactory: createMailTransport },
+    {
+      provide: Templates,
+      inject: [Environment],
+      useFactory: ({ mailTemplatesDir }: Environment) => Templates.load(mailTemplatesDir),
+    },
+  ],
+  exports: [Outbox, MailWorker],
+})
+export class MailModule {}

@@ -15,14 +15,14 @@ import { SealWriter } from '../audit/seals/seal-writer.js';
 import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
-import { MailModule } from '../mail/mail.module.js';
+import { MailModule } from '../mail/mail-worker.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
-import { TokensModule } from '../tokens/tokens.module.js';
-import { UsersModule } from '../users/users.module.js';
+import { TokensModule } from '../tokens/user-door.js';
+import { UsersModule } from '../users/users.controller.js';
 import { CredentialPurge, PurgeJob, RetentionClock } from './purge.js';
 
 const MS_PER_SECOND = 1_000;
@@ -100,7 +100,6 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
   }
 }
 
-/** Starts the jobs above and the purge every 15 minutes. */
 @Injectable()
 class Maintenance implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;

@@ -3,20 +3,20 @@
 
 import { Injectable } from '@nestjs/common';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { addDays, Clock } from '../common/clock.js';
+import { addDays } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import { DatabaseClock, LockNotAcquiredError } from '../database/database.js';
+import { ComparedClock } from '../database/compared-clock.js';
+import { LockNotAcquiredError } from '../database/database.js';
 import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { Outbox } from '../mail/outbox.js';
-import { createSlowGauge, MetricsRegistry } from '../metrics/metrics-registry.js';
+import { MetricsRegistry } from '../metrics/metrics-registry.js';
 import { NodesService, RegistrationRetries } from '../nodes/nodes.service.js';
 import { Challenges } from '../second-factors/challenges.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OneTimeTokens } from '../users/one-time-tokens.js';
 
-const MAX_SKEW_SECONDS = 60;
 /** Revoked and expired app credentials and nodes. */
 const KEY_RETENTION_DAYS = 365;
 /** Sessions contain personal data (user agent and network): the law's limit for the audit log is theirs too. */
@@ -27,38 +27,27 @@ export class RetentionClock {
   private isSkewed = false;
 
   constructor(
-    private readonly database: DatabaseClock,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
     metrics: MetricsRegistry,
   ) {
     const help = 'Seconds by which the clock of this replica is ahead of the clock of PostgreSQL.';
-    const skew = createSlowGauge(async () => (await this.compareClocks()).skewSeconds);
     // Workers share the clock of their machine.
-    metrics.addGauge('clock_skew_seconds', help, skew, 'max');
+    metrics.addGauge('clock_skew_seconds', help, () => clock.skewSeconds, 'max');
   }
 
   /** @returns the time of PostgreSQL; undefined while the two clocks differ by more than a minute */
   async now(): Promise<Date | undefined> {
-    const { now, skewSeconds } = await this.compareClocks();
-    const isSkewed = Math.abs(skewSeconds) > MAX_SKEW_SECONDS;
+    const now = await this.clock.compareClocks();
+    const { isWrong: isSkewed, skewSeconds = 0 } = this.clock;
     const fields = { skew_seconds: Math.round(skewSeconds) };
     if (isSkewed && !this.isSkewed) this.log.warn('clock_skewed_nothing_is_deleted', fields);
     if (!isSkewed && this.isSkewed) this.log.info('clock_agrees_again', fields);
     this.isSkewed = isSkewed;
     return isSkewed ? undefined : now;
   }
-
-  /** The query may have waited for a connection, so its time is compared with the mean of before and after. */
-  private async compareClocks(): Promise<{ now: Date; skewSeconds: number }> {
-    const before = this.clock.now().getTime();
-    const now = await this.database.now();
-    const after = this.clock.now().getTime();
-    return { now, skewSeconds: ((before + after) / 2 - now.getTime()) / 1_000 };
-  }
 }
 
-/** Sessions and keys, which are kept for a number of days. */
 @Injectable()
 export class CredentialPurge {
   constructor(

@@ -3,7 +3,6 @@ import { Global, Injectable, Module } from '@nestjs/common';
 import { collectDefaultMetrics, Gauge, Registry, type Metric } from 'prom-client';
 import { Environment } from '../config/environment.js';
 
-/** Prefix of the name of every metric. */
 export const PREFIX = 'platform_auth_';
 
 /** Gauges of prom-client with names of counters, which linters of metrics refuse. Their parts by type remain. */

@@ -15,7 +15,6 @@ interface MetricsEndpointOptions {
   readonly port: number;
   readonly host: string;
   readonly log: Log;
-  /** Returns the text of one scrape. */
   readonly read: () => Promise<string>;
 }
 
@@ -73,7 +72,6 @@ export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutd
     return this.endpoint?.port;
   }
 
-  /** @throws when the port is taken */
   async onApplicationBootstrap(): Promise<void> {
     const { metricsPort: port, host, isWorker } = this.environment;
     if (port === undefined) return;

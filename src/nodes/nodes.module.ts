@@ -2,15 +2,16 @@
  * The node door: `X-API-Key: node_id:api_key`, split at the first colon. And the route by which other services have such a
  * key validated.
  */
-import { Controller, HttpCode, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
+import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
-import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
+import { Answers } from '../http/answers.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {
@@ -72,7 +73,6 @@ export class ValidateNodeController {
   constructor(private readonly freshness: Freshness) {}
 
   @Post('validate-node')
-  @HttpCode(200)
   @RequireNode()
   @ApiOperation({
     summary: 'Validate the key of a node',
@@ -80,7 +80,7 @@ export class ValidateNodeController {
       'Forward the X-API-Key that a node sent, without a body. If you also send your own app credential for this ' +
       'service, both must be valid.',
   })
-  @ApiOkResponse({ type: ValidNodeResponse })
+  @Answers(200, ValidNodeResponse)
   validateNode(@Req() request: Request): ValidNodeResponse {
     const { nodeId, householdId, rememberable } = getPrincipal(request, 'node');
     this.freshness.setHeaders(request, rememberable);

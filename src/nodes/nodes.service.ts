@@ -14,15 +14,16 @@ import { Environment } from '../config/environment.js';
 import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
 import { DatabaseClock, Database } from '../database/database.js';
-import { findPage, type Page, type PageRequest } from '../http/page.js';
+import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
-import { KeyColumns, type IssuedCredential, type KeyTable } from '../keys/key-table.js';
+import { KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyTable } from '../keys/key-table.js';
 import { ProblemException, problems, refuseField } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 
 @Entity('nodes')
 @Index('nodes_household_id_idx', ['householdId', 'id'])
 @Index('nodes_dead_at_idx', { synchronize: false })
+@Index('nodes_search_idx', { synchronize: false })
 export class NodeDevice extends KeyColumns {
   @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'nodes_pkey' })
   declare id: string;
@@ -54,6 +55,12 @@ export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
 
 export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'>;
 export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt'>>;
+
+export interface NodeFilter extends KeyFilter {
+  readonly householdId: string | undefined;
+  /** A part of `room/name`, in any case. */
+  readonly search: string | undefined;
+}
 
 const VALID_DAYS = 1;
 
@@ -90,11 +97,7 @@ export class RegistrationRetries {
     this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
   }
 
-  /**
-   * Claims the key for a node that is about to be inserted in the same transaction.
-   * @returns the id of the node that was registered with this key before; undefined when there is none
-   * @throws {ProblemException} idempotency_key_reused, when that was another body
-   */
+  /** @returns the id of the node that was registered with this key before; undefined when there is none */
   async claimKey(
     transaction: EntityManager,
     key: string,
@@ -154,9 +157,9 @@ export class NodesService {
     actor: Actor,
     idempotencyKey?: string,
   ): Promise<IssuedCredential<NodeDevice>> {
-    const { key, columns } = this.keys.issueKey();
+    const { key, keyDigest } = this.keys.issueKey();
     const now = this.clock.now();
-    const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
+    const node = this.nodes.create({ id: createId(), ...registration, keyDigest, createdAt: now, updatedAt: now });
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
       const held = idempotencyKey && (await this.retries.claimKey(transaction, idempotencyKey, registration, node.id));
       if (held) return held;
@@ -172,14 +175,14 @@ export class NodesService {
       : this.keys.rotateKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
   }
 
-  async listNodes(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {
-    return findPage(this.nodes, page, { householdId });
+  async listNodes(page: PageRequest, { householdId, search, ...keys }: NodeFilter): Promise<Page<NodeDevice>> {
+    const filters = toKeyFilters(keys, this.clock.now());
+    if (search !== undefined)
+      filters.push(toFilter(`lower(room || '/' || name) LIKE lower(:search)`, { search: toPattern(search) }));
+    return findPage(this.nodes, page, { householdId }, filters);
   }
 
-  /**
-   * Idempotent: a change that changes nothing is not recorded.
-   * @throws {ProblemException} not_found; credential_revoked
-   */
+  /** Idempotent: a change that changes nothing is not recorded. */
   async updateNode(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
     const act = () => this.commitUpdate(id, change, actor);
     // Waits even when nothing changed: this may be the retry of a call whose response was lost.

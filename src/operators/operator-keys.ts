@@ -1,8 +1,8 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import DataLoader from 'dataloader';
 import type { OperatorIdentity } from '../access/principals.js';
-import { Clock } from '../common/clock.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { Database } from '../database/database.js';
 import { isRefusal, judgeKey, type KeyRow, Overlaps } from '../keys/key-ends.js';
 import { buildRecordUses, LastUses } from '../keys/last-uses.js';
@@ -47,7 +47,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
 
   constructor(
     private readonly database: Database,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     log: Log,
   ) {
     this.lastUses = new LastUses(database, RECORD_USES, log);
@@ -67,7 +67,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
     const presented = computeDigest(key);
     const row = await this.rows.load(presented);
     const now = this.clock.now();
-    const judgement = judgeKey(presented, row, now);
+    const judgement = judgeKey(presented, row, this.clock);
     // The wrong key of a row is a previous one whose overlap has ended.
     if (!row || judgement === 'unknown' || judgement === 'wrong_key') return UNKNOWN;
     const operator = { id: row.id, name: row.name, scopes: row.scopes, keyDigest: presented };

@@ -13,14 +13,15 @@ import type { OperatorIdentity } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals, type CountedRefusal } from '../audit/counted-refusals.js';
-import { addSeconds, Clock } from '../common/clock.js';
+import { addSeconds } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import type { Scope } from '../common/names.js';
 import type { RefusalReason } from '../common/security-events.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { buildRotation, isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
-import { issueKey, KeyColumns, type IssuedCredential } from '../keys/key-table.js';
+import { issueKey, KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter } from '../keys/key-table.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { OperatorKeys } from './operator-keys.js';
 
@@ -48,7 +49,6 @@ const ROTATE = buildRotation('operators');
 type Rights = Pick<Operator, 'scopes' | 'expiresAt'>;
 export type OperatorChange = Partial<Rights>;
 
-/** The caller at the admin door that manages operators. */
 export interface AdminCaller {
   /** Null for the root key. */
   readonly operator: OperatorIdentity | null;
@@ -70,7 +70,7 @@ export class OperatorsService {
     @InjectRepository(Operator) private readonly operators: Repository<Operator>,
     private readonly audit: AuditLog,
     private readonly refusals: CountedRefusals,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} operator_exists; exceeds_own_rights */
@@ -78,12 +78,12 @@ export class OperatorsService {
     { name, ...rights }: Pick<Operator, 'name' | 'scopes' | 'expiresAt'>,
     by: AdminCaller,
   ): Promise<IssuedCredential<Operator>> {
-    const { key, columns } = issueKey(KEY_PREFIX);
+    const { key, keyDigest } = issueKey(KEY_PREFIX);
     try {
       return await this.runLocked(by, undefined, async (held) => {
         const { transaction, own, now } = held;
         refuseMoreRights(own, rights);
-        const row = { id: createId(), name, ...rights, ...columns, createdAt: now, updatedAt: now };
+        const row = { id: createId(), name, ...rights, keyDigest, createdAt: now, updatedAt: now };
         const credential = this.operators.create(row);
         await transaction.insert(Operator, credential);
         const details = { after: { name, ...toChangeableFields(credential) } };
@@ -102,8 +102,8 @@ export class OperatorsService {
     return refuseMissing(isId(id) ? await this.operators.findOneBy({ id }) : null);
   }
 
-  async listOperators(page: PageRequest, name?: string): Promise<Page<Operator>> {
-    return findPage(this.operators, page, { name });
+  async listOperators(page: PageRequest, filter: KeyFilter, name?: string): Promise<Page<Operator>> {
+    return findPage(this.operators, page, { name }, toKeyFilters(filter, this.clock.now()));
   }
 
   /** @returns the ids of the operators that have, or had, this name */
@@ -111,10 +111,7 @@ export class OperatorsService {
     return (await this.operators.find({ where: { name }, select: { id: true } })).map(({ id }) => id);
   }
 
-  /**
-   * Idempotent: a change that changes nothing is not recorded.
-   * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked
-   */
+  /** Idempotent: a change that changes nothing is not recorded. */
   async updateOperator(id: string, change: OperatorChange, by: AdminCaller): Promise<Operator> {
     return this.changeOperator(by, id, async (held, before) => {
       const { transaction, own, now } = held;
@@ -129,20 +126,16 @@ export class OperatorsService {
     });
   }
 
-  /**
-   * Issues a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
-   * the end of the overlap, so a client may retry a rotation whose response was lost.
-   * @param overlapHours 0 ends the old key at once
-   * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked; credential_expired
-   */
+  /** Has the overlap of the keys of nodes and apps (keys/key-store.ts): 0 hours end the old key at once. */
   async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedCredential<Operator>> {
-    const { key, columns } = issueKey(KEY_PREFIX);
+    const { key, keyDigest } = issueKey(KEY_PREFIX);
     return this.changeOperator(by, id, async (held, before) => {
-      const { transaction, now } = held;
+      const { transaction } = held;
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+      const now = this.clock.trustedNow();
       if (before.expiresAt && before.expiresAt <= now) throw new ProblemException(problems.credentialExpired);
       const overlapEnds = addSeconds(now, overlapHours * 3_600);
-      await transaction.query(ROTATE, [before.id, columns.keyDigest, overlapEnds, now, by.actor.requestId]);
+      await transaction.query(ROTATE, [before.id, keyDigest, overlapEnds, now, by.actor.requestId]);
       const credential = await transaction.findOneByOrFail(Operator, { id: before.id });
       const details = { before: toRotationFields(before), after: toRotationFields(credential) };
       await this.audit.record(transaction, toEvent(held, 'admin.operator.rotated', before, details));
@@ -150,11 +143,7 @@ export class OperatorsService {
     });
   }
 
-  /**
-   * When it returns, no replica accepts the key: each reads the row at every call. Idempotent: the first revocation is
-   * the recorded one.
-   * @throws {ProblemException} not_found; exceeds_own_rights
-   */
+  /** When it returns, no replica accepts the key: each reads the row at every call. */
   async revokeOperator(id: string, by: AdminCaller): Promise<void> {
     await this.changeOperator(by, id, async (held, { id: operatorId, revokedAt }) => {
       const { transaction, actor, now } = held;
@@ -191,7 +180,7 @@ export class OperatorsService {
       return await this.operators.manager.transaction(async (transaction) => {
         const rows = await lockOperators(transaction, [operator?.id, id]);
         const now = this.clock.now();
-        const own = operator ? refuseEnded(operator, rows.get(operator.id), now) : undefined;
+        const own = operator ? refuseEnded(operator, rows.get(operator.id), this.clock) : undefined;
         return act({ transaction, actor, own, now }, rows);
       });
     } catch (error) {
@@ -217,7 +206,6 @@ function toRotationFields({ rotatedAt, previousKeyExpiresAt }: Operator): Record
   return { rotated_at: rotatedAt, previous_key_expires_at: previousKeyExpiresAt };
 }
 
-/** @throws {ProblemException} not_found */
 function refuseMissing(operator: Operator | null | undefined): Operator {
   if (!operator) throw new ProblemException(problems.notFound);
   return operator;
@@ -235,8 +223,12 @@ async function lockOperators(
 }
 
 /** The door accepted the caller's key before the lock was taken: it must still be valid. */
-function refuseEnded({ name, keyDigest }: OperatorIdentity, caller: Operator | undefined, now: Date): Operator {
-  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), now);
+function refuseEnded(
+  { name, keyDigest }: OperatorIdentity,
+  caller: Operator | undefined,
+  clock: ComparedClock,
+): Operator {
+  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), clock);
   if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
   if (isRefusal(judgement)) throw createRefusal('admin', judgement, { operator: name });
   if (!caller.scopes.includes('operators')) throw new RefusalToCountError(describeMissingScope(caller, 'operators'));
@@ -276,10 +268,7 @@ function refuseMoreRights(own: Operator | undefined, given: Rights): void {
   throw new RefusalToCountError({ problem: problems.exceedsOwnRights, ...describeRefusal(own, 'grant') });
 }
 
-/**
- * @param scope of the route
- * @param accepted of which the operator needs one
- */
+/** @param accepted of which the operator needs one */
 export function describeMissingScope(
   operator: Pick<OperatorIdentity, 'id' | 'name'>,
   scope: Scope,

@@ -1,5 +1,6 @@
-// Password hashes that other systems made and an import brought: bcrypt, argon2id and PBKDF2. Every parameter that costs
-// time or memory is bounded here, at the import and again before each verification (docs/decisions/0051-import.md).
+// Password hashes that other systems made and an import brought: bcrypt, argon2id, scrypt and PBKDF2, as those systems write
+// them. Every parameter that costs time or memory is bounded here, at the import and again before each verification
+// (docs/decisions/0051-import.md).
 
 export const BCRYPT_MAX_BYTES = 72;
 
@@ -9,28 +10,41 @@ const MAX_ARGON2_MEMORY_KIB = 128 * 1_024;
 const MAX_ARGON2_ITERATIONS = 64;
 /** The memory times the passes over it. */
 const MAX_ARGON2_WORK_KIB = 1_024 * 1_024;
-const MAX_ARGON2_LANES = 16;
+/** Of argon2id and scrypt. */
+const MAX_PARALLELISM = 16;
+/** With r = 1, OpenSSL refuses N from 65,536. */
+const MIN_SCRYPT_BLOCK_SIZE = 2;
+const MAX_SCRYPT_BLOCK_SIZE = 32;
+/** N times r, in units of 128 bytes: 128 MiB. */
+const MAX_SCRYPT_MEMORY = 2 ** 20;
+/** N times r and p. */
+const MAX_SCRYPT_WORK = 2 ** 21;
 /** The iterations times the blocks of the derived key. */
 const MAX_PBKDF2_ITERATIONS = 2_500_000;
 const MIN_SALT_BYTES = 8;
 const MAX_SALT_BYTES = 128;
 const MIN_DIGEST_BYTES = 16;
 const MAX_DIGEST_BYTES = 64;
-const BLOCK_BYTES = { 'pbkdf2-sha256': 32, 'pbkdf2-sha512': 64 } as const;
+const BLOCK_BYTES = { sha1: 20, sha256: 32, sha512: 64 } as const;
 
-type Pbkdf2 = keyof typeof BLOCK_BYTES;
+type Digest = keyof typeof BLOCK_BYTES;
+
+/** What the other system made of a password before bcrypt, which truncates at 72 bytes. The HMAC has the salt as its key. */
+export type Prehash = 'none' | 'sha256-hex' | 'sha256-base64' | 'hmac-sha256-base64';
+
+type DerivedKey<Algorithm, Numbers extends string> = Readonly<Record<Numbers, number>> & {
+  readonly algorithm: Algorithm;
+  readonly salt: Buffer;
+  readonly digest: Buffer;
+};
 
 export type ForeignHash =
-  | { readonly algorithm: 'bcrypt'; readonly standard: string }
-  | {
-      readonly algorithm: 'argon2id';
-      readonly memoryKib: number;
-      readonly iterations: number;
-      readonly parallelism: number;
-      readonly salt: Buffer;
-      readonly digest: Buffer;
-    }
-  | { readonly algorithm: Pbkdf2; readonly iterations: number; readonly salt: Buffer; readonly digest: Buffer };
+  | { readonly algorithm: 'bcrypt'; readonly prehash: Prehash; readonly salt: string; readonly standard: string }
+  | DerivedKey<'argon2id', 'memoryKib' | 'iterations' | 'parallelism'>
+  | DerivedKey<'scrypt', 'cost' | 'blockSize' | 'parallelism'>
+  | (DerivedKey<'pbkdf2', 'iterations'> & { readonly hash: Digest });
+
+export type HashOf<Algorithm> = Extract<ForeignHash, { algorithm: Algorithm }>;
 
 /** The message never contains the hash. */
 export class ForeignHashError extends Error {
@@ -44,84 +58,138 @@ export class ForeignHashError extends Error {
   }
 }
 
-// bcrypt writes the unused bits of the last characters of salt and hash as 0: another last character is not bcrypt's.
-const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{30}[.CGKOSWaeimquy26]$/;
-const ARGON2ID = /^\$argon2id\$v=19\$m=(\d{1,10}),t=(\d{1,10}),p=(\d{1,10})\$([^$]+)\$([^$]+)$/;
-const DJANGO = /^pbkdf2_sha256\$(\d{1,10})\$([\x21-\x7e]+)\$([^$]+)$/;
-const PBKDF2 = /^\$(pbkdf2-sha256|pbkdf2-sha512)\$i=(\d{1,10})\$([^$]+)\$([^$]+)$/;
-const SUPPORTED = /^(\$2[aby]\$|\$argon2id\$|pbkdf2_sha256\$|\$pbkdf2-sha(256|512)\$)/;
+/** What a name in the braces of a form stands for; any other name is a number. */
+const GROUPS: Readonly<Record<string, string>> = {
+  revision: '[aby]',
+  cost: '\\d\\d',
+  rounds: '\\d{1,2}',
+  // bcrypt writes the unused bits of the last characters of salt and hash as 0: another last character is not bcrypt's.
+  bcryptSalt: '[./A-Za-z0-9]{21}[.Oeu]',
+  bcryptDigest: '[./A-Za-z0-9]{30}[.CGKOSWaeimquy26]',
+  hash: 'sha1|sha256|sha512',
+  salt: '[\\x21-\\x7e]+',
+  digest: '[^$]+',
+};
+
+const BCRYPT_FORMS: readonly (readonly [RegExp, Prehash])[] = [
+  [compileForm('$2{revision}${cost}${bcryptSalt}{bcryptDigest}'), 'none'],
+  // Django
+  [compileForm('bcrypt$$2{revision}${cost}${bcryptSalt}{bcryptDigest}'), 'none'],
+  [compileForm('bcrypt_sha256$$2{revision}${cost}${bcryptSalt}{bcryptDigest}'), 'sha256-hex'],
+  // passlib, before 1.7.3 and since
+  [compileForm('$bcrypt-sha256$2{revision},{rounds}${bcryptSalt}${bcryptDigest}'), 'sha256-base64'],
+  [compileForm('$bcrypt-sha256$v=2,t=2{revision},r={rounds}${bcryptSalt}${bcryptDigest}'), 'hmac-sha256-base64'],
+];
+
+type Encoding = 'base64' | 'hex' | 'utf8';
+
+/** With the encodings of salt and digest. */
+const DERIVED_KEY_FORMS: readonly (readonly [RegExp, Encoding, Encoding])[] = [
+  [compileForm('$argon2id$v=19$m={memory},t={iterations},p={parallelism}${salt}${digest}'), 'base64', 'base64'],
+  // formatPbkdf2
+  [compileForm('$pbkdf2-{hash}$i={iterations}${salt}${digest}'), 'base64', 'base64'],
+  // passlib; without the name of a hash it is SHA-1
+  [compileForm('$pbkdf2-{hash}${iterations}${salt}${digest}'), 'base64', 'base64'],
+  [compileForm('$pbkdf2${iterations}${salt}${digest}'), 'base64', 'base64'],
+  // Django
+  [compileForm('argon2$argon2id$v=19$m={memory},t={iterations},p={parallelism}${salt}${digest}'), 'base64', 'base64'],
+  [compileForm('pbkdf2_{hash}${iterations}${salt}${digest}'), 'utf8', 'base64'],
+  [compileForm('scrypt${n}${salt}${r}${parallelism}${digest}'), 'utf8', 'base64'],
+  // Werkzeug (Flask)
+  [compileForm('pbkdf2:{hash}:{iterations}${salt}${digest}'), 'utf8', 'hex'],
+  [compileForm('scrypt:{n}:{r}:{parallelism}${salt}${digest}'), 'utf8', 'hex'],
+];
+
+/** How the supported forms begin: with one of these, a hash that no pattern matches is malformed. */
+const SUPPORTED =
+  /^(\$2[aby]\$|bcrypt(_sha256)?\$|\$bcrypt-sha256\$|(argon2)?\$argon2id\$|\$?pbkdf2[-_:]sha(1|256|512)[$:]|\$pbkdf2\$|scrypt[$:])/;
 
 /** @param maxBcryptCost higher for a hash that this service made elsewhere */
 export function parseForeignHash(text: string, maxBcryptCost = MAX_FOREIGN_BCRYPT_COST): ForeignHash {
-  const parsed = parseBcrypt(text, maxBcryptCost) ?? parseArgon2id(text) ?? parseDjango(text) ?? parsePbkdf2(text);
+  const parsed = parseBcrypt(text, maxBcryptCost) ?? parseDerivedKey(text);
   if (parsed) return parsed;
   if (SUPPORTED.test(text)) throw new ForeignHashError('the hash is malformed', 'hash_malformed');
   throw new ForeignHashError(
-    'the hash is not bcrypt ($2a$, $2b$, $2y$), argon2id (version 19) or PBKDF2 (SHA-256, SHA-512)',
+    'the hash is not bcrypt, argon2id (version 19), scrypt or PBKDF2 in a form that docs/operations/users.md lists',
     'hash_unsupported',
   );
 }
 
-export function formatPbkdf2(algorithm: Pbkdf2, iterations: number, saltBase64: string, digestBase64: string): string {
+export function formatPbkdf2(algorithm: string, iterations: number, saltBase64: string, digestBase64: string): string {
   const [salt, digest] = [saltBase64, digestBase64].map((text) => text.replace(/=+$/, ''));
   return `$${algorithm}$i=${iterations}$${salt}$${digest}`;
 }
 
-function parseBcrypt(text: string, maxCost: number): ForeignHash | undefined {
-  const [, cost] = BCRYPT.exec(text) ?? [];
-  if (cost === undefined) return undefined;
-  requireBetween('the bcrypt cost', Number(cost), 4, maxCost);
-  // The letters name revisions of implementations that, where correct, compute the same.
-  return { algorithm: 'bcrypt', standard: `$2b$${text.slice('$2b$'.length)}` };
+function compileForm(form: string): RegExp {
+  const toGroup = (_: string, name: string): string => `(?<${name}>${GROUPS[name] ?? '\\d{1,10}'})`;
+  return new RegExp(`^${form.replaceAll('$', '\\$$').replace(/\{(\w+)\}/g, toGroup)}$`);
 }
 
-function parseArgon2id(text: string): ForeignHash | undefined {
-  const [, memory, passes, lanes, salt, digest] = ARGON2ID.exec(text) ?? [];
-  if (salt === undefined || digest === undefined) return undefined;
-  const [memoryKib, iterations, parallelism] = [Number(memory), Number(passes), Number(lanes)];
-  requireBetween('the parallelism of argon2id', parallelism, 1, MAX_ARGON2_LANES);
+function parseBcrypt(text: string, maxCost: number): ForeignHash | undefined {
+  for (const [pattern, prehash] of BCRYPT_FORMS) {
+    const { groups } = pattern.exec(text) ?? {};
+    if (!groups) continue;
+    const { cost = groups.rounds ?? '', bcryptSalt: salt = '', bcryptDigest = '' } = groups;
+    requireBetween('the bcrypt cost', Number(cost), 4, maxCost);
+    // The letters name revisions of implementations that, where correct, compute the same.
+    return { algorithm: 'bcrypt', prehash, salt, standard: `$2b$${cost.padStart(2, '0')}$${salt}${bcryptDigest}` };
+  }
+  return undefined;
+}
+
+function parseDerivedKey(text: string): ForeignHash | undefined {
+  for (const [pattern, saltEncoding, digestEncoding] of DERIVED_KEY_FORMS) {
+    const { groups } = pattern.exec(text) ?? {};
+    if (!groups) continue;
+    const key = { salt: decode(groups.salt, saltEncoding), digest: decode(groups.digest, digestEncoding) };
+    // Where the salt is text, applications choose it.
+    const minSaltLength = saltEncoding === 'utf8' ? 1 : MIN_SALT_BYTES;
+    requireBetween('the length of the salt', key.salt.length, minSaltLength, MAX_SALT_BYTES);
+    requireBetween('the length of the hash', key.digest.length, MIN_DIGEST_BYTES, MAX_DIGEST_BYTES);
+    const { memory, n, r, hash = 'sha1' } = groups;
+    const [iterations, parallelism] = [Number(groups.iterations), Number(groups.parallelism)];
+    if (memory !== undefined)
+      return boundArgon2id({ algorithm: 'argon2id', ...key, memoryKib: Number(memory), iterations, parallelism });
+    if (n !== undefined)
+      return boundScrypt({ algorithm: 'scrypt', ...key, cost: Number(n), blockSize: Number(r), parallelism });
+    return boundPbkdf2({ algorithm: 'pbkdf2', ...key, hash: hash as Digest, iterations });
+  }
+  return undefined;
+}
+
+function boundArgon2id(hash: HashOf<'argon2id'>): ForeignHash {
+  const { memoryKib, iterations, parallelism } = hash;
+  requireBetween('the parallelism of argon2id', parallelism, 1, MAX_PARALLELISM);
   requireBetween('the memory of argon2id (KiB)', memoryKib, 8 * parallelism, MAX_ARGON2_MEMORY_KIB);
   requireBetween('the number of passes of argon2id', iterations, 1, MAX_ARGON2_ITERATIONS);
   requireBetween('the memory of argon2id times its passes (KiB)', memoryKib * iterations, 1, MAX_ARGON2_WORK_KIB);
-  return { algorithm: 'argon2id', memoryKib, iterations, parallelism, ...parseBytes(salt, digest) };
+  return hash;
 }
 
-function parseDjango(text: string): ForeignHash | undefined {
-  const [, iterations, salt, digest] = DJANGO.exec(text) ?? [];
-  if (salt === undefined || digest === undefined) return undefined;
-  requireBetween('the length of the salt', salt.length, 1, MAX_SALT_BYTES);
-  return toPbkdf2('pbkdf2-sha256', Number(iterations), Buffer.from(salt), decodeDigest(digest));
+function boundScrypt(hash: HashOf<'scrypt'>): ForeignHash {
+  const { cost, blockSize, parallelism } = hash;
+  requireBetween('r of scrypt', blockSize, MIN_SCRYPT_BLOCK_SIZE, MAX_SCRYPT_BLOCK_SIZE);
+  requireBetween('p of scrypt', parallelism, 1, MAX_PARALLELISM);
+  requireBetween('N of scrypt', cost, 2, MAX_SCRYPT_MEMORY / blockSize);
+  requireBetween('N of scrypt times r and p', cost * blockSize * parallelism, 1, MAX_SCRYPT_WORK);
+  if (!Number.isInteger(Math.log2(cost)))
+    throw new ForeignHashError('N of scrypt must be a power of two', 'hash_out_of_bounds');
+  return hash;
 }
 
-function parsePbkdf2(text: string): ForeignHash | undefined {
-  const [, algorithm, iterations, salt, digest] = PBKDF2.exec(text) ?? [];
-  if (salt === undefined || digest === undefined) return undefined;
-  const bytes = parseBytes(salt, digest);
-  return toPbkdf2(algorithm as Pbkdf2, Number(iterations), bytes.salt, bytes.digest);
+function boundPbkdf2(hash: HashOf<'pbkdf2'>): ForeignHash {
+  const blocks = Math.ceil(hash.digest.length / BLOCK_BYTES[hash.hash]);
+  requireBetween('the number of iterations of PBKDF2', hash.iterations, 1, Math.floor(MAX_PBKDF2_ITERATIONS / blocks));
+  return hash;
 }
 
-function toPbkdf2(algorithm: Pbkdf2, iterations: number, salt: Buffer, digest: Buffer): ForeignHash {
-  const blocks = Math.ceil(digest.length / BLOCK_BYTES[algorithm]);
-  requireBetween('the number of iterations of PBKDF2', iterations, 1, Math.floor(MAX_PBKDF2_ITERATIONS / blocks));
-  return { algorithm, iterations, salt, digest };
-}
-
-function parseBytes(salt: string, digest: string): { salt: Buffer; digest: Buffer } {
-  const bytes = decodeBase64(salt);
-  requireBetween('the length of the salt', bytes.length, MIN_SALT_BYTES, MAX_SALT_BYTES);
-  return { salt: bytes, digest: decodeDigest(digest) };
-}
-
-function decodeDigest(text: string): Buffer {
-  const bytes = decodeBase64(text);
-  requireBetween('the length of the hash', bytes.length, MIN_DIGEST_BYTES, MAX_DIGEST_BYTES);
-  return bytes;
-}
-
-/** Refuses what is not base64, with or without padding: Node.js would skip characters that it does not know. */
-function decodeBase64(text: string): Buffer {
-  const bytes = Buffer.from(text, 'base64');
-  if (bytes.toString('base64').replace(/=+$/, '') !== text.replace(/=+$/, ''))
+/** Refuses what is not in the encoding: Node.js would skip characters that it does not know, or stop at them. */
+function decode(text = '', encoding: Encoding): Buffer {
+  // passlib writes base64 with `.` for `+`, and Django pads it.
+  const plain = encoding === 'base64' ? text.replaceAll('.', '+').replace(/=+$/, '') : text;
+  const bytes = Buffer.from(plain, encoding);
+  const written = bytes.toString(encoding);
+  if ((encoding === 'base64' ? written.replace(/=+$/, '') : written) !== plain)
     throw new ForeignHashError('the hash is malformed', 'hash_malformed');
   return bytes;
 }

@@ -20,6 +20,8 @@ export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
 
 /** An imported `$2b$` hash is stored as the equivalent `$2y$`: its password is verified as it is, never reduced. */
 export const OWN_PREFIX = '$2b$';
+/** Of an account that was imported without a hash: no password matches, and its login costs what an unknown account costs. */
+export const NO_PASSWORD = '!' as PasswordHash;
 /** A malformed stored hash is compared with the dummy hash instead, so that the timing does not differ. */
 const OWN_FORM = /^\$2b\$\d\d\$[./A-Za-z0-9]{53}$/;
 // Changing this text would lock out every account whose password is longer than 72 bytes.

@@ -3,7 +3,7 @@
  * which a stolen access token must not be enough. Reads and rehashes the password in the users' table; everything else
  * about a user is in users/.
  */
-import { Injectable } from '@nestjs/common';
+import { Injectable, Module } from '@nestjs/common';
 import type { Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
@@ -12,6 +12,7 @@ import type { RefusalReason } from '../common/security-events.js';
 import { Database } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { LoginThrottle } from '../throttling/guess-throttles.js';
+import { NewPasswords } from './new-passwords.js';
 import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
 /** Whether logins ask for a second factor: a login reads it together with the user. */
@@ -116,3 +117,6 @@ export class PasswordVerifier {
     }
   }
 }
+
+@Module({ providers: [PasswordHasher, NewPasswords, PasswordVerifier], exports: [NewPasswords, PasswordVerifier] })
+export class PasswordsModule {}

@@ -1,10 +1,10 @@
 // Runs in the threads of PasswordHasher.
 
-import { pbkdf2Sync, timingSafeEqual } from 'node:crypto';
+import { createHash, createHmac, pbkdf2Sync, scryptSync, timingSafeEqual } from 'node:crypto';
 import { setPriority } from 'node:os';
 import bcrypt from 'bcrypt';
 import { argon2id } from 'hash-wasm';
-import { BCRYPT_MAX_BYTES, parseForeignHash, type ForeignHash } from './foreign-hash.js';
+import { BCRYPT_MAX_BYTES, parseForeignHash, type HashOf } from './foreign-hash.js';
 
 // On Linux this lowers the priority of the calling thread only: requests precede hashes when all cores are busy.
 if (process.platform === 'linux') setPriority(10);
@@ -29,21 +29,35 @@ export function verify({ password, passwordHash, padding }: Verification): boole
 export async function verifyForeign(task: { password: string; passwordHash: string }): Promise<boolean> {
   const foreign = parseForeignHash(task.passwordHash);
   const password = Buffer.from(task.password);
-  if (foreign.algorithm === 'bcrypt') return verifyBcrypt(password, foreign.standard);
+  if (foreign.algorithm === 'bcrypt') return verifyBcrypt(password, foreign);
   const found = await derive(password, foreign);
   return found.length === foreign.digest.length && timingSafeEqual(found, foreign.digest);
 }
 
 /** Other systems truncate at 72 bytes. They disagree about what follows a NUL, so such a password never matches. */
-function verifyBcrypt(password: Buffer, standard: string): boolean {
-  return !password.includes(0) && bcrypt.compareSync(password.subarray(0, BCRYPT_MAX_BYTES), standard);
+function verifyBcrypt(password: Buffer, foreign: HashOf<'bcrypt'>): boolean {
+  const prepared = prehash(password, foreign);
+  return !prepared.includes(0) && bcrypt.compareSync(prepared.subarray(0, BCRYPT_MAX_BYTES), foreign.standard);
 }
 
-async function derive(password: Buffer, foreign: Exclude<ForeignHash, { algorithm: 'bcrypt' }>): Promise<Uint8Array> {
-  const { salt, iterations, digest } = foreign;
-  if (foreign.algorithm !== 'argon2id')
-    return pbkdf2Sync(password, salt, iterations, digest.length, foreign.algorithm.replace('pbkdf2-', ''));
-  const { memoryKib: memorySize, parallelism } = foreign;
+function prehash(password: Buffer, foreign: HashOf<'bcrypt'>): Buffer {
+  if (foreign.prehash === 'none') return password;
+  const hash = foreign.prehash === 'hmac-sha256-base64' ? createHmac('sha256', foreign.salt) : createHash('sha256');
+  return Buffer.from(hash.update(password).digest(foreign.prehash === 'sha256-hex' ? 'hex' : 'base64'));
+}
+
+async function derive(password: Buffer, foreign: HashOf<'argon2id' | 'scrypt' | 'pbkdf2'>): Promise<Uint8Array> {
+  const { salt, digest } = foreign;
+  if (foreign.algorithm === 'pbkdf2')
+    return pbkdf2Sync(password, salt, foreign.iterations, digest.length, foreign.hash);
+  const { parallelism } = foreign;
+  if (foreign.algorithm === 'scrypt') {
+    const { cost, blockSize } = foreign;
+    // OpenSSL refuses what needs more than this, and its own default of 32 MiB is too little for Werkzeug.
+    const maxmem = 128 * blockSize * (cost + parallelism + 3);
+    return scryptSync(password, salt, digest.length, { cost, blockSize, parallelization: parallelism, maxmem });
+  }
+  const { memoryKib: memorySize, iterations } = foreign;
   const parameters = { password, salt, iterations, memorySize, parallelism };
   return argon2id({ ...parameters, hashLength: digest.length, outputType: 'binary' });
 }

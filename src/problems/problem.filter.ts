@@ -25,7 +25,6 @@ const BY_STATUS: Readonly<Record<number, Problem>> = {
 
 /** What is noted about a request in `response.locals`. */
 export interface ResponseLocals {
-  /** Set when the request was refused. */
   refusal?: RefusalEvent | undefined;
   /** One refusal of a flood: it is not logged. */
   isUnlogged?: boolean;
@@ -37,7 +36,6 @@ export interface ResponseLocals {
   scope?: Scope | undefined;
 }
 
-/** Turns every error into a problem response. */
 @Catch()
 export class ProblemFilter implements ExceptionFilter {
   constructor(private readonly log: Log) {}

@@ -6,14 +6,12 @@
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
 import type { LogFields } from '../logging/log.js';
 
-/** One kind of error response. */
 export interface Problem {
   readonly status: number;
   /** Stable snake_case word that callers may branch on. */
   readonly code: string;
   readonly title: string;
   readonly detail: string;
-  /** Seconds, sent as `Retry-After`. */
   readonly retryAfterSeconds?: number;
   /** Sent as `WWW-Authenticate` (RFC 9110 §11.6.1). */
   readonly challenge?: string;
@@ -28,7 +26,6 @@ export interface FieldError {
 }
 
 export const REALM = 'realm="platform-auth"';
-/** A member of the body of each refused validation. */
 export const NOT_VALID = { valid: false } as const;
 
 type Extras = Pick<Problem, 'retryAfterSeconds' | 'challenge' | 'extension'>;
@@ -169,8 +166,8 @@ export const problems = {
       'verdict on the code: use a recovery code or a passkey. An operator must set SECRET_KEY_PREVIOUS to the ' +
       'former SECRET_KEY, or remove the second factors of the user.',
     unavailable:
-      'The service is unavailable. The database cannot be used at the moment. This is not a verdict on the ' +
-      'credential: keep it and try again.',
+      'The service is unavailable. The database cannot be used at the moment, or the clock of the service is wrong. ' +
+      'This is not a verdict on the credential: keep it and try again.',
     gatewayMisconfigured:
       'The gateway is not configured. The gateway must name the service that it protects in X-Platform-Target. ' +
       'This is not a verdict on the key.',
@@ -198,13 +195,11 @@ interface RefusalOf<Event extends RefusalEventName> {
 /** Why a request was refused: logged as a security event (ASVS 16.3), never sent to the caller. */
 export type RefusalEvent = { [Event in RefusalEventName]: RefusalOf<Event> }[RefusalEventName];
 
-/** What an occurrence of a problem adds to the entry of the catalogue. */
 export interface Occurrence {
   readonly errors?: readonly FieldError[];
   readonly refusal?: RefusalEvent;
   /** False for most refusals of a flood, and for a mistake that is logged once. The metrics count every one. */
   readonly isLogged?: boolean;
-  /** Further headers of the response. */
   readonly headers?: Readonly<Record<string, string>>;
   /** Further members of the body, of this occurrence (RFC 9457 §3.2). */
   readonly members?: object;
@@ -228,7 +223,6 @@ export class ProblemException extends Error {
     Error.stackTraceLimit = stackTraceLimit;
   }
 
-  /** @returns the same with further headers of the response */
   withHeaders(headers: Readonly<Record<string, string>>): ProblemException {
     const { problem, occurrence } = this;
     return new ProblemException(problem, { ...occurrence, headers: { ...occurrence.headers, ...headers } });
@@ -253,7 +247,6 @@ export function toProblemBody(problem: Problem, requestId: string, errors: reado
   };
 }
 
-/** @returns the URI reference of a problem type, as docs/api.md lists it */
 export function toProblemType(problem: Problem): string {
   return `/problems/${problem.code.replaceAll('_', '-')}`;
 }

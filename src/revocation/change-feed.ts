@@ -88,7 +88,6 @@ export interface Change {
 }
 
 export interface Answer {
-  /** Sent with the next poll. */
   readonly cursor: string;
   /** The changes since the cursor are unknown, or too many to list: everything that was read before is to be evicted. */
   readonly reset: boolean;
@@ -99,7 +98,6 @@ interface LoggedChange extends Change {
   readonly xid: bigint;
 }
 
-/** An answer of PostgreSQL. */
 export interface LoggedAnswer extends Answer {
   readonly changes: readonly LoggedChange[];
   /** The highest transaction of which changes were purged. */

@@ -24,7 +24,6 @@ export interface Renewal extends Answer {
   readonly freshForMs?: number;
 }
 
-/** In milliseconds. */
 export interface Clocks {
   /** Never jumps. */
   monotonic(): number;

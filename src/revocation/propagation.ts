@@ -37,7 +37,6 @@ const LONGEST_PROMISE: Statement = {
   text: `SELECT COALESCE(max(lease_ms), 0) AS longest FROM replica_leases WHERE seen_at > now() - interval '60 seconds'`,
 };
 
-/** A connection, or a pool. */
 interface Connection {
   query(text: string, values: unknown[]): Promise<unknown>;
 }

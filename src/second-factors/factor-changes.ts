@@ -39,13 +39,11 @@ const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
   FROM (SELECT created_at FROM totp_factors WHERE user_id = $1
         UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
 
-/** The body of a change that needs the password alone. */
 export class ProofRequest {
   @PasswordField()
   password!: string;
 }
 
-/** A call of a user who is logged in. */
 export interface OwnCall {
   readonly principal: UserPrincipal;
   readonly actor: Actor;
@@ -61,13 +59,11 @@ export function toOwnCall(request: Request): OwnCall {
  */
 export interface ReauthenticatedUser {
   readonly principal: UserPrincipal;
-  /** Identifies the password that the user entered. */
   readonly passwordChangedAt: Date | null;
   /** The refusal when the password was changed since. */
   readonly createVoidError: () => ProblemException;
 }
 
-/** What was done in the transaction. */
 interface FactorChange<Result> {
   readonly result: Result;
   readonly event: AuditEventName;
@@ -144,10 +140,7 @@ export class FactorChanges {
     });
   }
 
-  /**
-   * @param transaction holds the lock of the user's row
-   * @param madeBefore undefined: all factors
-   */
+  /** @param madeBefore undefined: all factors */
   async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date) {
     const values = [userId, madeBefore ?? null];
     const [removed] = await transaction.query<[{ totp: number; passkeys: number }]>(REMOVE_FACTORS, values);

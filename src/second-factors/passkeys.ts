@@ -4,9 +4,9 @@
  * login (auth/), the column and the method in second-factors.service.ts, the tables' names in factor-changes.ts and in
  * buildHasSecondFactor, the WEBAUTHN_ variables, the events and the problems.
  */
-import { Body, Controller, Get, Injectable, Param, Patch, Post, Req, Res } from '@nestjs/common';
+import { Body, Controller, Get, Injectable, Param, Patch, Post, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
@@ -90,10 +90,7 @@ export class PasskeysService {
     return this.relyingParty.createRegistrationOptions(user, challenge);
   }
 
-  /**
-   * Ends the other sessions, if it is the first factor.
-   * @param answer of the browser to options of this user, which are used once
-   */
+  /** Ends the other sessions, if it is the first factor. */
   async registerPasskey(
     { principal, actor }: OwnCall,
     { name, answer }: { name: string; answer: object },
@@ -171,17 +168,14 @@ function createInvalidPasskey(): ProblemException {
   return createFieldProblem('/passkey', detail);
 }
 
-export class RegisterPasskeyRequest {
-  @LabelField('phone')
-  name!: string;
-
-  @PasskeyField()
-  passkey!: object;
-}
-
 export class RenamePasskeyRequest {
   @LabelField('phone')
   name!: string;
+}
+
+export class RegisterPasskeyRequest extends RenamePasskeyRequest {
+  @PasskeyField()
+  passkey!: object;
 }
 
 export class PasskeyResponse {
@@ -241,13 +235,10 @@ export class PasskeysController {
       'factor, all other sessions end.',
   })
   @Answers(201, PasskeyResponse)
-  async registerPasskey(
-    @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
-    @Body() { name, passkey }: RegisterPasskeyRequest,
-  ): Promise<PasskeyResponse> {
-    const registered = await this.passkeys.registerPasskey(toOwnCall(request), { name, answer: passkey });
-    response.location(`/api/v0/users/me/passkeys/${registered.id}`);
+  async registerPasskey(@Req() request: Request, @Body() body: RegisterPasskeyRequest): Promise<PasskeyResponse> {
+    const { name, passkey: answer } = body;
+    const registered = await this.passkeys.registerPasskey(toOwnCall(request), { name, answer });
+    request.res?.location(`/api/v0/users/me/passkeys/${registered.id}`);
     return PasskeyResponse.from(registered);
   }
 

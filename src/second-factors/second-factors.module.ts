@@ -1,6 +1,6 @@
 import { Module } from '@nestjs/common';
-import { PasswordsModule } from '../passwords/passwords.module.js';
-import { TokensModule } from '../tokens/tokens.module.js';
+import { PasswordsModule } from '../passwords/password-verifier.js';
+import { TokensModule } from '../tokens/user-door.js';
 import { Challenges } from './challenges.js';
 import { CodeVerifier } from './codes.js';
 import { FactorChanges } from './factor-changes.js';

@@ -15,6 +15,7 @@ import { toNetwork } from '../common/network.js';
 import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
+import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import type { AccountState } from '../passwords/password-verifier.js';
 import type { Problem } from '../problems/problems.js';
 import { LoginThrottle, SecondFactorThrottle } from '../throttling/guess-throttles.js';
@@ -24,6 +25,7 @@ const READ_USER: Statement = {
   text: `SELECT users.id, email, password_changed_at AS "passwordChangedAt",
            email_verified_at AS "emailVerifiedAt",
            factors_changed_at AS "factorsChangedAt", is_active AS "isActive",
+           password_hash = '${NO_PASSWORD}' AS "hasNoPassword",
            encrypted_secret AS "encryptedSecret", totp_factors.created_at AS "enrolledAt", confirmed_at AS "confirmedAt",
            (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
            (SELECT COALESCE(jsonb_agg(jsonb_build_object(
@@ -33,14 +35,13 @@ const READ_USER: Statement = {
 };
 
 interface KnownPasskey {
-  /** base64url */
   readonly id: string;
   readonly transports: string[];
 }
 
-/** What a login with a second factor, or a change of the factors, needs to know about a user. */
 export interface UserWithFactors extends AccountState {
   readonly isActive: boolean;
+  readonly hasNoPassword: boolean;
   readonly encryptedSecret: Buffer | null;
   /** When the enrolment of the app began; null without one. */
   readonly enrolledAt: Date | null;
@@ -108,7 +109,6 @@ export function toFactorRefusal(reason: FactorReason, userId?: string) {
   return { event: REFUSAL_EVENT, reason, fields: { user_id: userId } } as const;
 }
 
-/** Describes a refused second factor for the audit log, which counts it as it counts wrong passwords. */
 export function toCountedRefusal({ problem, reason, actor, userId }: RefusedFactor): CountedRefusal {
   const refusal = toFactorRefusal(reason, userId);
   return { problem, refusal, counted: userId ?? toNetwork(actor.address), subject: userId };
@@ -117,6 +117,7 @@ export function toCountedRefusal({ problem, reason, actor, userId }: RefusedFact
 export const LOGIN_REASON_CODES = [
   'unknown',
   'disabled',
+  'no_password',
   'email_not_verified',
   'throttled',
   'second_factor_throttled',
@@ -142,6 +143,9 @@ export interface LoginExplanation {
 const LASTING_REASONS = {
   unknown: 'No account has this id.',
   disabled: 'The account is disabled.',
+  no_password:
+    'The account was imported without a password. The person sets one with the link "forgot password", or with the ' +
+    'token of `platform-auth users reset-password`.',
   email_not_verified: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
   second_factor_unusable: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
 } as const;
@@ -172,6 +176,7 @@ export class LoginExplanations {
     const isUnproven = this.environment.requireVerifiedEmail && emailVerifiedAt === null;
     const reasons = [
       ...(user.isActive ? [] : [toLastingReason('disabled')]),
+      ...(user.hasNoPassword ? [toLastingReason('no_password')] : []),
       ...(isUnproven ? [toLastingReason('email_not_verified')] : []),
       ...(factors.length > 0 && methods.length === 0 ? [toLastingReason('second_factor_unusable')] : []),
       ...(await this.listThrottles(user.email, address)),

@@ -3,9 +3,9 @@
  * Terms: an enrolment begins with the password and shows the secret; its confirmation proves that the app has it. Logins ask
  * for codes from then on. A new enrolment replaces one that was not confirmed, and another password voids it.
  */
-import { applyDecorators, Body, Controller, Get, Injectable, Post, Req, Res } from '@nestjs/common';
+import { applyDecorators, Body, Controller, Get, Injectable, Post, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
@@ -130,10 +130,7 @@ export class TotpService {
     return { secret: toBase32(secret), otpauth_url: otpauthUrl, qr_svg: drawQrCode(otpauthUrl) };
   }
 
-  /**
-   * Ends the other sessions, if it is the first factor.
-   * @returns recovery codes
-   */
+  /** Ends the other sessions, if it is the first factor. @returns recovery codes */
   async confirmTotp({ principal, actor }: OwnCall, code: string): Promise<string[]> {
     const { userId } = principal;
     const user = await this.readUser(userId);
@@ -219,13 +216,9 @@ export class TotpController {
       'enrolment is confirmed. A new enrolment, or a change of the password, voids one that was not confirmed.',
   })
   @Answers(201, EnrolmentResponse)
-  async enrolTotp(
-    @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
-    @Body() { password }: ProofRequest,
-  ): Promise<EnrolmentResponse> {
+  async enrolTotp(@Req() request: Request, @Body() { password }: ProofRequest): Promise<EnrolmentResponse> {
     const enrolment = await this.totp.enrolTotp(toOwnCall(request), password);
-    response.location('/api/v0/users/me/totp');
+    request.res?.location('/api/v0/users/me/totp');
     return enrolment;
   }
 

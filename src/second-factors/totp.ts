@@ -106,7 +106,6 @@ export class TotpVault {
     this.box = new SecretBox(environment, 'platform-auth totp secrets v1');
   }
 
-  /** Is stored beside each secret, and tells which key encrypted it. */
   get keyMark(): Buffer {
     return this.box.keyMark;
   }

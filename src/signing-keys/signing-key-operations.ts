@@ -48,10 +48,7 @@ export class SigningKeyOperations {
     });
   }
 
-  /**
-   * Ends a stolen key and all its tokens. The next key replaces an active one at once, however short it was shown.
-   * @throws {SigningKeyOperationError} when the key does not exist
-   */
+  /** Ends a stolen key and all its tokens. The next key replaces an active one at once, however short it was shown. */
   async revokeKey(kid: string, actor: Actor): Promise<void> {
     await this.changeKeys(async (transaction, now) => {
       const key = await findKey(transaction, kid);

@@ -121,10 +121,7 @@ export class SigningKeyRotation {
     await this.database.rows(RECORD_SIGNING, values);
   }
 
-  /**
-   * Encrypts with SECRET_KEY what was encrypted with SECRET_KEY_PREVIOUS.
-   * @throws {UnreadableSigningKeyError} when a key that is to sign cannot be decrypted
-   */
+  /** @throws {UnreadableSigningKeyError} when a key that is to sign cannot be decrypted */
   async reencryptKeys(): Promise<void> {
     const rows = await this.database.rows<EncryptedRow>(READ_ENCRYPTED, []);
     for (const { id, kid, state, encrypted_private_key: encrypted } of rows) {

@@ -3,11 +3,12 @@
 // only encrypted (signing-key-rotation.ts).
 
 import { Controller, Get, Res, Module } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Response } from 'express';
 import { Public } from '../access/require.js';
 import type { KeyPair } from '../crypto/key-pair.js';
+import { Answers } from '../http/answers.js';
 import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
 import { JWKS_MAX_AGE_SECONDS, SigningKey } from './signing-key.js';
 import { SigningKeysService } from './signing-keys.service.js';
@@ -57,7 +58,7 @@ export class JwksController {
       'Empty under HS256. A new key is shown here for longer than this answer may be cached before it signs, and a ' +
       'retired one as long as its tokens live. Read the keys again when a token has an unknown `kid`.',
   })
-  @ApiOkResponse({ type: JwksResponse })
+  @Answers(200, JwksResponse)
   async listSigningKeys(@Res({ passthrough: true }) response: Response): Promise<JwksResponse> {
     const keys = (await this.keys.listPublishedKeys()).map((key) => JwkResponse.from(key));
     response.setHeader('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SECONDS}`);

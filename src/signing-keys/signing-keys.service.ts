@@ -5,9 +5,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import DataLoader from 'dataloader';
-import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database, type Statement } from '../database/database.js';
 import { RevocationLease, type EvictionListener } from '../revocation/lease.js';
@@ -68,7 +68,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     private readonly rotation: SigningKeyRotation,
     private readonly vault: SigningKeyVault,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
   ) {
     lease.addListener(this);
@@ -106,10 +106,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     return active;
   }
 
-  /**
-   * @returns undefined for a key that does not exist, is revoked, or was retired so long ago that its tokens have expired
-   * @throws {ProblemException} unavailable when the key cannot be decrypted
-   */
+  /** @returns undefined for a key that does not exist, is revoked, or whose tokens have all expired */
   async findKey(kid: string, isFresh = false): Promise<KeyPair | undefined> {
     // Tokens with an unknown kid cost a limited number of statements, also when a fresh answer is asked for.
     const isUnknown = this.recall()?.kids.has(kid) === false;
@@ -147,7 +144,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   }
 
   private get oldestIssuedAt(): Date {
-    return getOldestIssuedAt(this.environment, this.clock.now());
+    return getOldestIssuedAt(this.environment, this.clock.trustedNow());
   }
 
   /** OUTAGE_GRACE_SECONDS does not apply: verifying a token reads its session from the database in any case. */

@@ -2,7 +2,7 @@
 // then costs its points when it was wrong; every other outcome refunds them. So right passwords and codes cost nothing,
 // and a throttled guess is never verified.
 
-import { Injectable } from '@nestjs/common';
+import { Global, Injectable, Module } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
 import { toNetworks } from '../common/network.js';
 import { ExhaustedBudgets } from './exhausted-budgets.js';
@@ -93,6 +93,30 @@ export class LoginThrottle {
     const isKnown = address !== null && open.has(knownKey);
     const asked = address === null ? budgets.filter(({ name }) => name === 'login-account') : budgets;
     return listExhausted(asked.slice(0, isKnown ? 1 : undefined), open);
+  }
+
+  /**
+   * Tells operators whose passwords or codes are refused now, in one statement, and counts nothing.
+   * @param users with the addresses from which wrong ones came
+   */
+  async findThrottledUsers(
+    users: readonly { readonly userId: string; readonly account: string; readonly addresses: readonly string[] }[],
+  ): Promise<Set<string>> {
+    const { budgets } = this;
+    const limits = users.map(({ userId, account, addresses }) => ({
+      userId,
+      budgets: [
+        ...addresses.flatMap((address) =>
+          budgets.createBudgets('login-account-address', { account, networks: toNetworks(address) }),
+        ),
+        ...budgets.createBudgets('login-account', { account }),
+        ...budgets.createBudgets('second-factor-account', { account: userId }),
+        ...budgets.createBudgets('second-factor-week', { account: userId }),
+      ],
+    }));
+    const open = await this.windows.readWindows(limits.flatMap((user) => user.budgets.map(({ key }) => key)));
+    const throttled = limits.filter((user) => listExhausted(user.budgets, open).length > 0);
+    return new Set(throttled.map(({ userId }) => userId));
   }
 
   private toRequest(account: string, address: string | null) {
@@ -189,3 +213,10 @@ function listExhausted(budgets: readonly Budget[], open: ReadonlyMap<string, Ope
     return window && window.lost >= limit.points ? [{ name, until: window.window_end }] : [];
   });
 }
+
+@Global()
+@Module({
+  providers: [Budgets, ExhaustedBudgets, ThrottleWindows, Throttle, LoginThrottle, SecondFactorThrottle],
+  exports: [ThrottleWindows, Throttle, LoginThrottle, SecondFactorThrottle],
+})
+export class ThrottlingModule {}

@@ -18,6 +18,9 @@ interface Policy {
   readonly within?: LimitVariable;
 }
 
+/** A week. Variables allow a day at most. */
+export const LONGEST_WINDOW_SECONDS = 7 * 86_400;
+
 /** Every limit, by its name in the header, in the log and in the key of its rows. docs/throttling.md explains each. */
 const POLICIES = {
   'login-account-address': {
@@ -30,7 +33,10 @@ const POLICIES = {
   'hashing-busy': { event: 'user.login.throttled', limit: 'hashingBusyLimitPerAddress' },
   'second-factor-account': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAccount' },
   // Three codes of a million are valid at a time: 50 guesses a week find one within a year in 0.8 % of all cases.
-  'second-factor-week': { event: 'user.second_factor.throttled', limit: { points: 50, seconds: 7 * 86_400 } },
+  'second-factor-week': {
+    event: 'user.second_factor.throttled',
+    limit: { points: 50, seconds: LONGEST_WINDOW_SECONDS },
+  },
   'second-factor-address': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAddress' },
   registration: { event: 'user.registration.throttled', limit: 'registrationLimitPerAddress' },
   refresh: { event: 'session.refresh.throttled', limit: 'refreshLimitPerAddress' },

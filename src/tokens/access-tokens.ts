@@ -5,11 +5,11 @@
  */
 import { Injectable } from '@nestjs/common';
 import { JwtService } from '@nestjs/jwt';
-import { Clock } from '../common/clock.js';
 import { createRandomId, isId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
 import { computeMac, createSigningKey, isSameDigest } from '../crypto/secret.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { SigningKeysService } from '../signing-keys/signing-keys.service.js';
 import type { Amr, Grant } from './new-sessions.js';
 
@@ -39,10 +39,7 @@ export interface AccessTokenClaims {
   readonly amr?: Amr;
 }
 
-/**
- * Whether a payload has the claims that this service relies on, in the form in which it signs them.
- * @param audience the configured one; without one, a token with an audience is refused (RFC 7519 §4.1.3)
- */
+/** Without a configured audience, a token that has one is refused (RFC 7519 §4.1.3). */
 export function isComplete(
   claims: Partial<AccessTokenClaims>,
   audience: string | undefined,
@@ -87,7 +84,7 @@ export class AccessTokens {
   constructor(
     private readonly signingKeys: SigningKeysService,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {
     const { secretKey, secretKeyPrevious } = environment;
     this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
@@ -109,11 +106,7 @@ export class AccessTokens {
     });
   }
 
-  /**
-   * Finds the key, and does not verify the signature yet.
-   * @param isFresh asks PostgreSQL for signing keys, not the cache under the lease
-   * @returns undefined for a token that this service did not sign, or not with a key that is still accepted
-   */
+  /** Does not verify the signature yet. @param isFresh asks PostgreSQL for signing keys, not the cache */
   async findVerificationKey(token: string, isFresh = false): Promise<VerificationKey | undefined> {
     if (token.startsWith(HS256_HEADER + PAYLOAD_START)) {
       const isAccepted = await this.signingKeys.isAlgorithmAccepted('HS256');
@@ -125,21 +118,19 @@ export class AccessTokens {
     return pair && { key: pair.publicKey, algorithm: 'ES256' };
   }
 
-  /**
-   * Verifies a token that may have expired: an expired one may still end its session.
-   * @returns undefined for a token that this service did not sign, or could not have signed by now
-   */
+  /** An expired token may still end its session. @returns undefined for one that this service did not sign */
   async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
     const found = await this.findVerificationKey(token);
     if (!found) return undefined;
     const { key, algorithm } = found;
+    const now = this.clock.trustedNow();
     try {
       const { jwtIssuer: issuer, jwtAudience, accessTokenExpireMinutes } = this.environment;
       const audience = jwtAudience === undefined ? {} : { audience: jwtAudience };
       const options = { secret: key, algorithms: [algorithm], issuer, ...audience, ignoreExpiration: true };
       const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, toJwtOptions(options));
       if (!isComplete(claims, jwtAudience)) return undefined;
-      return hasPossibleTimes(claims, this.clock.now(), accessTokenExpireMinutes) ? claims : undefined;
+      return hasPossibleTimes(claims, now, accessTokenExpireMinutes) ? claims : undefined;
     } catch {
       return undefined;
     }
@@ -154,7 +145,7 @@ export class AccessTokens {
 
   private signAccessToken({ userId, sessionId, email, amr }: Grant, options: SigningOptions): string {
     const { jwtIssuer, jwtAudience } = this.environment;
-    const iat = Math.floor(this.clock.now().getTime() / 1_000);
+    const iat = Math.floor(this.clock.trustedNow().getTime() / 1_000);
     const claims: AccessTokenClaims = {
       iss: jwtIssuer,
       sub: userId,

@@ -1,13 +1,13 @@
-/** Starts the sessions of logins. */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addDays, Clock } from '../common/clock.js';
+import { addDays } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import type { AccountState } from '../passwords/password-verifier.js';
 import { RefreshTokens } from './refresh-token.js';
@@ -53,7 +53,7 @@ export class NewSessions {
     private readonly sessions: SessionsService,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
   ) {}
 
@@ -61,7 +61,7 @@ export class NewSessions {
   async startSession({ owner, actor, amr, useProofs }: Login): Promise<Grant | undefined> {
     const { id: userId, email } = owner;
     const token = this.tokens.issueFirst(createId());
-    const now = this.clock.now();
+    const now = this.clock.trustedNow();
     const { refreshTokenExpireDays, sessionMaxAgeDays } = this.environment;
     const values = [
       token.sessionId,

@@ -46,7 +46,6 @@ export class RefreshTokens {
     return this.encode(sessionId, 0, generateSecretBytes());
   }
 
-  /** The token of another generation of the same session. Deterministic. */
   deriveGeneration(generation: number, { sessionId, seed }: RefreshToken): RefreshToken {
     return this.encode(sessionId, generation, seed);
   }

@@ -8,11 +8,12 @@ import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import type { Actor } from '../access/actor.js';
 import { withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addDays, addSeconds, Clock } from '../common/clock.js';
+import { addDays, addSeconds } from '../common/clock.js';
 import { toNetwork } from '../common/network.js';
 import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { UnansweredStatementError } from '../database/request-pool.js';
@@ -76,14 +77,11 @@ export class TokenRotation {
     private readonly sessions: SessionsService,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
   ) {}
 
-  /**
-   * One statement in the common case.
-   * @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed
-   */
+  /** @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed */
   async rotateRefreshToken(presented: string, actor: Actor): Promise<Grant> {
     const token = this.tokens.parseToken(presented);
     if (!token) throw createRefusedRefresh('malformed');
@@ -94,7 +92,7 @@ export class TokenRotation {
   }
 
   private async rotateIfCurrent(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
-    const now = this.clock.now();
+    const now = this.clock.trustedNow();
     const expiresAt = addDays(now, this.environment.refreshTokenExpireDays);
     const network = toNetwork(address);
     const values = [token.sessionId, token.digest, successor.digest, now, expiresAt, network];
@@ -136,7 +134,7 @@ export class TokenRotation {
     wasCurrent: boolean,
     actor: Actor,
   ): Promise<Grant> {
-    const now = this.clock.now();
+    const now = this.clock.trustedNow();
     const { sessionId } = token;
     const row = await this.database.row<SupersededRow>(READ_SUPERSEDED, [sessionId, now]);
     if (!row) throw createRefusedRefresh('unknown');

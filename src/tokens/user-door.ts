@@ -3,19 +3,21 @@
  * route by which other services have such a token validated.
  */
 import type { IncomingMessage } from 'node:http';
-import { Controller, Injectable, Post, Req } from '@nestjs/common';
+import { Controller, Injectable, Module, Post, Req } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import { readBearer, createRefusal, Doors } from '../access/doors.js';
 import { getPrincipal, type UserPrincipal } from '../access/principals.js';
 import { RequireForwardedUser } from '../access/require.js';
-import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import { Environment } from '../config/environment.js';
+import { ComparedClock } from '../database/compared-clock.js';
 import { Answers } from '../http/answers.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
+import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import {
   AccessTokens,
   hasPossibleTimes,
@@ -23,7 +25,10 @@ import {
   type AccessTokenClaims,
   type VerificationKey,
 } from './access-tokens.js';
-import { SessionsService } from './sessions.service.js';
+import { NewSessions } from './new-sessions.js';
+import { RefreshTokens } from './refresh-token.js';
+import { Session, SessionsService } from './sessions.service.js';
+import { TokenRotation } from './token-rotation.js';
 
 type SecretCallback = (error: Error | null, secret?: string) => void;
 
@@ -35,7 +40,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
     freshness: Freshness,
     private readonly environment: Environment,
     private readonly sessions: SessionsService,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {
     super({
       jwtFromRequest: readToken,
@@ -63,7 +68,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   async validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
     if (!isComplete(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
     const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
-    const now = this.clock.now();
+    const now = this.clock.trustedNow();
     if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });
     if (!hasPossibleTimes(claims, now, this.environment.accessTokenExpireMinutes)) {
       throw createRefusal('user', 'impossible_times', { user_id: userId });
@@ -131,3 +136,11 @@ export class ValidateUserController {
     return { valid: true, user_id: userId, session_id: sessionId, email, expires_at, amr: [...amr] };
   }
 }
+
+@Module({
+  imports: [TypeOrmModule.forFeature([Session]), SigningKeysModule],
+  controllers: [ValidateUserController],
+  providers: [AccessTokens, RefreshTokens, NewSessions, SessionsService, TokenRotation, UserStrategy],
+  exports: [AccessTokens, NewSessions, SessionsService, TokenRotation],
+})
+export class TokensModule {}

@@ -3,6 +3,7 @@
  * bulk, for the command line. Each run is recorded in the audit log. Invariant: no message contains anything of a line.
  */
 import { Injectable } from '@nestjs/common';
+import { CsvError, parse as parseCsv } from 'csv-parse/sync';
 import { DataSource, type EntityManager } from 'typeorm';
 import * as z from 'zod';
 import { COMMAND_LINE } from '../access/actor.js';
@@ -13,7 +14,7 @@ import { createId, isId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
 import { MAX_BCRYPT_COST } from '../config/limits.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../passwords/foreign-hash.js';
-import { OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
+import { NO_PASSWORD, OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
 
 export interface PortableAccount {
   readonly id: string;
@@ -53,7 +54,7 @@ const accountLine = z.strictObject({
     if (email === undefined) context.addIssue(EMAIL_REASON);
     return email ?? z.NEVER;
   }),
-  password_hash: z.union([z.string().max(MAX_HASH_LENGTH, HASH_REASON), keycloakCredential], HASH_REASON),
+  password_hash: z.union([z.string().max(MAX_HASH_LENGTH, HASH_REASON), keycloakCredential], HASH_REASON).nullish(),
   made_by: z.literal(MADE_HERE, `made_by may only be "${MADE_HERE}"`).optional(),
   is_active: z.boolean('is_active must be true or false').optional(),
   email_verified: z.boolean('email_verified must be true or false').optional(),
@@ -66,11 +67,34 @@ const accountLine = z.strictObject({
 });
 type AccountLine = z.infer<typeof accountLine>;
 
-const UNKNOWN_FIELD = `it has an unknown field; the known ones are ${Object.keys(accountLine.shape).join(', ')}`;
+const FIELDS = Object.keys(accountLine.shape);
+const UNKNOWN_FIELD = `it has an unknown field; the known ones are ${FIELDS.join(', ')}`;
+
+/** CSV has the columns of its header. */
+export type LineFormat = 'json' | readonly string[];
+
+/**
+ * Recognizes the format of a file by its first line.
+ * @param text undefined for a line that is too long, or is not UTF-8
+ * @throws {RefusedLineError} for a file that `users import` does not read: one reason, instead of one for each line
+ */
+export function recognizeFormat(text = ''): LineFormat {
+  const given = parseJson(text);
+  const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
+  const columns = isObject ? Object.keys(given) : (splitCsvLine(text) ?? []);
+  const areKnown = columns.every((name) => FIELDS.includes(name)) && new Set(columns).size === columns.length;
+  if (areKnown && isObject) return 'json';
+  if (areKnown && columns.includes('email')) return columns;
+  throw new RefusedLineError(
+    'the first line is neither a JSON object (one for each account and line) nor a CSV header, in UTF-8, ' +
+      `with these fields: ${FIELDS.join(', ')}. Only email is required`,
+    'unknown_format',
+  );
+}
 
 /** @throws {RefusedLineError} */
-export function parseAccountLine(text: string, now: Date): PortableAccount {
-  const line = parseFields(text);
+export function parseAccountLine(text: string, now: Date, format: LineFormat = 'json'): PortableAccount {
+  const line = parseFields(format === 'json' ? parseJson(text) : parseCsvLine(text, format));
   const createdAt = line.created_at === undefined ? now : new Date(line.created_at);
   if (createdAt.getTime() < 0 || createdAt > addDays(now, 1))
     throw new RefusedLineError('created_at must be between 1970 and now', 'created_at_invalid');
@@ -88,7 +112,7 @@ export function formatAccountLine(account: PortableAccount): string {
   return JSON.stringify({
     id: account.id,
     email: account.email,
-    password_hash: account.passwordHash,
+    password_hash: account.passwordHash === NO_PASSWORD ? null : account.passwordHash,
     ...(account.passwordHash.startsWith(OWN_PREFIX) && { made_by: MADE_HERE }),
     is_active: account.isActive,
     email_verified: account.isEmailVerified,
@@ -96,8 +120,7 @@ export function formatAccountLine(account: PortableAccount): string {
   });
 }
 
-function parseFields(text: string): AccountLine {
-  const given = parseJson(text);
+function parseFields(given: unknown): AccountLine {
   const { success, data, error } = accountLine.safeParse(given);
   if (success) return data;
   const [issue] = error.issues;
@@ -116,7 +139,30 @@ function parseJson(text: string): unknown {
   }
 }
 
+/** No account field contains a line feed, so that a line is a record. */
+function splitCsvLine(text: string): string[] | undefined {
+  try {
+    const [record, ...others] = parseCsv(text.replace(/\r$/, ''));
+    return others.length === 0 ? record : undefined;
+  } catch (error) {
+    if (error instanceof CsvError) return undefined;
+    throw error;
+  }
+}
+
+function parseCsvLine(text: string, columns: readonly string[]): unknown {
+  const values = splitCsvLine(text);
+  if (values?.length !== columns.length)
+    throw new RefusedLineError('it has other fields than the header: quote a field that contains a comma', 'not_csv');
+  const fields = columns.map((name, index) => [name, values[index]] as const).filter(([, value]) => value !== '');
+  return Object.fromEntries(
+    fields.map(([name, value]) => [name, value === 'true' || (value === 'false' ? false : value)]),
+  );
+}
+
 function parseHash({ password_hash: given, made_by: madeBy }: AccountLine): PasswordHash {
+  // Django writes `!` and random characters.
+  if (given == null || given === '' || (typeof given === 'string' && given.startsWith('!'))) return NO_PASSWORD;
   try {
     const text = typeof given === 'string' ? given : fromKeycloak(given);
     parseForeignHash(text, madeBy && MAX_BCRYPT_COST);
@@ -145,10 +191,10 @@ const INSERT_ACCOUNTS = `INSERT INTO users (id, email, password_hash, is_active,
   SELECT id, email, password_hash, is_active, CASE WHEN is_email_verified THEN $7::timestamptz END, created_at, $7
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::timestamptz[])
     AS given(id, email, password_hash, is_active, is_email_verified, created_at)
-  ON CONFLICT DO NOTHING RETURNING id`;
+  ON CONFLICT DO NOTHING RETURNING password_hash AS "passwordHash"`;
 
-const FIND_NEW = `SELECT id, email
-  FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS given(id, email, line)
+const FIND_NEW = `SELECT id, email, password_hash AS "passwordHash"
+  FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS given(id, email, password_hash, line)
   WHERE NOT EXISTS (SELECT FROM users WHERE users.email = given.email)
     AND NOT EXISTS (SELECT FROM users WHERE users.id = given.id)
   ORDER BY line`;
@@ -161,8 +207,12 @@ const PAGE_SIZE = 1_000;
 /** Addresses and ids that a dry run remembers, about 100 MB. After that it counts a repeated line as new. */
 const MAX_COUNTED = 1_000_000;
 
+type AddedAccount = Pick<PortableAccount, 'passwordHash'>;
+
 export interface ImportCounts {
   imported: number;
+  /** Of the imported ones. */
+  without_password: number;
   existing: number;
   refused: number;
 }
@@ -183,27 +233,27 @@ export class AccountTransfer {
     private readonly clock: Clock,
   ) {}
 
-  async insertAccounts(batch: readonly PortableAccount[]): Promise<number> {
+  /** @returns the accounts that were added */
+  async insertAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {
     return this.dataSource.transaction(async (transaction) => {
-      const rows = await transaction.query<unknown[]>(INSERT_ACCOUNTS, [...toColumns(batch), this.clock.now()]);
+      const rows = await transaction.query<AddedAccount[]>(INSERT_ACCOUNTS, [...toColumns(batch), this.clock.now()]);
       if (rows.length > 0 && !this.isStarted) {
         await this.record(transaction, 'users.import_started', {});
         this.isStarted = true;
       }
-      return rows.length;
+      return rows;
     });
   }
 
-  /** @returns the number of accounts that an import would add, after the batches that were counted before */
-  async countNewAccounts(batch: readonly PortableAccount[]): Promise<number> {
-    const given = [batch.map(({ id }) => id), batch.map(({ email }) => email)];
-    let count = 0;
-    for (const { id, email } of await this.dataSource.query<{ id: string; email: string }[]>(FIND_NEW, given)) {
-      if (this.counted.has(id) || this.counted.has(email)) continue;
-      count += 1;
+  /** @returns the accounts that an import would add, after the batches that were given before */
+  async findNewAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {
+    const given = [batch.map(({ id }) => id), batch.map(({ email }) => email), batch.map((each) => each.passwordHash)];
+    const found = await this.dataSource.query<(AddedAccount & { id: string; email: string })[]>(FIND_NEW, given);
+    return found.filter(({ id, email }) => {
+      if (this.counted.has(id) || this.counted.has(email)) return false;
       if (this.counted.size < MAX_COUNTED) this.counted.add(id).add(email);
-    }
-    return count;
+      return true;
+    });
   }
 
   async finishImport(counts: ImportCounts): Promise<void> {

@@ -8,7 +8,6 @@ import type { PasswordHash } from '../passwords/password-hasher.js';
 import { createWrongPassword } from '../passwords/password-verifier.js';
 import { User } from './users.service.js';
 
-/** The account, with the moment that identifies the password that was verified. */
 type PasswordState = Pick<User, 'id' | 'passwordChangedAt'>;
 
 const IS_UNCHANGED = `id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;

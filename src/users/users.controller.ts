@@ -1,5 +1,6 @@
-import { Controller, Get, Param, Req } from '@nestjs/common';
+import { Controller, Get, Module, Param, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdminOr, RequireUser } from '../access/require.js';
@@ -7,9 +8,13 @@ import { EXAMPLES } from '../common/examples.js';
 import { EmailField, NewEmailField, MOMENT, NEW_PASSWORD, PasswordField } from '../common/fields.js';
 import { Answers } from '../http/answers.js';
 import { createPageResponse } from '../http/page.js';
+import { MailModule } from '../mail/mail-worker.js';
+import { PasswordsModule } from '../passwords/password-verifier.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { UsersService, type Account, type User } from './users.service.js';
+import { OneTimeTokens } from './one-time-tokens.js';
+import { Registration } from './registration.js';
+import { User, UsersService, type Account } from './users.service.js';
 
 export class RegistrationRequest {
   @NewEmailField()
@@ -86,3 +91,11 @@ export class UsersController {
     return UserResponse.from(await this.users.findUser(id));
   }
 }
+
+@Module({
+  imports: [MailModule, PasswordsModule, TypeOrmModule.forFeature([User])],
+  controllers: [UsersController],
+  providers: [UsersService, Registration, OneTimeTokens],
+  exports: [UsersService, Registration, OneTimeTokens],
+})
+export class UsersModule {}

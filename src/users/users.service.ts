@@ -5,21 +5,39 @@
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { Check, Column, Entity, PrimaryColumn, Unique, type EntityManager, type Repository } from 'typeorm';
+import {
+  Check,
+  Column,
+  Entity,
+  Index,
+  IsNull,
+  MoreThanOrEqual,
+  PrimaryColumn,
+  Unique,
+  type EntityManager,
+  type Repository,
+} from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
+import { FAILED_ATTEMPTS } from '../audit/counted-refusals.js';
+import { addSeconds, Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { Database, ANY_GIVEN_ID, RowsById } from '../database/database.js';
-import { findPage, type Page, type PageRequest } from '../http/page.js';
+import { findPage, toFilter, toPattern, type Filter, type Page, type PageRequest } from '../http/page.js';
 import { Propagation } from '../revocation/propagation.js';
 import type { PasswordHash } from '../passwords/password-hasher.js';
 import { ProblemException, problems } from '../problems/problems.js';
+import { LoginThrottle } from '../throttling/guess-throttles.js';
+import { LONGEST_WINDOW_SECONDS } from '../throttling/policies.js';
 
 @Entity('users')
 @Check('users_email_canonical_check', 'email = lower(email)')
 @Unique('users_email_key', ['email'])
+@Index('users_email_search_idx', { synchronize: false })
+@Index('users_created_at_idx', ['createdAt'])
+@Index('users_disabled_idx', ['id'], { where: 'NOT is_active' })
+@Index('users_unverified_idx', ['id'], { where: 'email_verified_at IS NULL' })
 export class User {
   @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'users_pkey' })
   id!: string;
@@ -60,6 +78,25 @@ const READ = {
 
 export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'emailVerifiedAt' | 'factorsChangedAt'>;
 
+export interface UserFilter {
+  readonly email: string | undefined;
+  /** A part of the address, in any case. */
+  readonly search: string | undefined;
+  readonly isDisabled: boolean;
+  readonly isUnverified: boolean;
+  readonly hasNoFactor: boolean;
+  readonly isThrottled: boolean;
+  readonly createdSince: Date | undefined;
+}
+
+const HAS_NO_FACTOR = `NOT EXISTS (SELECT FROM totp_factors WHERE user_id = "User".id AND confirmed_at IS NOT NULL)
+  AND NOT EXISTS (SELECT FROM passkeys WHERE user_id = "User".id)`;
+const READ_FAILURES = {
+  name: 'users_read_failures',
+  text: `SELECT DISTINCT subject AS id, address FROM (${FAILED_ATTEMPTS}) AS failed
+         WHERE time >= $2 AND subject = ANY ($1) AND address IS NOT NULL`,
+};
+
 interface ActiveChange {
   readonly id: string;
   readonly isActive: boolean;
@@ -78,6 +115,7 @@ export class UsersService {
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
+    private readonly throttle: LoginThrottle,
   ) {}
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
@@ -87,8 +125,36 @@ export class UsersService {
     return user;
   }
 
-  async listUsers(page: PageRequest, email?: string): Promise<Page<User>> {
-    return findPage(this.users, page, { email });
+  /** With `isThrottled`, a page may hold fewer users than its limit although there are more pages. */
+  async listUsers(page: PageRequest, filter: UserFilter): Promise<Page<User>> {
+    const { email, createdSince, search } = filter;
+    const conditions = {
+      email,
+      createdAt: createdSince && MoreThanOrEqual(createdSince),
+      ...(filter.isDisabled && { isActive: false }),
+      ...(filter.isUnverified && { emailVerifiedAt: IsNull() }),
+    };
+    const filters: Filter[] = [];
+    if (search !== undefined) filters.push(toFilter('email LIKE :search', { search: toPattern(search.toLowerCase()) }));
+    if (filter.hasNoFactor) filters.push(toFilter(HAS_NO_FACTOR));
+    if (!filter.isThrottled) return findPage(this.users, page, conditions, filters);
+    const failedSince = addSeconds(this.clock.now(), -LONGEST_WINDOW_SECONDS);
+    const failed = `id IN (SELECT CASE WHEN subject NOT LIKE 'unknown:%' THEN subject::uuid END
+      FROM (${FAILED_ATTEMPTS}) AS failed WHERE time >= :failedSince)`;
+    const found = await findPage(this.users, page, conditions, [...filters, toFilter(failed, { failedSince })]);
+    return { ...found, items: await this.keepThrottled(found.items, failedSince) };
+  }
+
+  /** The windows are keyed by an HMAC of the account and network, so the audit log tells which ones to look at. */
+  private async keepThrottled(users: User[], failedSince: Date): Promise<User[]> {
+    const ids = users.map(({ id }) => id);
+    const rows = await this.database.rows<{ id: string; address: string }>(READ_FAILURES, [ids, failedSince]);
+    const guesses = users.map(({ id, email }) => {
+      const addresses = rows.filter((row) => row.id === id).map(({ address }) => address);
+      return { userId: id, account: email, addresses };
+    });
+    const throttled = await this.throttle.findThrottledUsers(guesses);
+    return users.filter(({ id }) => throttled.has(id));
   }
 
   /**

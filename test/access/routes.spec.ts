@@ -22,6 +22,7 @@ import { useApp } from '../support/use-app.js';
  */
 const POLICY: Readonly<Record<string, string>> = {
   'GET health': 'checkReadiness: open',
+  'GET health/ready': 'checkCacheReadiness: open',
   'GET health/live': 'checkLiveness: open',
   'GET .well-known/jwks.json': 'listSigningKeys: open',
   'POST api/v0/auth/register': 'register: open, throttled',
@@ -63,6 +64,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET internal/authorize/user': 'authorizeUser: user',
   'POST api/v0/admin/nodes': 'registerNode: admin with nodes',
   'GET api/v0/admin/nodes': 'listNodes: admin with nodes',
+  'GET api/v0/admin/nodes/summary': 'countNodes: admin with nodes',
   'GET api/v0/admin/nodes/:node_id': 'getNode: admin with nodes',
   'PATCH api/v0/admin/nodes/:node_id': 'updateNode: admin with nodes',
   'DELETE api/v0/admin/nodes/:node_id': 'revokeNode: admin with nodes',
@@ -71,6 +73,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/app-credentials/:app_id/explain': 'explainAppCredential: admin with apps',
   'POST api/v0/admin/app-credentials': 'mintAppCredential: admin with apps',
   'GET api/v0/admin/app-credentials': 'listAppCredentials: admin with apps',
+  'GET api/v0/admin/app-credentials/summary': 'countAppCredentials: admin with apps',
   'GET api/v0/admin/app-credentials/:app_id': 'getAppCredential: admin with apps',
   'DELETE api/v0/admin/app-credentials/:app_id': 'revokeAppCredential: admin with apps',
   'POST api/v0/admin/app-credentials/:app_id/rotate': 'rotateAppCredential: admin with apps',

@@ -108,6 +108,12 @@ function instanceScenarios(scenario: MakeScenario): Scenario[] {
       fires('PlatformAuthClockSkewed', 6, OF_INSTANCE),
     ),
     scenario(
+      'PlatformAuthClockWrong fires when a replica is unready for its clock',
+      { clock_skew_seconds: '45+0x40 90+0x200' },
+      isSilent('PlatformAuthClockWrong', 10),
+      fires('PlatformAuthClockWrong', 12, OF_INSTANCE),
+    ),
+    scenario(
       'PlatformAuthClockSkewed ignores a difference of 5 seconds',
       { clock_skew_seconds: steady(5) },
       isSilent('PlatformAuthClockSkewed', 30),

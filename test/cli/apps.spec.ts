@@ -3,7 +3,6 @@ import { problems } from '../../src/problems/problems.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
-import { applyFilters } from '../../src/cli/remote/credentials.command.js';
 import { DRAWINGS, toCalls } from '../../src/cli/remote/map.command.js';
 import type { AppView } from '../../src/cli/remote/map.command.js';
 
@@ -174,30 +173,6 @@ const credential = (more: Partial<AppView>): AppView => ({
   rotated_at: null,
   previous_key_expires_at: null,
   ...more,
-});
-
-describe('the filters of a list', () => {
-  const all: Record<string, AppView> = {
-    used: credential({}),
-    unused: credential({ last_used_at: inDays(-31) }),
-    neverUsed: credential({ last_used_at: null }),
-    new: credential({ last_used_at: null, created_at: inDays(-1) }),
-    expired: credential({ expires_at: inDays(-1) }),
-    revoked: credential({ revoked_at: inDays(-1), last_used_at: inDays(-40) }),
-  };
-  const namesOf = (filters: { live?: boolean; unusedFor?: number }): string[] => {
-    const kept = applyFilters(Object.values(all), { live: false, unusedFor: undefined, ...filters }, NOW);
-    return Object.keys(all).filter((name) => kept.includes(all[name]!));
-  };
-
-  it.each([
-    [{}, ['used', 'unused', 'neverUsed', 'new', 'expired', 'revoked']],
-    [{ live: true }, ['used', 'unused', 'neverUsed', 'new']],
-    [{ unusedFor: 30 * DAY_MS }, ['unused', 'neverUsed', 'revoked']],
-    [{ live: true, unusedFor: 30 * DAY_MS }, ['unused', 'neverUsed']],
-  ])('%j keep %j', (filters, names) => {
-    expect(namesOf(filters)).toEqual(names);
-  });
 });
 
 describe('the map of the platform', () => {

@@ -28,7 +28,7 @@ describe('platform-auth nodes', () => {
     'speaker',
   ];
   const nodesOf = async (household: string): Promise<NodeView[]> =>
-    (await cli.json<{ items: NodeView[] }>('nodes', 'list', '--household', household)).items;
+    (await cli.json<{ items: NodeView[] }>('nodes', 'list', '--household', household, '--all')).items;
   const pairIn = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as { node_id: string; api_key: string };
   const headerIn = (path: string): string => `${pairIn(path).node_id}:${pairIn(path).api_key}`;
 
@@ -110,7 +110,7 @@ describe('platform-auth nodes', () => {
     expect(await cli.fails('nodes', ...registration(), '--config', cli.path('weather.env'))).toMatch(/something else/);
   });
 
-  it('list follows every page, and prints a table without --json', async () => {
+  it('list --all follows every page, and prints a table without --json', async () => {
     const household = randomUUID();
     await app.database.query(
       `INSERT INTO nodes (id, household_id, room, name, key_digest, created_at, updated_at)
@@ -118,7 +118,7 @@ describe('platform-auth nodes', () => {
       [household],
     );
     expect(new Set((await nodesOf(household)).map(({ node_id }) => node_id)).size).toBe(230);
-    expect((await cli.ok('nodes', 'list', '--household', household)).match(/│ name \d+ +│/g)).toHaveLength(230);
+    expect((await cli.ok('nodes', 'list', '--household', household, '--all')).match(/│ name \d+ +│/g)).toHaveLength(230);
     expect(await cli.ok('nodes', 'list', '--household', randomUUID())).toBe('none\n');
   });
 

@@ -15,6 +15,7 @@ interface Report {
   readonly lines: number;
   readonly blank: number;
   readonly imported: number;
+  readonly without_password: number;
   readonly existing: number;
   readonly refused: number;
   readonly refused_lines: { line: number; code: string; reason: string }[];
@@ -57,6 +58,7 @@ describe('platform-auth users import', () => {
       lines: VECTORS.length,
       blank: 0,
       imported: VECTORS.length,
+      without_password: 0,
       existing: 0,
       refused: 0,
       interrupted: false,
@@ -105,16 +107,47 @@ describe('platform-auth users import', () => {
   });
 
   it.each([
-    [{ email: 'x@example.org' }, 'password_hash is missing'],
     [{ password_hash: HASH }, 'email is missing'],
     [{ ...account('x'), password_hash: 1 }, 'password_hash must be text, or a credential of Keycloak'],
     [{ ...account('x'), created_at: '2020-01-01T00:00:00' }, /^created_at must be .* with an offset, such as 2020-.*Z/],
     [{ ...account('x'), CANARY: 1 }, /^it has an unknown field; the known ones are id, email, password_hash, made_by,/],
   ])('refuses %j, and says what is expected', async (line, reason) => {
-    const { stdout } = await cli().run('users', 'import', write([line]), '--json');
+    const { stdout } = await cli().run('users', 'import', write([account('expected'), line]), '--json');
     const { refused_lines } = JSON.parse(stdout) as Report;
-    expect(refused_lines).toMatchObject([{ line: 1, reason: expect.stringMatching(reason) }]);
+    expect(refused_lines).toMatchObject([{ line: 2, reason: expect.stringMatching(reason) }]);
     expect(stdout).not.toContain('CANARY');
+  });
+
+  it('imports CSV with a header, and counts the accounts without a password', async () => {
+    const rows = ['', 'email,password_hash,is_active', `csv-1@example.org,${HASH},true`, '"csv-2@example.org",,'];
+    const path = write([...rows, 'csv-3@example.org,CANARY', `csv-4@example.org,${HASH},false`]);
+    const planned = await cli().run('users', 'import', path, '--dry-run');
+    expect(planned.stdout).toContain(
+      'Would be imported: 3. Existed before: 0. Refused: 1. Blank: 1. Without a password: 1;',
+    );
+    const { stdout } = await cli().run('users', 'import', path, '--json');
+    const { refused_lines, ...report } = JSON.parse(stdout) as Report;
+    expect(report).toMatchObject({ lines: 6, blank: 1, imported: 3, without_password: 1, existing: 0, refused: 1 });
+    expect(refused_lines).toMatchObject([{ line: 5, code: 'not_csv' }]);
+    expect((await usersLike('csv-%')).map(({ is_active }) => is_active)).toEqual([true, true, false]);
+    await app.login('csv-1@example.org', HASHED).expect(200);
+    await app.login('csv-2@example.org', '').expect(400);
+    await app.login('csv-2@example.org', HASHED).expect(401);
+    expect((await recorded(app, { event: 'users.imported' }))[0]).toMatchObject({
+      details: { imported: 3, without_password: 1 },
+    });
+  });
+
+  it('says in one sentence that a file is not what it imports, and imports nothing of it', async () => {
+    const lines = Array.from({ length: 1_001 }, (_, index) => `CANARY-${index}@example.org;${HASH}`);
+    const { code, stdout, stderr } = await cli().run('users', 'import', write(['email;password', ...lines]));
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+    expect(stderr).toMatch(/^Nothing was imported: the first line is neither .* nor a CSV header/);
+    expect(stderr).not.toMatch(/CANARY/);
+    const before = await recorded(app, { event: 'users.import_started' });
+    await cli().run('users', 'import', write([{ _id: 1, email: 'canary@example.org' }, account('canary')]));
+    expect(await usersLike('canary%')).toEqual([]);
+    expect(await recorded(app, { event: 'users.import_started' })).toHaveLength(before.length);
   });
 
   it('counts an address or an id that the file repeats once, also with --dry-run and in another batch', async () => {
@@ -252,12 +285,13 @@ describe('platform-auth users export', () => {
     const lines = VECTORS.map(({ hash }, i) =>
       JSON.stringify({ email: `v${i}@example.org`, password_hash: hash, email_verified: i % 2 === 0 }),
     );
+    lines.push(JSON.stringify({ email: 'without@example.org' }));
     const input = http.path('in.ndjson');
     writeFileSync(input, lines.join('\n'));
     await cli().ok('users', 'import', input);
 
     const file = http.path('out.ndjson');
-    expect(await cli().json('users', 'export', '--yes', '-o', file)).toEqual({ exported: VECTORS.length + 2 });
+    expect(await cli().json('users', 'export', '--yes', '-o', file)).toEqual({ exported: VECTORS.length + 3 });
     expect(statSync(file).mode & 0o777).toBe(0o600);
     expect(readFileSync(file, 'utf8')).not.toMatch(/totp|passkey|session|digest/);
 
@@ -265,7 +299,8 @@ describe('platform-auth users export', () => {
     const second = await TestApp.start({ database });
     const there = http.with({ DATABASE_URL: database.url });
     expect(await there.json<Report>('users', 'import', file)).toMatchObject({
-      imported: VECTORS.length + 2,
+      imported: VECTORS.length + 3,
+      without_password: 1,
       refused: 0,
     });
     await second.login(alice.email).expect(200);

@@ -33,7 +33,7 @@ describe('the migrations', () => {
     await database.drop();
   });
 
-  /** The whole schema: columns in full, indexes, constraints, comments, functions and types. */
+  /** The whole schema: columns in full, indexes, constraints, comments, functions and types, without those of extensions. */
   const schema = () =>
     database.query(
       `SELECT table_name, column_name AS name, concat_ws(' ', ordinal_position, data_type, is_nullable, column_default) AS definition
@@ -46,6 +46,7 @@ describe('the migrations', () => {
          WHERE classoid = 'pg_class'::regclass
            AND objoid IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
        UNION ALL SELECT proname, 'function', prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+         AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_proc.oid AND deptype = 'e')
        UNION ALL SELECT typname, 'type', typtype::text FROM pg_type
          WHERE typnamespace = 'public'::regnamespace AND typtype IN ('e', 'd')
        ORDER BY 1, 2, 3`,

@@ -53,6 +53,7 @@ describe('the OpenAPI document, read on its own', () => {
       '/.well-known/jwks.json',
       '/health',
       '/health/live',
+      '/health/ready',
       '/api/v0/auth/register',
       '/api/v0/auth/login',
       '/api/v0/auth/login/second-factor',

@@ -1,12 +1,15 @@
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
+import type { Variables } from '../../src/config/environment.js';
 import { problems } from '../../src/problems/problems.js';
 import { IS_STANDBY } from '../../src/database/connection-check.js';
 import { Database } from '../../src/database/database.js';
 import { Readiness } from '../../src/health/health.js';
 import { eventually } from '../../tools/eventually.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
+import { expectProblem } from '../support/expect-problem.js';
 import { TestApp } from '../support/test-app.js';
+import { expectVerdict } from '../support/until-verdict.js';
 import { useAppPerTest } from '../support/use-app.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -118,5 +121,43 @@ describe('the database check of GET /health', () => {
     await eventually('it is ready', async () => (await app.get('/health')).status === 200);
     // PostgreSQL may take a moment to end the one that was cut.
     await eventually('one is left', async () => (await connections('platform-auth-health')) === 1);
+  });
+});
+
+describe('GET /health/ready', () => {
+  const startCutOff = async (variables: Variables): Promise<{ app: TestApp; stop: () => Promise<void> }> => {
+    const database = await createTestDatabase();
+    const proxy = await TcpProxy.before(database.url);
+    const app = await TestApp.start({
+      database,
+      variables: { DATABASE_URL: proxy.url, ...variables },
+      settings: { healthTimeoutMs: 1_000, databaseConnectTimeoutMs: 1_000, databaseStatementTimeoutMs: 1_000 },
+    });
+    await app.get('/health/ready').expect(200);
+    const stop = async (): Promise<void> => {
+      await app.stop();
+      await database.drop();
+    };
+    const node = await app.node();
+    await expectVerdict(200, () => app.validateNode(node.header));
+    await proxy.close();
+    await eventually('it is unready', async () => (await app.get('/health')).status === 503);
+    return { app, stop };
+  };
+
+  it('is 200 while OUTAGE_GRACE_SECONDS keeps the cache usable without the database, and 503 while it drains', async () => {
+    const { app, stop } = await startCutOff({ OUTAGE_GRACE_SECONDS: '3600' });
+    const { body } = await app.get('/health/ready').expect(200);
+    expect(body).toMatchObject({ status: 'degraded', details: { database: { status: 'degraded' } } });
+    app.nest.get(Readiness).drain();
+    await app.get('/health/ready').expect(503);
+    await stop();
+  });
+
+  it('is a 503 problem without the database and without a grace', async () => {
+    const { app, stop } = await startCutOff({});
+    await eventually('the lease is over', async () => (await app.get('/health/ready')).status === 503);
+    expectProblem(await app.get('/health/ready'), problems.unavailable);
+    await stop();
   });
 });

@@ -103,9 +103,9 @@ describe('a change of ACCESS_TOKEN_ALGORITHM', () => {
     expect(states).toEqual([{ state: 'retired' }]);
   });
 
-  it('is recorded by the clock of PostgreSQL, not by the clock of a replica that is 500 days ahead', async () => {
+  it('is recorded by the clock of PostgreSQL, not by the clock of a replica that is 50 seconds ahead', async () => {
     const clock = new TestClock();
-    clock.drift({ days: 500 });
+    clock.drift({ seconds: 50 });
     const ahead = await app.startReplica({ clock });
     await (await app.user()).logsIn(ahead);
     const future = await app.database.query(`SELECT * FROM signing_algorithms WHERE last_signed_at > now()`);

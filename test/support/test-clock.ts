@@ -20,6 +20,10 @@ export class TestClock extends Clock {
     return new Date((this.stoppedAtMs ?? Date.now()) + this.passedMs + this.errorMs);
   }
 
+  override monotonicMs(): number {
+    return super.monotonicMs() + this.passedMs;
+  }
+
   /** From now on only {@link advance} moves it: for bounds of seconds, which a machine that stalls would cross by itself. */
   stop(): void {
     this.stoppedAtMs ??= Date.now();

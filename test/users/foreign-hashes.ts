@@ -61,6 +61,109 @@ export const VECTORS: readonly ForeignVector[] = [
     value: 'eM0Wi7Un7MYc29nvA+UB16RMLjyw/nG8UbVSrIW9/dk=',
     salt: 'B9pWktYzlN/k+z4c6rcmIA==',
   }),
+  // The following: PyPI's passlib 1.7.4 with bcrypt 4.0.1, Django 5.2.19, Werkzeug 3.1.9, on Python 3.11.
+  // passlib.hash.pbkdf2_sha256.using(rounds=1000).hash(password), and the same with pbkdf2_sha512 and pbkdf2_sha1
+  vector(
+    'passlib $pbkdf2-sha256$',
+    ORDINARY,
+    '$pbkdf2-sha256$1000$ak1JCYGw1prTGuM851yL0Q$UPvsTzVMrHRAobZYqEZePj24Tk/30fCqOjR1xmMN3Mk',
+  ),
+  vector(
+    'passlib $pbkdf2-sha256$',
+    ACCENTED,
+    '$pbkdf2-sha256$1000$3vufU6o15ry31ppz7h0DgA$VrNtJ/a35neMFWcAbare9u6Mp6ac.IFBXQqSnP33YNo',
+  ),
+  vector(
+    'passlib $pbkdf2-sha512$',
+    ORDINARY,
+    '$pbkdf2-sha512$1000$8z5nrBViLMWYM6bUWksJoQ$Yk7.71o1WJyIRsmHUFuCAVXW41UEE6qffqNpEfKFCSIbQuMN1.0coJNuMsnMzw2Zi4bVKm50MBIim4Nequ1wBw',
+  ),
+  vector('passlib $pbkdf2$', ORDINARY, '$pbkdf2$1000$OoewlvL.f2/tHQOA0HpPaQ$/RWpebegbNEu1VGmynaZSyp4scA'),
+  vector('passlib $pbkdf2$', LONG, '$pbkdf2$1000$ntN6L.Vca.09R6iV0lrr/Q$gX5TGlIdwpz8dMNom.zVtaCcVpU'),
+  // passlib.hash.bcrypt_sha256.using(version=1, ident='2a', rounds=5).hash(password), and the same with '2b'
+  vector(
+    'passlib bcrypt_sha256 v1 2a',
+    ORDINARY,
+    '$bcrypt-sha256$2a,5$QUkac3BCVbN5WGgbPQ/qIO$It8Ojk4LIMOeQKVfMhy2mKS/wV6f63y',
+  ),
+  vector(
+    'passlib bcrypt_sha256 v1 2b',
+    ACCENTED,
+    '$bcrypt-sha256$2b,5$EMtDNaOSG6jz5/09kFPPfO$5lwpGaB.xoV.KC7R.briVAIlGyojTf.',
+  ),
+  vector(
+    'passlib bcrypt_sha256 v1 2b',
+    LONG,
+    '$bcrypt-sha256$2b,5$Uk/v1m0Tcfqiab1Ez5c/0.$oatY9BtI9E2JtGZshP7mQ0X35yItNx2',
+  ),
+  // passlib.hash.bcrypt_sha256.using(rounds=5).hash(password)
+  vector(
+    'passlib bcrypt_sha256 v2',
+    ORDINARY,
+    '$bcrypt-sha256$v=2,t=2b,r=5$7DVEi7njwq44.oGPWmMi9O$lJsyVEn.a/pHtxRPHUAwa8Wqh.nsTrS',
+  ),
+  vector(
+    'passlib bcrypt_sha256 v2',
+    ACCENTED,
+    '$bcrypt-sha256$v=2,t=2b,r=5$4qOA.nN12kFbCVmmsmfQ1u$NyrxN0uVAix7lA9mMI5WR0cxnq9qQLa',
+  ),
+  vector(
+    'passlib bcrypt_sha256 v2',
+    LONG,
+    '$bcrypt-sha256$v=2,t=2b,r=5$c24lQT5nVsiYiMUxDH/s0u$PrOh3UooOQKkP97Kj7LPJuEzcXlzZ4.',
+  ),
+  // werkzeug.security.generate_password_hash(password, 'scrypt:1024:8:1'), and the same with the default and with PBKDF2
+  vector(
+    'Werkzeug scrypt',
+    ORDINARY,
+    'scrypt:1024:8:1$RaVKi23FTtuU6O6Q$fc7f708ab688c6aeee1ea942b0cf564239f2291af96436e66e75839edc0d3a7519297f6d405ba1b34e2ee7142d1e73299fd915dd032179cab6e75c77c4a3971f',
+  ),
+  vector(
+    'Werkzeug scrypt, default',
+    ACCENTED,
+    'scrypt:32768:8:1$TV2aOBmJmrRw23NN$a7a8f1faefcbadea6aac455af8edff44655416b2044dd5f2fda5df5abc61706723fac5e1a673d07aedfd87d961693e1643f96d0d625bb9c443354de462a4dd35',
+  ),
+  vector(
+    'Werkzeug PBKDF2',
+    ORDINARY,
+    'pbkdf2:sha256:1000$CY1y3tYB75D0qbRy$92319e382ec06b343b23f40ba917f70e91dad01c29562bafc356ca7daae9397b',
+  ),
+  vector(
+    'Werkzeug PBKDF2',
+    ACCENTED,
+    'pbkdf2:sha512:1000$PJw1B4ASpICgxgBJ$674bb761983354940371afa2b0cb0dd2140258a24a1cf56e077601624c955f204583368861498887119c4b71a2db3848d6d5d9afe62be6fa211755767ae47e95',
+  ),
+  vector('Werkzeug PBKDF2', LONG, 'pbkdf2:sha1:1000$HubAwhQNFx8u2RK9$e945f154554beeef3e5035b773073f099663199a'),
+  // Argon2PasswordHasher, ScryptPasswordHasher, BCryptSHA256PasswordHasher, BCryptPasswordHasher and PBKDF2SHA1PasswordHasher
+  // of django.contrib.auth.hashers, each with low costs as class attributes: hasher.encode(password, hasher.salt())
+  vector(
+    'Django argon2',
+    ORDINARY,
+    'argon2$argon2id$v=19$m=1024,t=2,p=2$b3dmQ09SWkxkUU00SzY2SjJDZ0hRYw$IhCip7ik51ccezU+rH0A5hGB2NCeh/9zvbQxAUqqJrg',
+  ),
+  vector(
+    'Django scrypt',
+    ORDINARY,
+    'scrypt$1024$tF2NxKDDDYIyyV5IWBsYcL$8$2$+od68BxmwQCPdg9wLHxSBxxMlVKouLwP+w9fkiasyBFDAxcOXB41lXfCY/6msWzaDUCrnFsa2GX2KMrWpridMw==',
+  ),
+  vector(
+    'Django scrypt',
+    ACCENTED,
+    'scrypt$1024$e2UXaCQFwspOIyHk79MZW7$8$2$xXIeaQ7SqqfZOeiV1eZ4/eO4Ri2p3tOmL7TFh/IbcFf8dyIeShF1o8YrfOFrqcpYpDnfMJBQcdk0p6cFVc1ZXw==',
+  ),
+  vector(
+    'Django bcrypt_sha256',
+    ORDINARY,
+    'bcrypt_sha256$$2b$05$sjKSMK6NISzDSLgkQtFV5ezdeoQy89Tbg0ilWy3glwitR7KD1YYGG',
+  ),
+  vector(
+    'Django bcrypt_sha256',
+    ACCENTED,
+    'bcrypt_sha256$$2b$05$Mz8NE3tOpbTufozUNIoqEuNLK2avMSRs9Dkh7eg8qimphtJ7Zvd0.',
+  ),
+  vector('Django bcrypt_sha256', LONG, 'bcrypt_sha256$$2b$05$dat3Zn2BDrOx5FZs4Q2Xee7Yiex/dUYxgAul9U/VBwhtt13qn9tK6'),
+  vector('Django bcrypt', ORDINARY, 'bcrypt$$2b$05$zr2hAn75G8fsarRRkPwfbOihvdHscfF2a/B2lJ8nXxODQN9Lzaiwm'),
+  vector('Django PBKDF2 with SHA-1', ORDINARY, 'pbkdf2_sha1$1000$5y6wQJqCCCzcUXPbydQhd8$3twCT+w20QRu86QP8NQoHnXUihg='),
 ];
 
 function vector(madeBy: string, password: string, hash: string): ForeignVector {

@@ -1,6 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { Piscina } from 'piscina';
-import { parseAccountLine, RefusedLineError } from '../../src/users/account-transfer.js';
+import {
+  parseAccountLine,
+  recognizeFormat,
+  type LineFormat,
+  RefusedLineError,
+} from '../../src/users/account-transfer.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
@@ -14,12 +19,14 @@ const SALT = 'c2FsdHNhbHRzYWx0';
 
 const DIGEST = 'avVGt5+HC0VN/rlUOv/nBktF2xn8SNwPfzN9Bu7bTjw';
 
+const HEX = Buffer.from(DIGEST, 'base64').toString('hex');
+
 const line = (fields: object): string => JSON.stringify({ email: 'alice@example.org', password_hash: HASH, ...fields });
 
 /** @returns the code of the refusal */
-function refusalOf(text: string): string {
+function refusalOf(text: string, format: LineFormat = 'json'): string {
   try {
-    parseAccountLine(text, NOW);
+    parseAccountLine(text, NOW, format);
   } catch (error) {
     if (!(error instanceof RefusedLineError)) throw error;
     expect(error.message).not.toMatch(/\$2.\$\d|SECRET|alice/);
@@ -55,6 +62,14 @@ describe('a line of an import', () => {
     expect(parseAccountLine(line({ made_by: 'platform-auth' }), NOW).passwordHash).toBe(HASH);
   });
 
+  it.each([undefined, null, '', '!1lO7XZ7a4c22MDPQWdmg963EK7r4vHPcYorIMhAU'])(
+    'may have no hash (%j; the last one is what Django writes)',
+    (password_hash) => {
+      const { passwordHash } = parseAccountLine(line({ password_hash }), NOW);
+      expect(passwordHash).toBe('!');
+    },
+  );
+
   it('takes every hash that this service makes, up to the highest BCRYPT_COST', () => {
     const exported = { password_hash: HASH.replace('$05$', '$16$'), made_by: 'platform-auth' };
     expect(refusalOf(line(exported))).toBe('accepted');
@@ -72,7 +87,6 @@ describe('a line of an import', () => {
     ['an address with a quoted name', line({ email: '"alice"@example.org' }), 'email_invalid'],
     ['an address without a domain', line({ email: 'alice' }), 'email_invalid'],
     ['an address that is too long', line({ email: `${'a'.repeat(250)}@example.org` }), 'email_invalid'],
-    ['no hash', '{"email":"alice@example.org"}', 'password_hash_invalid'],
     ['a hash that is a number', line({ password_hash: 1 }), 'password_hash_invalid'],
     ['a hash of 2,000 characters', line({ password_hash: 'x'.repeat(2_000) }), 'password_hash_invalid'],
     ['an id that is not a UUID', line({ id: '7' }), 'id_invalid'],
@@ -87,11 +101,69 @@ describe('a line of an import', () => {
   });
 });
 
+describe('a file of an import', () => {
+  it('is CSV when its first line is a header, whose columns are the fields', () => {
+    const format = recognizeFormat('email,password_hash,is_active,email_verified,created_at\r');
+    const hash = `$argon2id$v=19$m=65536,t=3,p=4$${SALT}$${DIGEST}`;
+    expect(
+      parseAccountLine(`Alice@Example.org,"${hash}",false,true,2020-01-02T01:04:05Z\r`, NOW, format),
+    ).toMatchObject({
+      email: 'alice@example.org',
+      passwordHash: hash,
+      isActive: false,
+      isEmailVerified: true,
+      createdAt: new Date('2020-01-02T01:04:05.000Z'),
+    });
+    expect(parseAccountLine('bob@example.org,,,,', NOW, format)).toMatchObject({
+      passwordHash: '!',
+      isActive: true,
+      isEmailVerified: false,
+      createdAt: NOW,
+    });
+  });
+
+  it.each([
+    ['fewer fields than the header', 'alice@example.org', 'not_csv'],
+    ['a hash with commas that is not quoted', `alice@example.org,$argon2id$v=19$m=8,t=1,p=1$${SALT}$SECRET`, 'not_csv'],
+    ['a quote that does not end', 'alice@example.org,"SECRET', 'not_csv'],
+    ['no address', `,${HASH}`, 'email_invalid'],
+    ['a password', 'alice@example.org,SECRET', 'hash_unsupported'],
+    ['a hash that is a boolean', 'alice@example.org,true', 'password_hash_invalid'],
+  ])('has a line of CSV refused with %s', (_what, text, code) => {
+    expect(refusalOf(text, recognizeFormat('email,password_hash'))).toBe(code);
+  });
+
+  it.each([
+    ['CSV without a header', `alice@example.org,${HASH}`],
+    ['CSV with an unknown column', 'email,SECRET'],
+    ['CSV with a column twice', 'email,password_hash,email'],
+    ['CSV without addresses', 'id,password_hash'],
+    ['CSV with semicolons', 'email;password_hash'],
+    ['a JSON array', '['],
+    ['a JSON array in one line', `[${line({})}]`],
+    ['a JSON object over several lines', '{'],
+    ['objects of another system', '{"_id":1,"email":"alice@example.org"}'],
+    ['SQL', "INSERT INTO users VALUES ('alice@example.org')"],
+    ['a line that cannot be read', undefined],
+  ])('is refused as a whole by its first line: %s', (_what, text) => {
+    const refused = expect.objectContaining({
+      code: 'unknown_format',
+      message: expect.stringMatching(/^(?!.*(alice|SECRET)).*: id, email, password_hash,/),
+    });
+    expect(() => recognizeFormat(text)).toThrow(refused);
+  });
+});
+
 describe('a hash of another system', () => {
   const argon2 = (parameters: string, salt = SALT, digest = DIGEST): string =>
     `$argon2id$v=19$${parameters}$${salt}$${digest}`;
   const django = (iterations: number, digest = `${DIGEST}=`): string => `pbkdf2_sha256$${iterations}$salt$${digest}`;
   const bcrypt = (cost: string): string => HASH.replace('$05$', `$${cost}$`);
+  const passlib = (parameters: string): string => {
+    const bytes = HASH.slice('$2b$05$'.length);
+    return `$bcrypt-sha256$${parameters}$${bytes.slice(0, 22)}$${bytes.slice(22)}`;
+  };
+  const scrypt = (n: number, r: number, p: number): string => `scrypt:${n}:${r}:${p}$salt$${HEX}`;
   const keycloak = (algorithm: string, hashIterations: unknown, salt = SALT): object => ({
     secretData: JSON.stringify({ value: `${DIGEST}=`, salt }),
     credentialData: JSON.stringify({ hashIterations, algorithm }),
@@ -103,6 +175,12 @@ describe('a hash of another system', () => {
     ['the argon2id of RFC 9106 for little memory', argon2('m=65536,t=3,p=4')],
     ['argon2id with 128 MiB', argon2('m=131072,t=8,p=1')],
     ['Django 6 (1,200,000 iterations)', django(1_200_000)],
+    ['passlib bcrypt_sha256 of its default cost', passlib('v=2,t=2b,r=12')],
+    ['the scrypt of Werkzeug', scrypt(32_768, 8, 1)],
+    ['the scrypt of Django 5', `scrypt$16384$salt$8$5$${DIGEST}=`],
+    ['scrypt with 128 MiB, twice', scrypt(131_072, 8, 2)],
+    ['Werkzeug PBKDF2 (1,000,000 iterations)', `pbkdf2:sha256:1000000$salt$${HEX}`],
+    ['a salt of text that ends with =', `pbkdf2:sha256:1000$salt=$${HEX}`],
     ['Keycloak with SHA-512 (210,000 iterations)', keycloak('pbkdf2-sha512', 210_000)],
   ])('is accepted within the bounds: %s', (_what, password_hash) => {
     expect(refusalOf(line({ password_hash }))).toBe('accepted');
@@ -123,6 +201,25 @@ describe('a hash of another system', () => {
     ['argon2id with a hash of 12 bytes', argon2('m=65536,t=1,p=1', SALT, SALT), 'hash_out_of_bounds'],
     ['Django with 2,500,001 iterations', django(2_500_001), 'hash_out_of_bounds'],
     ['Django with 0 iterations', django(0), 'hash_out_of_bounds'],
+    ['passlib with 2,500,001 iterations', `$pbkdf2$2500001$${SALT}$${DIGEST}`, 'hash_out_of_bounds'],
+    ['passlib with a salt of 6 bytes', `$pbkdf2-sha256$1000$c2FsdHNh$${DIGEST}`, 'hash_out_of_bounds'],
+    ['passlib bcrypt_sha256 of cost 16', passlib('v=2,t=2b,r=16'), 'hash_out_of_bounds'],
+    ['passlib bcrypt_sha256 of cost 31', passlib('2a,31'), 'hash_out_of_bounds'],
+    ['passlib bcrypt_sha256 of an unknown version', passlib('v=3,t=2b,r=5'), 'hash_malformed'],
+    ['Django bcrypt_sha256 of cost 16', `bcrypt_sha256$${bcrypt('16')}`, 'hash_out_of_bounds'],
+    ['Django argon2 with more than 128 MiB', `argon2${argon2('m=131073,t=1,p=1')}`, 'hash_out_of_bounds'],
+    ['Werkzeug with 2,500,001 iterations', `pbkdf2:sha256:2500001$salt$${HEX}`, 'hash_out_of_bounds'],
+    ['Werkzeug with a hash that is not hexadecimal', `pbkdf2:sha256:1000$salt$${DIGEST}`, 'hash_malformed'],
+    ['Werkzeug with MD5', `pbkdf2:md5:1000$salt$${HEX}`, 'hash_unsupported'],
+    ['scrypt with 256 MiB', scrypt(262_144, 8, 1), 'hash_out_of_bounds'],
+    ['scrypt with 128 MiB, three times', scrypt(131_072, 8, 3), 'hash_out_of_bounds'],
+    ['scrypt with an N that is not a power of two', scrypt(32_767, 8, 1), 'hash_out_of_bounds'],
+    ['scrypt with N = 1', scrypt(1, 8, 1), 'hash_out_of_bounds'],
+    ['scrypt with r = 1', scrypt(65_536, 1, 1), 'hash_out_of_bounds'],
+    ['scrypt with r = 33', scrypt(2, 33, 1), 'hash_out_of_bounds'],
+    ['scrypt with p = 17', scrypt(2, 8, 17), 'hash_out_of_bounds'],
+    ['Django scrypt beyond the bounds', `scrypt$1048576$salt$8$1$${DIGEST}=`, 'hash_out_of_bounds'],
+    ['scrypt without a hash', 'scrypt:32768:8:1$salt$', 'hash_malformed'],
     ['PBKDF2 whose key is two blocks long', django(2_500_000, 'A'.repeat(64)), 'hash_out_of_bounds'],
     ['Keycloak with 2,500,001 iterations', keycloak('pbkdf2-sha512', 2_500_001), 'hash_out_of_bounds'],
     ['Keycloak with half an iteration', keycloak('pbkdf2-sha256', 0.5), 'hash_malformed'],
@@ -144,7 +241,6 @@ describe('a hash of another system', () => {
     ],
     ['MD5', '5f4dcc3b5aa765d61d8327deb882cf99', 'hash_unsupported'],
     ['a password', 'SECRET', 'hash_unsupported'],
-    ['nothing', '', 'hash_unsupported'],
   ])('is refused: %s', (_what, password_hash, code) => {
     expect(refusalOf(line({ password_hash }))).toBe(code);
   });
@@ -153,7 +249,7 @@ describe('a hash of another system', () => {
 describe('an account with a hash that another system made', () => {
   const app = useApp();
 
-  const importHash = async (hash: ForeignVector['hash'], madeBy?: string): Promise<string> => {
+  const importHash = async (hash: ForeignVector['hash'] | null, madeBy?: string): Promise<string> => {
     const email = `${randomUUID()}@example.org`;
     const text = JSON.stringify({ email, password_hash: hash, made_by: madeBy });
     const { id, passwordHash } = parseAccountLine(text, new Date());
@@ -203,6 +299,37 @@ describe('an account with a hash that another system made', () => {
     expectProblem(await app.login(email, LONG), problems.invalidCredentials);
   });
 
+  it.each(VECTORS.filter(({ madeBy, password }) => madeBy.includes('bcrypt_sha256') && password === LONG))(
+    'is compared in full where the other system hashed the password before bcrypt ($madeBy)',
+    async ({ hash }) => {
+      const email = await importHash(hash);
+      expectProblem(await app.login(email, `${LONG}x`), problems.invalidCredentials);
+      await app.login(email, LONG).expect(200);
+    },
+  );
+
+  it('has no password that works without a hash: a login is answered as for an unknown account, and costs the same', async () => {
+    const email = await importHash(null);
+    const unknown = `${randomUUID()}@example.org`;
+    for (const password of ['!', 'wrong'])
+      expect(await tasksOfRefusedLogin(email, password)).toEqual(await tasksOfRefusedLogin(unknown, password));
+  });
+
+  it('gets in without a hash by a reset of the password', async () => {
+    const email = await importHash(null);
+    const [user] = await app.database.query<{ id: string }>('SELECT id FROM users WHERE email = $1', [email]);
+    const explain = () => app.admin.get(`/users/${user!.id}/explain`).expect(200);
+    expect((await explain()).body).toMatchObject({
+      accepted_now: false,
+      reasons: [{ code: 'no_password', until: null }],
+    });
+    const { body } = await app.admin.post(`/users/${user!.id}/password-reset`, {}).expect(201);
+    const reset = { token: (body as { token: string }).token, new_password: 'quite another passphrase' };
+    await app.post('/api/v0/auth/password-reset/confirm', reset).expect(204);
+    await app.login(email, reset.new_password).expect(200);
+    expect((await explain()).body).toMatchObject({ accepted_now: true, reasons: [] });
+  });
+
   it('refuses a password with a NUL, which other systems cut there', async () => {
     const { hash, password } = VECTORS[1]!;
     expectProblem(await app.login(await importHash(hash), `${password}\0`), problems.invalidCredentials);
@@ -217,7 +344,10 @@ describe('an account with a hash that another system made', () => {
   });
 
   it('is verified in a worker thread, and a wrong password costs one verification', async () => {
-    expect(await tasksOfRefusedLogin(await importHash(VECTORS[0]!.hash), 'wrong')).toEqual(['verifyForeign']);
+    for (const name of ['passlib $2a$', 'Werkzeug scrypt', 'passlib bcrypt_sha256 v2', 'Django argon2']) {
+      const { hash } = VECTORS.find(({ madeBy }) => madeBy === name)!;
+      expect(await tasksOfRefusedLogin(await importHash(hash), 'wrong')).toEqual(['verifyForeign']);
+    }
   });
 
   it('is logged in by concurrent logins, all of which succeed', async () => {

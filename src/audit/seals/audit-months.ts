@@ -31,10 +31,7 @@ export class AuditMonths {
     return created ?? 0;
   }
 
-  /**
-   * Drops one month at most. The same transaction appends a seal about it, because `audit verify` reports any other drop.
-   * @returns the month, as in `2025-10`; undefined when none is old enough, or while another replica holds the lock
-   */
+  /** Drops one month at most, with a seal about it, because `audit verify` reports any other drop. */
   async dropMonth(): Promise<string | undefined> {
     return this.runExclusively(async (transaction) => {
       if (!(await this.seals.lockChain(transaction))) return undefined;

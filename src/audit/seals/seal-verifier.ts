@@ -40,7 +40,6 @@ export interface Finding {
   readonly what: string;
 }
 
-/** Keeps the first {@link MAX_FINDINGS}. */
 class Findings {
   readonly all: Finding[] = [];
 
@@ -49,13 +48,11 @@ class Findings {
   }
 }
 
-/** By the ids of the keys. */
 export type SealKeys = ReadonlyMap<string, SealKey>;
 
 /** Runs SQL in one read-only transaction, so that rows and seals are of one snapshot. */
 export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;
 
-/** A row as its seal lists it. */
 interface ListedRow extends SealEntry {
   readonly seal: SealContent;
 }
@@ -139,7 +136,6 @@ const LATE_EVENTS: ReadonlySet<string> = new Set([
 
 /** Reports each seal that is missing, changed or out of order. */
 class SealChain {
-  /** The last valid seal. */
   last: SealContent | undefined;
   rows = 0;
   droppedRows = 0;
@@ -161,7 +157,6 @@ class SealChain {
     return (this.drops.get(month) ?? 0) > number;
   }
 
-  /** Yields the rows that the seals list, for one page of seals at a time. */
   async *readPages(): AsyncGenerator<ListedRow[]> {
     await this.readDrops();
     let [number, previous] = [0, ''];
@@ -180,7 +175,6 @@ class SealChain {
     }
   }
 
-  /** @param line of `audit checkpoint`, stored outside the database */
   async compareWithCheckpoint(line: string): Promise<void> {
     const { number, mac } = parseCheckpoint(line);
     const [seal] = await this.query<StoredSeal>(SEAL, [number]);

@@ -84,10 +84,7 @@ export class SealWriter {
     this.key = new SealKey(environment.auditSealKey ?? environment.secretKey);
   }
 
-  /**
-   * Seals the rows that were committed since the last seal, at most {@link MAX_SEALS_PER_RUN} × {@link ROWS_PER_SEAL}.
-   * @returns the number of rows; 0 also while another replica holds the lock
-   */
+  /** @returns the number of rows; 0 also while another replica holds the lock */
   async sealNewRows(): Promise<number> {
     // In a transaction of its own: the transaction of a seal must get its id after its snapshot (decision 43).
     await this.dataSource.query(ENSURE_EPOCH);

@@ -18,7 +18,6 @@ export interface EpochSnapshot {
 
 export const BEFORE_FIRST_SEAL: EpochSnapshot = { epoch: -1, snapshot: '1:1:', at: null };
 
-/** The position of a row in the order of sealing. */
 export interface Position {
   readonly epoch: number;
   readonly xid: string;
@@ -138,7 +137,6 @@ export function digestEntries(bytes: Buffer): string {
 const WORD = 'platform-auth-audit-checkpoint/1';
 const LINE = new RegExp(`^${WORD} ([1-9]\\d{0,14}) \\S+ ([0-9a-f]{64})$`);
 
-/** `audit verify` reports the first ones. */
 export const MAX_FINDINGS = 1_000;
 
 /** The head of the chain at one moment. Its HMAC covers every earlier seal. */

@@ -7,7 +7,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { AccessModule } from '../../access/doors.js';
 import { AppCredentialsModule } from '../../app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
-import { AuditModule } from '../../audit/audit.module.js';
+import { AuditModule } from '../../audit/audit-log.js';
 import { Clock } from '../../common/clock.js';
 import { StartWatch } from '../../common/start-watch.js';
 import { ConfigModule } from '../../config/config.module.js';
@@ -16,6 +16,7 @@ import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseClock } from '../../database/database.js';
 import { DatabaseModule } from '../../database/database.module.js';
 import { migrate } from '../../database/migrate.js';
+import { MetricsRegistryModule } from '../../metrics/metrics-registry.js';
 import { RevocationModule } from '../../revocation/revocation-feed.js';
 import { LoggingModule } from '../../logging/log.js';
 import { SigningKeyOperationError, SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
@@ -34,6 +35,7 @@ export interface Services {
 @Module({
   imports: [
     LoggingModule,
+    MetricsRegistryModule,
     DatabaseModule,
     AccessModule,
     AuditModule,

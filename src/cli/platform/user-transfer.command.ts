@@ -14,7 +14,10 @@ export function addImportCommand(users: Command): void {
     'Import accounts with their password hashes. An account that exists stays as it is. Exit code 1 when a line was refused.',
     { ...HELP, example: 'users.ndjson --dry-run' },
   )
-    .argument('<file>', 'one JSON object per line (docs/operations/users.md); - reads standard input')
+    .argument(
+      '<file>',
+      'one JSON object per line, or CSV with a header (docs/operations/users.md); - reads standard input',
+    )
     .option('--dry-run', 'check every line and change nothing', false)
     .action(async (file: string, { dryRun }: { dryRun: boolean }, command: Command) => {
       const { importUsers } = await import('./user-transfer.js');
@@ -60,10 +63,14 @@ async function runUntilSignal<Result>(work: (signal: AbortSignal) => Promise<Res
 }
 
 function formatImport(report: ImportReport): string {
-  const { dry_run, lines, blank, imported, existing, refused, refused_lines } = report;
+  const { dry_run, lines, blank, imported, without_password, existing, refused, refused_lines } = report;
   const done = dry_run ? 'Would be imported' : 'Imported';
   const ofBlank = blank === 0 ? '' : ` Blank: ${blank}.`;
-  const counts = `Lines: ${lines}. ${done}: ${imported}. Existed before: ${existing}. Refused: ${refused}.${ofBlank}`;
+  const ofPassword =
+    without_password === 0
+      ? ''
+      : ` Without a password: ${without_password}; the link "forgot password" lets these people in.`;
+  const counts = `Lines: ${lines}. ${done}: ${imported}. Existed before: ${existing}. Refused: ${refused}.${ofBlank}${ofPassword}`;
   if (refused === 0) return counts;
   const rows = refused_lines.map((each) => ({ ...each, reason: wrapText(each.reason) }));
   return `${counts}\n${formatTable(['line', 'code', 'reason'], rows)}`;

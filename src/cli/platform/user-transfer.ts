@@ -7,10 +7,13 @@ import { readVariables } from '../../config/environment.js';
 import {
   formatAccountLine,
   parseAccountLine,
+  recognizeFormat,
   RefusedLineError,
   type ImportCounts,
+  type LineFormat,
   type PortableAccount,
 } from '../../users/account-transfer.js';
+import { NO_PASSWORD } from '../../passwords/password-hasher.js';
 import { Progress, CommandFailedError } from '../terminal.js';
 import { withServices } from './database-services.js';
 
@@ -22,7 +25,7 @@ const PRIVATE_MODE = 0o600;
 
 export interface ImportReport extends ImportCounts {
   readonly dry_run: boolean;
-  /** Lines read, blank ones included. */
+  /** Lines read, blank ones and the header included. */
   lines: number;
   blank: number;
   /** Stopped by a signal after the last line that was read. */
@@ -37,34 +40,43 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
   const size = fstatSync(descriptor).size;
   const progress = new Progress(size > 0 ? size : undefined);
   return withServices(readVariables(), async ({ accounts }) => {
-    const none = { lines: 0, blank: 0, imported: 0, existing: 0, refused: 0 };
+    const none = { lines: 0, blank: 0, imported: 0, without_password: 0, existing: 0, refused: 0 };
     const report: ImportReport = { dry_run: isDryRun, ...none, interrupted: false, refused_lines: [] };
     const now = new Clock().now();
+    let format: LineFormat | undefined;
     let batch: PortableAccount[] = [];
     const commit = async (): Promise<void> => {
       if (batch.length === 0) return;
-      const added = await (isDryRun ? accounts.countNewAccounts(batch) : accounts.insertAccounts(batch));
-      report.imported += added;
-      report.existing += batch.length - added;
+      const added = await (isDryRun ? accounts.findNewAccounts(batch) : accounts.insertAccounts(batch));
+      report.imported += added.length;
+      report.without_password += added.filter(({ passwordHash }) => passwordHash === NO_PASSWORD).length;
+      report.existing += batch.length - added.length;
       batch = [];
     };
     try {
       for await (const line of splitLines(readBytes(file, descriptor, signal), MAX_LINE_BYTES)) {
         report.lines = line.number;
-        const account = parseOrReport(line, report, now);
+        if (format === undefined && line.text?.trim() !== '') {
+          format = recognizeFormat(line.text);
+          if (format !== 'json') continue;
+        }
+        const account = parseOrReport(line, report, now, format);
         if (account) batch.push(account);
         if (line.number % BATCH_SIZE !== 0) continue;
         await commit();
         progress.show(line.endsAt, line.number);
       }
     } catch (error) {
+      // Of the first line: those of accounts are in the report.
+      if (error instanceof RefusedLineError)
+        throw new CommandFailedError(`Nothing was imported: ${error.message}.`, error.code);
       report.interrupted = error instanceof Error && error.name === 'AbortError';
       if (!report.interrupted) throw error;
     }
     await commit();
     progress.clear();
-    const { imported, existing, refused } = report;
-    await accounts.finishImport({ imported, existing, refused });
+    const { imported, without_password, existing, refused } = report;
+    await accounts.finishImport({ imported, without_password, existing, refused });
     return report;
   });
 }
@@ -75,11 +87,16 @@ function readBytes(file: string, descriptor: number, signal: AbortSignal): Async
   return addAbortSignal(signal, bytes) as AsyncIterable<Buffer>;
 }
 
-function parseOrReport({ text, number }: Line, report: ImportReport, now: Date): PortableAccount | undefined {
+function parseOrReport(
+  { text, number }: Line,
+  report: ImportReport,
+  now: Date,
+  format: LineFormat | undefined,
+): PortableAccount | undefined {
   try {
     if (text === undefined)
       throw new RefusedLineError(`it is not UTF-8, or longer than ${MAX_LINE_BYTES} bytes`, 'unreadable');
-    if (text.trim() !== '') return parseAccountLine(text, now);
+    if (text.trim() !== '') return parseAccountLine(text, now, format);
     report.blank += 1;
   } catch (error) {
     if (!(error instanceof RefusedLineError)) throw error;

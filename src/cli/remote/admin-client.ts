@@ -20,6 +20,11 @@ const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
 
 export type Query = Readonly<Record<string, string | undefined>>;
 
+export interface ListPage<Item> {
+  readonly items: Item[];
+  readonly hasMore: boolean;
+}
+
 /** Calls the service over HTTP, at the admin door, from any machine. */
 export class AdminClient {
   private constructor(
@@ -75,16 +80,25 @@ export class AdminClient {
     await withAdvice(this.asAdmin('DELETE', path), IDEMPOTENT_ADVICE);
   }
 
-  /** Reads the items of a list, page by page. */
+  /** Reads a list page by page, as the caller asks for the next one. */
+  async *readPages<Item>(path: string, query: Query = {}, maxItems = Infinity): AsyncGenerator<ListPage<Item>> {
+    let cursor: string | null | undefined;
+    for (let left = maxItems; cursor !== null && left > 0;) {
+      const limit = String(Math.min(MAX_PAGE_SIZE, left));
+      const page: { items: Item[]; next_cursor: string | null } = await this.get(path, { ...query, limit, cursor });
+      cursor = page.next_cursor;
+      left -= page.items.length;
+      yield { items: page.items, hasMore: cursor !== null };
+    }
+  }
+
+  /** Reads all items of a list, which must fit into memory. */
   async list<Item>(path: string, query: Query = {}, maxItems = Infinity): Promise<Item[]> {
     const items: Item[] = [];
     let saidAt = Date.now();
-    for (let cursor: string | null | undefined; cursor !== null && items.length < maxItems;) {
-      const limit = String(Math.min(MAX_PAGE_SIZE, maxItems - items.length));
-      const page: { items: Item[]; next_cursor: string | null } = await this.get(path, { ...query, limit, cursor });
+    for await (const page of this.readPages<Item>(path, query, maxItems)) {
       items.push(...page.items);
-      cursor = page.next_cursor;
-      if (cursor === null || Date.now() - saidAt < PROGRESS_INTERVAL_MS) continue;
+      if (!page.hasMore || Date.now() - saidAt < PROGRESS_INTERVAL_MS) continue;
       say(`… ${items.length} so far`);
       saidAt = Date.now();
     }

@@ -79,6 +79,12 @@ export interface Api {
     readonly scopes: readonly string[];
     readonly api_key: string;
   };
+  readonly KeyCountsResponse: {
+    readonly live: number;
+    readonly ended: number;
+    readonly unused: number;
+    readonly expiring: number;
+  };
   readonly NodeResponse: {
     readonly created_at: string;
     readonly updated_at: string;

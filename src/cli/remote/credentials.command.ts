@@ -12,12 +12,13 @@ import {
   parseExpiry,
   toExpiresAt,
 } from '../command-options.js';
-import { isExpiring, isLive, isUnused, type KeyMoments } from '../credential-state.js';
+import { isExpiring } from '../credential-state.js';
 import { withAdvice } from '../http-client.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
-import { formatFields, formatTable, replaceControlCharacters, type Cell, type Colour } from '../tables.js';
-import { act, addRemote, Names, type AdminClient, type Kind, type Query } from './admin-client.js';
+import { formatFields, replaceControlCharacters, type Cell, type Colour } from '../tables.js';
+import { act, addRemote, Names, type AdminClient, type Kind } from './admin-client.js';
 import type { Api } from './api-types.js';
+import { addLimits, joinLists, printList, toQuery } from './list-command.js';
 
 /** A kind of credential: what its commands differ by. */
 export interface CredentialKind {
@@ -31,12 +32,6 @@ export interface CredentialKind {
   readonly drop: readonly string[];
 }
 
-interface ListOptions {
-  readonly live: boolean;
-  /** In milliseconds. */
-  readonly unusedFor: number | undefined;
-}
-
 /** @param filters the parameter of the service for each option that the caller adds */
 export function addList(
   group: Command,
@@ -44,35 +39,17 @@ export function addList(
   example: string,
   filters: Readonly<Record<string, string>> = {},
 ): Command {
-  const toQuery = (options: Query): Query =>
-    Object.fromEntries(Object.entries(filters).map(([option, parameter]) => [parameter, options[option]]));
-  return addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example)
-    .option('--live', 'only live ones: neither revoked nor expired', false)
-    .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseDuration)
-    .action(
-      act(
-        async (client, { live, unusedFor, ...rest }: ListOptions) => ({
-          items: applyFilters(await client.list<KeyMoments>(path, toQuery(rest)), { live, unusedFor }),
-        }),
-        ({ items }) => formatTable(columns, items.map(joinLists), { drop, colour: toMomentColour }),
-      ),
+  const all = { ...filters, live: 'live', unusedFor: 'unused_since' };
+  return addLimits(addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example))
+    .option('--live', 'only live ones: neither revoked nor expired')
+    .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseAge)
+    .action(async (options: object, command: Command) =>
+      printList(command, { path, query: toQuery(options, all), columns, drop, colour: toMomentColour }),
     );
 }
 
-/** Scopes stand in one line of a table. */
-function joinLists(item: object): Record<string, Cell> {
-  const fields = Object.entries(item) as [string, Cell | Cell[]][];
-  return Object.fromEntries(fields.map(([name, value]) => [name, Array.isArray(value) ? value.join(' ') : value]));
-}
-
-export function applyFilters<View extends KeyMoments>(
-  items: readonly View[],
-  { live, unusedFor }: ListOptions,
-  now = new Date(),
-): View[] {
-  return items.filter(
-    (item) => (!live || isLive(item, now)) && (unusedFor === undefined || isUnused(item, now, unusedFor)),
-  );
+function parseAge(text: string): string {
+  return new Date(Date.now() - parseDuration(text)).toISOString();
 }
 
 function toMomentColour(name: string, value: unknown): Colour | undefined {

@@ -1,7 +1,8 @@
 // `platform-auth map`: which service calls which, when it last did, and what needs attention. Drawn from the live app
 // credentials, as text, Mermaid, Graphviz or SVG.
 import { Option, type Command } from 'commander';
-import { EXPIRY_NOTICE_DAYS, isExpiring, isLive, isUnused, UNUSED_DAYS } from '../credential-state.js';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
+import { isExpiring, isLive, isUnused } from '../credential-state.js';
 import { formatTable } from '../tables.js';
 import { act, addRemote } from './admin-client.js';
 import type { Api } from './api-types.js';
@@ -22,7 +23,7 @@ export function addMapCommand(root: Command): void {
     .addOption(new Option('--format <format>', 'of the drawing').choices(Object.keys(DRAWINGS)).default('text'))
     .action(
       act<[{ format: Format }], { calls: Call[] }>(
-        async (client) => ({ calls: toCalls(await client.list<AppView>('/app-credentials')) }),
+        async (client) => ({ calls: toCalls(await client.list<AppView>('/app-credentials', { live: 'true' })) }),
         ({ calls }, { format }) => DRAWINGS[format](calls),
       ),
     );

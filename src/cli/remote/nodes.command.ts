@@ -48,7 +48,10 @@ export function addNodesCommands(root: Command): void {
   addRegister(nodes);
   addList(nodes, NODES, `--household ${EXAMPLES.householdId} --live --unused-for 30d`, {
     household: 'household_id',
-  }).option('--household <uuid>', 'only nodes of this household', parseUuid);
+    search: 'search',
+  })
+    .option('--household <uuid>', 'only nodes of this household', parseUuid)
+    .option('--search <text>', 'only nodes whose room/name contains this');
   addShow(nodes, NODES);
   addUpdate(nodes);
   addRotate(nodes);

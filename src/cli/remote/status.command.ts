@@ -1,15 +1,16 @@
 import type { Command } from 'commander';
-import { EXPIRY_NOTICE_DAYS, isExpiring, isLive, isUnused, UNUSED_DAYS, type KeyMoments } from '../credential-state.js';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
 import { callService, isFailure, parseBaseUrl, toRefusal } from '../http-client.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
 import { addRemote, AdminClient, DEFAULT_URL, readOptions, readRemoteVariables } from './admin-client.js';
+import type { Api } from './api-types.js';
 
 interface Health {
   readonly status: string;
   readonly details: Readonly<Record<string, { readonly status: string; readonly message?: string }>>;
 }
-type Counts = Readonly<Record<'live' | 'ended' | 'unused' | 'expiring', number>>;
+type Counts = Api['KeyCountsResponse'];
 
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
 export function addStatusCommand(root: Command): void {
@@ -52,18 +53,10 @@ async function readHealth(url: string): Promise<Health> {
   throw toRefusal(url, answer);
 }
 
-/** @returns null when the key belongs to an operator without a scope for the list */
+/** @returns null when the key belongs to an operator without a scope for these keys */
 async function countIfAllowed(client: AdminClient, path: string): Promise<Counts | null> {
   try {
-    const items = await client.list<KeyMoments>(path);
-    const now = new Date();
-    const live = items.filter((item) => isLive(item, now));
-    return {
-      live: live.length,
-      ended: items.length - live.length,
-      unused: live.filter((item) => isUnused(item, now)).length,
-      expiring: live.filter((item) => isExpiring(item, now)).length,
-    };
+    return await client.get<Counts>(`${path}/summary`);
   } catch (error) {
     if (isFailure(error, 'missing_scope')) return null;
     throw error;

@@ -2,31 +2,44 @@ import type { Command } from 'commander';
 import type { Api } from './api-types.js';
 import { EXAMPLES } from '../../common/examples.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
-import { formatFields, formatTable } from '../tables.js';
+import { formatFields } from '../tables.js';
 import { withAdvice } from '../http-client.js';
-import { act, addRemote, type AdminClient } from './admin-client.js';
-import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
+import { act, addRemote, createClient, type AdminClient } from './admin-client.js';
+import { addLimits, printList, toQuery } from './list-command.js';
+import { addCommand, NEEDS_ADMIN_KEY, parsePast } from '../command-options.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
+const DROP = ['created_at', 'is_active'];
+const FILTERS = {
+  email: 'email',
+  search: 'search',
+  disabled: 'disabled',
+  unverified: 'unverified',
+  withoutFactor: 'without_factor',
+  throttled: 'throttled',
+  createdSince: 'created_since',
+};
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
 
 export type UserView = Api['UserResponse'];
 type UserDetailsView = UserView & Pick<LoginView, 'email_verified_at' | 'second_factors'>;
 type IssuedReset = Api['PasswordResetResponse'];
-type SessionView = Api['SessionResponse'];
 
 /** `platform-auth users …`: accounts and their sessions. */
 export function addUsersCommands(root: Command): Command {
   const needs = `${NEEDS_ADMIN_KEY}\nOnly import and export connect to the database, with DATABASE_URL.`;
   const description = 'Manage accounts. A <user> is an id or an e-mail address.';
   const users = addCommand(root, 'users', description, { needs, example: 'list' });
-  addRemote(users, 'list', 'List users.')
+  addLimits(addRemote(users, 'list', 'List users.', '--search @example.org --unverified --created-since 7d'))
     .option('--email <email>', 'only the user with this address')
-    .action(
-      act(
-        async (client, { email }: { email?: string }) => ({ items: await client.list<UserView>('/users', { email }) }),
-        ({ items }) => formatTable(COLUMNS, items, { drop: ['created_at', 'is_active'] }),
-      ),
+    .option('--search <text>', 'only users whose address contains this')
+    .option('--disabled', 'only disabled users')
+    .option('--unverified', 'only users without a proven address')
+    .option('--without-factor', 'only users without a second factor')
+    .option('--throttled', 'only users whose passwords or codes are refused now because of wrong ones')
+    .option('--created-since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parsePast)
+    .action(async (options: object, command: Command) =>
+      printList(command, { path: '/users', query: toQuery(options, FILTERS), columns: COLUMNS, drop: DROP }),
     );
   addRegister(users);
   addRemote(users, 'show <user>', 'Show one user.', EXAMPLES.email).action(
@@ -86,13 +99,12 @@ function addActivation(users: Command, name: 'enable' | 'disable', description: 
 }
 
 function addSessions(users: Command): void {
-  addRemote(users, 'sessions <user>', 'List the sessions of a user, including ended ones.', EXAMPLES.email).action(
-    act(
-      async (client, user: string) => ({
-        items: await client.list<SessionView>(`${await findUserPath(client, user)}/sessions`),
-      }),
-      ({ items }) => formatTable(SESSION_COLUMNS, items, { drop: ['id', 'created_at'] }),
-    ),
+  const list = 'List the sessions of a user, including ended ones.';
+  addLimits(addRemote(users, 'sessions <user>', list, EXAMPLES.email)).action(
+    async (user: string, _options: unknown, command: Command) => {
+      const path = `${await findUserPath(createClient(command), user)}/sessions`;
+      await printList(command, { path, columns: SESSION_COLUMNS, drop: ['id', 'created_at'] });
+    },
   );
   addRemote(users, 'revoke-sessions <user>', 'End every session of a user.', EXAMPLES.email).action(
     act(

@@ -1,0 +1,281 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'pg';
+import { FactorOwner } from '../second-factors/owner.js';
+import { expectInvalid } from '../support/expect-problem.js';
+import type { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
+
+interface ListPage {
+  readonly items: Record<string, string>[];
+  readonly next_cursor: string | null;
+}
+
+async function readPage(app: TestApp, path: string, query: Record<string, string>): Promise<ListPage> {
+  const { body } = await app.admin.get(`${path}?${new URLSearchParams(query).toString()}`).expect(200);
+  return body as ListPage;
+}
+
+/** @returns the members that name each item */
+async function readAll(app: TestApp, path: string, query: Record<string, string>, member: string): Promise<string[]> {
+  const found: string[] = [];
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const page: ListPage = await readPage(app, path, { ...query, limit: '2', ...(cursor && { cursor }) });
+    found.push(...page.items.map((item) => item[member]!));
+    cursor = page.next_cursor;
+  }
+  return found;
+}
+
+describe('GET /api/v0/admin/users', () => {
+  const app = useApp({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900' } });
+  const list = (query: Record<string, string>) => readAll(app, '/users', query, 'email');
+  const insert = async (email: string, created = '2026-01-01'): Promise<void> => {
+    const columns = '(id, email, password_hash, is_active, created_at, updated_at)';
+    await app.database.query(`INSERT INTO users ${columns} VALUES ($1, $2, 'x', true, $3, $3)`, [
+      randomUUID(),
+      email,
+      created,
+    ]);
+  };
+
+  it('searches for a part of the address in any case, in which the wildcards of LIKE stand for themselves', async () => {
+    for (const name of ['ann_a', 'anna', 'joann', 'a%b', 'axb', 'a\\b', 'bo']) await insert(`${name}@search.test`);
+    expect((await list({ search: 'ANN' })).sort()).toEqual([
+      'ann_a@search.test',
+      'anna@search.test',
+      'joann@search.test',
+    ]);
+    expect(await list({ search: 'n_' })).toEqual(['ann_a@search.test']);
+    expect(await list({ search: 'a%b' })).toEqual(['a%b@search.test']);
+    expect(await list({ search: 'a\\b' })).toEqual(['a\\b@search.test']);
+    expect(await list({ search: 'arch.test' })).toHaveLength(7);
+    expect(await list({ search: 'arch.test', email: 'bo@search.test' })).toEqual(['bo@search.test']);
+    expect(await list({ search: '_%' })).toEqual([]);
+  });
+
+  it('shows only disabled users, unverified ones, ones without a second factor, and ones created since', async () => {
+    const { user: alice } = await FactorOwner.withTotp(app);
+    const [bob, carol] = [await app.user(), await app.user()];
+    await app.admin.patch(`/users/${bob.id}`, { is_active: false }).expect(200);
+    await app.database.query('UPDATE users SET email_verified_at = now() WHERE id = $1', [carol.id]);
+    await app.database.query(`UPDATE users SET created_at = '2035-01-01' WHERE id = ANY ($1)`, [[alice.id, bob.id]]);
+    expect(await list({ disabled: 'true' })).toEqual([bob.email]);
+    const without = await list({ without_factor: 'true' });
+    expect([alice, bob, carol].map(({ email }) => without.includes(email))).toEqual([false, true, true]);
+    const unverified = await list({ unverified: 'true' });
+    expect([alice, bob, carol].map(({ email }) => unverified.includes(email))).toEqual([true, true, false]);
+    const since = { created_since: '2035-01-01T00:00:00Z' };
+    expect((await list(since)).sort()).toEqual([alice.email, bob.email].sort());
+    expect(await list({ ...since, disabled: 'true', search: bob.email.slice(3) })).toEqual([bob.email]);
+    expect(await list({ created_since: '2035-01-01T00:00:01Z' })).toEqual([]);
+  });
+
+  it('asks for a passkey as for any second factor, and not for an app that was never confirmed', async () => {
+    const [dora, erin] = [await app.user(), await app.user()];
+    await app.database.query(
+      `INSERT INTO passkeys (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
+       VALUES ($1, $2, '\\x01', '\\x02', 0, '{}', false, 'key', now())`,
+      [randomUUID(), dora.id],
+    );
+    await app.database.query(
+      `INSERT INTO totp_factors (user_id, encrypted_secret, key_mark, created_at) VALUES ($1, '\\x01', '\\x02', now())`,
+      [erin.id],
+    );
+    const without = await list({ without_factor: 'true' });
+    expect([dora, erin].map(({ email }) => without.includes(email))).toEqual([false, true]);
+  });
+
+  it('shows the users whose passwords or codes are refused now, and no longer when the window is over', async () => {
+    const [frank, grace] = [await app.user(), await app.user()];
+    for (let wrong = 0; wrong < 3; wrong += 1) await app.login(frank.email, 'not the password').expect(401);
+    await app.login(grace.email, 'not the password').expect(401);
+    expect(await list({ throttled: 'true' })).toEqual([frank.email]);
+    expect(await list({ throttled: 'true', search: grace.email })).toEqual([]);
+    await app.database.query(`UPDATE throttle_windows SET window_end = now() WHERE key LIKE 'login-account-address:%'`);
+    expect(await list({ throttled: 'true' })).toEqual([]);
+    const heidi = await FactorOwner.withTotp(app);
+    const { challenge } = await heidi.isChallenged();
+    const guess = () => heidi.answers(challenge, 'totp', { code: heidi.wrongCode() });
+    while ((await guess()).status !== 429);
+    expect(await list({ throttled: 'true' })).toEqual([heidi.user.email]);
+  });
+
+  it.each([
+    ['search', ''],
+    ['search', '   '],
+    ['search', 'x'.repeat(101)],
+    ['search', 'nul\u0000'],
+    ['disabled', 'false'],
+    ['unverified', '1'],
+    ['without_factor', 'yes'],
+    ['throttled', ''],
+    ['created_since', 'yesterday'],
+    ['created_since', '2026-01-01'],
+    ['deleted', 'true'],
+  ])('answers 400 to %s = %j', async (name, value) => {
+    expectInvalid(await app.admin.get(`/users?${new URLSearchParams({ [name]: value }).toString()}`), `/${name}`);
+  });
+
+  it('answers 400 to a filter that is sent twice', async () => {
+    expectInvalid(await app.admin.get('/users?search=a&search=b'), '/search');
+    expectInvalid(await app.admin.get('/users?disabled=true&disabled=true'), '/disabled');
+  });
+});
+
+describe('GET /api/v0/admin/nodes', () => {
+  const app = useApp();
+  const list = (query: Record<string, string>) => readAll(app, '/nodes', query, 'name');
+  const register = async (room: string, name: string): Promise<string> => {
+    const household_id = randomUUID();
+    const { body } = await app.admin.post('/nodes', { household_id, room, name }).expect(201);
+    return (body as { node_id: string }).node_id;
+  };
+
+  it('searches room and name, live and unused ones, and counts them', async () => {
+    const lamp = await register('Kitchen', 'lamp 100%');
+    const tap = await register('kitchenette', 'tap');
+    const bulb = await register('客厅', 'Bulb');
+    const gone = await register('hall', 'door');
+    await app.admin.delete(`/nodes/${gone}`).expect(204);
+    const set = async (id: string, change: string) =>
+      app.database.query(`UPDATE nodes SET ${change} WHERE id = $1`, [id]);
+    await set(lamp, `created_at = now() - interval '40 days', last_used_at = now() - interval '1 day'`);
+    await set(tap, `created_at = now() - interval '40 days', last_used_at = now() - interval '31 days'`);
+    await set(bulb, `created_at = now() - interval '40 days', expires_at = now() + interval '13 days'`);
+    expect(await list({ search: 'kitchen' })).toEqual(['lamp 100%', 'tap']);
+    expect(await list({ search: 'EN/LA' })).toEqual(['lamp 100%']);
+    expect(await list({ search: '100%' })).toEqual(['lamp 100%']);
+    expect(await list({ search: '客' })).toEqual(['Bulb']);
+    expect(await list({ search: '_' })).toEqual([]);
+    expect(await list({ live: 'true' })).toEqual(['lamp 100%', 'tap', 'Bulb']);
+    const unused_since = new Date(app.clock.now().getTime() - 30 * 86_400_000).toISOString();
+    expect(await list({ unused_since })).toEqual(['tap', 'Bulb']);
+    expect(await list({ unused_since, live: 'true', search: 'tap' })).toEqual(['tap']);
+    const { body } = await app.admin.get('/nodes/summary').expect(200);
+    expect(body).toEqual({ live: 3, ended: 1, unused: 2, expiring: 1 });
+    await set(bulb, `expires_at = now() - interval '1 second'`);
+    expect(await list({ live: 'true' })).toEqual(['lamp 100%', 'tap']);
+    expect((await app.admin.get('/nodes/summary').expect(200)).body).toEqual({
+      live: 2,
+      ended: 2,
+      unused: 1,
+      expiring: 0,
+    });
+  });
+
+  it('has the same filters for app credentials and operators', async () => {
+    const service = await app.service();
+    const { body } = await app.admin.post('/operators', { name: 'alice', scopes: ['read'] }).expect(201);
+    const id = (body as { operator_id: string }).operator_id;
+    const soon = new Date(app.clock.now().getTime() + 60_000).toISOString();
+    expect(await readAll(app, '/app-credentials', { live: 'true', unused_since: soon }, 'app_id')).toEqual([
+      service.appId,
+    ]);
+    await app.admin.delete(`/app-credentials/${service.appId}`).expect(204);
+    await app.admin.delete(`/operators/${id}`).expect(204);
+    expect(await readAll(app, '/app-credentials', { live: 'true' }, 'app_id')).toEqual([]);
+    expect(await readAll(app, '/operators', { live: 'true' }, 'operator_id')).toEqual([]);
+    expect(await readAll(app, '/operators', {}, 'operator_id')).toEqual([id]);
+    expect((await app.admin.get('/app-credentials/summary').expect(200)).body).toEqual({
+      live: 0,
+      ended: 1,
+      unused: 0,
+      expiring: 0,
+    });
+  });
+
+  it.each(['search=', 'live=false', 'unused_since=30d', 'search=a&search=b'])('answers 400 to %s', async (query) => {
+    expectInvalid(await app.admin.get(`/nodes?${query}`), `/${query.split('=')[0]!}`);
+  });
+});
+
+interface PlanNode {
+  readonly 'Relation Name'?: string;
+  readonly 'Index Name'?: string;
+  readonly 'Actual Rows': number;
+  readonly 'Actual Loops': number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly Plans?: readonly PlanNode[];
+}
+
+function flatten(node: PlanNode): PlanNode[] {
+  return [node, ...(node.Plans ?? []).flatMap(flatten)];
+}
+
+describe('lists of 200,000 users and 20,000 nodes', () => {
+  const app = useApp();
+
+  beforeAll(async () => {
+    await app.database.query(`
+      INSERT INTO users (id, email, password_hash, is_active, email_verified_at, created_at, updated_at)
+        SELECT gen_random_uuid(), 'user-' || n || '@example' || n % 500 || '.org', 'x', n % 10000 > 0,
+          CASE WHEN n % 10000 > 0 THEN now() END, now() - n * interval '1 minute', now() FROM generate_series(1, 200000) n;
+      INSERT INTO nodes (id, household_id, room, name, key_digest, created_at, updated_at)
+        SELECT gen_random_uuid(), gen_random_uuid(), 'room ' || n % 100, 'lamp ' || n, '\\x00', now(), now()
+        FROM generate_series(1, 20000) n;
+    `);
+    await app.database.query('VACUUM ANALYZE users, nodes');
+  }, 60_000);
+
+  /** Runs the statements of a call again, and adds up what PostgreSQL read for them. */
+  const explain = async (path: string, table: string) => {
+    const queries = jest.spyOn(Client.prototype, 'query');
+    const { body } = await app.admin.get(path).expect(200);
+    const asked = (queries.mock.calls as unknown[][]).map(([query, values]) =>
+      typeof query === 'string' ? { text: query, values } : (query as { text: string; values: unknown }),
+    );
+    queries.mockRestore();
+    const own = asked.filter(({ text }) => new RegExp(`FROM "?${table}\\b`).test(text));
+    const plans: PlanNode[] = [];
+    for (const { text, values } of own) {
+      const sql = `EXPLAIN (ANALYZE, FORMAT JSON) ${text}`;
+      const [row] = await app.database.query<{ 'QUERY PLAN': { Plan: PlanNode }[] }>(sql, values as unknown[]);
+      plans.push(...flatten(row!['QUERY PLAN'][0]!.Plan));
+    }
+    const indexes = plans.flatMap((node) => node['Index Name'] ?? []);
+    const readRows = plans
+      .filter((node) => node['Relation Name'] === table)
+      .reduce(
+        (sum, node) => sum + (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'],
+        0,
+      );
+    return { statements: own.length, indexes, readRows, page: body as ListPage };
+  };
+
+  it.each([
+    ['/users?search=user-4711@', 'users', 'users_email_search_idx', 1],
+    ['/users?search=missing', 'users', 'users_email_search_idx', 0],
+    ['/users?disabled=true', 'users', 'users_disabled_idx', 20],
+    ['/users?unverified=true', 'users', 'users_unverified_idx', 20],
+    ['/nodes?search=p%204711', 'nodes', 'nodes_search_idx', 1],
+  ])('%s reads only the %s that match, by an index', async (path, table, index, count) => {
+    const { statements, indexes, readRows, page } = await explain(path, table);
+    expect(page.items).toHaveLength(count);
+    expect({ statements, indexes, readRows }).toEqual({ statements: 1, indexes: [index], readRows: count });
+  });
+
+  it('finds the users of the last hour by an index', async () => {
+    const created_since = new Date(Date.now() - 3_600_000).toISOString();
+    const { indexes, readRows, page } = await explain(`/users?created_since=${created_since}`, 'users');
+    expect(page.items).toHaveLength(50);
+    expect(indexes).toEqual(['users_created_at_idx']);
+    expect(readRows).toBeLessThan(65);
+  });
+
+  it.each(['/users?', '/users?search=example&', '/users?without_factor=true&'])(
+    '%s reads no more rows for a later page than for the first one',
+    async (path) => {
+      const first = await explain(`${path}limit=100`, 'users');
+      const second = await explain(`${path}limit=100&cursor=${first.page.next_cursor!}`, 'users');
+      for (const { statements, readRows, page } of [first, second]) {
+        expect(page.items).toHaveLength(100);
+        expect({ statements, isBounded: readRows <= 101 }).toEqual({ statements: 1, isBounded: true });
+      }
+    },
+  );
+
+  it('are counted in one statement', async () => {
+    const { statements, page } = await explain('/nodes/summary', 'nodes');
+    expect({ statements, page }).toEqual({ statements: 1, page: { live: 20_000, ended: 0, unused: 0, expiring: 0 } });
+  });
+});

@@ -1,0 +1,167 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Table } from '../../src/cli/tables.js';
+import { eventually } from '../../tools/eventually.js';
+import { Cli } from '../support/cli.js';
+
+/** A service with many users and nodes, which answers pages up to the one that the test allows. */
+class LongLists {
+  readonly asked: URLSearchParams[] = [];
+  readonly paths: string[] = [];
+  allowed = Infinity;
+  private readonly server: Server;
+
+  constructor(private readonly total: number) {
+    this.server = createServer((request, response) => {
+      const { pathname, searchParams } = new URL(request.url!, 'http://x');
+      this.paths.push(pathname);
+      this.asked.push(searchParams);
+      const start = Number(searchParams.get('cursor') ?? 0);
+      const end = Math.min(this.total, start + Number(searchParams.get('limit')));
+      const items = Array.from({ length: end - start }, (_, index) => toItem(start + index));
+      const body = JSON.stringify({ items, next_cursor: end < this.total ? String(end) : null });
+      const page = this.asked.length;
+      void eventually('the page is allowed', () => page <= this.allowed).then(() =>
+        response.setHeader('content-type', 'application/json').end(body),
+      );
+    });
+  }
+
+  async listen(): Promise<Cli> {
+    await once(this.server.listen(0, '127.0.0.1'), 'listening');
+    return new Cli(`http://127.0.0.1:${(this.server.address() as AddressInfo).port}`);
+  }
+
+  close(): void {
+    this.server.close();
+    this.server.closeAllConnections();
+  }
+}
+
+function toItem(index: number) {
+  const common = { created_at: '2026-11-21T09:00:00.000Z', last_used_at: null, expires_at: null, revoked_at: null };
+  return { ...common, id: `id-${index}`, node_id: `id-${index}`, email: `user-${index}@example.org`, is_active: true };
+}
+
+describe('the lists of platform-auth', () => {
+  let lists: LongLists;
+  let cli: Cli;
+
+  const use = async (total: number): Promise<void> => {
+    lists = new LongLists(total);
+    cli = await lists.listen();
+  };
+
+  afterEach(() => {
+    lists.close();
+    cli.remove();
+  });
+
+  it.each(['users', 'nodes'])('%s list shows 50 items, and says how to see more', async (group) => {
+    await use(200);
+    const { code, stdout, stderr } = await cli.run(group, 'list');
+    expect({ code, shown: stdout.match(/│ id-\d+ /g)?.length }).toEqual({ code: 0, shown: 50 });
+    expect(stderr).toBe('Only the first 50: --limit shows more, and --all shows every one.\n');
+    expect(lists.asked.map((query) => query.get('limit'))).toEqual(['50']);
+    const json = await cli.run(group, 'list', '--json');
+    const { items, has_more } = JSON.parse(json.stdout) as { items: object[]; has_more: boolean };
+    expect([items.length, has_more, json.stderr]).toEqual([50, true, stderr]);
+  });
+
+  it('--limit follows pages, and a list that ends with it has no more', async () => {
+    await use(130);
+    expect((await cli.ok('users', 'list', '--limit', '130')).match(/│ id-\d+ /g)).toHaveLength(130);
+    expect(lists.asked.map((query) => [query.get('limit'), query.get('cursor')])).toEqual([
+      ['100', null],
+      ['30', '100'],
+    ]);
+    expect(await cli.json('users', 'list', '--limit', '130')).toMatchObject({ has_more: false });
+    expect((await cli.run('users', 'list', '--limit', '129')).stderr).toMatch(/^Only the first 129/);
+  });
+
+  it('an empty list is an empty list', async () => {
+    await use(0);
+    expect(await cli.ok('users', 'list')).toBe('none\n');
+    expect(await cli.json('users', 'list', '--all')).toEqual({ items: [], has_more: false });
+  });
+
+  it('--all shows every one of 20,000 users, with one request for each hundred', async () => {
+    await use(20_000);
+    const { items } = await cli.json<{ items: { id: string }[] }>('users', 'list', '--all');
+    expect(items.map(({ id }) => id)).toEqual(Array.from({ length: 20_000 }, (_, index) => `id-${index}`));
+    expect(lists.asked).toHaveLength(200);
+    const { code, stderr } = await cli.run('users', 'list', '--all', '--limit', '7');
+    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringMatching(/--all.*--limit/) as string });
+  });
+
+  it.each([
+    [[], 'user-99@example.org', 'user-100@example.org'],
+    [['--json'], '"email":"user-99@example.org"', '"email":"user-100@example.org"'],
+  ])('%j prints each page before it asks for the next one', async (format, last, next) => {
+    await use(250);
+    lists.allowed = 1;
+    const listing = cli.start('users', 'list', '--all', ...format);
+    await eventually('the first page', () => listing.shown().includes(last));
+    await eventually('it asks on', () => lists.asked.length === 2);
+    expect(listing.shown()).not.toContain(next);
+    lists.allowed = 3;
+    expect(await listing.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('user-249@') as string });
+  });
+
+  it('sends every filter to the service', async () => {
+    await use(0);
+    const flags = ['--disabled', '--unverified', '--without-factor', '--throttled', '--created-since', '2026-01-01'];
+    await cli.ok('users', 'list', '--search', '100%_', '--email', 'a@example.org', ...flags);
+    await cli.ok('nodes', 'list', '--search', 'kitchen', '--live', '--unused-for', '30d');
+    await cli.ok('apps', 'list', '--caller', 'recipes');
+    const [users, nodes, apps] = lists.asked.map((query) => Object.fromEntries(query));
+    expect(users).toEqual({
+      limit: '50',
+      search: '100%_',
+      email: 'a@example.org',
+      disabled: 'true',
+      unverified: 'true',
+      without_factor: 'true',
+      throttled: 'true',
+      created_since: '2026-01-01T00:00:00.000Z',
+    });
+    const { unused_since, ...ofNodes } = nodes!;
+    expect(ofNodes).toEqual({ limit: '50', search: 'kitchen', live: 'true' });
+    expect((Date.now() - Date.parse(unused_since!)) / 86_400_000).toBeCloseTo(30, 1);
+    expect(apps).toEqual({ limit: '50', caller: 'recipes' });
+  });
+
+  it('status asks for two summaries, however many keys there are', async () => {
+    const counts = { live: 20_000, ended: 3, unused: 2, expiring: 1 };
+    const paths: string[] = [];
+    const server = createServer((request, response) => {
+      paths.push(request.url!);
+      const health = { status: 'ok', details: {} };
+      response.setHeader('content-type', 'application/json');
+      response.end(JSON.stringify(request.url === '/health' ? health : counts));
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    await use(0);
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    expect(await cli.ok('status', '--url', url)).toContain(
+      '20000 live, 3 revoked or expired, 2 not used for 30 days, 1 expiring within 14 days\n',
+    );
+    expect(paths).toEqual(['/health', '/api/v0/admin/nodes/summary', '/api/v0/admin/app-credentials/summary']);
+    server.close();
+    server.closeAllConnections();
+  });
+});
+
+describe('a table whose rows arrive later', () => {
+  it('keeps its columns while rows fit, and begins again with wider ones', () => {
+    const table = new Table(['id']);
+    const [first, second, third] = [[{ id: 'abc' }], [{ id: 'a' }], [{ id: 'abcdef' }]];
+    expect(table.add(first)).toBe('┌─────┐\n│ id  │\n│ abc │\n');
+    expect(table.add(second)).toBe('│ a   │\n');
+    expect(table.add([])).toBe('');
+    expect(table.add(third)).toBe('└─────┘\n┌────────┐\n│ id     │\n│ abcdef │\n');
+    expect(table.add(second)).toBe('│ a      │\n');
+    expect(table.end()).toBe('└────────┘\n');
+  });
+});
