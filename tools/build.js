@@ -96,8 +96,8 @@ function listPackages(inputs) {
 }
 
 /**
- * Escapes what esbuild left, in comments and regular expressions: one letter beyond Latin-1 doubles the memory that V8 needs
- * for the text of a file.
+ * Escapes what esbuild left: letters in comments and regular expressions, where the escape means the same. One letter beyond
+ * Latin-1 doubles the memory that V8 needs for the text of a file.
  */
 function toAscii(code) {
   return code.replace(/[^\0-\x7f]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);

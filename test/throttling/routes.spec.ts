@@ -172,7 +172,9 @@ describe('wrong admin keys', () => {
   });
 
   it('write a bounded number of log lines, none with a key', async () => {
-    await Promise.all(Array.from({ length: 1_000 }, () => tryKey(one, '192.0.2.1')));
+    // Each request has a connection of its own.
+    for (let tried = 0; tried < 1_000; tried += 100)
+      await Promise.all(Array.from({ length: 100 }, () => tryKey(one, '192.0.2.1')));
     expect(one.log.events('admin.key.refused')).toHaveLength(LIMIT);
     const lines = [...one.log.events('admin.key.throttled'), ...one.log.lines.filter(({ status }) => status === 429)];
     expect(lines.length).toBeLessThan(2 * 120);
