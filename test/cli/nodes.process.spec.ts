@@ -118,7 +118,9 @@ describe('platform-auth nodes', () => {
       [household],
     );
     expect(new Set((await nodesOf(household)).map(({ node_id }) => node_id)).size).toBe(230);
-    expect((await cli.ok('nodes', 'list', '--household', household, '--all')).match(/│ name \d+ +│/g)).toHaveLength(230);
+    expect((await cli.ok('nodes', 'list', '--household', household, '--all')).match(/│ name \d+ +│/g)).toHaveLength(
+      230,
+    );
     expect(await cli.ok('nodes', 'list', '--household', randomUUID())).toBe('none\n');
   });
 

@@ -7,6 +7,7 @@ import { NodeDevice } from '../../src/nodes/nodes.service.js';
 import { Operator } from '../../src/operators/operators.service.js';
 import { Session } from '../../src/tokens/sessions.service.js';
 import { User } from '../../src/users/users.service.js';
+import { createTwoRoles } from '../support/roles.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 /** Differences on purpose: only the migrations have the foreign key (no relations in entities) and comments. */
@@ -125,5 +126,23 @@ describe('the migrations', () => {
     const isByHand = ({ table, name }: (typeof names)[number]): boolean =>
       name.startsWith(table) && /_(pkey|key|fkey|idx|check)$/.test(name);
     expect(names.filter((name) => !isByHand(name))).toEqual([]);
+  });
+});
+
+describe('the indexes of searches', () => {
+  it.each([
+    ['are made by the owner of the database', true, ['nodes_search_idx', 'users_email_search_idx']],
+    ['are left out where the role may not create pg_trgm', false, []],
+  ])('%s, and the migrations succeed', async (_name, ownsDatabase, indexes) => {
+    const roles = await createTwoRoles();
+    const { database, ownerUrl } = roles;
+    const name = new URL(ownerUrl).pathname.slice(1);
+    if (!ownsDatabase) await database.query(`ALTER DATABASE ${name} OWNER TO CURRENT_USER`);
+    await migrate(ownerUrl);
+    const found = await database.query<{ name: string }>(
+      `SELECT indexname AS name FROM pg_indexes WHERE schemaname = 'public' AND indexname LIKE '%search_idx' ORDER BY 1`,
+    );
+    expect(found.map(({ name }) => name)).toEqual(indexes);
+    await roles.drop();
   });
 });
