@@ -35,6 +35,10 @@ interface Waiting {
   isRefused: boolean;
 }
 
+export function hasPassword(passwordHash: PasswordHash): boolean {
+  return !passwordHash.startsWith(NO_PASSWORD);
+}
+
 @Injectable()
 export class PasswordHasher implements OnApplicationShutdown {
   private readonly workers: Piscina;

@@ -14,7 +14,7 @@ import { createId, isId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
 import { MAX_BCRYPT_COST } from '../config/limits.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../passwords/foreign-hash.js';
-import { NO_PASSWORD, OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
+import { hasPassword, NO_PASSWORD, OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
 
 export interface PortableAccount {
   readonly id: string;
@@ -112,7 +112,7 @@ export function formatAccountLine(account: PortableAccount): string {
   return JSON.stringify({
     id: account.id,
     email: account.email,
-    password_hash: account.passwordHash === NO_PASSWORD ? null : account.passwordHash,
+    password_hash: hasPassword(account.passwordHash) ? account.passwordHash : null,
     ...(account.passwordHash.startsWith(OWN_PREFIX) && { made_by: MADE_HERE }),
     is_active: account.isActive,
     email_verified: account.isEmailVerified,

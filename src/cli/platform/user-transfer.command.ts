@@ -67,9 +67,9 @@ function formatImport(report: ImportReport): string {
   const done = dry_run ? 'Would be imported' : 'Imported';
   const ofBlank = blank === 0 ? '' : ` Blank: ${blank}.`;
   const ofPassword =
-    without_password === 0
-      ? ''
-      : ` Without a password: ${without_password}; the link "forgot password" lets these people in.`;
+    without_password > 0
+      ? ` Without a password: ${without_password}; the link "forgot password" lets these people in.`
+      : '';
   const counts = `Lines: ${lines}. ${done}: ${imported}. Existed before: ${existing}. Refused: ${refused}.${ofBlank}${ofPassword}`;
   if (refused === 0) return counts;
   const rows = refused_lines.map((each) => ({ ...each, reason: wrapText(each.reason) }));

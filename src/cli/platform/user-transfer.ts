@@ -13,7 +13,7 @@ import {
   type LineFormat,
   type PortableAccount,
 } from '../../users/account-transfer.js';
-import { NO_PASSWORD } from '../../passwords/password-hasher.js';
+import { hasPassword } from '../../passwords/password-hasher.js';
 import { Progress, CommandFailedError } from '../terminal.js';
 import { withServices } from './database-services.js';
 
@@ -49,7 +49,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
       if (batch.length === 0) return;
       const added = await (isDryRun ? accounts.findNewAccounts(batch) : accounts.insertAccounts(batch));
       report.imported += added.length;
-      report.without_password += added.filter(({ passwordHash }) => passwordHash === NO_PASSWORD).length;
+      report.without_password += added.filter(({ passwordHash }) => !hasPassword(passwordHash)).length;
       report.existing += batch.length - added.length;
       batch = [];
     };
