@@ -64,6 +64,7 @@ export class ProxiedCalls {
     await this.callForLinks();
     await this.call({ operation: 'GET /health', status: 200 });
     await this.call({ operation: 'GET /health/live', status: 200 });
+    await this.call({ operation: 'GET /health/ready', status: 200 });
     await this.call({ operation: 'GET /.well-known/jwks.json', status: 200 });
     const missing = operations.filter((name) => !this.called.has(name));
     this.checks.note('every operation was called through Prism', missing.length === 0, missing.join(', '));
@@ -193,6 +194,7 @@ export class ProxiedCalls {
     await this.call({ operation: `GET ${path}/{app_id}`, status: 404, headers, id: randomUUID() });
     await this.call({ operation: `POST ${path}/{app_id}/rotate`, status: 200, headers, id, body: {} });
     await this.call({ operation: `GET ${path}/{app_id}/explain`, status: 200, headers, id, query: '?target=ocr' });
+    await this.call({ operation: `GET ${path}/summary`, status: 200, headers });
     await this.call({ operation: `DELETE ${path}/{app_id}`, status: 204, headers, id });
     await this.call({ operation: `POST ${path}/{app_id}/rotate`, status: 409, headers, id, body: {} });
   }
@@ -212,6 +214,7 @@ export class ProxiedCalls {
     await this.call({ operation: 'GET /internal/authorize/node', status: 200, headers: { 'X-API-Key': key } });
     await this.call({ operation: 'GET /internal/authorize/node', status: 401 });
     await this.call({ operation: `GET ${path}`, status: 200, headers: asAdmin });
+    await this.call({ operation: `GET ${path}/summary`, status: 200, headers: asAdmin });
     await this.call({ operation: `GET ${path}/{node_id}`, status: 200, headers: asAdmin, id });
     const change = { name: 'lamp', expires_at: '2099-01-01T00:00:00Z' };
     await this.call({ operation: `PATCH ${path}/{node_id}`, status: 200, headers: asAdmin, id, body: change });

@@ -85,7 +85,7 @@ async function checkCalls(example: Example): Promise<void> {
     deepStrictEqual(await json(ASK.app), { asked_by: 'recipes', languages: ['de', 'en'] }),
   );
   await checks.run('the keys come from init, and doctor finds no problem', () => {
-    match(example.output, /│ recipes +│ ocr +│ mint/);
+    match(example.output, /│ recipes +│ ocr +│ issue/);
     ok(example.lines.includes('No problems found.'));
   });
 }
