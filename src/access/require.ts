@@ -10,16 +10,7 @@ import {
   type ExecutionContext,
   type Type,
 } from '@nestjs/common';
-import {
-  ApiBody,
-  ApiCreatedResponse,
-  ApiExtension,
-  ApiHeader,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiSecurity,
-} from '@nestjs/swagger';
+import { ApiBody, ApiExtension, ApiHeader, ApiOperation, ApiResponse, ApiSecurity } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import {
   isServiceName,
@@ -123,6 +114,12 @@ export const RequireUser = () => RequireWith(UserGuard, 'user');
 /** The key's target must be this service. */
 export const RequireApp = () => RequireWith(AppGuard, 'app');
 
+/** What a route answers when it succeeds: a body of this class, or no body, with a description for the OpenAPI document. */
+export function Answers(status: 200 | 201 | 202 | 204, answer: Type | string): MethodDecorator {
+  const described = typeof answer === 'string' ? { description: answer } : { type: answer };
+  return applyDecorators(HttpCode(status), ApiResponse({ status, ...described }));
+}
+
 /** What the OpenAPI document says of a route of operators. Without `returns` and `creates`, it answers 204. */
 interface AdminRoute {
   readonly summary: string;
@@ -139,9 +136,7 @@ interface AdminRoute {
 export function RequireAdmin(scope: Scope, { refusals = [], returns, creates, ...route }: AdminRoute): MethodDecorator {
   const { optionalBody, ...operation } = route;
   return applyDecorators(
-    ...(creates ? [ApiCreatedResponse({ type: creates })] : []),
-    ...(returns ? [HttpCode(200), ApiOkResponse({ type: returns })] : []),
-    ...((creates ?? returns) ? [] : [HttpCode(204), ApiNoContentResponse()]),
+    creates ? Answers(201, creates) : Answers(returns ? 200 : 204, returns ?? ''),
     ApiOperation(operation),
     ...(optionalBody ? [ApiBody({ type: optionalBody, required: false })] : []),
     ApiProblems(...refusals),

@@ -23,11 +23,10 @@ import {
 import { HealthCheckService, HealthIndicatorService, TerminusModule, type HealthCheckResult } from '@nestjs/terminus';
 import type { Response } from 'express';
 import { Client } from 'pg';
-import { Public } from '../access/require.js';
+import { Answers, Public } from '../access/require.js';
 import { Environment } from '../config/environment.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { IS_STANDBY, refuseStandby, type StandbyRow } from '../database/connection-check.js';
-import { Answers } from '../http/answers.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
 import { ProblemException, problems } from '../problems/problems.js';

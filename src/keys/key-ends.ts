@@ -12,7 +12,7 @@ import type { ComparedClock } from '../database/compared-clock.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
 import { toErrorFields, type Log } from '../logging/log.js';
-import type { KeyColumns } from './key-table.js';
+import { isLiveAt, type KeyColumns } from './key-table.js';
 
 /** Constants, never input, because they become SQL. */
 export type KeyTableName = 'nodes' | 'app_credentials' | 'operators';
@@ -84,7 +84,7 @@ export function buildRotation(name: KeyTableName): string {
         rotated_by_request = $5, overlap_ended_at = NULL
     FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
           FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before
-    WHERE id = held AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4)
+    WHERE id = held AND ${isLiveAt('$4')}
     RETURNING id, rotated, overlap`;
 }
 

@@ -63,7 +63,8 @@ export interface KeyFilter {
   readonly unusedSince: Date | undefined;
 }
 
-const isLiveAt = (moment: string): string => `revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ${moment})`;
+export const isLiveAt = (moment: string): string =>
+  `revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ${moment})`;
 const USED_AT = 'COALESCE(last_used_at, created_at)';
 
 /** No index serves the last use: it would make each of the frequent writes of that column dearer. */

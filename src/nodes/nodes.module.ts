@@ -9,9 +9,8 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
-import { RequireNode } from '../access/require.js';
+import { Answers, RequireNode } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { Answers } from '../http/answers.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {

@@ -8,7 +8,7 @@ import { Body, Controller, Get, Injectable, Param, Patch, Post, Req } from '@nes
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { getPrincipal } from '../access/principals.js';
-import { RequireUser } from '../access/require.js';
+import { Answers, RequireUser } from '../access/require.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
@@ -17,7 +17,6 @@ import { LabelField, MOMENT } from '../common/fields.js';
 import { createId, isId } from '../common/ids.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database, type Statement } from '../database/database.js';
-import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems, createFieldProblem } from '../problems/problems.js';
 import { Throttled } from '../throttling/throttle.js';

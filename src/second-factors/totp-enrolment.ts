@@ -8,12 +8,11 @@ import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
 import { getPrincipal } from '../access/principals.js';
-import { RequireUser } from '../access/require.js';
+import { Answers, RequireUser } from '../access/require.js';
 import { Clock } from '../common/clock.js';
 import { CharactersBetween, type Presence } from '../common/fields.js';
 import type { AuditEventName } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
-import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';

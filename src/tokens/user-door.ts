@@ -11,11 +11,10 @@ import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import { readBearer, createRefusal, Doors } from '../access/doors.js';
 import { getPrincipal, type UserPrincipal } from '../access/principals.js';
-import { RequireForwardedUser } from '../access/require.js';
+import { Answers, RequireForwardedUser } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { Environment } from '../config/environment.js';
 import { ComparedClock } from '../database/compared-clock.js';
-import { Answers } from '../http/answers.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import {
