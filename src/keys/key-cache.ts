@@ -11,14 +11,14 @@ interface VerifiedKey<Identity> {
   readonly maxAgeMs?: number;
 }
 
-interface Entry<Identity> extends VerifiedKey<Identity> {
+export interface RememberedKey<Identity> extends VerifiedKey<Identity> {
   readonly takenAtMs: number;
   readonly maxAgeMs: number;
 }
 
 /** The valid keys of one table. Refusals are never cached, and entries are used only while the lease is held. */
 export class KeyCache<Identity extends object> implements EvictionListener {
-  private readonly entries: LRUCache<string, Entry<Identity>>;
+  private readonly entries: LRUCache<string, RememberedKey<Identity>>;
 
   constructor(
     readonly kind: CredentialKind,
@@ -31,12 +31,20 @@ export class KeyCache<Identity extends object> implements EvictionListener {
 
   /** @returns undefined when the database must be asked */
   recall(id: string, presented: SecretDigest, now: Date): Identity | undefined {
-    if (!this.lease.isHeld) return undefined;
-    const entry = this.entries.get(id);
-    if (!entry || this.lease.isStale(entry.takenAtMs) || !isSameDigest(entry.digest, presented)) return undefined;
-    if (this.lease.isOlderThan(entry.takenAtMs, entry.maxAgeMs)) return undefined;
-    if (entry.expiresAt && entry.expiresAt <= now) return undefined;
-    return entry.identity;
+    const key = this.find(id, presented);
+    return key && this.isUsable(key, now) ? key.identity : undefined;
+  }
+
+  /** Also finds a key that must not be used any more: it was valid once, and no change of it was reported since. */
+  find(id: string, presented: SecretDigest): RememberedKey<Identity> | undefined {
+    const key = this.entries.get(id);
+    return key && isSameDigest(key.digest, presented) ? key : undefined;
+  }
+
+  isUsable({ takenAtMs, maxAgeMs, expiresAt }: RememberedKey<Identity>, now: Date): boolean {
+    const { lease } = this;
+    if (!lease.isHeld || lease.isStale(takenAtMs) || lease.isOlderThan(takenAtMs, maxAgeMs)) return false;
+    return expiresAt === null || expiresAt > now;
   }
 
   takeTicket(): Ticket {

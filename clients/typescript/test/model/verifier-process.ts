@@ -94,7 +94,7 @@ export class VerifierProcess extends Process implements Transport {
 interface Inner {
   readonly questions: { isUsable: () => boolean };
   readonly lease: { version: number; evict: (kind: string, id: string) => void; isOlderThan: () => boolean };
-  readonly nodes: { recall: (id: string, digest: unknown, now: Date) => unknown };
+  readonly nodes: { isUsable: (key: unknown, now: Date) => boolean };
 }
 
 function plantVoidlessUsers({ lease }: Inner): void {
@@ -107,6 +107,6 @@ function plantVoidlessUsers({ lease }: Inner): void {
 }
 
 function plantMonotonicEnds({ nodes }: Inner): void {
-  const recall = nodes.recall.bind(nodes);
-  nodes.recall = (id, digest) => recall(id, digest, new Date(0));
+  const isUsable = nodes.isUsable.bind(nodes);
+  nodes.isUsable = (key) => isUsable(key, new Date(0));
 }
