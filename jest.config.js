@@ -19,7 +19,7 @@ export default {
   // Ends a test that hangs; it does not measure one that passes.
   testTimeout: 120_000,
   // More than two cores can do at once, because tests wait most of the time: for leases, timeouts and processes.
-  maxWorkers: 8,
+  maxWorkers: 6,
   // A worker that has grown so far is replaced. Also keeps Jest from running tests in its own process.
   workerIdleMemoryLimit: '700MB',
   coverageProvider: 'v8',
