@@ -7,8 +7,6 @@ import { Database } from '../database/database.js';
 import { Outbox } from '../mail/outbox.js';
 import { createSlowGauge, MetricsRegistry } from '../metrics/metrics-registry.js';
 
-export type Job = 'purge' | 'audit' | 'key_material';
-
 const RECORD = {
   name: 'job_runs_record',
   text: 'INSERT INTO job_runs (job) VALUES ($1) ON CONFLICT (job) DO UPDATE SET succeeded_at = now()',
@@ -18,24 +16,23 @@ const READ = {
   text: 'SELECT job, GREATEST(0, extract(epoch FROM now() - succeeded_at))::float8 AS seconds FROM job_runs',
 };
 
-const SEAL_LIMIT_SECONDS = 600;
-/** A mail server that greylists, or an address that takes no mail, needs no operator at once. */
-const MAIL_LIMIT_SECONDS = 7_200;
-/** Eight runs of every 15 minutes. */
-const JOB_LIMIT_SECONDS = 7_200;
-
-/** The metrics, and the seconds after which the work is overdue. */
-const MEASURES = {
-  audit_unsealed_seconds: ['Age of the oldest row of the audit log that is not sealed.', SEAL_LIMIT_SECONDS],
-  mail_waiting_seconds: ['Age of the oldest mail in the outbox.', MAIL_LIMIT_SECONDS],
-  purge_age_seconds: ['Time since the last purge of any replica.', JOB_LIMIT_SECONDS],
-  audit_maintenance_age_seconds: ['Time since the last maintenance of the audit log.', JOB_LIMIT_SECONDS],
-  key_maintenance_age_seconds: ['Time since signing keys and secrets were last maintained.', JOB_LIMIT_SECONDS],
+/** What is measured, and the seconds after which it is overdue. A mail may wait for a server that greylists. */
+const LIMITS = {
+  audit_unsealed_seconds: 600,
+  mail_waiting_seconds: 7_200,
+  purge_age_seconds: 7_200,
+  audit_maintenance_age_seconds: 7_200,
+  key_maintenance_age_seconds: 7_200,
 } as const;
-export type Measure = keyof typeof MEASURES;
-export const MEASURE_NAMES = Object.keys(MEASURES) as Measure[];
+type Measure = keyof typeof LIMITS;
+export const MEASURE_NAMES = Object.keys(LIMITS) as Measure[];
+export type Job = 'purge' | 'audit_maintenance' | 'key_maintenance';
 
-export type Measurements = Readonly<Record<Measure, number>>;
+export interface Measurement {
+  readonly name: string;
+  readonly seconds: number;
+  readonly is_overdue: boolean;
+}
 
 @Injectable()
 export class BackgroundWork {
@@ -46,27 +43,25 @@ export class BackgroundWork {
     metrics: MetricsRegistry,
   ) {
     const measure = createSlowGauge(() => this.measure());
-    for (const name of MEASURE_NAMES)
-      metrics.addGauge(name, MEASURES[name][0], async () => (await measure())?.[name], 'max');
+    const help = 'Age of the oldest work that is not done, or of the last success of a job in any replica.';
+    for (const name of MEASURE_NAMES) {
+      const read = async () => (await measure())?.find((measured) => measured.name === name)?.seconds;
+      metrics.addGauge(name, help, read, 'max');
+    }
   }
 
   async recordRun(job: Job): Promise<void> {
     await this.database.rows(RECORD, [job]);
   }
 
-  async measure(): Promise<Measurements> {
-    const rows = await this.database.rows<{ job: Job; seconds: number }>(READ, []);
-    const sinceRun = (job: Job): number => rows.find((row) => row.job === job)?.seconds ?? 0;
-    return {
-      audit_unsealed_seconds: await this.seals.measureLag(),
-      mail_waiting_seconds: await this.outbox.measureAge(),
-      purge_age_seconds: sinceRun('purge'),
-      audit_maintenance_age_seconds: sinceRun('audit'),
-      key_maintenance_age_seconds: sinceRun('key_material'),
-    };
+  async measure(): Promise<Measurement[]> {
+    const rows = await this.database.rows<{ job: string; seconds: number }>(READ, []);
+    const measured = new Map(rows.map(({ job, seconds }) => [`${job}_age_seconds`, seconds]))
+      .set('audit_unsealed_seconds', await this.seals.measureLag())
+      .set('mail_waiting_seconds', await this.outbox.measureAge());
+    return MEASURE_NAMES.map((name) => {
+      const seconds = Math.floor(measured.get(name) ?? 0);
+      return { name, seconds, is_overdue: seconds > LIMITS[name] };
+    });
   }
-}
-
-export function listOverdue(measured: Measurements): Measure[] {
-  return MEASURE_NAMES.filter((name) => measured[name] > MEASURES[name][1]);
 }

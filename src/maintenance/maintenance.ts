@@ -51,7 +51,7 @@ export class AuditJob {
       const month = await this.months.dropMonth();
       if (month !== undefined) this.log.info('audit_partition_dropped', { month });
       await this.months.pruneSealEntries();
-      await this.work.recordRun('audit');
+      await this.work.recordRun('audit_maintenance');
     } catch (error) {
       this.log.warn('audit_job_failed', { error: toErrorFields(error) });
     }
@@ -84,7 +84,7 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
     await this.warnOnFailure('signing_keys_job_failed', async () => {
       await this.rotation.reencryptKeys();
       await this.rotation.advanceKeys();
-      if (isReencrypted) await this.work.recordRun('key_material');
+      if (isReencrypted) await this.work.recordRun('key_maintenance');
     });
   }
 

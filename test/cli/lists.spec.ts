@@ -135,12 +135,10 @@ describe('the lists of platform-auth', () => {
   it('status asks for two summaries and the work in the background, and fails when that is overdue', async () => {
     const counts = { live: 20_000, ended: 3, unused: 2, expiring: 1 };
     const work = {
-      audit_unsealed_seconds: 7_300,
-      mail_waiting_seconds: 0,
-      purge_age_seconds: 180,
-      audit_maintenance_age_seconds: 20,
-      key_maintenance_age_seconds: 20,
-      overdue: ['audit_unsealed_seconds'],
+      items: [
+        { name: 'audit_unsealed_seconds', seconds: 7_300, is_overdue: true },
+        { name: 'purge_age_seconds', seconds: 90, is_overdue: false },
+      ],
     };
     const paths: string[] = [];
     const server = createServer((request, response) => {
@@ -155,8 +153,8 @@ describe('the lists of platform-auth', () => {
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const { code, stdout, stderr } = await cli.run('status', '--url', url);
     expect(stdout).toContain('20000 live, 3 revoked or expired, 2 not used for 30 days, 1 expiring within 14 days\n');
-    expect(stdout).toMatch(/sealing +2 h behind: OVERDUE\nmail +the oldest waits for 0 s\npurge +3 min ago\n/);
-    expect([code, stderr]).toEqual([1, expect.stringContaining('Work is overdue: audit_unsealed_seconds.')]);
+    expect(stdout).toMatch(/audit unsealed +121 min: overdue\npurge age +90 s\n/);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('Overdue: audit_unsealed_seconds.')]);
     const admin = ['nodes/summary', 'app-credentials/summary', 'background-work'];
     expect(paths).toEqual(['/health', ...admin.map((path) => `/api/v0/admin/${path}`)]);
     server.close();

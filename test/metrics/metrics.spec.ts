@@ -234,9 +234,12 @@ describe('what is read from the database', () => {
   it('tells how far the background work is behind, as the route of the operators does', async () => {
     const app = await TestApp.start({ variables: ON });
     try {
-      const read = async () =>
-        (await app.admin.get('/background-work').expect(200)).body as Api['BackgroundWorkResponse'];
-      expect(await read()).toMatchObject({ audit_unsealed_seconds: 0, mail_waiting_seconds: 0, overdue: [] });
+      const read = async () => {
+        const { items } = (await app.admin.get('/background-work').expect(200)).body as Api['BackgroundWorkResponse'];
+        const overdue = items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name);
+        return { overdue, seconds: Object.fromEntries(items.map(({ name, seconds }) => [name, seconds])) };
+      };
+      expect(await read()).toMatchObject({ seconds: { audit_unsealed_seconds: 0, mail_waiting_seconds: 0 }, overdue: [] });
       await app.database.query(`UPDATE job_runs SET succeeded_at = now() - interval '3 hours'`);
       await app.database.query(insertion(randomUUID(), 'now()', { recorded_at: `now() - interval '20 minutes'` }));
       await app.database.query(
@@ -246,8 +249,7 @@ describe('what is read from the database', () => {
       const names = ['purge', 'audit_maintenance', 'key_maintenance'].map((name) => `${name}_age_seconds`);
       const behind = await read();
       expect(behind.overdue).toEqual(['audit_unsealed_seconds', ...names]);
-      expect(behind.audit_unsealed_seconds).toBeGreaterThanOrEqual(1_200);
-      expect(behind.mail_waiting_seconds).toBeGreaterThanOrEqual(3_600);
+      expect(behind.seconds.mail_waiting_seconds).toBeGreaterThanOrEqual(3_600);
       skip(30);
       const seen = await scrape(app);
       expect(seen.value('audit_unsealed_seconds')).toBeGreaterThanOrEqual(1_200);
@@ -256,7 +258,7 @@ describe('what is read from the database', () => {
       await app.nest.get(PurgeJob).purgeExpired();
       await app.nest.get(AuditJob).maintainAuditLog();
       await app.nest.get(KeyMaterialJob).renewKeyMaterial();
-      expect(await read()).toMatchObject({ audit_unsealed_seconds: 0, overdue: [] });
+      expect(await read()).toMatchObject({ seconds: { audit_unsealed_seconds: 0 }, overdue: [] });
     } finally {
       await app.stop();
     }

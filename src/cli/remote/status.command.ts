@@ -13,14 +13,6 @@ interface Health {
 type Counts = Api['KeyCountsResponse'];
 type Work = Api['BackgroundWorkResponse'];
 
-const WORK_TEXTS: Readonly<Record<Exclude<keyof Work, 'overdue'>, [name: string, format: (age: string) => string]>> = {
-  audit_unsealed_seconds: ['sealing', (age) => `${age} behind`],
-  mail_waiting_seconds: ['mail', (age) => `the oldest waits for ${age}`],
-  purge_age_seconds: ['purge', (age) => `${age} ago`],
-  audit_maintenance_age_seconds: ['audit log', (age) => `maintained ${age} ago`],
-  key_maintenance_age_seconds: ['keys', (age) => `maintained ${age} ago`],
-};
-
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
 export function addStatusCommand(root: Command): void {
   addRemote(
@@ -54,11 +46,9 @@ export function addStatusCommand(root: Command): void {
     );
     if (health.status !== 'ok' && health.status !== 'degraded')
       throw new CommandFailedError(`${url} is not healthy. Read the log of the service.`, 'unhealthy');
-    if (background_work && background_work.overdue.length > 0)
-      throw new CommandFailedError(
-        `Work is overdue: ${background_work.overdue.join(', ')}. Read the log of the service, and docs/operations/incidents.md.`,
-        'work_overdue',
-      );
+    const overdue = background_work?.items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name) ?? [];
+    if (overdue.length > 0)
+      throw new CommandFailedError(`Overdue: ${overdue.join(', ')}. See docs/operations/incidents.md.`, 'work_overdue');
   });
 }
 
@@ -79,17 +69,13 @@ async function readIfAllowed<Body>(client: AdminClient | undefined, path: string
   }
 }
 
-function formatWork({ overdue, ...seconds }: Work): Record<string, string> {
-  const lines = Object.entries(WORK_TEXTS).map(([measure, [name, format]]) => {
-    const isOverdue = overdue.some((each) => each === measure);
-    return [name, `${format(formatAge(seconds[measure as keyof typeof seconds]))}${isOverdue ? ': OVERDUE' : ''}`];
+/** `purge_age_seconds` of 240 is shown as "purge age  4 min". */
+function formatWork({ items }: Work): Record<string, string> {
+  const lines = items.map(({ name, seconds, is_overdue }) => {
+    const age = seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
+    return [name.replace(/_seconds$/, '').replaceAll('_', ' '), is_overdue ? `${age}: overdue` : age] as const;
   });
-  return Object.fromEntries(lines) as Record<string, string>;
-}
-
-function formatAge(seconds: number): string {
-  if (seconds < 120) return `${seconds} s`;
-  return seconds < 7_200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3_600)} h`;
+  return Object.fromEntries(lines);
 }
 
 function formatCounts({ live, ended, unused, expiring }: Counts): string {

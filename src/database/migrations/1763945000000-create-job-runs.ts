@@ -10,7 +10,7 @@ export class CreateJobRuns1763945000000 implements MigrationInterface {
         succeeded_at timestamptz NOT NULL DEFAULT now(),
         CONSTRAINT job_runs_pkey PRIMARY KEY (job)
       );
-      INSERT INTO job_runs (job) VALUES ('purge'), ('audit'), ('key_material');
+      INSERT INTO job_runs (job) VALUES ('purge'), ('audit_maintenance'), ('key_maintenance');
       COMMENT ON TABLE job_runs IS 'when each job of the maintenance last succeeded, in any replica';
     `);
   }
