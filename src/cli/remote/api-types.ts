@@ -24,6 +24,14 @@ export interface Api {
     readonly details: { readonly [key: string]: unknown };
   };
   readonly AuditActorResponse: { readonly door: string; readonly id: string | null; readonly name: string | null };
+  readonly BackgroundWorkResponse: {
+    readonly audit_unsealed_seconds: number;
+    readonly mail_waiting_seconds: number;
+    readonly purge_age_seconds: number;
+    readonly audit_maintenance_age_seconds: number;
+    readonly key_maintenance_age_seconds: number;
+    readonly overdue: readonly string[];
+  };
   readonly ExplanationResponse: {
     readonly accepted_now: boolean;
     readonly reasons: readonly Api['ReasonResponse'][];
