@@ -47,6 +47,12 @@ export default {
       from: { path: '^src/', pathNot: '^src/(crypto|passwords)/' },
       to: { path: '^(node:)?crypto$|node_modules/(bcrypt|bcryptjs|argon2|hash-wasm|jsonwebtoken|jose|@noble)/' },
     },
+    {
+      name: 'service-and-verifier-share-only-packages',
+      severity: 'error',
+      from: { path: '^(src|packages/[^/]+/src|clients/typescript/src)/' },
+      to: { path: '^(src|clients)/', pathNot: '^$1/' },
+    },
     { name: 'no-unresolved-import', severity: 'error', from: {}, to: { couldNotResolve: true } },
   ],
   options: {

@@ -1,5 +1,5 @@
-import type { ChangedKind } from '../../../src/revocation/change-feed.js';
-import type { Renewal } from '../../../src/revocation/lease.js';
+import type { ChangedKind } from '../../../packages/lease/src/change-feed.js';
+import type { Renewal } from '../../../packages/lease/src/lease.js';
 import type { ServiceAnswer } from './transport.js';
 import type { Door } from './principals.js';
 

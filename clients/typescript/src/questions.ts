@@ -1,4 +1,4 @@
-import type { RevocationLease, Ticket } from '../../../src/revocation/lease.js';
+import type { RevocationLease, Ticket } from '../../../packages/lease/src/lease.js';
 import { judge, type Judgement } from './answers.js';
 import { toFingerprint, type Credential } from './credentials.js';
 import { RefusedError, UnavailableError } from './errors.js';

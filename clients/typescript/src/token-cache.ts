@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { RevocationLease, Ticket } from '../../../src/revocation/lease.js';
+import type { RevocationLease, Ticket } from '../../../packages/lease/src/lease.js';
 import type { UserPrincipal } from './principals.js';
 
 /** How long a yes may be remembered, from the moment its question was sent. */

@@ -5,8 +5,8 @@
  * moment the question was sent; only the service refuses, except what is malformed or forged; what is not a verdict is 503.
  */
 import { inspect } from 'node:util';
-import { KeyCache } from '../../../src/keys/key-cache.js';
-import { RevocationLease } from '../../../src/revocation/lease.js';
+import { KeyCache } from '../../../packages/lease/src/key-cache.js';
+import { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { MAX_REMEMBER_MS } from './answers.js';
 import {
   readApp,

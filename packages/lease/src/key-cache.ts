@@ -1,10 +1,11 @@
+import { timingSafeEqual } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { isSameDigest, type SecretDigest } from '../crypto/secret.js';
-import type { CredentialKind } from '../revocation/change-feed.js';
-import type { EvictionListener, RevocationLease, Ticket } from '../revocation/lease.js';
+import type { CredentialKind } from './change-feed.js';
+import type { EvictionListener, RevocationLease, Ticket } from './lease.js';
 
 interface VerifiedKey<Identity> {
-  readonly digest: SecretDigest;
+  /** SHA-256 of a generated secret. */
+  readonly digest: Buffer;
   readonly identity: Identity;
   readonly expiresAt: Date | null;
   /** Counted from the ticket, by the monotonic clock. Default: no limit but the lease's. */
@@ -30,15 +31,16 @@ export class KeyCache<Identity extends object> implements EvictionListener {
   }
 
   /** @returns undefined when the database must be asked */
-  recall(id: string, presented: SecretDigest, now: Date): Identity | undefined {
+  recall(id: string, presented: Buffer, now: Date): Identity | undefined {
     const key = this.find(id, presented);
     return key && this.isUsable(key, now) ? key.identity : undefined;
   }
 
   /** Also finds a key that must not be used any more: it was valid once, and no change of it was reported since. */
-  find(id: string, presented: SecretDigest): RememberedKey<Identity> | undefined {
+  find(id: string, presented: Buffer): RememberedKey<Identity> | undefined {
     const key = this.entries.get(id);
-    return key && isSameDigest(key.digest, presented) ? key : undefined;
+    const isSame = key?.digest.length === presented.length && timingSafeEqual(key.digest, presented);
+    return isSame ? key : undefined;
   }
 
   isUsable({ takenAtMs, maxAgeMs, expiresAt }: RememberedKey<Identity>, now: Date): boolean {

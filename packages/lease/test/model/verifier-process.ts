@@ -1,6 +1,11 @@
-import { toSettings } from '../../src/options.js';
-import { ConnectionError, type ServiceAnswer, type ServiceRequest, type Transport } from '../../src/transport.js';
-import { VerifierCore } from '../../src/verifier-core.js';
+import { toSettings } from '../../../../clients/typescript/src/options.js';
+import {
+  ConnectionError,
+  type ServiceAnswer,
+  type ServiceRequest,
+  type Transport,
+} from '../../../../clients/typescript/src/transport.js';
+import { VerifierCore } from '../../../../clients/typescript/src/verifier-core.js';
 import type { Credential } from './credentials.js';
 import { LEASE_MS } from './histories.js';
 import type { Mistake } from './mistakes.js';
