@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from math import inf
-from random import random
 from typing import Generic, TypeVar
 
 from platform_auth.clocks import Instant
@@ -24,11 +23,8 @@ KeyIdentity = TypeVar("KeyIdentity", AppPrincipal, NodePrincipal)
 Renew = Callable[[Headers, str | None], None]
 # An entry that may be remembered for less ends with its credential: another question would not prolong it.
 _RENEWED_SECONDS = 60
-# From the question of an entry to the next one in the background: well before its end, and not of all entries at once.
-_MIN_AGE_SECONDS = 40
-_AGE_JITTER_SECONDS = 10
-# Until the next try, when there was no slot for a question.
-_RENEWAL_PAUSE_SECONDS = 1
+# From the question of an entry to the next one, in the background.
+_RENEWAL_AGE_SECONDS = 45
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +71,7 @@ class _Cache(Generic[Identity]):
             return None
         entry.was_recalled = True
         if monotonic >= entry.renewed_at and headers:
-            entry.renewed_at = monotonic + _RENEWAL_PAUSE_SECONDS
+            entry.renewed_at = inf
             self._renew(headers, address)
         use = entry.use
         if use is not None:
@@ -174,6 +170,4 @@ class TokenCache(_Cache[UserPrincipal]):
 
 
 def _choose_renewal(sent: Instant, seconds: float) -> float:
-    if seconds < _RENEWED_SECONDS:
-        return inf
-    return sent.monotonic + _MIN_AGE_SECONDS + _AGE_JITTER_SECONDS * random()
+    return inf if seconds < _RENEWED_SECONDS else sent.monotonic + _RENEWAL_AGE_SECONDS

@@ -6,15 +6,17 @@ that was not valid recently; a network is the part of a remote address that one 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Network, ip_address
 from typing import Generic, TypeVar
 
 # At once, each on a connection of its own. More would only take longer, until their answers come too late to be used.
 _MAX_RUNNING = 32
 # One of so many is for credentials that were valid recently.
 _RESERVED_SHARE = 4
-# A site gets a /64 at least, and may use every address of it (RFC 6177).
-_IPV6_PREFIX = 64
+# A site gets a /48 at most, and may use every address of it (RFC 6177).
+_IPV6_PREFIX = 48
+# Within a house or a platform, each address is a caller of its own (RFC 4193, RFC 4291).
+_LOCAL = (IPv6Network("fc00::/7"), IPv6Network("fe80::/10"))
 
 
 class Place:
@@ -125,6 +127,6 @@ def to_network(address: str | None) -> str:
         parsed = ip_address((address or "").partition("%")[0])
     except ValueError:
         return address or ""
-    if parsed.version == 4:
+    if parsed.version == 4 or any(parsed in network for network in _LOCAL):
         return str(parsed)
-    return str(parsed.ipv4_mapped or ip_network((parsed, _IPV6_PREFIX), strict=False))
+    return str(parsed.ipv4_mapped or IPv6Network((parsed, _IPV6_PREFIX), strict=False))

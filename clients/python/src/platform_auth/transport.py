@@ -1,5 +1,10 @@
-"""Requests to the authentication service."""
+"""
+Requests to the authentication service. What httpx imports at the first request is imported here: a process that another thread
+forks in the middle of an import can never finish it (gunicorn --preload).
+"""
 
+import concurrent.futures.thread  # noqa: F401
+import encodings.idna  # noqa: F401
 import ssl
 import time
 from collections import deque
@@ -7,7 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import anyio._backends._asyncio  # noqa: F401
+import httpcore  # noqa: F401
 import httpx
+import sniffio  # noqa: F401
 
 _CONNECT_TIMEOUT_SECONDS = 0.5
 # A list of 1,000 changes has 100 KB.
