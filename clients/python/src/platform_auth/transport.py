@@ -3,19 +3,18 @@ Requests to the authentication service. What httpx imports at the first request 
 forks in the middle of an import can never finish it (gunicorn --preload).
 """
 
-import concurrent.futures.thread  # noqa: F401
-import encodings.idna  # noqa: F401
 import ssl
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Literal, Protocol
 
-import anyio._backends._asyncio  # noqa: F401
-import httpcore  # noqa: F401
 import httpx
-import sniffio  # noqa: F401
+
+for _name in ("anyio._backends._asyncio", "concurrent.futures.thread", "encodings.idna", "httpcore", "sniffio"):
+    import_module(_name)
 
 _CONNECT_TIMEOUT_SECONDS = 0.5
 # A list of 1,000 changes has 100 KB.

@@ -17,7 +17,6 @@ from platform_auth.clocks import SYSTEM_CLOCKS
 from platform_auth.credentials import Headers, find_app, find_doors, find_node, find_token, read_request_id
 from platform_auth.endings import Watch
 from platform_auth.errors import (
-    MissingScopeError,
     RefusedError,
     UnavailableError,
     VerificationError,
@@ -121,7 +120,8 @@ class Verifier:
         writes. Also SECRET_KEY_PREVIOUS during a rotation, JWT_ISSUER and JWT_AUDIENCE, if the authentication service has
         them, and AUTH_OUTAGE_GRACE_SECONDS. Raises VerifierConfigurationError.
         """
-        return cls(**{**read_environment(os.environ if variables is None else variables), **options})
+        settings: dict[str, Any] = {**read_environment(os.environ if variables is None else variables), **options}
+        return cls(**settings)
 
     @staticmethod
     def for_tests(service_name: str = "service-under-test") -> "TestVerifier":

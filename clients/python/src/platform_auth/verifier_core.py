@@ -165,7 +165,7 @@ class VerifierCore:
 
     def _ask_about_node(self, credential: Credential, headers: Headers, address: str | None) -> Question[NodePrincipal]:
         path = "/internal/validate-node"
-        forwarded = {**self._with_own_key(credential), "X-Platform-Target": self._settings.service_name}
+        forwarded = self._with_own_key(credential)
         return Question(
             credential,
             address,
