@@ -10,8 +10,10 @@ const HEADING = '// Generated from the OpenAPI document by `npm run docs:api`. D
 const SCHEMAS = [
   'AppCredentialResponse',
   'AuditEventResponse',
+  'EnrolmentResponse',
   'ExplanationResponse',
   'IssuedAppCredentialResponse',
+  'IssuedEnrolmentResponse',
   'IssuedNodeResponse',
   'IssuedOperatorResponse',
   'KeyCountsResponse',
