@@ -1,7 +1,7 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 /** The codes with which nodes enrol themselves. A new table: nothing waits for its lock, and old replicas do not use it. */
-export class CreateNodeEnrolments1763945000000 implements MigrationInterface {
+export class CreateNodeEnrolments1763946000000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     await runner.query(`
       CREATE TABLE node_enrolments (
