@@ -188,7 +188,7 @@ describe('platform-auth audit', () => {
       'user.login.failed',
       'user.login.failed',
     ]);
-    expect(lines()[3]).toMatch(/  2 times  last_at [^]*wrong_password/);
+    expect(lines()[3]).toMatch(/ 2 times +last_at [^]*wrong_password/);
   });
 
   it('sends every filter, follows the pages up to the limit, and prints no control characters', async () => {
