@@ -5,7 +5,7 @@
 export default {
   rootDir: import.meta.dirname,
   // `npm run test:watch` sees a change of the service too.
-  roots: ['<rootDir>/dist/src', '<rootDir>/dist/test', '<rootDir>/dist/clients/typescript'],
+  roots: ['src', 'packages', 'test', 'clients/typescript'].map((folder) => `<rootDir>/dist/${folder}`),
   testMatch: ['**/*.spec.js'],
   // `npm run test:process` runs these.
   testPathIgnorePatterns: ['/node_modules/', '\\.process\\.spec\\.js$'],
@@ -19,7 +19,7 @@ export default {
   // Ends a test that hangs; it does not measure one that passes.
   testTimeout: 120_000,
   // More than two cores can do at once, because tests wait most of the time: for leases, timeouts and processes.
-  maxWorkers: 8,
+  maxWorkers: 6,
   // A worker that has grown so far is replaced. Also keeps Jest from running tests in its own process.
   workerIdleMemoryLimit: '700MB',
   coverageProvider: 'v8',

@@ -45,6 +45,8 @@ export function computeFixedSettings(given: { readonly WORKERS: number; readonly
     shutdownDeadlineMs: given.SHUTDOWN_DELAY_MS + 13_000,
     /** Threads of one process that hash passwords: the workers share the cores. */
     hashThreads: Math.ceil(availableParallelism() / given.WORKERS),
+    /** Requests precede hashes when all cores are busy (Linux only). */
+    hashNiceness: 10,
     /** Passwords that may wait in one process: workers divide the queue of 100 as they divide the threads. */
     hashQueueLimit: Math.ceil(100 / given.WORKERS),
     /** A login beyond it ends the user's oldest session. */

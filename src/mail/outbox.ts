@@ -113,6 +113,10 @@ const REMOVE_WITH_EVENT = withAuditEvent({
   text: 'DELETE FROM mail_requests WHERE id = $1 AND requested_at = $2::timestamptz RETURNING id',
 });
 const COUNT = { name: 'mail_requests_count', text: 'SELECT count(*)::integer AS waiting FROM mail_requests' };
+const AGE = {
+  name: 'mail_requests_age',
+  text: 'SELECT extract(epoch FROM now() - min(created_at))::float8 AS seconds FROM mail_requests',
+};
 const PURGE = `DELETE FROM mail_requests WHERE id IN
   (SELECT id FROM mail_requests WHERE requested_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
@@ -154,7 +158,8 @@ export class Outbox {
   ): Promise<void> {
     if (!this.environment.mailUrl) return;
     const add = kind === 'email_set' ? ADD_FOR_USER : ADD_NOTICE;
-    await transaction.query(add, [...toValues(kind, recipient, actor), subject]);
+    // No request asked for it, and its rows in the audit log are not those of the act.
+    await transaction.query(add, [...toValues(kind, recipient, { ...actor, requestId: null }), subject]);
     this.wake();
   }
 
@@ -192,6 +197,11 @@ export class Outbox {
 
   async countWaiting(): Promise<number> {
     return (await this.database.row<{ waiting: number }>(COUNT, []))?.waiting ?? 0;
+  }
+
+  /** @returns how long the oldest mail has waited, in seconds; 0 when none waits */
+  async measureAge(): Promise<number> {
+    return (await this.database.row<{ seconds: number | null }>(AGE, []))?.seconds ?? 0;
   }
 
   /** See {@link Database.purge}. */

@@ -14,6 +14,7 @@ import { Environment } from '../config/environment.js';
 import { computeMac } from '../crypto/secret.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
 import { BCRYPT_MAX_BYTES, ForeignHashError, parseForeignHash } from './foreign-hash.js';
+import type { PasswordThread } from './password.worker.js';
 
 /** Either ours, in the standard `$2b$` form of bcrypt, or imported, in another form. */
 export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
@@ -61,6 +62,7 @@ export class PasswordHasher implements OnApplicationShutdown {
       // An idle thread would take 10 MB or more.
       minThreads: 0,
       maxThreads: this.threads,
+      workerData: { niceness: environment.hashNiceness } satisfies PasswordThread,
       idleTimeout: 60_000,
     });
     metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => this.queue.size);

@@ -2,12 +2,17 @@
 
 import { createHash, createHmac, pbkdf2Sync, scryptSync, timingSafeEqual } from 'node:crypto';
 import { setPriority } from 'node:os';
+import { workerData } from 'node:worker_threads';
 import bcrypt from 'bcrypt';
 import { argon2id } from 'hash-wasm';
 import { BCRYPT_MAX_BYTES, parseForeignHash, type HashOf } from './foreign-hash.js';
 
+export interface PasswordThread {
+  readonly niceness: number;
+}
+
 // On Linux this lowers the priority of the calling thread only: requests precede hashes when all cores are busy.
-if (process.platform === 'linux') setPriority(10);
+if (process.platform === 'linux') setPriority((workerData as PasswordThread).niceness);
 
 export function hash({ password, cost }: { password: string; cost: number }): string {
   return bcrypt.hashSync(password, cost);

@@ -17,6 +17,8 @@ export const SETTINGS: Partial<FixedSettings> = {
   healthTimeoutMs: 20_000,
   // A thread takes a third of a second of CPU to start.
   hashThreads: 1,
+  // Beside other tests a thread of low priority would hardly ever run.
+  hashNiceness: 0,
   // Tests seal by hand.
   auditSealIntervalSeconds: 3_600,
   secondFactorLimitPerAccount: NO_LIMIT,
