@@ -4,7 +4,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
  * An operator may set an address that nobody has proven (docs/decisions/0048). A nullable column without a default: the lock of
  * `users` lasts milliseconds. An old replica that claims a mail of a new kind fails, and a new one sends it two minutes later.
  */
-export class KeepFirstProofs1763946000000 implements MigrationInterface {
+export class KeepFirstProofs1763947000000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     await runner.query(`
       ALTER TABLE users ADD COLUMN first_proof_at timestamptz;
