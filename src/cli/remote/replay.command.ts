@@ -22,7 +22,7 @@ const ENDS_SESSIONS =
   /^(session\.(ended|refresh\.reused)|admin\.user\.(sessions_revoked|factors_removed)|user\.(password\.(changed|reset)|totp\.enrolled|passkey\.added))$/;
 /** What only a person can repeat: a restore brings old keys, passwords, addresses and factors back. */
 const BY_HAND =
-  /\.(rotated|removed|factors_removed|replaced)$|^user\.(password|email)\.(changed|reset)$|^admin\.operator\.updated$/;
+  /\.(rotated|removed|factors_removed|replaced|cancelled)$|^user\.(password|email)\.(changed|reset)$|^admin\.operator\.updated$/;
 
 const eventSchema = z.object({
   time: z.string().transform((text) => Date.parse(text)),
