@@ -13,7 +13,9 @@ import { build } from 'esbuild';
 process.chdir(join(import.meta.dirname, '..'));
 
 /** The image is built without most of them. */
-const FOLDERS = ['src', 'test', 'tools', 'bench', 'chaos', 'fuzz', 'deploy', 'examples', 'clients'].filter(existsSync);
+const FOLDERS = ['src', 'packages', 'test', 'tools', 'bench', 'chaos', 'fuzz', 'deploy', 'examples', 'clients'].filter(
+  existsSync,
+);
 /** Folders of others, which may change while a build runs. */
 const SKIPPED = new Set(['node_modules', '.venv', '.run', 'dist']);
 /** Compiled by test:clients: the clients that it generates, and the programs that use them. */

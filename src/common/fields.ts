@@ -186,7 +186,7 @@ function RestrictionField(
   const description = `${schema.description}; null: all${whenAbsent}`;
   const accepts = (value: unknown): boolean => value === null || isRestriction(value, isName);
   return applyDecorators(
-    Field({ ...schema, nullable: true, description } as ApiPropertyOptions, { optional: true }),
+    Field({ ...schema, nullable: true, description }, { optional: true }),
     Accepts('restriction', detail, accepts),
   );
 }

@@ -28,7 +28,8 @@ import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/17638584
 import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-reported-uses.js';
 import { AddMailNetworks1763858600000 } from './migrations/1763858600000-add-mail-networks.js';
 import { IndexLists1763858700000 } from './migrations/1763858700000-index-lists.js';
-import { RestrictKeys1763858800000 } from './migrations/1763858800000-restrict-keys.js';
+import { CreateJobRuns1763945000000 } from './migrations/1763945000000-create-job-runs.js';
+import { RestrictKeys1763945100000 } from './migrations/1763945100000-restrict-keys.js';
 
 const MIGRATIONS = [
   CreateSchema1763683200000,
@@ -55,7 +56,8 @@ const MIGRATIONS = [
   MarkReportedUses1763858500000,
   AddMailNetworks1763858600000,
   IndexLists1763858700000,
-  RestrictKeys1763858800000,
+  CreateJobRuns1763945000000,
+  RestrictKeys1763945100000,
 ];
 
 export const RETRY_DELAY_MS = 1_000;

@@ -13,7 +13,7 @@ import { AppCredentialsModule } from '../app-credentials/app-credentials.module.
 import { EXAMPLES } from '../common/examples.js';
 import { APP_SCOPE_SCHEMA } from '../common/names.js';
 import { NodesModule } from '../nodes/nodes.module.js';
-import { MAX_CURSOR_LENGTH } from '../revocation/change-feed.js';
+import { MAX_CURSOR_LENGTH } from '../../packages/lease/src/change-feed.js';
 import { AuthorizeController } from './authorize.controller.js';
 import { ChangesService, MAX_USES, parseChangesRequest, type LeasedAnswer } from './changes.service.js';
 import { IntrospectController } from './introspect.controller.js';

@@ -19,9 +19,9 @@ import { ComparedClock } from '../database/compared-clock.js';
 import { ANY_GIVEN_ID, RowsById, type Statement, Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { RevocationLease } from '../revocation/lease.js';
+import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { Propagation } from '../revocation/propagation.js';
-import { KeyCache } from './key-cache.js';
+import { KeyCache } from '../../packages/lease/src/key-cache.js';
 import {
   isRefusal,
   judgeKey,
@@ -209,7 +209,6 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   private async commitUpdate(givenId: string, change: Partial<Entity>, actor: Actor): Promise<Entity> {
-    const { toChangeableFields } = this.table;
     return this.repository.manager.transaction(async (transaction) => {
       const rows = transaction.withRepository(this.repository);
       const where = { id: givenId } as FindOptionsWhere<Entity>;
@@ -219,8 +218,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
       const after = { ...before, ...change, updatedAt: this.clock.now() };
       const event = this.toAuditEvent('updated', before, { actor, time: after.updatedAt });
-      if (!(await this.audit.recordChange(transaction, event, toChangeableFields(before), toChangeableFields(after))))
-        return before;
+      const [was, is] = [before, after].map((row) => this.table.toChangeableFields(row)) as [object, object];
+      if (!(await this.audit.recordChange(transaction, event, was, is))) return before;
       await rows.update(where, { ...change, updatedAt: after.updatedAt } as Parameters<typeof rows.update>[1]);
       return after;
     });

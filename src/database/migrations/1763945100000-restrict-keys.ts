@@ -1,7 +1,7 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 /** Targets of nodes and scopes of app credentials. Null restricts nothing, so that no row is written. */
-export class RestrictKeys1763858800000 implements MigrationInterface {
+export class RestrictKeys1763945100000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     await runner.query(`
       ALTER TABLE nodes ADD COLUMN targets text[];
