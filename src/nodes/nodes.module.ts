@@ -16,6 +16,8 @@ import { isServiceName } from '../common/names.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import type { ProblemException } from '../problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
+import { EnrolController } from './enrol.controller.js';
+import { EnrolmentsService, NodeEnrolment } from './enrolments.service.js';
 import {
   NODE_KEYS,
   type NodeIdentity,
@@ -105,9 +107,15 @@ export class ValidateNodeController {
 }
 
 @Module({
-  imports: [TypeOrmModule.forFeature([NodeDevice])],
-  controllers: [ValidateNodeController],
-  providers: [provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE), NodesService, RegistrationRetries, NodeStrategy],
-  exports: [NodesService, RegistrationRetries],
+  imports: [TypeOrmModule.forFeature([NodeDevice, NodeEnrolment])],
+  controllers: [ValidateNodeController, EnrolController],
+  providers: [
+    provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE),
+    NodesService,
+    RegistrationRetries,
+    EnrolmentsService,
+    NodeStrategy,
+  ],
+  exports: [NodesService, RegistrationRetries, EnrolmentsService],
 })
 export class NodesModule {}
