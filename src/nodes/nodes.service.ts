@@ -189,7 +189,10 @@ export class NodesService {
     origin: object = {},
   ): Promise<void> {
     await transaction.insert(NodeDevice, node);
-    const details = { ...origin, after: { household_id: node.householdId, ...NODE_KEY_TABLE.toChangeableFields(node) } };
+    const details = {
+      ...origin,
+      after: { household_id: node.householdId, ...NODE_KEY_TABLE.toChangeableFields(node) },
+    };
     const logFields = { node_id: node.id, household_id: node.householdId };
     await this.audit.record(transaction, { event, actor, time: node.createdAt, subject: node.id, details, logFields });
   }
