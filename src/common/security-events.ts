@@ -54,6 +54,7 @@ export const AUDIT_EVENT_NAMES = [
   'admin.user.sessions_revoked',
   'admin.user.password_reset_issued',
   'admin.user.factors_removed',
+  'admin.user.throttles_removed',
   'users.import_started',
   'users.imported',
   'users.exported',

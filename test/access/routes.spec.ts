@@ -100,6 +100,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/users/:id/sessions': 'listUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/sessions': 'endUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/factors': 'removeUserFactors: admin with users',
+  'DELETE api/v0/admin/users/:id/throttles': 'removeUserThrottles: admin with users',
   'POST api/v0/admin/users/:id/password-reset': 'issuePasswordReset: admin with users',
 };
 

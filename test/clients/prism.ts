@@ -264,6 +264,7 @@ export class ProxiedCalls {
     await this.call({ operation: `GET ${path}/{id}/sessions`, status: 200, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}/sessions`, status: 204, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}/factors`, status: 204, headers, id });
+    await this.call({ operation: `DELETE ${path}/{id}/throttles`, status: 204, headers, id });
     await this.call({ operation: `PATCH ${path}/{id}`, status: 200, headers, id, body: { is_active: false } });
     await this.call({ operation: `DELETE ${path}/{id}`, status: 204, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}`, status: 404, headers, id });

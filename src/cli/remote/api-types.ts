@@ -142,7 +142,7 @@ export interface Api {
     readonly name: string;
     readonly scopes: readonly string[];
   };
-  readonly PasswordResetResponse: { readonly token: string; readonly expires_at: string };
+  readonly PasswordResetResponse: { readonly token: string; readonly link?: string; readonly expires_at: string };
   readonly Problem: {
     readonly type: string;
     readonly title: string;
@@ -179,11 +179,12 @@ export interface Api {
     readonly reasons: readonly Api['LoginReasonResponse'][];
   };
   readonly LoginReasonResponse: { readonly code: string; readonly detail: string; readonly until: string | null };
-  readonly UserResponse: {
+  readonly AdminUserResponse: {
     readonly id: string;
     readonly email: string;
     readonly is_active: boolean;
     readonly created_at: string;
     readonly updated_at: string;
+    readonly email_verified: boolean;
   };
 }
