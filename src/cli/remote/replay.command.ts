@@ -28,7 +28,7 @@ const eventSchema = z.object({
   time: z.string().transform((text) => Date.parse(text)),
   event: z.string(),
   subject: z.string().nullable(),
-  details: z.object({ after: z.looseObject({ is_active: z.boolean().optional() }).optional() }).catch({}),
+  details: z.object({ after: z.object({ is_active: z.boolean().optional(), email: z.string().optional() }).optional() }).catch({}),
 });
 
 /** The last time of each act on a subject. */
@@ -43,8 +43,10 @@ class History {
     if (event === 'user.deleted' || event === 'admin.user.deleted') this.note('delete', subject, time);
     const isActive = event === 'admin.user.updated' ? details.after?.is_active : undefined;
     if (isActive !== undefined) this.note(isActive ? 'enable' : 'disable', subject, time);
-    if (ENDS_SESSIONS.test(event)) this.note('end sessions', subject, time);
-    if (BY_HAND.test(event)) this.byHand.set(event, (this.byHand.get(event) ?? new Set()).add(subject));
+    // An operator gave the account another address.
+    const isMoved = event === 'admin.user.updated' && details.after?.email !== undefined;
+    if (isMoved || ENDS_SESSIONS.test(event)) this.note('end sessions', subject, time);
+    if (isMoved || BY_HAND.test(event)) this.byHand.set(event, (this.byHand.get(event) ?? new Set()).add(subject));
   }
 
   subjects(...acts: string[]): string[] {
@@ -125,7 +127,7 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
     });
   await inParallel(history.subjects('delete', 'disable', 'end sessions'), async (id) => {
     const path = `${USERS}/${id}`;
-    const user = await client.find<Api['UserResponse']>(path);
+    const user = await client.find<Api['AdminUserResponse']>(path);
     const act = user && (await chooseAct(client, history, user));
     if (act) steps.push({ act, path: act === 'end sessions' ? `${path}/sessions` : path, subject: user.email });
   });
@@ -135,7 +137,7 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
 async function chooseAct(
   client: AdminClient,
   history: History,
-  { id, is_active }: Api['UserResponse'],
+  { id, is_active }: Api['AdminUserResponse'],
 ): Promise<Step['act'] | undefined> {
   if (history.time('delete', id) > -Infinity) return 'delete';
   if (is_active && history.time('disable', id) > history.time('enable', id)) return 'disable';
