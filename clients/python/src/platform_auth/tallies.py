@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, get_args
 
 from platform_auth.principals import Door
@@ -33,7 +33,7 @@ class Tally:
     """Of one door."""
 
     def __init__(self, door: Door, hook: VerdictHook | None) -> None:
-        self._counters = {name: _Counter() for name in get_args(VerdictName)}
+        self._counters: dict[VerdictName, _Counter] = {name: _Counter() for name in get_args(VerdictName)}
 
         def create(name: VerdictName) -> Callable[[], object]:
             add = self._counters[name].add
@@ -43,5 +43,5 @@ class Tally:
         self.refuse = create("refused")
         self.miss = create("unavailable")
 
-    def read(self) -> Mapping[VerdictName, int]:
+    def read(self) -> dict[VerdictName, int]:
         return {name: counter.read() for name, counter in self._counters.items()}

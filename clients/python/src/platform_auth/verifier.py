@@ -269,7 +269,7 @@ class Verifier:
         door = self._choose_door(headers, ("user", "node", "app"))
         return self._get_core().watch(door, headers, callback)
 
-    def read_counts(self) -> dict[Door, Mapping[VerdictName, int]]:
+    def read_counts(self) -> dict[Door, dict[VerdictName, int]]:
         """How many requests were accepted, refused and not verified (503) at each door, since the verifier was created."""
         return {door: tally.read() for door, tally in self._tallies.items()}
 
