@@ -32,12 +32,23 @@ class _Counter:
 class Tally:
     """Of one door."""
 
-    def __init__(self, door: Door, hook: VerdictHook | None) -> None:
+    def __init__(self, door: Door, hook: VerdictHook | None, report: Callable[[Exception], None]) -> None:
+        """`report` is called when the hook fails, which changes no verdict."""
         self._counters: dict[VerdictName, _Counter] = {name: _Counter() for name in get_args(VerdictName)}
 
         def create(name: VerdictName) -> Callable[[], object]:
             add = self._counters[name].add
-            return add if hook is None else lambda: (add(), hook(door, name))
+            if hook is None:
+                return add
+
+            def add_and_tell() -> None:
+                add()
+                try:
+                    hook(door, name)
+                except Exception as error:
+                    report(error)
+
+            return add_and_tell
 
         self.accept = create("accepted")
         self.refuse = create("refused")

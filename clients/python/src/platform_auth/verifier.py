@@ -23,7 +23,7 @@ from platform_auth.errors import (
     VerifierConfigurationError,
     refuse_missing,
 )
-from platform_auth.events import LOGGER
+from platform_auth.events import LOGGER, UnexpectedErrors
 from platform_auth.lease import Change
 from platform_auth.options import Settings, read_environment
 from platform_auth.principals import DOORS, AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
@@ -100,7 +100,8 @@ class Verifier:
             logger=logger or LOGGER,
         )
         self._trusted = _read_authorities() if self._settings.needs_certificates else None
-        self._tallies = {door: Tally(door, on_verdict) for door in DOORS}
+        self._unexpected_errors = UnexpectedErrors(self._settings.log)
+        self._tallies = {door: Tally(door, on_verdict, self._unexpected_errors.report) for door in DOORS}
         self._accept_app, self._accept_node, self._accept_user = (self._tallies[door].accept for door in DOORS)
         self._starting = threading.Lock()
         self._is_closed = False
@@ -314,8 +315,7 @@ class Verifier:
     def _explain(self, door: Door, headers: Headers, error: Exception) -> VerificationError:
         """Never anything else: what is not a verdict could not be verified."""
         if not isinstance(error, VerificationError):
-            if self._core is not None:
-                self._core.report_unexpected(error)
+            self._unexpected_errors.report(error)
             error = UnavailableError()
         error.request_id = read_request_id(headers)
         tally = self._tallies[door]
@@ -333,7 +333,7 @@ class Verifier:
         return core
 
     def _start(self) -> VerifierCore:
-        return VerifierCore(self._settings, self._create_runtime())
+        return VerifierCore(self._settings, self._create_runtime(), self._unexpected_errors)
 
     def _create_runtime(self) -> Runtime:
         return create_system_runtime(self._trusted)

@@ -57,7 +57,7 @@ Verification = Generator["Future[Outcome]", Outcome, Identity]
 class VerifierCore:
     """Safe with threads. Polls when it is created."""
 
-    def __init__(self, settings: Settings, runtime: Runtime) -> None:
+    def __init__(self, settings: Settings, runtime: Runtime, unexpected_errors: UnexpectedErrors) -> None:
         self._settings = settings
         self._runtime = runtime
         lease = self._lease = Lease(runtime.clocks, settings.outage_grace_seconds)
@@ -67,7 +67,6 @@ class VerifierCore:
         self.nodes: KeyCache[NodePrincipal] = KeyCache("node", lease, uses, entries, self._renew_node)
         self.tokens = TokenCache(lease, entries, self._renew_user)
         misconfigurations = Misconfigurations(settings.log)
-        self._unexpected_errors = UnexpectedErrors(settings.log)
         clock_check = ClockCheck(runtime.clocks, misconfigurations)
         service_name = ServiceName(settings.service_name, misconfigurations)
         polls = ServiceClient(runtime, runtime.polls.transport)
@@ -76,9 +75,9 @@ class VerifierCore:
         client = ServiceClient(runtime, runtime.questions.transport)
         self._token_check = TokenCheck(settings, runtime, client, clock_check, misconfigurations, lease)
         self._questions = Questions(
-            settings, runtime, client, lease, service_name, misconfigurations, self._unexpected_errors
+            settings, runtime, client, lease, service_name, misconfigurations, unexpected_errors
         )
-        self._endings = Endings(runtime, lease, self.report_unexpected)
+        self._endings = Endings(runtime, lease, unexpected_errors.report)
         self._poller.start()
 
     def verify_app(self, headers: Headers, scope: str | None, address: str | None) -> Verification[AppPrincipal]:
@@ -134,9 +133,6 @@ class VerifierCore:
         self._runtime.polls.close()
         self._runtime.questions.close()
 
-    def report_unexpected(self, error: Exception) -> None:
-        self._unexpected_errors.report(error)
-
     def _prepare(self, question: Question[Identity]) -> "Callable[[], Generator[Future[Outcome], Outcome, Outcome]]":
         return lambda: self._questions.ask(question)
 
@@ -161,6 +157,7 @@ class VerifierCore:
             self._create_request(path, headers, forwarded, json.dumps({"target": name}).encode()),
             read=lambda body: to_app_principal(body, credential.id, name),
             remember=self._remember_in(self.apps.remember, credential),
+            forget=lambda: self.apps.forget(credential),
         )
 
     def _ask_about_node(self, credential: Credential, headers: Headers, address: str | None) -> Question[NodePrincipal]:
@@ -173,6 +170,7 @@ class VerifierCore:
             self._create_request(path, headers, forwarded),
             read=lambda body: to_node_principal(body, credential.id),
             remember=self._remember_in(self.nodes.remember, credential),
+            forget=lambda: self.nodes.forget(credential),
         )
 
     def _ask_about_user(self, credential: PresentedToken, headers: Headers, address: str | None) -> Question[UserPrincipal]:
@@ -187,6 +185,7 @@ class VerifierCore:
             self._create_request(path, headers, self._with_own_key(credential)),
             read=lambda body: to_user_principal(body, token.user_id, token.session_id),
             remember=self._remember_in(self.tokens.remember, credential),
+            forget=lambda: self.tokens.forget(credential),
             check=lambda deadline: self._token_check.check(token, deadline),
         )
 
