@@ -49,7 +49,7 @@ def test_tells_of_an_unexpected_error_its_class_message_and_place_once_and_no_cr
     verifier.close()
     failed = [vars(record) for record in caplog.records if vars(record).get("event") == "verifier_failed"]
     assert [(one["error"], one["detail"]) for one in failed] == [
-        ("TypeError", "no loop for [redacted] [redacted] [redacted] and [redacted]"),
+        ("TypeError", "no loop for '[redacted]', [redacted], [redacted] and [redacted]"),
         ("KeyError", "'another'"),
     ]
     assert all(re.fullmatch(r"tests/test_operation\.py:\d+ send", one["where"]) for one in failed)
@@ -251,3 +251,29 @@ def test_a_websocket_closes_when_its_key_is_revoked() -> None:
 
     asyncio.run(play())
     auth.close()
+
+
+def test_tells_with_the_polls_when_a_scope_was_last_asked_for() -> None:
+    asked: list[dict[str, object]] = []
+
+    class Restricted(ScriptedTransport):
+        async def send(self, request: ServiceRequest) -> ServiceAnswer:
+            if request.url.endswith("/internal/changes"):
+                asked.extend(json.loads(request.body).get("used", []))
+                return await super().send(request)
+            body = {"valid": True, "app_id": NODE_ID, "caller": "meals", "target": "recipes", "scopes": ["documents:read"]}
+            return ServiceAnswer(200, {"x-platform-fresh-for-ms": "60000"}, json.dumps(body).encode())
+
+    verifier = ScriptedVerifier(Restricted)
+    headers = {"X-Platform-App-Id": NODE_ID, "X-Platform-App-Key": "pa_app_of-a-caller"}
+    verifier.verify_app_sync(headers)
+    verifier.verify_app_sync(headers, scope="documents:read")
+    for _ in range(2):
+        with pytest.raises(RefusedError):
+            verifier.verify_app_sync(headers, scope="documents:write")
+    asyncio.run(eventually(lambda: len(asked) >= 2))
+    assert {(use["kind"], use["id"], use["scope"]) for use in asked} == {
+        ("app", NODE_ID, "documents:read"),
+        ("app", NODE_ID, "documents:write"),
+    }
+    verifier.close()

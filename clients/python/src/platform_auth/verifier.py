@@ -17,6 +17,7 @@ from platform_auth.clocks import SYSTEM_CLOCKS
 from platform_auth.credentials import Headers, find_app, find_doors, find_node, find_token, read_request_id
 from platform_auth.endings import Watch
 from platform_auth.errors import (
+    MissingScopeError,
     RefusedError,
     UnavailableError,
     VerificationError,
@@ -137,8 +138,9 @@ class Verifier:
         """Verifies the key of a calling service, `X-Platform-App-Id` and `X-Platform-App-Key`, and that it has the scope."""
         core = self._core or self._get_core()
         principal = core.apps.recall(find_app(headers), headers, address)
-        if principal is None or (scope is not None and not principal.has_scope(scope)):
+        if principal is None:
             return await self._verify("app", headers, core.verify_app(headers, scope, address))
+        self._check_scope(core, principal, scope, headers)
         self._accept_app()
         return principal
 
@@ -180,8 +182,9 @@ class Verifier:
         """As verify_app, for threads without an event loop."""
         core = self._core or self._get_core()
         principal = core.apps.recall(find_app(headers), headers, address)
-        if principal is None or (scope is not None and not principal.has_scope(scope)):
+        if principal is None:
             return self._verify_sync("app", headers, core.verify_app(headers, scope, address))
+        self._check_scope(core, principal, scope, headers)
         self._accept_app()
         return principal
 
@@ -295,6 +298,12 @@ class Verifier:
         error = refuse_missing(doors)
         error.request_id = read_request_id(headers)
         raise error
+
+    def _check_scope(self, core: VerifierCore, principal: AppPrincipal, scope: str | None, headers: Headers) -> None:
+        try:
+            core.check_scope(principal, scope)
+        except MissingScopeError as error:
+            raise self._explain("app", headers, error) from None
 
     async def _verify(self, door: Door, headers: Headers, steps: Verification[Identity]) -> Identity:
         try:

@@ -47,7 +47,7 @@ from platform_auth.service_name import ServiceName
 from platform_auth.token_check import TokenCheck
 from platform_auth.tokens import parse_token
 from platform_auth.transport import ServiceRequest
-from platform_auth.uses import Uses
+from platform_auth.uses import Use, Uses
 from platform_auth.waiting import call_on_this_loop, take_steps
 
 # Yields what the caller waits for, in a thread or on an event loop.
@@ -61,7 +61,7 @@ class VerifierCore:
         self._settings = settings
         self._runtime = runtime
         lease = self._lease = Lease(runtime.clocks, settings.outage_grace_seconds)
-        uses = Uses()
+        uses = self._uses = Uses()
         entries = settings.max_entries
         self.apps: KeyCache[AppPrincipal] = KeyCache("app", lease, uses, entries, self._renew_app)
         self.nodes: KeyCache[NodePrincipal] = KeyCache("node", lease, uses, entries, self._renew_node)
@@ -85,9 +85,16 @@ class VerifierCore:
         principal = self.apps.recall_by_id(credential.id, credential.digest, headers, address)
         if principal is None:
             principal = yield from self._ask(self._ask_about_app(credential, headers, address))
-        if scope is not None and not principal.has_scope(scope):
-            raise MissingScopeError(scope)
+        self.check_scope(principal, scope)
         return principal
+
+    def check_scope(self, principal: AppPrincipal, scope: str | None) -> None:
+        """The polls tell when each scope was last asked for. Raises MissingScopeError."""
+        if scope is None or principal.scopes is None:
+            return
+        self._uses.add(Use("app", principal.app_id, self._uses, self._runtime.clocks.monotonic(), scope=scope))
+        if not principal.has_scope(scope):
+            raise MissingScopeError(scope)
 
     def verify_node(self, headers: Headers, address: str | None) -> Verification[NodePrincipal]:
         credential = read_node(headers)
@@ -162,7 +169,7 @@ class VerifierCore:
 
     def _ask_about_node(self, credential: Credential, headers: Headers, address: str | None) -> Question[NodePrincipal]:
         path = "/internal/validate-node"
-        forwarded = self._with_own_key(credential)
+        forwarded = {**self._with_own_key(credential), "X-Platform-Target": self._settings.service_name}
         return Question(
             credential,
             address,
