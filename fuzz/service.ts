@@ -28,6 +28,8 @@ const SETTINGS: Partial<FixedSettings> = {
   adminKeyLimitPerAddress: NO_LIMIT,
   mailLimitPerAccount: NO_LIMIT,
   linkLimitPerAddress: NO_LIMIT,
+  enrolmentLimitPerAddress: NO_LIMIT,
+  enrolmentLimit: NO_LIMIT,
 };
 
 interface Start {

@@ -29,6 +29,7 @@ import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-r
 import { AddMailNetworks1763858600000 } from './migrations/1763858600000-add-mail-networks.js';
 import { IndexLists1763858700000 } from './migrations/1763858700000-index-lists.js';
 import { CreateJobRuns1763945000000 } from './migrations/1763945000000-create-job-runs.js';
+import { CreateNodeEnrolments1763946000000 } from './migrations/1763946000000-create-node-enrolments.js';
 
 const MIGRATIONS = [
   CreateSchema1763683200000,
@@ -56,6 +57,7 @@ const MIGRATIONS = [
   AddMailNetworks1763858600000,
   IndexLists1763858700000,
   CreateJobRuns1763945000000,
+  CreateNodeEnrolments1763946000000,
 ];
 
 export const RETRY_DELAY_MS = 1_000;

@@ -153,9 +153,12 @@ export class LoginThrottle {
   }
 }
 
-/** Counts wrong codes per account alone: a client that tries codes has presented the password of the account. */
+/**
+ * Counts wrong codes. Those of second factors per account alone: a client that tries codes has presented the password of the
+ * account. Those of enrolments per network, and of all networks together, so that many networks do not find one either.
+ */
 @Injectable()
-export class SecondFactorThrottle {
+export class CodeThrottle {
   constructor(
     private readonly budgets: Budgets,
     private readonly exhausted: ExhaustedBudgets,
@@ -170,8 +173,30 @@ export class SecondFactorThrottle {
     { counted, method, address }: CodeGuess,
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
+    return this.countGuess(this.createBudgets(counted, method), address, verify);
+  }
+
+  /** As {@link countCodeGuess}. */
+  async countEnrolmentGuess<Verdict extends { readonly valid: boolean }>(
+    address: string | null,
+    verify: () => Promise<Verdict>,
+  ): Promise<Verdict> {
+    const ofNetwork = this.budgets.createBudgets('enrolment-address', { networks: toNetworks(address) });
+    return this.countGuess([...ofNetwork, ...this.budgets.createBudgets('enrolment', {})], address, verify);
+  }
+
+  /** Tells operators which limits refuse a code of this method now, and counts nothing. */
+  async listExhaustedCodeLimits(userId: string, method: CodeGuess['method']): Promise<ExhaustedLimit[]> {
+    const budgets = this.createBudgets(userId, method);
+    return listExhausted(budgets, await this.windows.readWindows(budgets.map(({ key }) => key)));
+  }
+
+  private async countGuess<Verdict extends { readonly valid: boolean }>(
+    budgets: readonly Budget[],
+    address: string | null,
+    verify: () => Promise<Verdict>,
+  ): Promise<Verdict> {
     const { exhausted, windows } = this;
-    const budgets = this.createBudgets(counted, method);
     const turn = { networks: toNetworks(address), isKnown: false };
     const { points } = await windows.awaitPoints({ request: { budgets }, turn, maxWaitMs: MAX_CODE_WAIT_MS }, () =>
       exhausted.refuseAny(budgets),
@@ -180,12 +205,6 @@ export class SecondFactorThrottle {
     // An accepted code is used up: a refund that fails must not refuse it.
     const settle = (isValid: boolean) => (isValid ? refund() : windows.settlePoints({ points, isLost: true }));
     return settleByVerdict({ settle, refund }, verify);
-  }
-
-  /** Tells operators which limits refuse a code of this method now, and counts nothing. */
-  async listExhaustedCodeLimits(userId: string, method: CodeGuess['method']): Promise<ExhaustedLimit[]> {
-    const budgets = this.createBudgets(userId, method);
-    return listExhausted(budgets, await this.windows.readWindows(budgets.map(({ key }) => key)));
   }
 
   private createBudgets(account: string, method: CodeGuess['method']): Budget[] {
@@ -216,7 +235,7 @@ function listExhausted(budgets: readonly Budget[], open: ReadonlyMap<string, Ope
 
 @Global()
 @Module({
-  providers: [Budgets, ExhaustedBudgets, ThrottleWindows, Throttle, LoginThrottle, SecondFactorThrottle],
-  exports: [ThrottleWindows, Throttle, LoginThrottle, SecondFactorThrottle],
+  providers: [Budgets, ExhaustedBudgets, ThrottleWindows, Throttle, LoginThrottle, CodeThrottle],
+  exports: [ThrottleWindows, Throttle, LoginThrottle, CodeThrottle],
 })
 export class ThrottlingModule {}

@@ -43,6 +43,8 @@ const POLICIES = {
   mail: { event: 'user.mail.throttled', limit: 'mailLimitPerAddress' },
   'mail-account': { event: 'user.mail.throttled', limit: 'mailLimitPerAccount' },
   link: { event: 'user.link.throttled', limit: 'linkLimitPerAddress' },
+  'enrolment-address': { event: 'node.enrolment.throttled', limit: 'enrolmentLimitPerAddress' },
+  enrolment: { event: 'node.enrolment.throttled', limit: 'enrolmentLimit' },
   'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
 } as const satisfies Record<RefusalReason<ThrottleEvent>, Policy>;
 

@@ -134,6 +134,23 @@ describe('the audit log', () => {
     await expectNoRow(app.admin.patch(`/nodes/${node}`, { room: 'hall' }));
     await expectNoRow(app.admin.post(`/nodes/${node}/rotate`));
 
+    const enrolments = '/nodes/enrolments';
+    const issued = { event: 'admin.enrolment.issued', actor: ADMIN, details: household };
+    await expectRow(app.admin.post(enrolments, household), issued);
+    const { body } = await app.admin.post(enrolments, household);
+    const { enrolment_id, code } = body as { enrolment_id: string; code: string };
+    await expectRow(app.post('/api/v0/nodes/enrol', { code }), {
+      event: 'node.enrolled',
+      actor: ANONYMOUS,
+      details: { enrolment_id, after: household },
+    });
+    await expectRow(app.post('/api/v0/nodes/enrol', { code }), { event: 'node.enrolment.reused', actor: ANONYMOUS });
+    const { body: other } = await app.admin.post(enrolments, household);
+    const path = `${enrolments}/${(other as { enrolment_id: string }).enrolment_id}`;
+    await expectRow(app.admin.delete(path), { event: 'admin.enrolment.cancelled', actor: ADMIN });
+    await expectNoRow(app.admin.delete(path));
+    secrets.push(code);
+
     const pair = { caller: randomUUID(), target: 'ocr' };
     const minted = { event: 'admin.app_credential.minted', actor: ADMIN, details: { after: pair } };
     await expectRow(app.admin.post('/app-credentials', pair), minted);

@@ -239,7 +239,10 @@ describe('what is read from the database', () => {
         const overdue = items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name);
         return { overdue, seconds: Object.fromEntries(items.map(({ name, seconds }) => [name, seconds])) };
       };
-      expect(await read()).toMatchObject({ seconds: { audit_unsealed_seconds: 0, mail_waiting_seconds: 0 }, overdue: [] });
+      expect(await read()).toMatchObject({
+        seconds: { audit_unsealed_seconds: 0, mail_waiting_seconds: 0 },
+        overdue: [],
+      });
       await app.database.query(`UPDATE job_runs SET succeeded_at = now() - interval '3 hours'`);
       await app.database.query(insertion(randomUUID(), 'now()', { recorded_at: `now() - interval '20 minutes'` }));
       await app.database.query(

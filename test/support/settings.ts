@@ -27,6 +27,8 @@ export const SETTINGS: Partial<FixedSettings> = {
   adminKeyLimitPerAddress: NO_LIMIT,
   mailLimitPerAccount: NO_LIMIT,
   linkLimitPerAddress: NO_LIMIT,
+  enrolmentLimitPerAddress: NO_LIMIT,
+  enrolmentLimit: NO_LIMIT,
 };
 
 /** @returns the variable that gives a service in another process these fixed settings, and those of all tests */

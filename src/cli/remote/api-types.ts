@@ -26,6 +26,17 @@ export interface Api {
   readonly AuditActorResponse: { readonly door: string; readonly id: string | null; readonly name: string | null };
   readonly BackgroundWorkResponse: { readonly items: readonly Api['MeasurementResponse'][] };
   readonly MeasurementResponse: { readonly name: string; readonly seconds: number; readonly is_overdue: boolean };
+  readonly EnrolmentResponse: {
+    readonly enrolment_id: string;
+    readonly state: string;
+    readonly household_id: string;
+    readonly room: string;
+    readonly name: string;
+    readonly created_at: string;
+    readonly expires_at: string;
+    readonly used_at: string | null;
+    readonly node_id: string | null;
+  };
   readonly ExplanationResponse: {
     readonly accepted_now: boolean;
     readonly reasons: readonly Api['ReasonResponse'][];
@@ -53,6 +64,18 @@ export interface Api {
     readonly caller: string;
     readonly target: string;
     readonly app_key: string;
+  };
+  readonly IssuedEnrolmentResponse: {
+    readonly enrolment_id: string;
+    readonly state: string;
+    readonly household_id: string;
+    readonly room: string;
+    readonly name: string;
+    readonly created_at: string;
+    readonly expires_at: string;
+    readonly used_at: string | null;
+    readonly node_id: string | null;
+    readonly code: string;
   };
   readonly IssuedNodeResponse: {
     readonly created_at: string;

@@ -3,7 +3,7 @@ import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
 import { callService, isFailure, parseBaseUrl, toRefusal } from '../http-client.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
-import { addRemote, AdminClient, DEFAULT_URL, readOptions, readRemoteVariables } from './admin-client.js';
+import { addRemote, AdminClient, getServiceUrl, readOptions, readRemoteVariables } from './admin-client.js';
 import type { Api } from './api-types.js';
 
 interface Health {
@@ -23,7 +23,7 @@ export function addStatusCommand(root: Command): void {
     'With ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, it also reads the background work and counts credentials.',
   ).action(async (_options, command: Command) => {
     const variables = readRemoteVariables();
-    const url = parseBaseUrl(readOptions(command).url ?? variables.AUTH_URL ?? DEFAULT_URL);
+    const url = parseBaseUrl(readOptions(command).url ?? getServiceUrl(variables));
     const health = await readHealth(url);
     const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
     const client = isCounting ? AdminClient.from(variables, url) : undefined;
