@@ -107,10 +107,7 @@ export class ChangesController {
   @Answers(200, ChangesResponse, {
     [CALLER_HEADER]: { description: 'the service that the key belongs to', schema: { type: 'string' } },
   })
-  async pollChanges(
-    @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
-  ): Promise<ChangesResponse> {
+  async pollChanges(@Req() request: Request, @Res({ passthrough: true }) response: Response): Promise<ChangesResponse> {
     const { cursor, used } = parseChangesRequest(request.body as Buffer | undefined);
     const { caller } = getPrincipal(request, 'app');
     response.setHeader(CALLER_HEADER, caller);

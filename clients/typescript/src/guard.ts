@@ -43,11 +43,17 @@ function expectDoors<D extends Door>(doors: Doors<D>): Doors<D> {
 }
 
 /** What the guards of a route have found. A symbol, because `auth` may belong to another program too. */
-const FOUND = Symbol.for('@platform-auth/verifier');
+const FOUND: unique symbol = Symbol.for('@platform-auth/verifier');
+
+interface Found {
+  /** Of all guards that have admitted the request. */
+  readonly doors: readonly Door[];
+  readonly principals: Partial<Principals>;
+}
 
 interface GuardedRequest {
   auth?: Principal | undefined;
-  [FOUND]?: { readonly doors: Set<Door>; readonly principals: { -readonly [D in Door]?: Principals[D] } };
+  [FOUND]?: Found | undefined;
 }
 
 /**
@@ -64,10 +70,12 @@ export async function admit<D extends Door>(
   try {
     const principal = await verify(verifier, presented);
     const request = target as GuardedRequest;
-    const found = (request[FOUND] ??= { doors: new Set(), principals: {} });
-    for (const door of doors) found.doors.add(door);
+    const found = request[FOUND];
     request.auth = principal;
-    if (principal) Object.assign(found.principals, { [principal.door]: principal });
+    request[FOUND] = {
+      doors: [...(found?.doors ?? []), ...doors],
+      principals: { ...found?.principals, ...(principal && { [principal.door]: principal }) },
+    };
     return undefined;
   } catch (error) {
     return toVerificationError(error).toResponse();
@@ -93,6 +101,6 @@ export function getPrincipal<D extends Door>(request: object, door: D): Principa
 export function readPrincipal(request: object, door: Door | undefined): Principal | undefined {
   const { auth, [FOUND]: found } = request as GuardedRequest;
   if (door === undefined) return auth;
-  if (!found?.doors.has(door)) throw new Error(`No guard of this route is for the door "${door}"`);
+  if (!found?.doors.includes(door)) throw new Error(`No guard of this route is for the door "${door}"`);
   return found.principals[door];
 }

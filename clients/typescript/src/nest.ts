@@ -135,7 +135,7 @@ function setHeaders(response: HttpResponse, headers: Readonly<Record<string, str
   const set = (name: string, value = ''): unknown =>
     (response.header ?? response.setHeader)?.call(response, name, value);
   for (const [name, value] of Object.entries(others)) set(name, value);
-  const { writeHead } = response;
+  const writeHead = response.writeHead?.bind(response);
   if (!writeHead) {
     set('Content-Type', mediaType);
     return;
@@ -143,6 +143,6 @@ function setHeaders(response: HttpResponse, headers: Readonly<Record<string, str
   response.writeHead = (...parameters) => {
     if (String(response.getHeader?.('Content-Type')).startsWith('application/json'))
       response.setHeader?.('Content-Type', mediaType ?? '');
-    return writeHead.apply(response, parameters);
+    return writeHead(...parameters);
   };
 }

@@ -64,9 +64,11 @@ const startExpress: Start = async (verifier) => {
     requireApp(verifier).handle(() => Promise.reject(new Error('of the handler'))),
   );
   app.get('/none', (request, response) => void response.json(getPrincipal(request, 'app')));
-  app.use((error: Error, _request: express.Request, response: express.Response, _next: express.NextFunction) => {
-    response.status(500).json({ error: error.message });
-  });
+  const toAnswer: express.ErrorRequestHandler = (error: Error, _request, response, next) => {
+    if (response.headersSent) next(error);
+    else response.status(500).json({ error: error.message });
+  };
+  app.use(toAnswer);
   const server = await new Promise<Server>((resolve) => {
     const started = app.listen(0, '127.0.0.1', () => resolve(started));
   });

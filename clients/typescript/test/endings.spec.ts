@@ -110,8 +110,7 @@ describe('a connection that outlives its request', () => {
   });
 
   it('is not told any more when it was closed', async () => {
-    const { close } = watch();
-    close();
+    watch().close();
     service.isValid = false;
     service.next = { changes: [{ kind: 'node', id: NODE_ID }] };
     await runFor(2 * POLL_MS);
