@@ -52,8 +52,12 @@ async function readMap(path: string): Promise<PlatformMap> {
 function formatInitReport(report: InitReport): string {
   const { dry_run: isPlan, migrations, pairs, files, strays } = report;
   const changed = files.filter((file) => file.changed);
-  const isUnchanged = changed.length === 0 && migrations.length === 0 && !strays.some(({ revoked }) => revoked);
+  const scoped = pairs.filter(({ scopes }) => scopes !== undefined);
+  const isUnchanged =
+    changed.length === 0 && migrations.length === 0 && scoped.length === 0 && !strays.some(({ revoked }) => revoked);
   const parts = [formatTable(['caller', 'target', 'action', 'app_id'], pairs)];
+  if (scoped.length > 0)
+    parts.push([`Scopes ${isPlan ? 'to change' : 'changed'}:`, ...scoped.map(toScopesLine)].join('\n'));
   if (pairs.some(({ action }) => action === 'unknown'))
     parts.push(
       'Keys cannot be compared before the schema is up to date. To see their actions, run migrate, then this command again.',
@@ -74,6 +78,10 @@ function formatInitReport(report: InitReport): string {
 function isFirstRun({ pairs, files }: InitReport): boolean {
   // The first file is that of this service.
   return files[0]?.variables.includes('SECRET_KEY') === true && pairs.every(({ action }) => action === 'issue');
+}
+
+function toScopesLine({ caller, target, scopes }: InitReport['pairs'][number]): string {
+  return `  ${caller} → ${target}: ${scopes?.join(', ') ?? 'all'}`;
 }
 
 function toLine({ file, variables }: InitReport['files'][number]): string {
