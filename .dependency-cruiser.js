@@ -12,6 +12,7 @@ const FLOORS = [
   ['users', 'tokens', 'app-credentials', 'nodes', 'operators'],
   ['second-factors', 'account', 'internal', 'cli'],
   ['auth', 'recovery', 'admin', 'maintenance'],
+  ['console'],
   ['app.module.ts'],
   ['bootstrap'],
   ['main.ts'],

@@ -28,6 +28,7 @@ import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/17638584
 import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-reported-uses.js';
 import { AddMailNetworks1763858600000 } from './migrations/1763858600000-add-mail-networks.js';
 import { IndexLists1763858700000 } from './migrations/1763858700000-index-lists.js';
+import { CreateConsoleSessions1763945400000 } from './migrations/1763945400000-create-console-sessions.js';
 
 const MIGRATIONS = [
   CreateSchema1763683200000,
@@ -54,6 +55,7 @@ const MIGRATIONS = [
   MarkReportedUses1763858500000,
   AddMailNetworks1763858600000,
   IndexLists1763858700000,
+  CreateConsoleSessions1763945400000,
 ];
 
 export const RETRY_DELAY_MS = 1_000;
