@@ -9,6 +9,7 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci
 COPY .swcrc ormconfig.ts ./
 COPY src ./src
+COPY packages ./packages
 COPY tools ./tools
 COPY deploy/sbom.ts ./deploy/
 # The bill of materials lands beside the program: dist/sbom.cdx.json.

@@ -29,7 +29,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['test/**', 'clients/typescript/test/**'],
+    files: ['test/**', 'clients/typescript/test/**', 'packages/*/test/**'],
     // What runs outside of Jest is held to the rules of src/.
     ignores: [
       ...['test/browser/**', 'test/clients/**', 'test/alerts/**', 'test/guards/**', 'test/ha/**', 'test/example/**'],

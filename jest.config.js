@@ -5,7 +5,7 @@
 export default {
   rootDir: import.meta.dirname,
   // `npm run test:watch` sees a change of the service too.
-  roots: ['<rootDir>/dist/src', '<rootDir>/dist/test', '<rootDir>/dist/clients/typescript'],
+  roots: ['src', 'packages', 'test', 'clients/typescript'].map((folder) => `<rootDir>/dist/${folder}`),
   testMatch: ['**/*.spec.js'],
   // `npm run test:process` runs these.
   testPathIgnorePatterns: ['/node_modules/', '\\.process\\.spec\\.js$'],

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 
 const root = join(import.meta.dirname, '..');
 const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js', 'dist/docs/openapi.json'];
-const SOURCES = ['src', 'tools', 'ormconfig.ts', 'package.json', 'package-lock.json', '.swcrc'];
+const SOURCES = ['src', 'packages', 'tools', 'ormconfig.ts', 'package.json', 'package-lock.json', '.swcrc'];
 /** Holds the digest of the sources that were built. */
 const STAMP = join(root, 'dist/built-sources.sha256');
 const MS_PER_SECOND = 1_000;

@@ -5,15 +5,27 @@
 //    the two thousand modules that they are made of (docs/performance.md).
 // A file that stays the same is not written, so that programs that run are not disturbed.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
-import { basename, dirname, join, relative, sep } from 'node:path';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  watch,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { transformFile } from '@swc/core';
 import { build } from 'esbuild';
 
 process.chdir(join(import.meta.dirname, '..'));
 
 /** The image is built without most of them. */
-const FOLDERS = ['src', 'test', 'tools', 'bench', 'chaos', 'fuzz', 'deploy', 'examples', 'clients'].filter(existsSync);
+const FOLDERS = ['src', 'packages', 'test', 'tools', 'bench', 'chaos', 'fuzz', 'deploy', 'examples', 'clients'].filter(
+  existsSync,
+);
 /** Folders of others, which may change while a build runs. */
 const SKIPPED = new Set(['node_modules', '.venv', '.run', 'dist']);
 /** Compiled by test:clients: the clients that it generates, and the programs that use them. */
@@ -152,5 +164,19 @@ async function buildAll() {
   else process.exitCode = status ?? 1;
 }
 
+/** Checked once, because every file that is not written would be an error of its own. */
+function refuseUnwritable() {
+  try {
+    mkdirSync('dist', { recursive: true });
+    accessSync('dist', constants.W_OK);
+  } catch (error) {
+    console.error(
+      `${resolve('dist')} cannot be written (${error.code}): build where it can, and copy the folder here.`,
+    );
+    process.exit(1);
+  }
+}
+
+refuseUnwritable();
 if (process.argv.includes('--watch')) watchSources();
 else await buildAll();

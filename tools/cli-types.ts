@@ -10,6 +10,7 @@ const HEADING = '// Generated from the OpenAPI document by `npm run docs:api`. D
 const SCHEMAS = [
   'AppCredentialResponse',
   'AuditEventResponse',
+  'BackgroundWorkResponse',
   'ExplanationResponse',
   'IssuedAppCredentialResponse',
   'IssuedNodeResponse',

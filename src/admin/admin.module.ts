@@ -15,6 +15,7 @@ import { listAcceptedScopes, type Scope } from '../common/names.js';
 import { getClientAddress, toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { isSameSecret } from '../crypto/secret.js';
+import { MaintenanceModule } from '../maintenance/maintenance.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { OperatorKeys } from '../operators/operator-keys.js';
 import { describeMissingScope, OperatorsModule } from '../operators/operators.service.js';
@@ -26,6 +27,7 @@ import { TokensModule } from '../tokens/user-door.js';
 import { UsersModule } from '../users/users.controller.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
+import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
@@ -106,10 +108,19 @@ const CONTROLLERS = [
   OperatorsAdminController,
   ExplanationsAdminController,
   AuditEventsAdminController,
+  BackgroundWorkAdminController,
 ];
 
 @Module({
-  imports: [UsersModule, TokensModule, AppCredentialsModule, NodesModule, OperatorsModule, SecondFactorsModule],
+  imports: [
+    UsersModule,
+    TokensModule,
+    AppCredentialsModule,
+    NodesModule,
+    OperatorsModule,
+    SecondFactorsModule,
+    MaintenanceModule,
+  ],
   controllers: CONTROLLERS,
   // The console calls the controllers, so that it has no rules of its own.
   providers: [AdminStrategy, ...CONTROLLERS],

@@ -11,7 +11,7 @@ import type { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js
 import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
 import type { StopTracing } from './tracing.js';
 import type { OpenPorts } from './serve-app.js';
-import { describeStartFailure, reportToSystemd, warnOfIgnoredVariables, watchStart } from './start-report.js';
+import { describeStartFailure, reportSettings, reportToSystemd, watchStart } from './start-report.js';
 
 // The start of the service: variables, secrets, ports, the embedded database of development, then the application in this
 // process (serve-app.ts) or in several (workers.ts). Invariant: tracing.ts is loaded first, because it patches modules as
@@ -35,7 +35,7 @@ async function start(stopTracing?: StopTracing): Promise<void> {
   let environment = parseEnvironment(
     needsDatabase ? { ...variables, DATABASE_URL: 'postgresql://embedded' } : variables,
   );
-  warnOfIgnoredVariables(environment, given);
+  reportSettings(environment, given);
   const { port, internalPort, metricsPort } = environment;
   await refuseTakenPort(environment, 'PORT', port);
   if (internalPort !== undefined) await refuseTakenPort(environment, 'INTERNAL_PORT', internalPort);

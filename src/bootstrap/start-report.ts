@@ -3,6 +3,7 @@ import { StartTimeoutError, StartWatch } from '../common/start-watch.js';
 import { InvalidEnvironmentError, type Environment, type Variables } from '../config/environment.js';
 import { describeIgnoredVariables } from '../config/ignored-variables.js';
 import { toErrorFields, Log } from '../logging/log.js';
+import { isMailEnabled } from '../mail/mail-transport.js';
 
 // What a start tells the operator and systemd. Its log lines go to the console only, so that a start that fails need not
 // wait for a delivery.
@@ -33,10 +34,15 @@ export function watchStart(environment: Environment): StartWatch {
   );
 }
 
-export function warnOfIgnoredVariables(environment: Environment, variables: Variables): void {
+/** Says what an operator would otherwise look for: variables that do nothing, and routes that do not exist. */
+export function reportSettings(environment: Environment, variables: Variables): void {
   const reason = describeIgnoredVariables(variables);
   const log = createConsoleLog(environment);
   if (reason !== undefined) log.warn('variables_ignored', { reason });
+  if (!isMailEnabled(environment))
+    log.info('mail_is_off', {
+      reason: 'MAIL_URL is not set: password reset, verification and change of an address by e-mail answer 404',
+    });
 }
 
 /** @returns why the start failed, for the operator; contains no secret */

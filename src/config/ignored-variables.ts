@@ -1,5 +1,5 @@
 import leven from 'leven';
-import { toFileVariable, type Variables } from './environment.js';
+import { readProcessVariables, toFileVariable, type Variables } from './environment.js';
 import { FILE_VARIABLES, VARIABLE_TYPES } from './variables.js';
 
 // Variables that are set and do nothing: those of earlier versions, and most likely misspelt ones.
@@ -19,14 +19,19 @@ const KNOWN_VARIABLES = new Set([...Object.keys(VARIABLE_TYPES), ...FILE_VARIABL
 const CHARACTERS_PER_EDIT = 5;
 const MAX_EDITS = 2;
 
-export function describeIgnoredVariables(variables: Variables): string | undefined {
+/** What other programs, and our command line, read from the same `.env`. */
+const OF_OTHER_PROGRAMS = /^(AUTH_URL|PLATFORM_|OTEL_|NODE_|PG|POSTGRES_|COMPOSE_|DOCKER_)/;
+
+/** @param ofProcess the environment, which holds the variables of all programs; the others are from our `.env` */
+export function describeIgnoredVariables(variables: Variables, ofProcess = readProcessVariables()): string | undefined {
   const names = Object.keys(variables).filter((name) => variables[name] && !KNOWN_VARIABLES.has(name));
   const removed = names.filter((name) => REMOVED_VARIABLES.has(name)).map((name) => `${name} was removed`);
   const misspelt = names
     .filter((name) => !REMOVED_VARIABLES.has(name))
     .flatMap((name) => {
       const similar = findSimilar(name, variables);
-      return similar === undefined ? [] : [`${name} is not known (${similar}?)`];
+      if (similar !== undefined) return [`${name} is not known (${similar}?)`];
+      return ofProcess[name] || OF_OTHER_PROGRAMS.test(name) ? [] : [`${name} in .env is not known`];
     });
   const reasons = [...removed, ...misspelt];
   return reasons.length === 0 ? undefined : reasons.join('; ');

@@ -34,7 +34,7 @@ const INSERT = {
 const SEE = {
   name: 'console_sessions_see',
   text: `WITH seen AS (UPDATE console_sessions SET seen_at = $4
-      WHERE digest = $1 AND seen_at > $3 AND seen_at < $4 - interval '1 minute')
+      WHERE digest = $1 AND seen_at > $3 AND seen_at < $4::timestamptz - interval '1 minute')
     SELECT session.key_digest AS session_key_digest, operators.id, name, scopes, operators.key_digest,
       previous_key_digest, previous_key_expires_at, expires_at, revoked_at
     FROM console_sessions AS session LEFT JOIN operators ON operators.id = session.operator_id
@@ -43,12 +43,12 @@ const SEE = {
 const DELETE = { name: 'console_sessions_delete', text: 'DELETE FROM console_sessions WHERE digest = $1' };
 const CLAIM_FORM = {
   name: 'console_sessions_claim_form',
-  text: `UPDATE console_sessions SET sent_forms = (array_prepend($2, sent_forms))[1:${MAX_SENT_FORMS}]
-    WHERE digest = $1 AND NOT sent_forms @> ARRAY[$2] RETURNING true AS is_first`,
+  text: `UPDATE console_sessions SET sent_forms = (array_prepend($2::uuid, sent_forms))[1:${MAX_SENT_FORMS}]
+    WHERE digest = $1 AND NOT sent_forms @> ARRAY[$2::uuid] RETURNING true AS is_first`,
 };
 const RELEASE_FORM = {
   name: 'console_sessions_release_form',
-  text: 'UPDATE console_sessions SET sent_forms = array_remove(sent_forms, $2) WHERE digest = $1',
+  text: 'UPDATE console_sessions SET sent_forms = array_remove(sent_forms, $2::uuid) WHERE digest = $1',
 };
 
 type SessionRow = { readonly session_key_digest: SecretDigest } & Partial<KeyRow & Omit<OperatorIdentity, 'keyDigest'>>;

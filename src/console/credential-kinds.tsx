@@ -16,7 +16,7 @@ import {
   type OperatorResponse,
 } from '../admin/operators.admin.controller.js';
 import { SCOPES } from '../common/names.js';
-import type { AdminApi } from './admin-api.js';
+import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession } from './console-requests.js';
 import { CredentialPages, type Item, type Kind } from './credential-pages.js';
 import { Name } from './view.js';

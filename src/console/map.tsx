@@ -111,7 +111,7 @@ function Drawing({ arrows }: { arrows: readonly AppCredentialResponse[] }): VNod
   const graph = computeLayout(arrows);
   const { width, height } = graph.graph();
   return (
-    <figure class="map overflow" tabindex={0} role="region" aria-label="Drawing of the map">
+    <div class="map overflow" tabindex={0} role="region" aria-label="Drawing of the map">
       <svg width={width} height={height} role="group" aria-label="Services and their keys">
         <marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" orient="auto">
           <polygon points="0 0 10 5 0 10" fill="currentColor" />
@@ -123,19 +123,18 @@ function Drawing({ arrows }: { arrows: readonly AppCredentialResponse[] }): VNod
           <ServiceBox name={name} box={graph.node(name)} />
         ))}
       </svg>
-      <figcaption>
-        Whole lines: used in the last day. Dashed: not. Coloured: the key expires, or is being rotated.
-      </figcaption>
-    </figure>
+      <p>Whole lines: used in the last day. Dashed: not. Coloured: the key expires, or is being rotated.</p>
+    </div>
   );
 }
 
 function Arrow({ arrow, points }: { arrow: AppCredentialResponse; points: readonly Point[] }): VNode {
   const label = `${arrow.caller} calls ${arrow.target}: ${describeUse(arrow)}`;
-  const line = points.map(({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`).join('L');
+  const line = `M${points.map(({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`).join('L')}`;
   return (
     <a href={`/console/keys/${arrow.app_id}`} aria-label={label}>
-      <path class={toClass(arrow)} d={`M${line}`} marker-end="url(#tip)" />
+      <path class="hit" d={line} />
+      <path class={toClass(arrow)} d={line} marker-end="url(#tip)" />
     </a>
   );
 }

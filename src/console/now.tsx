@@ -3,6 +3,10 @@ import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import { AuditEventsQuery } from '../admin/audit-events.admin.controller.js';
+import {
+  BackgroundWorkAdminController,
+  type BackgroundWorkResponse,
+} from '../admin/background-work.admin.controller.js';
 import type { KeyCountsResponse } from '../admin/key.dto.js';
 import { UsersQuery } from '../admin/users.admin.controller.js';
 import { COUNTED_EVENTS, type CountedEvent } from '../audit/counted-refusals.js';
@@ -25,6 +29,7 @@ export class NowPage {
     private readonly database: Database,
     private readonly clock: ComparedClock,
     private readonly lease: RevocationLease,
+    private readonly work: BackgroundWorkAdminController,
   ) {}
 
   @Get()
@@ -35,6 +40,7 @@ export class NowPage {
       <Page title="Now" session={getSession(request)} at="/console" needs={['read']} isLive>
         <h2>Health of the replica that answered</h2>
         {this.renderHealth()}
+        <BackgroundWork of={await this.readWork(request)} />
         <h2>What needs a person</h2>
         <ul>
           <NeedOfKeys name="app credentials" address="/console/keys" counts={await this.countKeys(request, 'apps')} />
@@ -67,6 +73,11 @@ export class NowPage {
     );
   }
 
+  private async readWork(request: Request): Promise<BackgroundWorkResponse | undefined> {
+    if (!this.api.mayCall(getSession(request), this.work, 'getBackgroundWork')) return undefined;
+    return this.api.call(request, this.work, 'getBackgroundWork');
+  }
+
   private async countKeys(request: Request, kind: 'apps' | 'nodes'): Promise<KeyCountsResponse | undefined> {
     const { api } = this;
     const session = getSession(request);
@@ -95,6 +106,24 @@ export class NowPage {
     });
     return new Map(await Promise.all(counts));
   }
+}
+
+function BackgroundWork({ of: work }: { of: BackgroundWorkResponse | undefined }): VNode | null {
+  if (!work) return null;
+  const { overdue, ...seconds } = work;
+  const facts = Object.entries(seconds).map(([name, value]) => {
+    const isOverdue = overdue.some((each) => each === name);
+    return [
+      name.replace(/_seconds$/, '').replaceAll('_', ' '),
+      <span class={isOverdue ? 'bad' : ''}>{value} s</span>,
+    ] as const;
+  });
+  return (
+    <>
+      <h2>Work in the background, of all replicas</h2>
+      <Facts facts={facts} />
+    </>
+  );
 }
 
 function NeedOfKeys({

@@ -22,7 +22,8 @@ const PAGES = [
 
 export function setPageHeaders(response: Response): void {
   response.setHeader('Content-Security-Policy', CONTENT_SECURITY_POLICY);
-  response.setHeader('Referrer-Policy', 'no-referrer');
+  // With no-referrer, browsers send `Origin: null` with a form.
+  response.setHeader('Referrer-Policy', 'same-origin');
   response.removeHeader('Location');
 }
 
@@ -173,7 +174,7 @@ export function Checkbox({
 /** The filters of a list: in the address bar, so that a page can be kept and sent. */
 export function Filters({ action, children }: { action: string; children: ComponentChildren }): VNode {
   return (
-    <form method="get" action={action} class="filters" role="search">
+    <form method="get" action={action} class="filters">
       {children}
       <button type="submit">Show</button>
     </form>

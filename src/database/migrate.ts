@@ -28,6 +28,7 @@ import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/17638584
 import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-reported-uses.js';
 import { AddMailNetworks1763858600000 } from './migrations/1763858600000-add-mail-networks.js';
 import { IndexLists1763858700000 } from './migrations/1763858700000-index-lists.js';
+import { CreateJobRuns1763945000000 } from './migrations/1763945000000-create-job-runs.js';
 import { CreateConsoleSessions1763945400000 } from './migrations/1763945400000-create-console-sessions.js';
 
 const MIGRATIONS = [
@@ -55,6 +56,7 @@ const MIGRATIONS = [
   MarkReportedUses1763858500000,
   AddMailNetworks1763858600000,
   IndexLists1763858700000,
+  CreateJobRuns1763945000000,
   CreateConsoleSessions1763945400000,
 ];
 

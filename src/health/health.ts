@@ -30,7 +30,7 @@ import { IS_STANDBY, refuseStandby, type StandbyRow } from '../database/connecti
 import { Log } from '../logging/log.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { RevocationLease } from '../revocation/lease.js';
+import { RevocationLease } from '../../packages/lease/src/lease.js';
 
 /** Health checks reach PostgreSQL at most four times a second, however frequent they are. */
 const RESULT_TTL_MS = 250;

@@ -12,7 +12,7 @@ import { Answers, RequireApp } from '../access/require.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { EXAMPLES } from '../common/examples.js';
 import { NodesModule } from '../nodes/nodes.module.js';
-import { MAX_CURSOR_LENGTH } from '../revocation/change-feed.js';
+import { MAX_CURSOR_LENGTH } from '../../packages/lease/src/change-feed.js';
 import { AuthorizeController } from './authorize.controller.js';
 import { ChangesService, MAX_USES, parseChangesRequest, type LeasedAnswer } from './changes.service.js';
 import { IntrospectController } from './introspect.controller.js';

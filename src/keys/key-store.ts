@@ -19,9 +19,9 @@ import { ComparedClock } from '../database/compared-clock.js';
 import { ANY_GIVEN_ID, RowsById, type Statement, Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { RevocationLease } from '../revocation/lease.js';
+import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { Propagation } from '../revocation/propagation.js';
-import { KeyCache } from './key-cache.js';
+import { KeyCache } from '../../packages/lease/src/key-cache.js';
 import {
   isRefusal,
   judgeKey,

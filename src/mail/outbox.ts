@@ -99,6 +99,10 @@ const REMOVE_WITH_EVENT = withAuditEvent({
   text: 'DELETE FROM mail_requests WHERE id = $1 AND requested_at = $2::timestamptz RETURNING id',
 });
 const COUNT = { name: 'mail_requests_count', text: 'SELECT count(*)::integer AS waiting FROM mail_requests' };
+const AGE = {
+  name: 'mail_requests_age',
+  text: 'SELECT extract(epoch FROM now() - min(created_at))::float8 AS seconds FROM mail_requests',
+};
 const PURGE = `DELETE FROM mail_requests WHERE id IN
   (SELECT id FROM mail_requests WHERE requested_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
@@ -162,6 +166,11 @@ export class Outbox {
 
   async countWaiting(): Promise<number> {
     return (await this.database.row<{ waiting: number }>(COUNT, []))?.waiting ?? 0;
+  }
+
+  /** @returns how long the oldest mail has waited, in seconds; 0 when none waits */
+  async measureAge(): Promise<number> {
+    return (await this.database.row<{ seconds: number | null }>(AGE, []))?.seconds ?? 0;
   }
 
   /** See {@link Database.purge}. */

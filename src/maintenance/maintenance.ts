@@ -23,6 +23,7 @@ import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { TokensModule } from '../tokens/user-door.js';
 import { UsersModule } from '../users/users.controller.js';
+import { BackgroundWork } from './background-work.js';
 import { CredentialPurge, PurgeJob, RetentionClock } from './purge.js';
 
 const MS_PER_SECOND = 1_000;
@@ -34,6 +35,7 @@ export class AuditJob {
   constructor(
     private readonly refusals: CountedRefusals,
     private readonly months: AuditMonths,
+    private readonly work: BackgroundWork,
     private readonly clock: RetentionClock,
     private readonly log: Log,
   ) {}
@@ -49,6 +51,7 @@ export class AuditJob {
       const month = await this.months.dropMonth();
       if (month !== undefined) this.log.info('audit_partition_dropped', { month });
       await this.months.pruneSealEntries();
+      await this.work.recordRun('audit_maintenance');
     } catch (error) {
       this.log.warn('audit_job_failed', { error: toErrorFields(error) });
     }
@@ -58,11 +61,12 @@ export class AuditJob {
 /** Encrypts again after a change of SECRET_KEY, replaces signing keys by age, and erases those that no token needs. */
 @Injectable()
 export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShutdown {
-  private reencryption: Promise<void> | undefined;
+  private reencryption: Promise<boolean> | undefined;
 
   constructor(
     private readonly totpVault: TotpVault,
     private readonly rotation: SigningKeyRotation,
+    private readonly work: BackgroundWork,
     private readonly log: Log,
   ) {}
 
@@ -76,26 +80,30 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
   }
 
   async renewKeyMaterial(): Promise<void> {
-    await this.reencryptTotpSecrets();
+    const isReencrypted = await this.reencryptTotpSecrets();
     await this.warnOnFailure('signing_keys_job_failed', async () => {
       await this.rotation.reencryptKeys();
       await this.rotation.advanceKeys();
+      if (isReencrypted) await this.work.recordRun('key_maintenance');
     });
   }
 
   /** Single flight. Signing keys are encrypted again when they are loaded at the start. */
-  private reencryptTotpSecrets(): Promise<void> {
+  private reencryptTotpSecrets(): Promise<boolean> {
     this.reencryption ??= this.warnOnFailure('totp_secrets_job_failed', () =>
       this.totpVault.reencryptSecrets(),
     ).finally(() => (this.reencryption = undefined));
     return this.reencryption;
   }
 
-  private async warnOnFailure(event: string, work: () => Promise<void>): Promise<void> {
+  /** @returns whether the work succeeded */
+  private async warnOnFailure(event: string, work: () => Promise<void>): Promise<boolean> {
     try {
       await work();
+      return true;
     } catch (error) {
       if (!(error instanceof LockNotAcquiredError)) this.log.warn(event, { error: toErrorFields(error) });
+      return false;
     }
   }
 }
@@ -182,7 +190,16 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
     UsersModule,
     SecondFactorsModule,
   ],
-  providers: [Maintenance, PurgeJob, CredentialPurge, AuditJob, SealJob, KeyMaterialJob, RetentionClock],
-  exports: [PurgeJob, AuditJob, SealJob, KeyMaterialJob],
+  providers: [
+    Maintenance,
+    BackgroundWork,
+    PurgeJob,
+    CredentialPurge,
+    AuditJob,
+    SealJob,
+    KeyMaterialJob,
+    RetentionClock,
+  ],
+  exports: [BackgroundWork, PurgeJob, AuditJob, SealJob, KeyMaterialJob],
 })
 export class MaintenanceModule {}

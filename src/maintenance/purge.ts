@@ -16,6 +16,7 @@ import { Challenges } from '../second-factors/challenges.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OneTimeTokens } from '../users/one-time-tokens.js';
+import { BackgroundWork } from './background-work.js';
 
 /** Revoked and expired app credentials and nodes. */
 const KEY_RETENTION_DAYS = 365;
@@ -55,6 +56,7 @@ export class CredentialPurge {
     private readonly nodes: NodesService,
     private readonly registrationRetries: RegistrationRetries,
     private readonly appCredentials: AppCredentialsService,
+    private readonly oneTimeTokens: OneTimeTokens,
     private readonly revocations: RevocationFeed,
     private readonly environment: Environment,
   ) {}
@@ -67,6 +69,7 @@ export class CredentialPurge {
     yield await this.nodes.keys.purge(keysBefore);
     await this.registrationRetries.purge(now);
     yield await this.appCredentials.keys.purge(keysBefore);
+    await this.oneTimeTokens.purge(now);
     await this.revocations.purge();
   }
 }
@@ -77,8 +80,8 @@ export class PurgeJob {
     private readonly credentials: CredentialPurge,
     private readonly throttleWindows: ThrottleWindows,
     private readonly challenges: Challenges,
-    private readonly oneTimeTokens: OneTimeTokens,
     private readonly outbox: Outbox,
+    private readonly work: BackgroundWork,
     private readonly clock: RetentionClock,
     private readonly log: Log,
   ) {}
@@ -92,8 +95,8 @@ export class PurgeJob {
       for await (const deleted of this.credentials.purge(now)) count += deleted;
       await this.throttleWindows.purgeWindows();
       await this.challenges.purgeUsedChallenges();
-      await this.oneTimeTokens.purge(now);
       await this.outbox.purgeRequests();
+      await this.work.recordRun('purge');
     } catch (error) {
       // When another replica holds the lock, stop: if both went on with the next step, each could skip what the other locks.
       if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });

@@ -51,8 +51,8 @@ export class MetricsRegistry {
 export class MetricsRegistryModule {}
 
 /** Queries at most twice a minute, and waits at most one second; undefined when the query failed. */
-export function createSlowGauge(query: () => Promise<number>): ReadGauge {
-  let value: Promise<number | undefined> | undefined;
+export function createSlowGauge<Value = number>(query: () => Promise<Value>): () => Promise<Value | undefined> {
+  let value: Promise<Value | undefined> | undefined;
   let queriedAt = 0;
   return () => {
     const now = performance.now();

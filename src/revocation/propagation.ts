@@ -17,7 +17,7 @@ import { Database, type Statement } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import { ProblemException } from '../problems/problems.js';
-import { SYSTEM_CLOCKS, type Clocks } from './lease.js';
+import { SYSTEM_CLOCKS, type Clocks } from '../../packages/lease/src/lease.js';
 
 /** Six heartbeats fit into the minute for which an announcement counts. */
 const HEARTBEAT_INTERVAL_MS = 10_000;

@@ -4,8 +4,9 @@ import { Client } from 'pg';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
-import { ChangeLog, CHANGES_SINCE, parseSnapshot, toAnswer, type Answer, type FeedRow } from './change-feed.js';
-import { RevocationLease, SYSTEM_CLOCKS } from './lease.js';
+import { ChangeLog, parseSnapshot, toAnswer, type Answer, type FeedRow } from '../../packages/lease/src/change-feed.js';
+import { RevocationLease, SYSTEM_CLOCKS } from '../../packages/lease/src/lease.js';
+import { CHANGES_SINCE } from './changes-since.js';
 import { Freshness, LeaseAnnouncement, Propagation } from './propagation.js';
 
 /** A poll may get lost without the lease ending. */

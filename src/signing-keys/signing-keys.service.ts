@@ -10,7 +10,7 @@ import type { KeyPair } from '../crypto/key-pair.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database, type Statement } from '../database/database.js';
-import { RevocationLease, type EvictionListener } from '../revocation/lease.js';
+import { RevocationLease, type EvictionListener } from '../../packages/lease/src/lease.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';

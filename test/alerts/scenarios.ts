@@ -73,6 +73,7 @@ export function computedScenarios(idle: Exposition): Scenario[] {
     ...requestScenarios(scenario),
     ...latencyScenarios(scenario, idle),
     ...saturationScenarios(scenario),
+    ...operationScenarios(scenario),
   ];
 }
 
@@ -215,6 +216,44 @@ function saturationScenarios(scenario: MakeScenario): Scenario[] {
       { nodejs_eventloop_lag_p99_seconds: steady(0.2) },
       isSilent('PlatformAuthEventLoopDelayed', 4),
       fires('PlatformAuthEventLoopDelayed', 6, OF_INSTANCE),
+    ),
+  ];
+}
+
+function operationScenarios(scenario: MakeScenario): Scenario[] {
+  const copiedPasskeys = 'flow_refusals_total{event="user.second_factor.failed",reason="counter_not_increased"}';
+  const sent = 'mails_total{kind="password_reset",outcome="sent"}';
+  return [
+    scenario(
+      'PlatformAuthPasskeyCopied fires at the first passkey whose counter did not increase',
+      { [copiedPasskeys]: '0+0x39 1+0x200' },
+      isSilent('PlatformAuthPasskeyCopied', 9),
+      fires('PlatformAuthPasskeyCopied', 11),
+    ),
+    scenario(
+      'PlatformAuthSealingBehind fires when rows wait for a seal',
+      { audit_unsealed_seconds: growing(1) },
+      isSilent('PlatformAuthSealingBehind', 14),
+      fires('PlatformAuthSealingBehind', 17),
+    ),
+    scenario(
+      'PlatformAuthMailStuck fires when no mail is sent',
+      { mail_waiting_seconds: growing(1) },
+      isSilent('PlatformAuthMailStuck', 19),
+      fires('PlatformAuthMailStuck', 22),
+    ),
+    scenario(
+      'PlatformAuthMailStuck ignores one recipient that takes no mail',
+      { mail_waiting_seconds: growing(1), [sent]: growing(1) },
+      isSilent('PlatformAuthMailStuck', 40),
+    ),
+    ...['purge', 'audit_maintenance', 'key_maintenance'].map((job) =>
+      scenario(
+        `PlatformAuthMaintenanceOverdue fires when the last ${job} is hours ago`,
+        { [`${job}_age_seconds`]: steady(8_000) },
+        isSilent('PlatformAuthMaintenanceOverdue', 29),
+        fires('PlatformAuthMaintenanceOverdue', 31),
+      ),
     ),
   ];
 }

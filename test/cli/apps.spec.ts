@@ -1,3 +1,4 @@
+import type { AddressInfo } from 'node:net';
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { useCli } from '../support/cli.js';
@@ -222,6 +223,9 @@ describe('platform-auth', () => {
   it('status shows health, and counts credentials when it has the admin key', async () => {
     await app.node();
     expect(await cli.ok('status')).toMatch(/status +ok\ndatabase +up\n[^]*nodes +1 live, 0 revoked or expired\n/);
+    const { port } = app.server.address() as AddressInfo;
+    const besideService = cli.with({ AUTH_URL: '', INTERNAL_PORT: String(port), PORT: '1' });
+    expect(await besideService.json('status')).toMatchObject({ url: `http://127.0.0.1:${port}` });
     const withoutKey = cli.with({ ADMIN_API_KEY: '' });
     expect(await withoutKey.json('status')).toMatchObject({ health: { status: 'ok' }, nodes: null });
   });

@@ -132,22 +132,31 @@ describe('the lists of platform-auth', () => {
     expect(apps).toEqual({ limit: '50', caller: 'recipes' });
   });
 
-  it('status asks for two summaries, however many keys there are', async () => {
+  it('status asks for two summaries and the work in the background, and fails when that is overdue', async () => {
     const counts = { live: 20_000, ended: 3, unused: 2, expiring: 1 };
+    const work = {
+      items: [
+        { name: 'audit_unsealed_seconds', seconds: 7_300, is_overdue: true },
+        { name: 'purge_age_seconds', seconds: 90, is_overdue: false },
+      ],
+    };
     const paths: string[] = [];
     const server = createServer((request, response) => {
       paths.push(request.url!);
       const health = { status: 'ok', details: {} };
       response.setHeader('content-type', 'application/json');
-      response.end(JSON.stringify(request.url === '/health' ? health : counts));
+      const answer = request.url === '/health' ? health : request.url!.endsWith('/background-work') ? work : counts;
+      response.end(JSON.stringify(answer));
     });
     await once(server.listen(0, '127.0.0.1'), 'listening');
     await use(0);
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    expect(await cli.ok('status', '--url', url)).toContain(
-      '20000 live, 3 revoked or expired, 2 not used for 30 days, 1 expiring within 14 days\n',
-    );
-    expect(paths).toEqual(['/health', '/api/v0/admin/nodes/summary', '/api/v0/admin/app-credentials/summary']);
+    const { code, stdout, stderr } = await cli.run('status', '--url', url);
+    expect(stdout).toContain('20000 live, 3 revoked or expired, 2 not used for 30 days, 1 expiring within 14 days\n');
+    expect(stdout).toMatch(/audit unsealed +121 min: overdue\npurge age +90 s\n/);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('Overdue: audit_unsealed_seconds.')]);
+    const admin = ['nodes/summary', 'app-credentials/summary', 'background-work'];
+    expect(paths).toEqual(['/health', ...admin.map((path) => `/api/v0/admin/${path}`)]);
     server.close();
     server.closeAllConnections();
   });

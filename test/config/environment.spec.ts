@@ -83,7 +83,7 @@ describe('the configuration', () => {
       'KEY_OVERLAP_HOURS was removed; WORKER is not known (WORKERS?)',
     ],
   ])('names %s, which is ignored, and not its value', (_what, variables, sentence) => {
-    expect(describeIgnoredVariables(variables)).toBe(sentence);
+    expect(describeIgnoredVariables(variables, variables)).toBe(sentence);
   });
 
   it('does not name what other programs read, an empty variable, or a name whose likeness is set', () => {
@@ -95,8 +95,14 @@ describe('the configuration', () => {
       OTEL_SDK_DISABLED: 'true',
       AUTH_URL: 'http://a',
     };
-    expect(describeIgnoredVariables({ ...others, ...GOOD, HASH_THREADS: '' })).toBeUndefined();
-    expect(describeIgnoredVariables({ MAIL_URL: 'smtp://a', EMAIL_URL: 'b' })).toBeUndefined();
+    const ignored = (variables: Variables) => describeIgnoredVariables(variables, variables);
+    expect(ignored({ ...others, ...GOOD, HASH_THREADS: '' })).toBeUndefined();
+    expect(ignored({ MAIL_URL: 'smtp://a', EMAIL_URL: 'b' })).toBeUndefined();
+  });
+
+  it('names every unknown variable of our .env', () => {
+    const file = { PROT: '7702', PORT: '7701', AUTH_URL: 'http://a', POSTGRES_PASSWORD: 'x' };
+    expect(describeIgnoredVariables(file, {})).toBe('PROT in .env is not known');
   });
 
   it('reads "15" as 15 minutes', () => {

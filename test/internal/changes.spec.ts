@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { PurgeJob } from '../../src/maintenance/purge.js';
 import { problems } from '../../src/problems/problems.js';
-import { RevocationLease } from '../../src/revocation/lease.js';
+import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { LeaseAnnouncement } from '../../src/revocation/propagation.js';
 import { eventually } from '../../tools/eventually.js';
 import { recorded } from '../audit/record.js';

@@ -10,7 +10,11 @@ import { useApp } from '../support/use-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { Readiness } from '../../src/health/health.js';
+import type { Api } from '../../src/cli/remote/api-types.js';
+import { AuditJob, KeyMaterialJob, SealJob } from '../../src/maintenance/maintenance.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { MetricsServer } from '../../src/metrics/metrics-server.js';
+import { insertion } from '../audit/auditor.js';
 
 const ON = { METRICS_PORT: '0' };
 
@@ -192,7 +196,7 @@ describe('database_up', () => {
   });
 });
 
-describe('live sessions', () => {
+describe('what is read from the database', () => {
   let skippedMs = 0;
   const skip = (seconds: number): void => void (skippedMs += seconds * 1_000);
 
@@ -202,7 +206,7 @@ describe('live sessions', () => {
   });
   afterAll(() => void jest.restoreAllMocks());
 
-  it('are counted in the database at most twice a minute, by a monotonic clock', async () => {
+  it('counts live sessions at most twice a minute, by a monotonic clock', async () => {
     const clock = new TestClock();
     const app = await TestApp.start({ variables: ON, clock });
     try {
@@ -227,7 +231,43 @@ describe('live sessions', () => {
     }
   });
 
-  it.each(['cut off', 'silent'])('are the only missing metric while the database is %s', async (outage) => {
+  it('tells how far the background work is behind, as the route of the operators does', async () => {
+    const app = await TestApp.start({ variables: ON });
+    try {
+      const read = async () => {
+        const { items } = (await app.admin.get('/background-work').expect(200)).body as Api['BackgroundWorkResponse'];
+        const overdue = items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name);
+        return { overdue, seconds: Object.fromEntries(items.map(({ name, seconds }) => [name, seconds])) };
+      };
+      expect(await read()).toMatchObject({
+        seconds: { audit_unsealed_seconds: 0, mail_waiting_seconds: 0 },
+        overdue: [],
+      });
+      await app.database.query(`UPDATE job_runs SET succeeded_at = now() - interval '3 hours'`);
+      await app.database.query(insertion(randomUUID(), 'now()', { recorded_at: `now() - interval '20 minutes'` }));
+      await app.database.query(
+        `INSERT INTO mail_requests (id, kind, recipient, networks, created_at, next_attempt_at)
+         VALUES (gen_random_uuid(), 'password_reset', 'bob@example.org', '{}', now() - interval '1 hour', now() + interval '1 day')`,
+      );
+      const names = ['purge', 'audit_maintenance', 'key_maintenance'].map((name) => `${name}_age_seconds`);
+      const behind = await read();
+      expect(behind.overdue).toEqual(['audit_unsealed_seconds', ...names]);
+      expect(behind.seconds.mail_waiting_seconds).toBeGreaterThanOrEqual(3_600);
+      skip(30);
+      const seen = await scrape(app);
+      expect(seen.value('audit_unsealed_seconds')).toBeGreaterThanOrEqual(1_200);
+      expect(seen.value('purge_age_seconds')).toBeGreaterThanOrEqual(10_800);
+      await app.nest.get(SealJob).sealNewRows();
+      await app.nest.get(PurgeJob).purgeExpired();
+      await app.nest.get(AuditJob).maintainAuditLog();
+      await app.nest.get(KeyMaterialJob).renewKeyMaterial();
+      expect(await read()).toMatchObject({ seconds: { audit_unsealed_seconds: 0 }, overdue: [] });
+    } finally {
+      await app.stop();
+    }
+  });
+
+  it.each(['cut off', 'silent'])('is missing, alone, while the database is %s', async (outage) => {
     const database = await createTestDatabase();
     const proxy = await TcpProxy.before(database.url);
     const app = await TestApp.start({ variables: ON, database: { ...database, url: proxy.url } });

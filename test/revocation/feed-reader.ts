@@ -1,5 +1,6 @@
 import { Client } from 'pg';
-import { toAnswer, CHANGES_SINCE, parseSnapshot, type Answer, type FeedRow } from '../../src/revocation/change-feed.js';
+import { CHANGES_SINCE } from '../../src/revocation/changes-since.js';
+import { toAnswer, parseSnapshot, type Answer, type FeedRow } from '../../packages/lease/src/change-feed.js';
 
 /** Polls the change feed. */
 export class FeedReader {

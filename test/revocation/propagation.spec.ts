@@ -8,9 +8,9 @@ import { expectProblem } from '../support/expect-problem.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { type Device, TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
-import type { Answer } from '../../src/revocation/change-feed.js';
-import { KeyCache } from '../../src/keys/key-cache.js';
-import { type Clocks, RevocationLease } from '../../src/revocation/lease.js';
+import type { Answer } from '../../packages/lease/src/change-feed.js';
+import { KeyCache } from '../../packages/lease/src/key-cache.js';
+import { type Clocks, RevocationLease } from '../../packages/lease/src/lease.js';
 import { computeDigest } from '../../src/crypto/secret.js';
 
 const SHORT_WAITS = { databaseConnectTimeoutMs: 1_000, databaseStatementTimeoutMs: 1_000 };

@@ -1,4 +1,14 @@
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { spawnSync } from 'node:child_process';
@@ -112,7 +122,21 @@ const SCRIPT = fromRoot('tools/build-if-changed.js');
 
 const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js', 'dist/docs/openapi.json'];
 
-const OTHER_SOURCES = ['tools/build.js', 'ormconfig.ts', 'package-lock.json', '.swcrc'];
+const OTHER_SOURCES = ['packages/lease/index.ts', 'tools/build.js', 'ormconfig.ts', 'package-lock.json', '.swcrc'];
+
+describe('tools/build.js', () => {
+  it('says one sentence when it cannot write', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'platform-auth-build-'));
+    cpSync(fromRoot('tools/build.js'), join(folder, 'tools/build.js'));
+    symlinkSync(fromRoot('node_modules'), join(folder, 'node_modules'));
+    writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
+    writeFileSync(join(folder, 'dist'), '');
+    const { status, stderr } = spawnSync(process.execPath, [join(folder, 'tools/build.js')], { encoding: 'utf8' });
+    rmSync(folder, { recursive: true });
+    expect(stderr).toMatch(/^\S+dist cannot be written \(EEXIST\): [^\n]+\n$/);
+    expect(status).toBe(1);
+  });
+});
 
 /** A checkout whose build only notes that it ran. */
 describe('tools/build-if-changed.js', () => {

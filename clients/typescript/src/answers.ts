@@ -1,5 +1,5 @@
-import type { ChangedKind } from '../../../src/revocation/change-feed.js';
-import type { Renewal } from '../../../src/revocation/lease.js';
+import type { ChangedKind } from '../../../packages/lease/src/change-feed.js';
+import type { Renewal } from '../../../packages/lease/src/lease.js';
 import type { ServiceAnswer } from './transport.js';
 import type { Door } from './principals.js';
 
@@ -12,7 +12,7 @@ const VERDICTS: Readonly<Record<Door, readonly string[]>> = {
 };
 /** 400s about what was presented. */
 const UNREADABLE_CREDENTIAL = ['malformed_request', 'duplicate_header'];
-const MAX_REMEMBER_MS = 60_000;
+export const MAX_REMEMBER_MS = 60_000;
 const MAX_DURATION_MS = 1_000_000_000;
 /** A code of the service's catalogue. Nothing else of an answer is logged: a server may send back what it was sent. */
 const CODE = /^(?=.{1,60}$)[a-z]+(?:_[a-z]+)*$/;

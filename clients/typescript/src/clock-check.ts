@@ -1,4 +1,4 @@
-import type { Clocks } from '../../../src/revocation/lease.js';
+import type { Clocks } from '../../../packages/lease/src/lease.js';
 import type { Misconfigurations } from './events.js';
 
 /** The same as the tolerance of token times: a smaller difference changes no verdict. */

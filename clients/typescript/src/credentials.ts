@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto';
-import type { SecretDigest } from '../../../src/crypto/secret.js';
 import { RefusedError } from './errors.js';
 import { readHeader, readOnce } from './headers.js';
 import type { Door } from './principals.js';
@@ -84,13 +83,13 @@ function computeDigest(secret: string): string {
 }
 
 /** For a comparison at once. It is part of a larger buffer, which it would keep in memory. */
-export function toPresentedDigest({ digest }: Credential): SecretDigest {
-  return Buffer.from(digest, 'latin1') as SecretDigest;
+export function toPresentedDigest({ digest }: Credential): Buffer {
+  return Buffer.from(digest, 'latin1');
 }
 
 /** To be remembered. */
-export function toStoredDigest({ digest }: Credential): SecretDigest {
-  return Buffer.alloc(digest.length, digest, 'latin1') as SecretDigest;
+export function toStoredDigest({ digest }: Credential): Buffer {
+  return Buffer.alloc(digest.length, digest, 'latin1');
 }
 
 /** Identifies a credential among the questions in flight. */

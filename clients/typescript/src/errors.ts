@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { toProblemBody, type Problem } from '../../../src/problems/problems.js';
-import { UNAVAILABLE } from './refusals.js';
+import { UNAVAILABLE, type Problem } from './refusals.js';
 
 /** The response to a request that was not accepted (RFC 9457). */
 export interface ProblemResponse {
@@ -26,14 +25,21 @@ export abstract class VerificationError extends Error {
 
   /** The problem document that the authentication service would answer with, and its headers. */
   toResponse(requestId: string = randomUUID()): ProblemResponse {
-    const problem = this.#problem;
-    const headers: Record<string, string> = {
-      'Content-Type': 'application/problem+json',
-      'Cache-Control': 'no-store',
-      ...(problem.challenge !== undefined && { 'WWW-Authenticate': problem.challenge }),
-      ...(problem.retryAfterSeconds !== undefined && { 'Retry-After': String(problem.retryAfterSeconds) }),
+    const { status, code, title, detail, headers, extension } = this.#problem;
+    return {
+      status,
+      headers: { 'Content-Type': 'application/problem+json', 'Cache-Control': 'no-store', ...headers },
+      body: {
+        type: `/problems/${code.replaceAll('_', '-')}`,
+        title,
+        status,
+        detail,
+        instance: `urn:request:${requestId}`,
+        code,
+        request_id: requestId,
+        ...extension,
+      },
     };
-    return { status: problem.status, headers, body: toProblemBody(problem, requestId) };
   }
 }
 

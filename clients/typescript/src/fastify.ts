@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { guard } from './guard.js';
+import { toPresentedRequest } from './presented-request.js';
 import type { Door, RequestAuth } from './principals.js';
 import type { VerifierCore } from './verifier-core.js';
 
@@ -25,7 +26,7 @@ export const requireUser = (verifier: VerifierCore): GuardHook => createHook(ver
 function createHook(verifier: VerifierCore, door: Door): GuardHook {
   // With a callback, which a refusal never calls. After a promise Fastify runs the route when the client has left meanwhile.
   return (request, reply, done) => {
-    void guard(verifier, door, request.raw).then((outcome) => {
+    void guard(verifier, door, toPresentedRequest(request)).then((outcome) => {
       if ('auth' in outcome) {
         request.auth = outcome.auth;
         done();

@@ -30,7 +30,10 @@ export interface VerifierOptions {
   readonly outageGraceSeconds?: number | undefined;
   /** Remembered credentials of each kind; the least recently used is evicted. Default: 100,000. */
   readonly maxEntries?: number | undefined;
-  /** Questions in flight at each door (apps, nodes, users); beyond it the answer is 503. Default: 256. */
+  /**
+   * Questions of each door (apps, nodes, users) that are in flight or wait; beyond it the answer is 503. Credentials that were
+   * valid recently go first, and callers share the rest fairly by their addresses. Default: 256.
+   */
   readonly maxQuestions?: number | undefined;
   /** Default: JSON lines on standard error. */
   readonly logger?: VerifierLogger | undefined;

@@ -1,4 +1,4 @@
-import type { RevocationLease } from '../../../src/revocation/lease.js';
+import type { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { readPollAnswer } from './answers.js';
 import type { ClockCheck } from './clock-check.js';
 import type { Misconfigurations } from './events.js';

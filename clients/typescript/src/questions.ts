@@ -1,9 +1,10 @@
-import type { RevocationLease, Ticket } from '../../../src/revocation/lease.js';
+import type { RevocationLease, Ticket } from '../../../packages/lease/src/lease.js';
 import { judge, type Judgement } from './answers.js';
 import { toFingerprint, type Credential } from './credentials.js';
 import { RefusedError, UnavailableError } from './errors.js';
 import type { Misconfigurations, UnexpectedErrors } from './events.js';
 import type { Door, Principal } from './principals.js';
+import { QuestionSlots, type Turn } from './question-slots.js';
 import { REFUSALS } from './refusals.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient, TimedAnswer } from './service-client.js';
@@ -16,6 +17,7 @@ const VERDICT_TIMEOUT_MS = 3_000;
 /** A question to the service about one credential. */
 export interface Question<Identity extends Principal> {
   readonly credential: Credential;
+  readonly turn: Turn;
   /** Names the cause of a configuration error. */
   readonly path: string;
   readonly request: ServiceRequest;
@@ -24,6 +26,8 @@ export interface Question<Identity extends Principal> {
   /** @returns undefined when the answer is about something else */
   readonly read: (body: Readonly<Record<string, unknown>>) => Identity | undefined;
   readonly remember: (identity: Identity, term: Term, ticket: Ticket) => void;
+  /** Called when a credential that was valid is refused, before the poll tells it. */
+  readonly forget: () => void;
 }
 
 /** As everything that waited for the answer gets it. */
@@ -41,29 +45,31 @@ const UNKNOWN: Outcome = { kind: 'unknown' };
 
 /** Asks the service: single flight for each credential, and a bound on the questions of each door. */
 export class Questions {
-  private readonly inFlight: Readonly<Record<Door, Map<string, Promise<Outcome>>>> = {
-    app: new Map(),
-    node: new Map(),
-    user: new Map(),
-  };
+  private readonly inFlight = new Map<string, Promise<Outcome>>();
+  private readonly slots: Readonly<Record<Door, QuestionSlots>>;
 
   /** @param onRemember called when the service lets a yes be remembered */
   constructor(
-    private readonly maxQuestions: number,
+    maxQuestions: number,
     private readonly runtime: Runtime,
     private readonly client: ServiceClient,
     private readonly lease: RevocationLease,
     private readonly misconfigurations: Misconfigurations,
     private readonly unexpectedErrors: UnexpectedErrors,
     private readonly onRemember: () => void,
-  ) {}
+  ) {
+    const createSlots = (): QuestionSlots => new QuestionSlots(maxQuestions, runtime);
+    this.slots = { app: createSlots(), node: createSlots(), user: createSlots() };
+  }
 
   /** @throws {RefusedError} {UnavailableError} also at once, beyond the bound */
   async ask<Identity extends Principal>(question: Question<Identity>): Promise<Identity> {
     const { outcome, isJoined } = await this.joinOrStart(question);
     // The question was sent before this request arrived: the credential may have become valid in between.
     const isOutdated = isJoined && outcome.kind === 'no';
-    return this.conclude(question, isOutdated ? (await this.joinOrStart(question)).outcome : outcome);
+    const newest = isOutdated ? (await this.joinOrStart(question)).outcome : outcome;
+    if (newest.kind === 'no' && question.turn.wasValid) question.forget();
+    return this.conclude(question, newest);
   }
 
   private conclude<Identity extends Principal>(question: Question<Identity>, outcome: Outcome): Identity {
@@ -74,12 +80,11 @@ export class Questions {
   }
 
   private async joinOrStart<Identity extends Principal>(question: Question<Identity>) {
-    const inFlight = this.inFlight[question.credential.door];
+    const { inFlight } = this;
     const fingerprint = toFingerprint(question.credential);
     const joined = inFlight.get(fingerprint);
     if (joined) return { outcome: await joined, isJoined: true };
-    if (inFlight.size >= this.maxQuestions) return { outcome: UNKNOWN, isJoined: false };
-    const answered = this.decide(question)
+    const answered = this.waitAndDecide(question)
       .catch((error: unknown) => this.toUnknown(error))
       .finally(() => inFlight.delete(fingerprint));
     inFlight.set(fingerprint, answered);
@@ -91,8 +96,14 @@ export class Questions {
     return UNKNOWN;
   }
 
-  private async decide<Identity extends Principal>(question: Question<Identity>): Promise<Outcome> {
+  private async waitAndDecide<Identity extends Principal>(question: Question<Identity>): Promise<Outcome> {
     const deadlineMs = this.runtime.clocks.monotonic() + VERDICT_TIMEOUT_MS;
+    const slots = this.slots[question.credential.door];
+    if (!(await slots.enter(question.turn))) return UNKNOWN;
+    return this.decide(question, deadlineMs).finally(() => slots.leave(question.turn));
+  }
+
+  private async decide<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
     if ((await question.check?.(deadlineMs)) === 'bad') return { kind: 'no' };
     let ticket = this.lease.takeTicket();
     const takeTicket = (): void => void (ticket = this.lease.takeTicket());

@@ -1,16 +1,68 @@
-import { type Problem, problems } from '../../../src/problems/problems.js';
 import type { Door } from './principals.js';
 
-/** The service's own problem documents. */
+/** A kind of response to a request that was not accepted (RFC 9457), as the service documents it. */
+export interface Problem {
+  readonly status: number;
+  /** Stable snake_case word that callers may branch on. */
+  readonly code: string;
+  readonly title: string;
+  readonly detail: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Members of the body in addition to the standard ones. */
+  readonly extension?: Readonly<Record<string, unknown>>;
+}
+
+const REALM = 'realm="platform-auth"';
+
 export const REFUSALS: Readonly<Record<Door, Problem>> = {
-  app: problems.invalidAppCredentials,
-  node: problems.invalidNodeCredentials,
-  user: problems.invalidAccessToken,
+  app: {
+    status: 401,
+    code: 'invalid_app_credentials',
+    title: 'The app credentials are not valid',
+    detail: 'X-Platform-App-Id and X-Platform-App-Key are missing or do not name a live credential for this target.',
+    headers: { 'WWW-Authenticate': `PlatformApp ${REALM}` },
+    extension: { valid: false },
+  },
+  node: {
+    status: 401,
+    code: 'invalid_node_credentials',
+    title: 'The node credentials are not valid',
+    detail: 'X-API-Key is missing or does not name a live node: X-API-Key: <node_id>:<api_key>.',
+    headers: { 'WWW-Authenticate': `NodeKey ${REALM}` },
+    extension: { valid: false },
+  },
+  user: {
+    status: 401,
+    code: 'invalid_access_token',
+    title: 'The access token is not valid',
+    detail: 'The access token is malformed, expired or its session has ended.',
+    headers: {
+      'WWW-Authenticate': `Bearer ${REALM}, error="invalid_token", error_description="The access token is not valid"`,
+    },
+  },
 };
-export const MISSING_TOKEN: Problem = problems.missingAccessToken;
-export const DUPLICATE_HEADER: Problem = problems.duplicateHeader;
+
+export const MISSING_TOKEN: Problem = {
+  status: 401,
+  code: 'missing_access_token',
+  title: 'An access token is needed',
+  detail: 'Send an access token: Authorization: Bearer <access token>.',
+  headers: { 'WWW-Authenticate': `Bearer ${REALM}` },
+};
+
+export const DUPLICATE_HEADER: Problem = {
+  status: 400,
+  code: 'duplicate_header',
+  title: 'A credential header arrived twice',
+  detail: 'Send each credential header at most once.',
+  extension: { errors: [] },
+};
+
 export const UNAVAILABLE: Problem = {
-  ...problems.unavailable,
+  status: 503,
+  code: 'unavailable',
+  title: 'The service is unavailable',
   detail:
     'The authentication service cannot be asked at the moment. This is not a verdict on the credential: keep it and try again.',
+  headers: { 'Retry-After': '2' },
 };

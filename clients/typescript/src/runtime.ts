@@ -1,4 +1,4 @@
-import { SYSTEM_CLOCKS, type Clocks } from '../../../src/revocation/lease.js';
+import { SYSTEM_CLOCKS, type Clocks } from '../../../packages/lease/src/lease.js';
 import { HttpTransport } from './http-transport.js';
 import type { Transport } from './transport.js';
 

@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto';
-import { computeDigest, generateSecret, isSameDigest, type SecretDigest } from '../../../src/crypto/secret.js';
+import { hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import { toSettings } from './options.js';
 import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js';
 import { createSystemRuntime } from './runtime.js';
@@ -18,10 +17,12 @@ export interface TestCredential<Identity> {
 }
 
 interface Issued {
-  readonly digest: SecretDigest;
+  readonly digest: Buffer;
   readonly body: Readonly<Record<string, unknown>>;
 }
 
+const computeDigest = (secret: string): Buffer => hash('sha256', secret, 'buffer');
+const generateSecret = (prefix = ''): string => prefix + randomBytes(32).toString('base64url');
 const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
 /** A verifier with an authentication service in memory: the real verdicts, without a network, and without remembering. */
@@ -128,7 +129,7 @@ class MemoryService implements Transport {
 
   private find(name: string, secret = ''): Issued | undefined {
     const issued = this.issued.get(name);
-    return issued && isSameDigest(issued.digest, computeDigest(secret)) ? issued : undefined;
+    return issued && timingSafeEqual(issued.digest, computeDigest(secret)) ? issued : undefined;
   }
 }
 

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { RevocationLease, Ticket } from '../../../src/revocation/lease.js';
+import type { RevocationLease, Ticket } from '../../../packages/lease/src/lease.js';
 import type { UserPrincipal } from './principals.js';
 
 /** How long a yes may be remembered, from the moment its question was sent. */
@@ -10,14 +10,14 @@ export interface Term {
   readonly endsAtWallMs: number;
 }
 
-interface Entry extends Term {
-  readonly principal: UserPrincipal;
+export interface RememberedToken extends Term {
+  readonly identity: UserPrincipal;
   readonly takenAtMs: number;
 }
 
 /** Access tokens of live sessions, by their digests; found by session and by user when those change. */
 export class TokenCache {
-  private readonly entries: LRUCache<string, Entry>;
+  private readonly entries: LRUCache<string, RememberedToken>;
   private readonly bySession = new DigestIndex();
   private readonly byUser = new DigestIndex();
 
@@ -25,11 +25,11 @@ export class TokenCache {
     private readonly lease: RevocationLease,
     maxEntries: number,
   ) {
-    this.entries = new LRUCache<string, Entry>({
+    this.entries = new LRUCache<string, RememberedToken>({
       max: maxEntries,
-      dispose: ({ principal }, digest) => {
-        this.bySession.delete(principal.sessionId, digest);
-        this.byUser.delete(principal.userId, digest);
+      dispose: ({ identity }, digest) => {
+        this.bySession.delete(identity.sessionId, digest);
+        this.byUser.delete(identity.userId, digest);
       },
     });
     // Not for signing keys: one that was revoked is a reset, and the tokens of a retired one live on.
@@ -38,26 +38,31 @@ export class TokenCache {
     lease.addListener({ kind: 'user', evict: (id) => this.evict(this.byUser.find(id)), evictAll });
   }
 
-  /** @returns undefined when the service must be asked */
-  recall(digest: string, nowWallMs: number): UserPrincipal | undefined {
-    if (!this.lease.isHeld) return undefined;
-    const entry = this.entries.get(digest);
-    if (!entry || nowWallMs >= entry.endsAtWallMs) return undefined;
-    return this.lease.isOlderThan(entry.takenAtMs, entry.maxAgeMs) ? undefined : entry.principal;
+  /** Also finds a token that must not be used any more: it was valid once, and no change of it was reported since. */
+  find(digest: string): RememberedToken | undefined {
+    return this.entries.get(digest);
+  }
+
+  isUsable({ takenAtMs, maxAgeMs, endsAtWallMs }: RememberedToken, nowWallMs: number): boolean {
+    return this.lease.isHeld && nowWallMs < endsAtWallMs && !this.lease.isOlderThan(takenAtMs, maxAgeMs);
   }
 
   /** Ignores a token when any change was reported since its ticket (TOCTOU). */
-  remember(digest: string, principal: UserPrincipal, term: Term, ticket: Ticket): void {
+  remember(digest: string, identity: UserPrincipal, term: Term, ticket: Ticket): void {
     if (!this.lease.isCurrent(ticket)) return;
     // First: replacing an entry disposes of the old one, which must not unlist the new one.
+    this.forget(digest);
+    this.entries.set(digest, { identity, takenAtMs: ticket.takenAtMs, ...term });
+    this.bySession.add(identity.sessionId, digest);
+    this.byUser.add(identity.userId, digest);
+  }
+
+  forget(digest: string): void {
     this.entries.delete(digest);
-    this.entries.set(digest, { principal, takenAtMs: ticket.takenAtMs, ...term });
-    this.bySession.add(principal.sessionId, digest);
-    this.byUser.add(principal.userId, digest);
   }
 
   private evict(digests: readonly string[]): void {
-    for (const digest of digests) this.entries.delete(digest);
+    for (const digest of digests) this.forget(digest);
   }
 }
 

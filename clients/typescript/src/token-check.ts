@@ -1,6 +1,6 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, errors, jwtVerify, type JSONWebKeySet } from 'jose';
-import type { RevocationLease } from '../../../src/revocation/lease.js';
+import type { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { isUnavailable, parseObject } from './answers.js';
 import { CLOCK_TOLERANCE_SECONDS, type ClockCheck } from './clock-check.js';
 import type { Misconfigurations } from './events.js';

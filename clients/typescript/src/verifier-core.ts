@@ -5,8 +5,9 @@
  * moment the question was sent; only the service refuses, except what is malformed or forged; what is not a verdict is 503.
  */
 import { inspect } from 'node:util';
-import { KeyCache } from '../../../src/keys/key-cache.js';
-import { RevocationLease } from '../../../src/revocation/lease.js';
+import { KeyCache } from '../../../packages/lease/src/key-cache.js';
+import { RevocationLease } from '../../../packages/lease/src/lease.js';
+import { MAX_REMEMBER_MS } from './answers.js';
 import {
   readApp,
   readNode,
@@ -16,14 +17,16 @@ import {
   toStoredDigest,
   type Credential,
 } from './credentials.js';
+import { readNetwork } from './client-network.js';
 import { ClockCheck } from './clock-check.js';
 import { RefusedError } from './errors.js';
 import { Misconfigurations, UnexpectedErrors } from './events.js';
 import type { Settings } from './options.js';
 import { Poller } from './poller.js';
-import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js';
+import type { AppPrincipal, NodePrincipal, Principal, UserPrincipal } from './principals.js';
 import type { PresentedRequest } from './presented-request.js';
-import { Questions } from './questions.js';
+import type { Turn } from './question-slots.js';
+import { Questions, type Question } from './questions.js';
 import { REFUSALS } from './refusals.js';
 import type { Runtime } from './runtime.js';
 import { ServiceClient } from './service-client.js';
@@ -34,6 +37,14 @@ import type { ServiceRequest } from './transport.js';
 import { Uses } from './uses.js';
 
 const MS_PER_SECOND = 1_000;
+const ASK_AGAIN_AFTER_MS = 0.75 * MAX_REMEMBER_MS;
+
+/** A yes of the service that was remembered. */
+interface Remembered<Identity> {
+  readonly identity: Identity;
+  readonly takenAtMs: number;
+  readonly maxAgeMs: number;
+}
 
 export class VerifierCore {
   private readonly lease: RevocationLease;
@@ -44,6 +55,7 @@ export class VerifierCore {
   private readonly questions: Questions;
   private readonly tokenCheck: TokenCheck;
   private readonly poller: Poller;
+  private readonly askedAgain = new WeakSet<Remembered<unknown>>();
 
   /**
    * Polls at once.
@@ -89,17 +101,18 @@ export class VerifierCore {
   async verifyApp(request: PresentedRequest): Promise<AppPrincipal> {
     const credential = readApp(request);
     const { id } = credential;
-    const remembered = this.recallKey(this.apps, credential);
-    if (remembered) return remembered;
     const { serviceName } = this.settings;
     const path = '/internal/validate-app';
-    return this.questions.ask({
+    const { found, isUsable } = this.recallKey(this.apps, credential);
+    return this.answer(found, isUsable, () => ({
       credential,
+      turn: toTurn(request, found),
       path,
       request: this.createRequest(path, request, credential.toHeaders(), { target: serviceName }),
       read: (body) => toAppPrincipal(body, id, serviceName),
       remember: (identity, term, ticket) => this.apps.remember(id, toVerifiedKey(credential, identity, term), ticket),
-    });
+      forget: () => this.apps.evict(id),
+    }));
   }
 
   /**
@@ -109,16 +122,17 @@ export class VerifierCore {
   async verifyNode(request: PresentedRequest): Promise<NodePrincipal> {
     const credential = readNode(request);
     const { id } = credential;
-    const remembered = this.recallKey(this.nodes, credential);
-    if (remembered) return remembered;
     const path = '/internal/validate-node';
-    return this.questions.ask({
+    const { found, isUsable } = this.recallKey(this.nodes, credential);
+    return this.answer(found, isUsable, () => ({
       credential,
+      turn: toTurn(request, found),
       path,
       request: this.createRequest(path, request, this.withOwnKey(credential)),
       read: (body) => toNodePrincipal(body, id),
       remember: (identity, term, ticket) => this.nodes.remember(id, toVerifiedKey(credential, identity, term), ticket),
-    });
+      forget: () => this.nodes.evict(id),
+    }));
   }
 
   /**
@@ -128,18 +142,22 @@ export class VerifierCore {
   async verifyUser(request: PresentedRequest): Promise<UserPrincipal> {
     const credential = readToken(request);
     const { digest, token } = credential;
-    const remembered = this.tokens.recall(digest, this.runtime.clocks.wall());
-    if (remembered) return remembered;
-    const claimed = this.tokenCheck.readClaims(token);
-    if (!claimed) throw new RefusedError(REFUSALS.user);
+    const found = this.tokens.find(digest);
+    const isUsable = found !== undefined && this.tokens.isUsable(found, this.runtime.clocks.wall());
     const path = '/internal/validate-user';
-    return this.questions.ask({
-      credential,
-      path,
-      request: this.createRequest(path, request, this.withOwnKey(credential)),
-      check: (deadlineMs) => this.tokenCheck.check(token, deadlineMs),
-      read: (body) => toUserPrincipal(body, claimed),
-      remember: (identity, term, ticket) => this.tokens.remember(digest, identity, term, ticket),
+    return this.answer(found, isUsable, () => {
+      const claimed = this.tokenCheck.readClaims(token);
+      if (!claimed) throw new RefusedError(REFUSALS.user);
+      return {
+        credential,
+        turn: toTurn(request, found),
+        path,
+        request: this.createRequest(path, request, this.withOwnKey(credential)),
+        check: (deadlineMs) => this.tokenCheck.check(token, deadlineMs),
+        read: (body) => toUserPrincipal(body, claimed),
+        remember: (identity, term, ticket) => this.tokens.remember(digest, identity, term, ticket),
+        forget: () => this.tokens.forget(digest),
+      };
     });
   }
 
@@ -159,15 +177,35 @@ export class VerifierCore {
     return `Verifier ${JSON.stringify(this.toJSON())}`;
   }
 
-  private recallKey<Identity extends AppPrincipal | NodePrincipal>(
-    cache: KeyCache<Identity>,
-    credential: Credential,
-  ): Identity | undefined {
+  private recallKey<Identity extends AppPrincipal | NodePrincipal>(cache: KeyCache<Identity>, credential: Credential) {
     const { clocks } = this.runtime;
     const { id } = credential;
-    const remembered = cache.recall(id, toPresentedDigest(credential), new Date(clocks.wall()));
-    if (remembered) this.uses.add(cache.kind, id, clocks.monotonic());
-    return remembered;
+    const found = cache.find(id, toPresentedDigest(credential));
+    const isUsable = found !== undefined && cache.isUsable(found, new Date(clocks.wall()));
+    if (isUsable) this.uses.add(cache.kind, id, clocks.monotonic());
+    return { found, isUsable };
+  }
+
+  private async answer<Identity extends Principal>(
+    found: Remembered<Identity> | undefined,
+    isUsable: boolean,
+    createQuestion: () => Question<Identity>,
+  ): Promise<Identity> {
+    if (!found || !isUsable) return this.questions.ask(createQuestion());
+    // The answer is for the requests after this one.
+    if (this.isToBeAskedAgain(found)) this.questions.ask(createQuestion()).catch(() => undefined);
+    return found.identity;
+  }
+
+  /**
+   * Whether to ask before the end of what the service lets be remembered: no request then waits for the answer. Once for each
+   * answer, and only if the credential outlives it: a shorter term is its own end.
+   */
+  private isToBeAskedAgain(remembered: Remembered<unknown>): boolean {
+    if (!this.lease.isOlderThan(remembered.takenAtMs, ASK_AGAIN_AFTER_MS)) return false;
+    if (remembered.maxAgeMs < MAX_REMEMBER_MS || this.askedAgain.has(remembered)) return false;
+    this.askedAgain.add(remembered);
+    return true;
   }
 
   private withOwnKey({ toHeaders }: Credential): Record<string, string> {
@@ -197,4 +235,8 @@ export class VerifierCore {
 
 function toVerifiedKey<Identity>(credential: Credential, identity: Identity, { maxAgeMs, endsAtWallMs }: Term) {
   return { digest: toStoredDigest(credential), identity, maxAgeMs, expiresAt: new Date(endsAtWallMs) };
+}
+
+function toTurn(request: PresentedRequest, found: Remembered<unknown> | undefined): Turn {
+  return { wasValid: found !== undefined, network: found ? '' : readNetwork(request) };
 }

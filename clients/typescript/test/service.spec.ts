@@ -2,13 +2,30 @@ import { eventually } from '../../../tools/eventually.js';
 import { SECRET_KEY } from '../../../test/support/settings.js';
 import { TcpProxy } from '../../../tools/tcp-proxy.js';
 import { TestApp } from '../../../test/support/test-app.js';
+import { problems, toProblemBody } from '../../../src/problems/problems.js';
+import { RefusedError } from '../src/errors.js';
 import { toSettings } from '../src/options.js';
+import { DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS } from '../src/refusals.js';
 import { createSystemRuntime } from '../src/runtime.js';
 import { VerifierCore } from '../src/verifier-core.js';
 
 /** Long enough that a slow machine does not lose the lease between two requests. */
 const LEASE = { REVOCATION_LEASE_MS: '1000' };
 const EMPTY = { headers: {} };
+
+describe('a refusal of a verifier', () => {
+  it.each([
+    [REFUSALS.app, problems.invalidAppCredentials],
+    [REFUSALS.node, problems.invalidNodeCredentials],
+    [REFUSALS.user, problems.invalidAccessToken],
+    [MISSING_TOKEN, problems.missingAccessToken],
+    [DUPLICATE_HEADER, problems.duplicateHeader],
+  ])('is the problem that the service answers with: $code', (refusal, problem) => {
+    const { body, headers } = new RefusedError(refusal).toResponse('request-1');
+    expect(body).toEqual(toProblemBody(problem, 'request-1'));
+    expect(headers['WWW-Authenticate']).toBe(problem.challenge);
+  });
+});
 
 describe('a verifier before the service', () => {
   let app: TestApp;

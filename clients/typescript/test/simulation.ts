@@ -1,4 +1,4 @@
-import type { Clocks } from '../../../src/revocation/lease.js';
+import type { Clocks } from '../../../packages/lease/src/lease.js';
 import type { Runtime } from '../src/runtime.js';
 import type { Transport } from '../src/transport.js';
 

@@ -26,7 +26,8 @@ import {
 } from './seal.js';
 
 const COLUMNS = `logged.epoch, logged.xid::text AS xid, logged.time::text AS time, logged.id, (${MICROS})::text AS micros,
-  to_char(logged.time, 'YYYY-MM') AS month, ${CANONICAL_ROW} AS canonical`;
+  to_char(logged.time, 'YYYY-MM') AS month, ${CANONICAL_ROW} AS canonical,
+  extract(epoch FROM clock_timestamp() - logged.recorded_at)::float8 AS "ageSeconds"`;
 
 /** Forces the index, so that a batch reads its own rows only instead of sorting all unsealed ones. */
 const FORCE_INDEX = "SET LOCAL TimeZone = 'UTC'; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off";
@@ -69,6 +70,8 @@ interface RowToSeal extends Position {
   readonly micros: string;
   readonly month: string;
   readonly canonical: string;
+  /** Null for a row that was written before rows were sealed. */
+  readonly ageSeconds: number | null;
 }
 
 @Injectable()
@@ -97,6 +100,19 @@ export class SealWriter {
     return total;
   }
 
+  /** @returns the age of the oldest row that no seal covers, in seconds; 0 when every row is sealed */
+  async measureLag(): Promise<number> {
+    return this.dataSource.transaction(async (transaction) => {
+      await transaction.query(FORCE_INDEX);
+      const [last] = await transaction.query<StoredSeal[]>(LAST_SEAL);
+      const content = last && (JSON.parse(last.content) as SealContent);
+      const { from, to, after } = computeNextSpan(content, await readPresent(transaction));
+      // The index has the order in which transactions began.
+      const [oldest] = await transaction.query<RowToSeal[]>(ROWS_TO_SEAL, toParameters(from, to, after, 1));
+      return Math.max(0, oldest?.ageSeconds ?? 0);
+    });
+  }
+
   /** Takes the lock on the chain until the transaction ends. @returns false while another replica holds it */
   async lockChain(transaction: EntityManager): Promise<boolean> {
     return tryLock(transaction, LOCKS.auditSeals);
@@ -116,7 +132,7 @@ export class SealWriter {
     const last = await this.readLastSeal(transaction);
     const { at, ...present } = await readPresent(transaction);
     const { from, to, after } = computeNextSpan(last?.content, { at, ...present });
-    const rows = await transaction.query<RowToSeal[]>(ROWS_TO_SEAL, toParameters(from, to, after ?? BEFORE_ALL));
+    const rows = await transaction.query<RowToSeal[]>(ROWS_TO_SEAL, toParameters(from, to, after, ROWS_PER_SEAL));
     if (rows.length === 0 && !after && last && Date.parse(at) - Date.parse(last.content.at) < MAX_SILENCE_MS)
       return undefined;
     const entries = encodeEntries(rows.map((row) => this.toEntry(row)));
@@ -170,11 +186,11 @@ async function readPresent(transaction: EntityManager): Promise<EpochSnapshot & 
   return { epoch: row.epoch, snapshot: row.snapshot, at: row.at.toISOString() };
 }
 
-function toParameters(from: EpochSnapshot, to: EpochSnapshot, after: Position): unknown[] {
+function toParameters(from: EpochSnapshot, to: EpochSnapshot, after: Position | null, limit: number): unknown[] {
   const [, xmax, inProgress = ''] = from.snapshot.split(':');
   const xids = inProgress.split(',').filter((xid) => xid !== '');
-  const position = [after.epoch, after.xid, after.time, after.id];
-  return [to.epoch, to.snapshot, from.epoch, xmax, xids, ...position, ROWS_PER_SEAL];
+  const { epoch, xid, time, id } = after ?? BEFORE_ALL;
+  return [to.epoch, to.snapshot, from.epoch, xmax, xids, epoch, xid, time, id, limit];
 }
 
 function toPosition(row: RowToSeal | undefined): Position | null {

@@ -13,7 +13,7 @@ import {
 import { CommandFailedError, print, say, type Output } from '../terminal.js';
 import { addCommand, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
 
-export const DEFAULT_URL = 'http://127.0.0.1:7701';
+const DEFAULT_PORT = '7701';
 const PROGRESS_INTERVAL_MS = 1_000;
 const MAX_PAGE_SIZE = 100;
 const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
@@ -34,10 +34,9 @@ export class AdminClient {
   ) {}
 
   /**
-   * @param url of the service; by default AUTH_URL, or else port 7701 of this machine
    * @throws {CommandFailedError} when ADMIN_API_KEY or the URL is missing or unusable
    */
-  static from(variables: Variables, url = variables.AUTH_URL): AdminClient {
+  static from(variables: Variables, url = getServiceUrl(variables)): AdminClient {
     const { ADMIN_API_KEY: key, PLATFORM_APP_ID: appId, PLATFORM_APP_KEY: appKey } = variables;
     const refuse = (message: string): never => {
       throw new CommandFailedError(message, 'configuration_unusable');
@@ -49,7 +48,7 @@ export class AdminClient {
     const app = appId && appKey ? { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey } : {};
     if (!Object.values(app).every((value) => HEADER_VALUE.test(value)))
       refuse('PLATFORM_APP_ID or PLATFORM_APP_KEY holds characters that are not valid in a credential.');
-    return new AdminClient(parseBaseUrl(url ?? DEFAULT_URL), key, app);
+    return new AdminClient(parseBaseUrl(url), key, app);
   }
 
   async get<Body>(path: string, query: Query = {}): Promise<Body> {
@@ -143,7 +142,7 @@ export function addRemote(
 ): Command {
   return addCommand(parent, signature, description, { needs, example }).option(
     '--url <url>',
-    `address of the service (default: AUTH_URL, or ${DEFAULT_URL})`,
+    'address of the service (default: AUTH_URL, or INTERNAL_PORT, PORT or 7701 of this machine)',
     parseServiceUrl,
   );
 }
@@ -167,6 +166,11 @@ export function act<Parameters extends unknown[], Result>(
 /** @returns a client for the service that --url or AUTH_URL names */
 export function createClient(command: Command): AdminClient {
   return AdminClient.from(readRemoteVariables(), readOptions(command).url);
+}
+
+/** Operators share the environment, or the `.env`, of a service on the same machine. */
+export function getServiceUrl({ AUTH_URL, INTERNAL_PORT, PORT }: Variables): string {
+  return AUTH_URL ?? `http://127.0.0.1:${INTERNAL_PORT ?? PORT ?? DEFAULT_PORT}`;
 }
 
 /** @returns the variables of this process, with the admin key */

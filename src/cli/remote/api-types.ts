@@ -24,6 +24,8 @@ export interface Api {
     readonly details: { readonly [key: string]: unknown };
   };
   readonly AuditActorResponse: { readonly door: string; readonly id: string | null; readonly name: string | null };
+  readonly BackgroundWorkResponse: { readonly items: readonly Api['MeasurementResponse'][] };
+  readonly MeasurementResponse: { readonly name: string; readonly seconds: number; readonly is_overdue: boolean };
   readonly ExplanationResponse: {
     readonly accepted_now: boolean;
     readonly reasons: readonly Api['ReasonResponse'][];

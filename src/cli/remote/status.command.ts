@@ -3,7 +3,7 @@ import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
 import { callService, isFailure, parseBaseUrl, toRefusal } from '../http-client.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
-import { addRemote, AdminClient, DEFAULT_URL, readOptions, readRemoteVariables } from './admin-client.js';
+import { addRemote, AdminClient, getServiceUrl, readOptions, readRemoteVariables } from './admin-client.js';
 import type { Api } from './api-types.js';
 
 interface Health {
@@ -11,38 +11,44 @@ interface Health {
   readonly details: Readonly<Record<string, { readonly status: string; readonly message?: string }>>;
 }
 type Counts = Api['KeyCountsResponse'];
+type Work = Api['BackgroundWorkResponse'];
 
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
 export function addStatusCommand(root: Command): void {
   addRemote(
     root,
     'status',
-    'Show the health of the service, and how many credentials are live, unused or about to expire. Exit code 1 when it is not healthy.',
+    'Show the health of the service, what waits in the background, and how many credentials are live, unused or about to expire. Exit code 1 when it is not healthy, or work is overdue.',
     '',
-    'With ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, it also counts credentials.',
+    'With ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, it also reads the background work and counts credentials.',
   ).action(async (_options, command: Command) => {
     const variables = readRemoteVariables();
-    const url = parseBaseUrl(readOptions(command).url ?? variables.AUTH_URL ?? DEFAULT_URL);
+    const url = parseBaseUrl(readOptions(command).url ?? getServiceUrl(variables));
     const health = await readHealth(url);
     const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
     const client = isCounting ? AdminClient.from(variables, url) : undefined;
-    const nodes = client ? await countIfAllowed(client, '/nodes') : null;
-    const app_credentials = client ? await countIfAllowed(client, '/app-credentials') : null;
+    const nodes = await readIfAllowed<Counts>(client, '/nodes/summary');
+    const app_credentials = await readIfAllowed<Counts>(client, '/app-credentials/summary');
+    const background_work = await readIfAllowed<Work>(client, '/background-work');
     const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
       name,
       message === undefined ? status : `${status}: ${message}`,
     ]);
-    print(command, { url, health, nodes, app_credentials }, () =>
+    print(command, { url, health, background_work, nodes, app_credentials }, () =>
       formatFields({
         address: url,
         status: health.status,
         ...Object.fromEntries(details),
+        ...(background_work && formatWork(background_work)),
         ...(nodes && { nodes: formatCounts(nodes) }),
         ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
       }),
     );
     if (health.status !== 'ok' && health.status !== 'degraded')
       throw new CommandFailedError(`${url} is not healthy. Read the log of the service.`, 'unhealthy');
+    const overdue = background_work?.items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name) ?? [];
+    if (overdue.length > 0)
+      throw new CommandFailedError(`Overdue: ${overdue.join(', ')}. See docs/operations/incidents.md.`, 'work_overdue');
   });
 }
 
@@ -53,14 +59,23 @@ async function readHealth(url: string): Promise<Health> {
   throw toRefusal(url, answer);
 }
 
-/** @returns null when the key belongs to an operator without a scope for these keys */
-async function countIfAllowed(client: AdminClient, path: string): Promise<Counts | null> {
+/** @returns null without a key, without the scope, and from a service of an older version */
+async function readIfAllowed<Body>(client: AdminClient | undefined, path: string): Promise<Body | null> {
   try {
-    return await client.get<Counts>(`${path}/summary`);
+    return client ? await client.get<Body>(path) : null;
   } catch (error) {
-    if (isFailure(error, 'missing_scope')) return null;
+    if (isFailure(error, 'missing_scope') || isFailure(error, 'not_found')) return null;
     throw error;
   }
+}
+
+/** `purge_age_seconds` of 240 is shown as "purge age  4 min". */
+function formatWork({ items }: Work): Record<string, string> {
+  const lines = items.map(({ name, seconds, is_overdue }) => {
+    const age = seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
+    return [name.replace(/_seconds$/, '').replaceAll('_', ' '), is_overdue ? `${age}: overdue` : age] as const;
+  });
+  return Object.fromEntries(lines);
 }
 
 function formatCounts({ live, ended, unused, expiring }: Counts): string {

@@ -1,24 +1,25 @@
+import { timingSafeEqual } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { isSameDigest, type SecretDigest } from '../crypto/secret.js';
-import type { CredentialKind } from '../revocation/change-feed.js';
-import type { EvictionListener, RevocationLease, Ticket } from '../revocation/lease.js';
+import type { CredentialKind } from './change-feed.js';
+import type { EvictionListener, RevocationLease, Ticket } from './lease.js';
 
 interface VerifiedKey<Identity> {
-  readonly digest: SecretDigest;
+  /** SHA-256 of a generated secret. */
+  readonly digest: Buffer;
   readonly identity: Identity;
   readonly expiresAt: Date | null;
   /** Counted from the ticket, by the monotonic clock. Default: no limit but the lease's. */
   readonly maxAgeMs?: number;
 }
 
-interface Entry<Identity> extends VerifiedKey<Identity> {
+export interface RememberedKey<Identity> extends VerifiedKey<Identity> {
   readonly takenAtMs: number;
   readonly maxAgeMs: number;
 }
 
 /** The valid keys of one table. Refusals are never cached, and entries are used only while the lease is held. */
 export class KeyCache<Identity extends object> implements EvictionListener {
-  private readonly entries: LRUCache<string, Entry<Identity>>;
+  private readonly entries: LRUCache<string, RememberedKey<Identity>>;
 
   constructor(
     readonly kind: CredentialKind,
@@ -30,13 +31,22 @@ export class KeyCache<Identity extends object> implements EvictionListener {
   }
 
   /** @returns undefined when the database must be asked */
-  recall(id: string, presented: SecretDigest, now: Date): Identity | undefined {
-    if (!this.lease.isHeld) return undefined;
-    const entry = this.entries.get(id);
-    if (!entry || this.lease.isStale(entry.takenAtMs) || !isSameDigest(entry.digest, presented)) return undefined;
-    if (this.lease.isOlderThan(entry.takenAtMs, entry.maxAgeMs)) return undefined;
-    if (entry.expiresAt && entry.expiresAt <= now) return undefined;
-    return entry.identity;
+  recall(id: string, presented: Buffer, now: Date): Identity | undefined {
+    const key = this.find(id, presented);
+    return key && this.isUsable(key, now) ? key.identity : undefined;
+  }
+
+  /** Also finds a key that must not be used any more: it was valid once, and no change of it was reported since. */
+  find(id: string, presented: Buffer): RememberedKey<Identity> | undefined {
+    const key = this.entries.get(id);
+    const isSame = key?.digest.length === presented.length && timingSafeEqual(key.digest, presented);
+    return isSame ? key : undefined;
+  }
+
+  isUsable({ takenAtMs, maxAgeMs, expiresAt }: RememberedKey<Identity>, now: Date): boolean {
+    const { lease } = this;
+    if (!lease.isHeld || lease.isStale(takenAtMs) || lease.isOlderThan(takenAtMs, maxAgeMs)) return false;
+    return expiresAt === null || expiresAt > now;
   }
 
   takeTicket(): Ticket {

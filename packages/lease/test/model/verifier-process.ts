@@ -1,6 +1,11 @@
-import { toSettings } from '../../src/options.js';
-import { ConnectionError, type ServiceAnswer, type ServiceRequest, type Transport } from '../../src/transport.js';
-import { VerifierCore } from '../../src/verifier-core.js';
+import { toSettings } from '../../../../clients/typescript/src/options.js';
+import {
+  ConnectionError,
+  type ServiceAnswer,
+  type ServiceRequest,
+  type Transport,
+} from '../../../../clients/typescript/src/transport.js';
+import { VerifierCore } from '../../../../clients/typescript/src/verifier-core.js';
 import type { Credential } from './credentials.js';
 import { LEASE_MS } from './histories.js';
 import type { Mistake } from './mistakes.js';
@@ -94,7 +99,7 @@ export class VerifierProcess extends Process implements Transport {
 interface Inner {
   readonly questions: { isUsable: () => boolean };
   readonly lease: { version: number; evict: (kind: string, id: string) => void; isOlderThan: () => boolean };
-  readonly nodes: { recall: (id: string, digest: unknown, now: Date) => unknown };
+  readonly nodes: { isUsable: (key: unknown, now: Date) => boolean };
 }
 
 function plantVoidlessUsers({ lease }: Inner): void {
@@ -107,6 +112,6 @@ function plantVoidlessUsers({ lease }: Inner): void {
 }
 
 function plantMonotonicEnds({ nodes }: Inner): void {
-  const recall = nodes.recall.bind(nodes);
-  nodes.recall = (id, digest) => recall(id, digest, new Date(0));
+  const isUsable = nodes.isUsable.bind(nodes);
+  nodes.isUsable = (key) => isUsable(key, new Date(0));
 }

@@ -1,3 +1,8 @@
+/**
+ * What the service and the verifiers that other services embed have in common: the lease under which both answer from memory, the
+ * feed of changes that renews it (change-feed.ts), and the cache of keys (key-cache.ts). It imports neither of them. The rules and
+ * the proof are in docs/revocation-lease.md and docs/decisions/0044-handing-the-lease-on.md; the model of both in ../test/.
+ */
 import type { Answer, ChangedKind } from './change-feed.js';
 
 /** Bounds what a disabled trigger can hide: a cached key is read again after a minute. */

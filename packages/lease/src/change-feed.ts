@@ -1,10 +1,7 @@
-// The feed of changes: what changed since a cursor, asked of PostgreSQL (`CHANGES_SINCE`) or of the log that each replica keeps
-// of its own answers. A cursor is an epoch and a whole snapshot of PostgreSQL, as text; the changes since a cursor are those
-// of transactions that its snapshot does not show. Invariant: consecutive answers bring each commit at least once, or a
-// reset. The proof is in docs/revocation-lease.md; the model in clients/typescript/test/ finds each planted mistake.
-
-import { Injectable } from '@nestjs/common';
-import type { Statement } from '../database/database.js';
+// The feed of changes: what changed since a cursor, asked of PostgreSQL or of the log that each replica keeps of its own
+// answers. A cursor is an epoch and a whole snapshot of PostgreSQL, as text; the changes since a cursor are those of transactions
+// that its snapshot does not show. Invariant: consecutive answers bring each commit at least once, or a reset. The proof is in
+// docs/revocation-lease.md; the model in ../test/ finds each planted mistake.
 
 /** Enough for 200 open transactions. */
 export const MAX_CURSOR_LENGTH = 4_096;
@@ -76,7 +73,7 @@ function isSince({ xmax, xip }: Cursor, xid: bigint): boolean {
 }
 
 /** Beyond this the answer is a reset: evicting every entry is cheaper than reading a long list. */
-const MAX_CHANGES = 1_000;
+export const MAX_CHANGES = 1_000;
 
 export type CredentialKind = 'node' | 'app';
 /** What a change is about. `user`: disabled, renamed or deleted; `session`: ended; `signing_key`: made, active, retired or revoked. */
@@ -113,36 +110,7 @@ export interface FeedRow {
   readonly changes: readonly { readonly kind: ChangedKind | null; readonly id: string | null; readonly xid: string }[];
 }
 
-/**
- * Transaction ids can be compared only within one epoch: a promotion, a restart and a crash may assign them anew, and a
- * restored database has its own. The crash of one backend keeps the postmaster's start time, and resets the statistics.
- */
-const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeline_id,
-  extract(epoch FROM pg_postmaster_start_time()), extract(epoch FROM stats_reset),
-  (SELECT oid FROM pg_database WHERE datname = current_database()), 'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
-
-/**
- * One statement, so that epoch, snapshot, purge mark and changes are consistent. Two branches, because the planner uses a
- * sequential scan for an OR; ordered, so that each is an index scan that stops at its limit. A dump that is restored into
- * another cluster brings transaction ids that this one has not assigned: they are ignored.
- */
-export const CHANGES_SINCE: Statement = {
-  name: 'credential_changes_since',
-  text: `SELECT ${EPOCH} AS epoch, pg_current_snapshot()::text AS snapshot,
-      COALESCE((SELECT purged::text FROM credential_change_purges
-                WHERE purged < pg_snapshot_xmax(pg_current_snapshot())), '0') AS purged,
-      (SELECT COALESCE(json_agg(json_build_object('kind', kind, 'id', credential_id, 'xid', xid::text)), '[]') FROM (
-        (SELECT kind, credential_id, xid FROM credential_changes
-         WHERE xid >= pg_snapshot_xmax($1::pg_snapshot) AND xid < pg_snapshot_xmax(pg_current_snapshot())
-         ORDER BY xid LIMIT ${MAX_CHANGES + 1})
-        UNION ALL
-        (SELECT kind, credential_id, xid FROM credential_changes
-         WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip($1::pg_snapshot))) ORDER BY xid LIMIT ${MAX_CHANGES + 1})
-      ) AS changed) AS changes
-    FROM pg_control_system(), pg_control_checkpoint(), pg_stat_wal`,
-};
-
-/** @returns the parameter of {@link CHANGES_SINCE} */
+/** @returns the parameter of the statement that asks PostgreSQL */
 export function parseSnapshot(cursor: string | undefined): string | null {
   return parseCursor(cursor)?.snapshot ?? null;
 }
@@ -170,7 +138,6 @@ interface Batch {
 }
 
 /** The latest answers of this replica's feed, from which it answers the polls of verifiers (docs/decisions/0044). */
-@Injectable()
 export class ChangeLog {
   private batches: Batch[] = [];
   private size = 0;

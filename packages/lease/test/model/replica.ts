@@ -1,9 +1,9 @@
 import { computeDigest } from '../../../../src/crypto/secret.js';
-import { KeyCache } from '../../../../src/keys/key-cache.js';
-import { ChangeLog, type LoggedAnswer } from '../../../../src/revocation/change-feed.js';
-import { RevocationLease } from '../../../../src/revocation/lease.js';
+import { KeyCache } from '../../src/key-cache.js';
+import { ChangeLog, type LoggedAnswer } from '../../src/change-feed.js';
+import { RevocationLease } from '../../src/lease.js';
 import { LeaseAnnouncement } from '../../../../src/revocation/propagation.js';
-import type { ServiceAnswer, ServiceRequest } from '../../src/transport.js';
+import type { ServiceAnswer, ServiceRequest } from '../../../../clients/typescript/src/transport.js';
 import type { Credential } from './credentials.js';
 import { LEASE_MS } from './histories.js';
 import { Process } from './process.js';

@@ -1,4 +1,4 @@
-import { parseSnapshot, toAnswer, type Change, type LoggedAnswer } from '../../../../src/revocation/change-feed.js';
+import { parseSnapshot, toAnswer, type Change, type LoggedAnswer } from '../../src/change-feed.js';
 import type { Mistake } from './mistakes.js';
 
 interface Logged extends Change {
