@@ -1,6 +1,7 @@
 import { Controller, Get, Post, Query, Req, Res, UseFilters } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
+import { Public } from '../access/require.js';
 import { AdminStrategy } from '../admin/admin.module.js';
 import { ConsoleErrors, ConsolePages, ConsoleRefusal, getSession, readCookie, readForm } from './console-requests.js';
 import { refuseOtherOrigin, setCookie, toNextPage } from './console-requests.js';
@@ -17,6 +18,7 @@ export class LoginPage {
   ) {}
 
   @Get()
+  @Public()
   showLogin(@Req() request: Request, @Res() response: Response, @Query() query: Record<string, unknown>): void {
     // Refused, so that nobody gets used to a key in an address, which browsers and proxies keep.
     if (Object.keys(query).some((name) => name !== 'next'))
@@ -46,6 +48,7 @@ export class LoginPage {
 
   /** A wrong key is throttled, counted and audited as at the admin door. */
   @Post()
+  @Public()
   async logIn(@Req() request: Request, @Res() response: Response): Promise<void> {
     refuseOtherOrigin(request);
     const fields = readForm(request);

@@ -13,7 +13,7 @@ import { COUNTED_EVENTS, type CountedEvent } from '../audit/counted-refusals.js'
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../config/limits.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { Database } from '../database/database.js';
-import { RevocationLease } from '../revocation/lease.js';
+import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession } from './console-requests.js';
 import { Facts, Page, Row, sendPage, Table, toAddress } from './view.js';
@@ -110,13 +110,9 @@ export class NowPage {
 
 function BackgroundWork({ of: work }: { of: BackgroundWorkResponse | undefined }): VNode | null {
   if (!work) return null;
-  const { overdue, ...seconds } = work;
-  const facts = Object.entries(seconds).map(([name, value]) => {
-    const isOverdue = overdue.some((each) => each === name);
-    return [
-      name.replace(/_seconds$/, '').replaceAll('_', ' '),
-      <span class={isOverdue ? 'bad' : ''}>{value} s</span>,
-    ] as const;
+  const facts = work.items.map(({ name, seconds, is_overdue }) => {
+    const value = <span class={is_overdue ? 'bad' : ''}>{seconds} s</span>;
+    return [name.replace(/_seconds$/, '').replaceAll('_', ' '), value] as const;
   });
   return (
     <>

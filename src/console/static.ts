@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Controller, Get, Param, Res } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Response } from 'express';
+import { Public } from '../access/require.js';
 import { findPackageFile } from '../common/package-version.js';
 import { ProblemException, problems } from '../problems/problems.js';
 
@@ -14,6 +15,7 @@ export class ConsoleFiles {
   private readonly files = new Map<string, Buffer>();
 
   @Get(':name')
+  @Public()
   showFile(@Param('name') name: string, @Res() response: Response): void {
     const type = Object.hasOwn(TYPES, name) ? TYPES[name] : undefined;
     if (type === undefined) throw new ProblemException(problems.notFound);

@@ -150,7 +150,7 @@ const CORS_MAX_AGE_SECONDS = 600;
 /** @returns whether it has answered the request, which was a preflight */
 type CorsPolicy = (request: Request, response: Response) => boolean;
 
-/** Lets browser pages of listed origins call `/api/v0`, without credentials mode: this service uses no cookies. */
+/** Lets browser pages of listed origins call `/api/v0`, without credentials mode: `/api/v0` uses no cookies. */
 function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
   if (origins.length === 0) return undefined;
   const apply = cors({
