@@ -4,11 +4,12 @@ import { tokenPair } from '../tools/api-client.js';
 import type { Client, JsonAnswer } from './send.js';
 
 const PASSWORD = 'a passphrase of SECRETCANARY7F3A91';
+const NODE = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
 const MAX_ATTEMPTS = 20;
 const RETRY_INTERVAL_MS = 50;
 const SYMBOL = /\{\{(\w+)\}\}/g;
 
-export type CredentialKind = 'user' | 'session' | 'node' | 'app' | 'operator' | 'named_operator' | 'page';
+export type CredentialKind = 'user' | 'session' | 'node' | 'app' | 'enrolment' | 'operator' | 'named_operator' | 'page';
 
 /** Live values by the names of their symbols. */
 type Values = Readonly<Record<string, string>>;
@@ -27,6 +28,8 @@ const KINDS: Readonly<Partial<Record<string, CredentialKind>>> = {
   app_key: 'app',
   caller: 'app',
   target: 'app',
+  enrolment_id: 'enrolment',
+  enrolment_code: 'enrolment',
   admin_key: 'operator',
   operator_id: 'named_operator',
   cursor: 'page',
@@ -36,6 +39,7 @@ const userCreated = z.object({ id: z.string() });
 const nodeRegistered = z.object({ node_id: z.string(), household_id: z.string(), api_key: z.string() });
 const appMinted = z.object({ app_id: z.string(), app_key: z.string(), caller: z.string(), target: z.string() });
 const operatorAdded = z.object({ operator_id: z.string() });
+const enrolmentIssued = z.object({ enrolment_id: z.string(), code: z.string() });
 const page = z.object({ next_cursor: z.string() });
 
 /**
@@ -87,9 +91,13 @@ export class Actors {
         return this.createUser(`fuzz${serial}@example.org`);
       case 'session':
         return this.logIn();
-      case 'node': {
-        const body = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
-        return nodeRegistered.parse(await this.ask('POST', '/api/v0/admin/nodes', body));
+      case 'node':
+        return nodeRegistered.parse(await this.ask('POST', '/api/v0/admin/nodes', NODE));
+      case 'enrolment': {
+        const { enrolment_id, code } = enrolmentIssued.parse(
+          await this.ask('POST', '/api/v0/admin/nodes/enrolments', NODE),
+        );
+        return { enrolment_id, enrolment_code: code };
       }
       case 'app': {
         const body = { caller: `fuzz-${serial}`, target: 'auth' };

@@ -14,6 +14,7 @@ const SYMBOLIC = new Set([
   'app_id',
   'node_id',
   'operator_id',
+  'enrolment_id',
   'cursor',
   'target',
   'caller',
@@ -43,6 +44,7 @@ export function symbols({ template }: Target): SymbolOf {
     if (field === 'id') return '{{user_id}}';
     if (field === 'token') return '{{access_token}}';
     if (/^(email|password)$/.test(field)) return PROVES_PASSWORD.test(template) ? `{{${field}}}` : undefined;
+    if (field === 'code') return template.endsWith('/nodes/enrol') ? '{{enrolment_code}}' : undefined;
     if (field === 'current_password') return '{{password}}';
     return SYMBOLIC.has(field) ? `{{${field}}}` : undefined;
   };

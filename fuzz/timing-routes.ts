@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { TOTP } from 'otpauth';
 import { parse } from 'uuid';
 import { z } from 'zod';
+import { generateEnrolmentCode } from '../src/nodes/enrolment-code.js';
 import { tokenPair } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
 import type { Client } from './send.js';
@@ -38,6 +39,8 @@ const CHALLENGE = { bytes: 71, timeAt: 1, timeBytes: 6, userAt: 7, userBytes: 16
 const UNKNOWN_TAIL_BYTES = 6;
 
 const created = z.object({ id: z.string() });
+const issued = z.object({ enrolment_id: z.string(), code: z.string() });
+const NODE = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
 const enrolment = z.object({ secret: z.string() });
 const challenged = z.object({ challenge: z.string() });
 
@@ -58,7 +61,9 @@ export async function prepareRoutes(service: FuzzedService, client: Client): Pro
   for (const id of ids.disabled) await setup.admin('PATCH', `/api/v0/admin/users/${id}`, { is_active: false });
   for (let number = 0; number < ACCOUNTS; number += 1) await setup.enrolTotp(emailOf('factor', number));
   const challenge = await setup.readChallenge(emailOf('factor', 0), ids.factor[0] ?? '');
-  return toRoutes({ ...ids, unknown: ids.active.map(toUnknownId) }, challenge);
+  const codes = await setup.issueCodes();
+  await withClient(service.databaseUrl, (database) => database.query('UPDATE node_enrolments SET expires_at = now()'));
+  return [...toRoutes({ ...ids, unknown: ids.active.map(toUnknownId) }, challenge), toEnrolRoute(codes)];
 }
 
 function toRoutes(ids: Ids, challenge: Buffer): readonly Route[] {
@@ -107,6 +112,21 @@ function toRoutes(ids: Ids, challenge: Buffer): readonly Route[] {
   ];
 }
 
+/** Here `disabled` is a code that has expired, `active` text that is no code. */
+function toEnrolRoute(expired: readonly string[]): Route {
+  const toCode: Partial<Record<Kind, (round: number) => string | undefined>> = {
+    disabled: (round) => expired[round % ACCOUNTS],
+    active: () => 'XXXXX-XXXXX',
+  };
+  return {
+    name: 'enrolment',
+    path: '/api/v0/nodes/enrol',
+    status: 404,
+    pairs: toPairs('unknown', 'disabled', 'active'),
+    toBody: (kind, round) => ({ code: (toCode[kind] ?? generateEnrolmentCode)(round) }),
+  };
+}
+
 /** @returns the kinds of the pairs, each once */
 export function listKinds({ pairs }: Pick<Route, 'pairs'>): Kind[] {
   return [...new Set(pairs.flat())];
@@ -130,6 +150,13 @@ class Setup {
       ids.push(created.parse(await this.admin('POST', '/api/v0/admin/users', body)).id);
     }
     return ids;
+  }
+
+  async issueCodes(): Promise<string[]> {
+    const codes: string[] = [];
+    for (let number = 0; number < ACCOUNTS; number += 1)
+      codes.push(issued.parse(await this.admin('POST', '/api/v0/admin/nodes/enrolments', NODE)).code);
+    return codes;
   }
 
   /** From now on a login of the account needs a code. */

@@ -17,7 +17,7 @@ const USAGE = `Usage: npm run timing -- [--rounds N] [--cost C] [--short] [--onl
   --rounds N   number of calls of each kind (default 1500)
   --cost C     BCRYPT_COST of the service (default 8)
   --short      300 rounds at cost 4: less than a minute
-  --only NAME  measure only this route: login, reset, verification, registration or challenge; may be repeated
+  --only NAME  measure only this route: login, reset, verification, registration, challenge or enrolment; may be repeated
   --help       print this text`;
 
 const WARM_UP_ROUNDS = 50;
@@ -86,7 +86,7 @@ async function callInRandomOrder(client: Client, route: Route, round: number, re
     }
   }
   if (answers.size > 1)
-    throw new Error(`${route.name} tells kinds of accounts apart: ${JSON.stringify([...answers], undefined, 2)}`);
+    throw new Error(`${route.name} tells kinds apart: ${JSON.stringify([...answers], undefined, 2)}`);
 }
 
 async function call(

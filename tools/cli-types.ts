@@ -11,8 +11,10 @@ const SCHEMAS = [
   'AppCredentialResponse',
   'AuditEventResponse',
   'BackgroundWorkResponse',
+  'EnrolmentResponse',
   'ExplanationResponse',
   'IssuedAppCredentialResponse',
+  'IssuedEnrolmentResponse',
   'IssuedNodeResponse',
   'IssuedOperatorResponse',
   'KeyCountsResponse',
@@ -22,7 +24,7 @@ const SCHEMAS = [
   'Problem',
   'SessionResponse',
   'UserExplanationResponse',
-  'UserResponse',
+  'AdminUserResponse',
 ];
 /** What a type needs of a schema. Descriptions are in `/docs`, and a newer service may add values to an enumeration. */
 const STRUCTURE = [

@@ -28,6 +28,7 @@ import { UsersModule } from '../users/users.controller.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
+import { EnrolmentsAdminController } from './enrolments.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
@@ -104,6 +105,8 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
 const CONTROLLERS = [
   UsersAdminController,
   AppCredentialsAdminController,
+  // Before the routes of one node, which `enrolments` would match.
+  EnrolmentsAdminController,
   NodesAdminController,
   OperatorsAdminController,
   ExplanationsAdminController,

@@ -1,19 +1,12 @@
 import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
-import { ApiHeader, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
-import {
-  IDEMPOTENCY_KEY_PATTERN,
-  MAX_IDEMPOTENCY_KEY_LENGTH,
-  readIdempotencyKey,
-  NodesService,
-  type NodeChange,
-  type NodeRegistration,
-  type NodeDevice,
-} from '../nodes/nodes.service.js';
+import { NodesService, type NodeChange, type NodeRegistration, type NodeDevice } from '../nodes/nodes.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, LabelField, parseMoment, SearchField, UuidField } from '../common/fields.js';
+import { ApiIdempotencyKey, readIdempotencyKey } from '../http/idempotency-key.js';
 import { createPageResponse, toPageRequest } from '../http/page.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { problems, refuseField } from '../problems/problems.js';
@@ -105,12 +98,7 @@ export class NodesAdminController {
   constructor(private readonly nodes: NodesService) {}
 
   @Post()
-  @ApiHeader({
-    name: 'Idempotency-Key',
-    required: false,
-    schema: { type: 'string', pattern: IDEMPOTENCY_KEY_PATTERN, maxLength: MAX_IDEMPOTENCY_KEY_LENGTH },
-    description: 'A value of your own, such as a UUID, that makes the request safe to repeat for 24 hours.',
-  })
+  @ApiIdempotencyKey('A value of your own, such as a UUID, that makes the request safe to repeat for 24 hours.')
   @RequireAdmin('nodes', {
     summary: 'Register a node',
     description:

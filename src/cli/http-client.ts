@@ -44,6 +44,13 @@ export function isFailure(error: unknown, code: string): error is CommandFailedE
   return error instanceof CommandFailedError && error.code === code;
 }
 
+const PASSING = new Set(['service_unreachable', 'unavailable', 'too_many_requests']);
+
+/** Whether a command that polls may go on. */
+export function isPassing(error: unknown): error is CommandFailedError {
+  return error instanceof CommandFailedError && PASSING.has(error.code);
+}
+
 /**
  * Adds what to do next when a change was not answered.
  * @param advice valid whether or not the change was made

@@ -14,5 +14,6 @@ export const EXAMPLES = {
   target: 'recipes',
   resetToken: 'pa_reset_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
   emailToken: 'pa_email_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
+  enrolmentCode: '7KQ2M-XV9TB',
   operator: 'alice',
 } as const;

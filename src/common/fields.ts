@@ -200,9 +200,9 @@ export function parseNewEmail(text: string): string | undefined {
 }
 
 /** Printable ASCII excludes addresses that look like another one (full-width letters, bidi characters). */
-export function EmailField(): PropertyDecorator {
+export function EmailField(presence?: Presence): PropertyDecorator {
   return applyDecorators(
-    ApiProperty({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email }),
+    Field({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email }, presence),
     // ASCII is checked before lower-casing, so that no other character can become an ASCII one.
     Transform(({ value }: { value: unknown }) =>
       typeof value === 'string' && PRINTABLE_ASCII.test(value) ? value.toLowerCase() : value,
@@ -213,6 +213,9 @@ export function EmailField(): PropertyDecorator {
 }
 
 /** An e-mail field for the address that an account is to get. Existing accounts may have a quoted one, and can log in. */
-export function NewEmailField(): PropertyDecorator {
-  return applyDecorators(EmailField(), Matches(WITHOUT_QUOTES, { message: 'must not contain a quotation mark' }));
+export function NewEmailField(presence?: Presence): PropertyDecorator {
+  return applyDecorators(
+    EmailField(presence),
+    Matches(WITHOUT_QUOTES, { message: 'must not contain a quotation mark' }),
+  );
 }

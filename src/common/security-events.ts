@@ -29,6 +29,8 @@ export const AUDIT_EVENT_NAMES = [
   'signing_key.revoked',
   'app.first_used',
   'node.first_used',
+  'node.enrolled',
+  'node.enrolment.reused',
   'operator.first_used',
   'admin.key.refused',
   'admin.scope.refused',
@@ -36,6 +38,8 @@ export const AUDIT_EVENT_NAMES = [
   'admin.node.updated',
   'admin.node.rotated',
   'admin.node.revoked',
+  'admin.enrolment.issued',
+  'admin.enrolment.cancelled',
   'admin.app_credential.minted',
   'admin.app_credential.rotated',
   'admin.app_credential.revoked',
@@ -49,6 +53,7 @@ export const AUDIT_EVENT_NAMES = [
   'admin.user.sessions_revoked',
   'admin.user.password_reset_issued',
   'admin.user.factors_removed',
+  'admin.user.throttles_removed',
   'users.import_started',
   'users.imported',
   'users.exported',
@@ -73,6 +78,8 @@ export type SecurityEvent =
   | 'session.refresh.refused'
   | 'app.validation.failed'
   | 'node.validation.failed'
+  | 'node.enrolment.refused'
+  | 'node.enrolment.throttled'
   | 'admin.key.throttled';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
@@ -101,6 +108,9 @@ export const REFUSAL_REASONS = {
   ],
   'app.validation.failed': ['not_accepted', 'no_id', 'malformed', ...KEY_REASONS, 'other_target', ...GATEWAY_REASONS],
   'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, ...GATEWAY_REASONS],
+  // `cancelled`: by an operator. A code that was used is `reused`.
+  'node.enrolment.refused': ['unknown', 'expired', 'cancelled'],
+  'node.enrolment.reused': ['reused'],
   'admin.key.refused': ['not_accepted', 'wrong_key', 'revoked', 'expired'],
   // The scope of the route, or `grant`: the caller would give more than it has.
   'admin.scope.refused': [...SCOPES, 'grant'],
@@ -133,6 +143,7 @@ export const REFUSAL_REASONS = {
   'session.refresh.throttled': ['refresh'],
   'user.mail.throttled': ['mail', 'mail-account'],
   'user.link.throttled': ['link'],
+  'node.enrolment.throttled': ['enrolment-address', 'enrolment'],
   'admin.key.throttled': ['admin-key'],
 } as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
 

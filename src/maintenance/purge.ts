@@ -11,6 +11,7 @@ import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { Outbox } from '../mail/outbox.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
+import { EnrolmentsService } from '../nodes/enrolments.service.js';
 import { NodesService, RegistrationRetries } from '../nodes/nodes.service.js';
 import { Challenges } from '../second-factors/challenges.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
@@ -55,6 +56,7 @@ export class CredentialPurge {
     private readonly sessions: SessionsService,
     private readonly nodes: NodesService,
     private readonly registrationRetries: RegistrationRetries,
+    private readonly enrolments: EnrolmentsService,
     private readonly appCredentials: AppCredentialsService,
     private readonly oneTimeTokens: OneTimeTokens,
     private readonly revocations: RevocationFeed,
@@ -68,6 +70,7 @@ export class CredentialPurge {
     yield await this.sessions.purge(addDays(now, -sessionDays));
     yield await this.nodes.keys.purge(keysBefore);
     await this.registrationRetries.purge(now);
+    await this.enrolments.purge(now);
     yield await this.appCredentials.keys.purge(keysBefore);
     await this.oneTimeTokens.purge(now);
     await this.revocations.purge();

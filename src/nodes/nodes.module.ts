@@ -13,6 +13,8 @@ import { Answers, RequireNode } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
+import { EnrolController } from './enrol.controller.js';
+import { EnrolmentsService, NodeEnrolment } from './enrolments.service.js';
 import {
   NODE_KEYS,
   type NodeKeys,
@@ -88,9 +90,15 @@ export class ValidateNodeController {
 }
 
 @Module({
-  imports: [TypeOrmModule.forFeature([NodeDevice])],
-  controllers: [ValidateNodeController],
-  providers: [provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE), NodesService, RegistrationRetries, NodeStrategy],
-  exports: [NodesService, RegistrationRetries],
+  imports: [TypeOrmModule.forFeature([NodeDevice, NodeEnrolment])],
+  controllers: [ValidateNodeController, EnrolController],
+  providers: [
+    provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE),
+    NodesService,
+    RegistrationRetries,
+    EnrolmentsService,
+    NodeStrategy,
+  ],
+  exports: [NodesService, RegistrationRetries, EnrolmentsService],
 })
 export class NodesModule {}

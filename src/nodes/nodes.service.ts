@@ -4,7 +4,6 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import type { Request } from 'express';
 import { Column, Entity, Index, PrimaryColumn, type Repository, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -17,7 +16,7 @@ import { DatabaseClock, Database } from '../database/database.js';
 import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyTable } from '../keys/key-table.js';
-import { ProblemException, problems, refuseField } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 
 @Entity('nodes')
@@ -123,19 +122,6 @@ export class RegistrationRetries {
   }
 }
 
-export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
-/** Without blanks: Node.js joins a repeated header with a comma and a blank. */
-export const IDEMPOTENCY_KEY_PATTERN = '^[!-~]{1,255}$';
-const IDEMPOTENCY_KEY = new RegExp(IDEMPOTENCY_KEY_PATTERN);
-
-/** Reads the header of draft-ietf-httpapi-idempotency-key-header, with or without its quotes. */
-export function readIdempotencyKey({ headers }: Request): string | undefined {
-  const sent = headers['idempotency-key'];
-  if (sent === undefined) return undefined;
-  if (typeof sent === 'string' && IDEMPOTENCY_KEY.test(sent)) return sent;
-  return refuseField('', 'Idempotency-Key must be 1 to 255 printable ASCII characters without blanks');
-}
-
 @Injectable()
 export class NodesService {
   constructor(
@@ -157,22 +143,36 @@ export class NodesService {
     actor: Actor,
     idempotencyKey?: string,
   ): Promise<IssuedCredential<NodeDevice>> {
-    const { key, keyDigest } = this.keys.issueKey();
-    const now = this.clock.now();
-    const node = this.nodes.create({ id: createId(), ...registration, keyDigest, createdAt: now, updatedAt: now });
+    const issued = this.issueNode(registration);
+    const { credential: node } = issued;
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
       const held = idempotencyKey && (await this.retries.claimKey(transaction, idempotencyKey, registration, node.id));
       if (held) return held;
-      await transaction.insert(NodeDevice, node);
-      const details = { after: { household_id: node.householdId, ...toChangeableFields(node) } };
-      const logFields = { node_id: node.id, household_id: node.householdId };
-      const event = { event: 'admin.node.registered', actor, time: now, subject: node.id, details, logFields } as const;
-      await this.audit.record(transaction, event);
+      await this.insertNode(transaction, node, 'admin.node.registered', actor);
       return undefined;
     });
-    return earlierId === undefined
-      ? { credential: node, key }
-      : this.keys.rotateKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
+    return earlierId === undefined ? issued : this.keys.rotateKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
+  }
+
+  /** @returns a node that {@link insertNode} stores */
+  issueNode(registration: NodeRegistration): IssuedCredential<NodeDevice> {
+    const { key, keyDigest } = this.keys.issueKey();
+    const now = this.clock.now();
+    const node = this.nodes.create({ id: createId(), ...registration, keyDigest, createdAt: now, updatedAt: now });
+    return { credential: node, key };
+  }
+
+  async insertNode(
+    transaction: EntityManager,
+    node: NodeDevice,
+    event: 'admin.node.registered' | 'node.enrolled',
+    actor: Actor,
+    origin: object = {},
+  ): Promise<void> {
+    await transaction.insert(NodeDevice, node);
+    const details = { ...origin, after: { household_id: node.householdId, ...toChangeableFields(node) } };
+    const logFields = { node_id: node.id, household_id: node.householdId };
+    await this.audit.record(transaction, { event, actor, time: node.createdAt, subject: node.id, details, logFields });
   }
 
   async listNodes(page: PageRequest, { householdId, search, ...keys }: NodeFilter): Promise<Page<NodeDevice>> {

@@ -136,6 +136,9 @@ export const problems = {
     credentialRevoked: 'The credential is revoked. A revoked credential cannot be changed. Issue a new one.',
     credentialExpired:
       'The credential has expired. A new key for it would be refused. Extend it first, or issue a new one.',
+    enrolmentUsed:
+      'The enrolment code was used. The code has enrolled a node, and a code works once. If that was another device, the ' +
+      'operator revokes its node. Ask for a new code.',
     userDisabled: 'The user is disabled. The password of a disabled user cannot be reset. Enable the user first.',
   }),
   ...define(413, { payloadTooLarge: 'The body is too large. The body is larger than 100 KB.' }),

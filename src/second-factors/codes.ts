@@ -12,7 +12,7 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { computeDigest, generateSecretBytes, type SecretDigest } from '../crypto/secret.js';
 import { DatabaseClock } from '../database/database.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
-import { SecondFactorThrottle, type CodeGuess } from '../throttling/guess-throttles.js';
+import { CodeThrottle, type CodeGuess } from '../throttling/guess-throttles.js';
 import { toCountedRefusal, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
 import { findTimeStep, toBase32, TotpVault } from './totp.js';
 
@@ -77,7 +77,7 @@ export class CodeVerifier {
   constructor(
     private readonly databaseClock: DatabaseClock,
     private readonly vault: TotpVault,
-    private readonly throttle: SecondFactorThrottle,
+    private readonly throttle: CodeThrottle,
     private readonly refusals: CountedRefusals,
     private readonly audit: AuditLog,
   ) {}

@@ -18,7 +18,7 @@ import { Database, type Statement } from '../database/database.js';
 import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import type { AccountState } from '../passwords/password-verifier.js';
 import type { Problem } from '../problems/problems.js';
-import { LoginThrottle, SecondFactorThrottle } from '../throttling/guess-throttles.js';
+import { LoginThrottle, CodeThrottle } from '../throttling/guess-throttles.js';
 
 const READ_USER: Statement = {
   name: 'second_factors_read',
@@ -161,7 +161,7 @@ export class LoginExplanations {
   constructor(
     private readonly secondFactors: SecondFactorsService,
     private readonly logins: LoginThrottle,
-    private readonly codes: SecondFactorThrottle,
+    private readonly codes: CodeThrottle,
     private readonly environment: Environment,
   ) {}
 

@@ -43,6 +43,8 @@ const POLICIES = {
   mail: { event: 'user.mail.throttled', limit: 'mailLimitPerAddress' },
   'mail-account': { event: 'user.mail.throttled', limit: 'mailLimitPerAccount' },
   link: { event: 'user.link.throttled', limit: 'linkLimitPerAddress' },
+  'enrolment-address': { event: 'node.enrolment.throttled', limit: 'enrolmentLimitPerAddress' },
+  enrolment: { event: 'node.enrolment.throttled', limit: 'enrolmentLimit' },
   'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
 } as const satisfies Record<RefusalReason<ThrottleEvent>, Policy>;
 
@@ -54,6 +56,8 @@ export interface Budget {
   readonly event: ThrottleEvent;
   readonly key: string;
   readonly limit: Limit;
+  /** Whether an operator can remove it together with the other throttles of a user. */
+  readonly isOfAccount: boolean;
 }
 
 /** What a policy is counted by. */
@@ -88,6 +92,7 @@ export class Budgets {
       event,
       key: this.createKey(name, network, account),
       limit,
+      isOfAccount: account !== undefined,
     });
     return [createBudget(narrowest, limit), ...sites.map((site) => createBudget(site, siteLimit))];
   }

@@ -54,6 +54,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'PATCH api/v0/users/me/passkeys/:id': 'renamePasskey: user, throttled',
   'POST api/v0/users/me/passkeys/:id/remove': 'removePasskey: user',
   'GET api/v0/users/:id': 'getUser: admin with users or app or user',
+  'POST api/v0/nodes/enrol': 'enrolNode: open',
   'POST internal/validate-app': 'validateApp: app',
   'POST internal/validate-node': 'validateNode: node',
   'POST internal/validate-user': 'validateUser: user',
@@ -62,6 +63,10 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET internal/authorize/node': 'authorizeNode: node',
   'GET internal/authorize/app': 'authorizeApp: app',
   'GET internal/authorize/user': 'authorizeUser: user',
+  'POST api/v0/admin/nodes/enrolments': 'issueEnrolment: admin with nodes',
+  'GET api/v0/admin/nodes/enrolments': 'listEnrolments: admin with nodes',
+  'GET api/v0/admin/nodes/enrolments/:enrolment_id': 'getEnrolment: admin with nodes',
+  'DELETE api/v0/admin/nodes/enrolments/:enrolment_id': 'cancelEnrolment: admin with nodes',
   'POST api/v0/admin/nodes': 'registerNode: admin with nodes',
   'GET api/v0/admin/nodes': 'listNodes: admin with nodes',
   'GET api/v0/admin/nodes/summary': 'countNodes: admin with nodes',
@@ -94,6 +99,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/users/:id/sessions': 'listUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/sessions': 'endUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/factors': 'removeUserFactors: admin with users',
+  'DELETE api/v0/admin/users/:id/throttles': 'removeUserThrottles: admin with users',
   'POST api/v0/admin/users/:id/password-reset': 'issuePasswordReset: admin with users',
 };
 

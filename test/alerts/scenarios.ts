@@ -71,6 +71,7 @@ export function computedScenarios(idle: Exposition): Scenario[] {
   return [
     ...instanceScenarios(scenario),
     ...requestScenarios(scenario),
+    ...refusalScenarios(scenario),
     ...latencyScenarios(scenario, idle),
     ...saturationScenarios(scenario),
     ...operationScenarios(scenario),
@@ -136,8 +137,6 @@ function requestScenarios(scenario: MakeScenario): Scenario[] {
     door: 'node',
   });
   const failures = 'http_failures_total{status="503"}';
-  const failedLogins = 'flow_refusals_total{event="user.login.failed",reason="wrong_password"}';
-  const refusedKeys = 'verdicts_total{door="node",reason="revoked"}';
   return [
     scenario(
       'PlatformAuthCannotLook fires at 2 % of 503',
@@ -149,6 +148,20 @@ function requestScenarios(scenario: MakeScenario): Scenario[] {
       'PlatformAuthCannotLook ignores 0.5 % of 503',
       { [requests]: growing(200), [failures]: growing(1) },
       isSilent('PlatformAuthCannotLook', 30),
+    ),
+  ];
+}
+
+function refusalScenarios(scenario: MakeScenario): Scenario[] {
+  const failedLogins = 'flow_refusals_total{event="user.login.failed",reason="wrong_password"}';
+  const reusedCodes = 'flow_refusals_total{event="node.enrolment.reused",reason="reused"}';
+  const refusedKeys = 'verdicts_total{door="node",reason="revoked"}';
+  return [
+    scenario(
+      'PlatformAuthEnrolmentReused fires at the first used code',
+      { [reusedCodes]: '0+0x40 1+0x200' },
+      isSilent('PlatformAuthEnrolmentReused', 9),
+      fires('PlatformAuthEnrolmentReused', 11),
     ),
     scenario(
       'PlatformAuthGuessing fires at ten refused logins a second',

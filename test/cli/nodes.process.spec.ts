@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { problems } from '../../src/problems/problems.js';
+import { eventually } from '../../tools/eventually.js';
 import { Cli, urlOf, useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { HttpGate } from '../support/http-gate.js';
@@ -40,6 +41,46 @@ describe('platform-auth nodes', () => {
     await app.validateNode(/X-API-Key: (\S+)/.exec(text)![1]!).expect(200);
     const lines = await cli.ok('nodes', ...registration(), '--format', 'env');
     expect(lines).toMatch(/^NODE_ID=[\w-]{36}\nAPI_KEY=pa_node_[\w-]{43}\n$/);
+  });
+
+  describe('enrol', () => {
+    const place = ['--household', randomUUID(), '--room', 'attic', '--name', 'lamp'];
+    const start = async () => {
+      const command = cli.start('nodes', 'enrol', ...place);
+      const readCode = () => /^ {2}([0-9A-Z]{5}-[0-9A-Z]{5})$/m.exec(command.shown())?.[1];
+      await eventually('the code is printed', () => readCode() !== undefined);
+      const enrolment_id = /cancel-enrolment (\S+)/.exec(command.shown())![1]!;
+      return { ended: command.ended, code: readCode()!, enrolment_id };
+    };
+
+    it('prints a code, and waits until a device has exchanged it for its key', async () => {
+      const { code, ended } = await start();
+      const { body } = await app.post('/api/v0/nodes/enrol', { code }).expect(201);
+      const { node_id, api_key } = body as NodeView;
+      const { stdout, stderr, ...run } = await ended;
+      expect(run).toEqual({ code: 0 });
+      expect(stdout).toContain(`Node ${node_id} (attic, lamp) has enrolled.`);
+      expect(stdout).toContain('▀');
+      expect(stderr).toMatch(/^Waiting for the device: \d+:\d\d left\n$/);
+      await app.validateNode(`${node_id}:${api_key}`).expect(200);
+    });
+
+    it('fails when the operator cancels the code meanwhile', async () => {
+      const { code, enrolment_id, ended } = await start();
+      const { items } = await cli.json<{ items: object[] }>('nodes', 'enrolments', '--open');
+      expect(items).toContainEqual(expect.objectContaining({ enrolment_id, room: 'attic' }));
+      await cli.ok('nodes', 'cancel-enrolment', enrolment_id);
+      await app.post('/api/v0/nodes/enrol', { code }).expect(404);
+      const { code: exitCode, stderr } = await ended;
+      expect(exitCode).toBe(1);
+      expect(stderr).toContain('No device has used the code: it is cancelled.');
+    });
+
+    it('prints JSON without waiting', async () => {
+      const issued = await cli.json<Record<string, string>>('nodes', 'enrol', ...place, '--expires-in', '2h');
+      expect(Date.parse(issued.expires_at!) - Date.parse(issued.created_at!)).toBe(7_200_000);
+      await app.post('/api/v0/nodes/enrol', { code: issued.code }).expect(201);
+    });
   });
 
   it('register writes the pair into an existing file, with which the node authenticates', async () => {

@@ -222,6 +222,23 @@ export class ProxiedCalls {
     await this.call({ operation: `DELETE ${path}/{node_id}`, status: 204, headers: asAdmin, id });
     await this.call({ operation: `GET ${path}/{node_id}/explain`, status: 200, headers: asAdmin, id });
     await this.call({ operation: `PATCH ${path}/{node_id}`, status: 409, headers: asAdmin, id, body: change });
+    await this.callForEnrolments(body);
+  }
+
+  private async callForEnrolments(body: object): Promise<void> {
+    const { asAdmin: headers } = this;
+    const [path, enrol] = ['/api/v0/admin/nodes/enrolments', 'POST /api/v0/nodes/enrol'];
+    const { code, enrolment_id: id = '' } = await this.call({ operation: `POST ${path}`, status: 201, headers, body });
+    await this.call({ operation: `POST ${path}`, status: 400, headers, body: { ...body, expires_in_minutes: 0 } });
+    await this.call({ operation: `GET ${path}`, status: 200, headers, query: '?open=true' });
+    await this.call({ operation: `GET ${path}/{enrolment_id}`, status: 200, headers, id });
+    await this.call({ operation: enrol, status: 201, body: { code } });
+    await this.call({ operation: enrol, status: 409, body: { code } });
+    await this.call({ operation: enrol, status: 404, body: { code: 'AAAAA-AAAAA' } });
+    await this.call({ operation: `DELETE ${path}/{enrolment_id}`, status: 409, headers, id });
+    const other = await this.call({ operation: `POST ${path}`, status: 201, headers, body });
+    const otherId = other.enrolment_id ?? '';
+    await this.call({ operation: `DELETE ${path}/{enrolment_id}`, status: 204, headers, id: otherId });
   }
 
   private async callAsAdminForUsers(): Promise<void> {
@@ -236,6 +253,7 @@ export class ProxiedCalls {
     await this.call({ operation: `GET ${path}/{id}/sessions`, status: 200, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}/sessions`, status: 204, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}/factors`, status: 204, headers, id });
+    await this.call({ operation: `DELETE ${path}/{id}/throttles`, status: 204, headers, id });
     await this.call({ operation: `PATCH ${path}/{id}`, status: 200, headers, id, body: { is_active: false } });
     await this.call({ operation: `DELETE ${path}/{id}`, status: 204, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}`, status: 404, headers, id });

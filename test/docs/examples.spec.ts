@@ -54,6 +54,7 @@ describe('the OpenAPI document, read on its own', () => {
       '/health',
       '/health/live',
       '/health/ready',
+      '/api/v0/nodes/enrol',
       '/api/v0/auth/register',
       '/api/v0/auth/login',
       '/api/v0/auth/login/second-factor',

@@ -82,7 +82,7 @@ describe('registrations and refreshes', () => {
     await one.refresh(refresh_token).set('X-Forwarded-For', '192.0.2.2').expect(200);
   });
 
-  it('are documented with 429 and its headers, as are logins, links, acts that ask for the password or a code, renamings of passkeys, and admin routes, and no other route', async () => {
+  it('are documented with 429 and its headers, as are logins, links, enrolments, acts that ask for the password or a code, renamings of passkeys, and admin routes, and no other route', async () => {
     const document = (await one.get('/docs-json').expect(200)).body as OpenAPIObject;
     const throttled = Object.entries(document.paths).flatMap(([path, item]) =>
       Object.values(item as Record<string, Operation>).flatMap(({ responses, security = [] }) =>
@@ -104,6 +104,7 @@ describe('registrations and refreshes', () => {
       'passkeys/{id}/remove',
     ];
     const paths = [
+      '/api/v0/nodes/enrol',
       ...['register', ...logins, 'refresh', ...links].map((name) => `/api/v0/auth/${name}`),
       ...['password', 'delete', 'email', ...factors].map((name) => `/api/v0/users/me/${name}`),
     ];

@@ -26,6 +26,17 @@ export interface Api {
   readonly AuditActorResponse: { readonly door: string; readonly id: string | null; readonly name: string | null };
   readonly BackgroundWorkResponse: { readonly items: readonly Api['MeasurementResponse'][] };
   readonly MeasurementResponse: { readonly name: string; readonly seconds: number; readonly is_overdue: boolean };
+  readonly EnrolmentResponse: {
+    readonly enrolment_id: string;
+    readonly state: string;
+    readonly household_id: string;
+    readonly room: string;
+    readonly name: string;
+    readonly created_at: string;
+    readonly expires_at: string;
+    readonly used_at: string | null;
+    readonly node_id: string | null;
+  };
   readonly ExplanationResponse: {
     readonly accepted_now: boolean;
     readonly reasons: readonly Api['ReasonResponse'][];
@@ -53,6 +64,18 @@ export interface Api {
     readonly caller: string;
     readonly target: string;
     readonly app_key: string;
+  };
+  readonly IssuedEnrolmentResponse: {
+    readonly enrolment_id: string;
+    readonly state: string;
+    readonly household_id: string;
+    readonly room: string;
+    readonly name: string;
+    readonly created_at: string;
+    readonly expires_at: string;
+    readonly used_at: string | null;
+    readonly node_id: string | null;
+    readonly code: string;
   };
   readonly IssuedNodeResponse: {
     readonly created_at: string;
@@ -112,7 +135,7 @@ export interface Api {
     readonly name: string;
     readonly scopes: readonly string[];
   };
-  readonly PasswordResetResponse: { readonly token: string; readonly expires_at: string };
+  readonly PasswordResetResponse: { readonly token: string; readonly link?: string; readonly expires_at: string };
   readonly Problem: {
     readonly type: string;
     readonly title: string;
@@ -149,11 +172,12 @@ export interface Api {
     readonly reasons: readonly Api['LoginReasonResponse'][];
   };
   readonly LoginReasonResponse: { readonly code: string; readonly detail: string; readonly until: string | null };
-  readonly UserResponse: {
+  readonly AdminUserResponse: {
     readonly id: string;
     readonly email: string;
     readonly is_active: boolean;
     readonly created_at: string;
     readonly updated_at: string;
+    readonly email_verified: boolean;
   };
 }

@@ -3,7 +3,8 @@ import { InvalidArgumentError, type Command } from 'commander';
 import { isId } from '../../common/ids.js';
 import { AUDIT_EVENT_NAMES } from '../../common/security-events.js';
 import { createNumberParser, parsePast } from '../command-options.js';
-import { CommandFailedError, print, say } from '../terminal.js';
+import { isPassing } from '../http-client.js';
+import { print, say } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import {
   addRemote,
@@ -26,8 +27,6 @@ const POLL_INTERVAL_MS = 2_000;
 /** An event is committed a little after its time, so that each poll looks back. */
 const LOOK_BACK_MS = 60_000;
 const MAX_EVENTS_A_POLL = 10_000;
-/** Failures that pass. Following goes on, and reads what it missed. */
-const PASSING = new Set(['service_unreachable', 'unavailable', 'too_many_requests']);
 /** What the subject of an event is, by the name of the event. */
 const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
   [/^(admin\.)?(user|session)\./, 'user'],
@@ -117,7 +116,8 @@ async function followEvents(client: AdminClient, query: Query, limit: number, na
       newest = items[0]?.time ?? newest;
       oldest ??= items.at(-1)?.time ?? newest;
     } catch (error) {
-      if (!(error instanceof CommandFailedError) || !PASSING.has(error.code)) throw error;
+      // Following goes on, and reads what it missed.
+      if (!isPassing(error)) throw error;
       say(error.message);
     }
     await sleep(POLL_INTERVAL_MS);

@@ -12,6 +12,7 @@ import {
   rotateKey,
   type CredentialKind,
 } from './credentials.command.js';
+import { addEnrolmentCommands } from './enrolment.command.js';
 import type { ConfigFormat } from './node-config-file.js';
 import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
 
@@ -56,6 +57,7 @@ export function addNodesCommands(root: Command): void {
   addUpdate(nodes);
   addRotate(nodes);
   addRevoke(nodes, NODES);
+  addEnrolmentCommands(nodes);
 }
 
 function addRegister(nodes: Command): void {

@@ -1,0 +1,155 @@
+import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { IsInt, Max, Min } from 'class-validator';
+import type { Request } from 'express';
+import { toActor } from '../access/actor.js';
+import { RequireAdmin } from '../access/require.js';
+import { EXAMPLES } from '../common/examples.js';
+import { FlagField, IfSent, LabelField, MOMENT, NULLABLE_MOMENT, UuidField } from '../common/fields.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import {
+  ENROLMENT_STATES,
+  EnrolmentsService,
+  type EnrolmentView,
+  type IssuedEnrolment,
+} from '../nodes/enrolments.service.js';
+import { problems } from '../problems/problems.js';
+
+/** A day. The chance of a guess grows with the time that codes are open (docs/throttling.md). */
+const MAX_MINUTES = 1_440;
+const DEFAULT_MINUTES = 10;
+const MINUTES_RULE = { message: `must be a whole number from 1 to ${MAX_MINUTES}` };
+
+export class IssueEnrolmentRequest {
+  @UuidField({ example: EXAMPLES.householdId })
+  household_id!: string;
+
+  @LabelField(EXAMPLES.room)
+  room!: string;
+
+  @LabelField(EXAMPLES.name)
+  name!: string;
+
+  @ApiPropertyOptional({
+    type: 'integer',
+    minimum: 1,
+    maximum: MAX_MINUTES,
+    description: `for how long the code can be used. Default: ${DEFAULT_MINUTES}`,
+    example: DEFAULT_MINUTES,
+  })
+  @IfSent()
+  @IsInt(MINUTES_RULE)
+  @Min(1, MINUTES_RULE)
+  @Max(MAX_MINUTES, MINUTES_RULE)
+  expires_in_minutes = DEFAULT_MINUTES;
+}
+
+export class EnrolmentsQuery extends PageQuery {
+  @FlagField('only enrolments whose code can be used now')
+  open?: true;
+}
+
+export class EnrolmentResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  enrolment_id!: string;
+
+  @ApiProperty({ enum: ENROLMENT_STATES })
+  state!: EnrolmentView['state'];
+
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
+  household_id!: string;
+
+  @ApiProperty({ example: EXAMPLES.room })
+  room!: string;
+
+  @ApiProperty({ example: EXAMPLES.name })
+  name!: string;
+
+  @ApiProperty(MOMENT)
+  created_at!: string;
+
+  @ApiProperty(MOMENT)
+  expires_at!: string;
+
+  @ApiProperty(NULLABLE_MOMENT)
+  used_at!: string | null;
+
+  @ApiProperty({ type: String, format: 'uuid', nullable: true, description: 'the node that used it', example: null })
+  node_id!: string | null;
+
+  static from({ enrolment, state }: EnrolmentView): EnrolmentResponse {
+    return {
+      enrolment_id: enrolment.id,
+      state,
+      household_id: enrolment.householdId,
+      room: enrolment.room,
+      name: enrolment.name,
+      created_at: enrolment.createdAt.toISOString(),
+      expires_at: enrolment.expiresAt.toISOString(),
+      used_at: enrolment.usedAt?.toISOString() ?? null,
+      node_id: enrolment.nodeId ?? null,
+    };
+  }
+}
+
+export class IssuedEnrolmentResponse extends EnrolmentResponse {
+  @ApiProperty({ description: 'shown only in this response', example: EXAMPLES.enrolmentCode })
+  code!: string;
+
+  static fromIssued(issued: IssuedEnrolment): IssuedEnrolmentResponse {
+    return { ...EnrolmentResponse.from(issued), code: issued.code };
+  }
+}
+
+export class EnrolmentPageResponse extends createPageResponse<EnrolmentView, EnrolmentResponse>(EnrolmentResponse) {}
+
+@ApiTags('admin')
+@Controller('api/v0/admin/nodes/enrolments')
+export class EnrolmentsAdminController {
+  constructor(private readonly enrolments: EnrolmentsService) {}
+
+  @Post()
+  @RequireAdmin('nodes', {
+    summary: 'Issue a code with which a node enrols itself',
+    description:
+      'The code is shown only in this response. The device sends it to POST /api/v0/nodes/enrol, once, before it expires. ' +
+      'Its ten characters can be read aloud; the last one is the check symbol of Crockford’s base 32.',
+    creates: IssuedEnrolmentResponse,
+  })
+  async issueEnrolment(
+    @Req() request: Request,
+    @Body() { household_id, room, name, expires_in_minutes }: IssueEnrolmentRequest,
+  ): Promise<IssuedEnrolmentResponse> {
+    const asked = { householdId: household_id.toLowerCase(), room, name, expiresInMinutes: expires_in_minutes };
+    const issued = await this.enrolments.issueEnrolment(asked, toActor(request));
+    request.res?.location(`/api/v0/admin/nodes/enrolments/${issued.enrolment.id}`);
+    return IssuedEnrolmentResponse.fromIssued(issued);
+  }
+
+  @Get()
+  @RequireAdmin('nodes', {
+    summary: 'List enrolments',
+    description: 'Also those that have ended, until 30 days after their end.',
+    returns: EnrolmentPageResponse,
+  })
+  async listEnrolments(@Query() query: EnrolmentsQuery): Promise<EnrolmentPageResponse> {
+    const page = await this.enrolments.listEnrolments(toPageRequest(query), query.open === true);
+    return EnrolmentPageResponse.from(page);
+  }
+
+  @Get(':enrolment_id')
+  @RequireAdmin('nodes', { summary: 'Get an enrolment', refusals: [problems.notFound], returns: EnrolmentResponse })
+  async getEnrolment(@Param('enrolment_id') id: string): Promise<EnrolmentResponse> {
+    return EnrolmentResponse.from(await this.enrolments.findEnrolment(id));
+  }
+
+  @Delete(':enrolment_id')
+  @RequireAdmin('nodes', {
+    summary: 'Cancel an enrolment',
+    description: 'Its code is unknown from the next call on. 409 when a device has used it: revoke that node instead.',
+    refusals: [problems.notFound, problems.enrolmentUsed],
+  })
+  async cancelEnrolment(@Req() request: Request, @Param('enrolment_id') id: string): Promise<void> {
+    await this.enrolments.cancelEnrolment(id, toActor(request));
+  }
+}
