@@ -102,18 +102,6 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
   }
 }
 
-const CONTROLLERS = [
-  UsersAdminController,
-  AppCredentialsAdminController,
-  // Before the routes of one node, which `enrolments` would match.
-  EnrolmentsAdminController,
-  NodesAdminController,
-  OperatorsAdminController,
-  ExplanationsAdminController,
-  AuditEventsAdminController,
-  BackgroundWorkAdminController,
-];
-
 @Module({
   imports: [
     UsersModule,
@@ -124,9 +112,18 @@ const CONTROLLERS = [
     SecondFactorsModule,
     MaintenanceModule,
   ],
-  controllers: CONTROLLERS,
-  // The console calls the controllers, so that it has no rules of its own.
-  providers: [AdminStrategy, ...CONTROLLERS],
-  exports: [AdminStrategy, ...CONTROLLERS],
+  controllers: [
+    UsersAdminController,
+    AppCredentialsAdminController,
+    // Before the routes of one node, which `enrolments` would match.
+    EnrolmentsAdminController,
+    NodesAdminController,
+    OperatorsAdminController,
+    ExplanationsAdminController,
+    AuditEventsAdminController,
+    BackgroundWorkAdminController,
+  ],
+  providers: [AdminStrategy],
+  exports: [AdminStrategy],
 })
 export class AdminModule {}

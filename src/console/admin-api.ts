@@ -1,10 +1,12 @@
 import { Injectable, RequestMethod, type Type } from '@nestjs/common';
 import { METHOD_METADATA } from '@nestjs/common/constants.js';
+import { ModuleRef } from '@nestjs/core';
 import type { Request } from 'express';
 import { SCOPE_OF_ROUTE } from '../access/require.js';
 import { AdminStrategy } from '../admin/admin.module.js';
 import { AppCredentialsAdminController } from '../admin/app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from '../admin/audit-events.admin.controller.js';
+import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
 import { ExplanationsAdminController } from '../admin/explanations.admin.controller.js';
 import { NodesAdminController } from '../admin/nodes.admin.controller.js';
 import { OperatorsAdminController } from '../admin/operators.admin.controller.js';
@@ -13,17 +15,22 @@ import { listAcceptedScopes, type Scope } from '../common/names.js';
 import { createValidationPipe } from '../http/validation.js';
 import type { ConsoleSession } from './console-sessions.js';
 
+const PARTS = {
+  apps: AppCredentialsAdminController,
+  nodes: NodesAdminController,
+  users: UsersAdminController,
+  operators: OperatorsAdminController,
+  explanations: ExplanationsAdminController,
+  audit: AuditEventsAdminController,
+  work: BackgroundWorkAdminController,
+} as const;
+type Parts = { readonly [Name in keyof typeof PARTS]: InstanceType<(typeof PARTS)[Name]> };
+type Part = keyof Parts;
 type Handler = (...values: never[]) => Promise<unknown>;
+type UntypedHandler = (...values: unknown[]) => Promise<unknown>;
 type HandlerName<Api> = { [Name in keyof Api]: Api[Name] extends Handler ? Name : never }[keyof Api] & string;
 type Arguments<Api, Name extends keyof Api> = Api[Name] extends (...values: infer Values) => unknown ? Values : never;
-type Answer<Api, Name extends keyof Api> = Api[Name] extends (...values: never[]) => Promise<infer Result>
-  ? Result
-  : never;
-
-interface Rights {
-  readonly scope: Scope;
-  readonly method: string;
-}
+type Answer<Api, Name extends keyof Api> = Api[Name] extends (...values: never[]) => infer Result ? Result : never;
 
 /** The operators' API as the console calls it: the handlers of its routes, with their scopes and validation. */
 @Injectable()
@@ -32,45 +39,43 @@ export class AdminApi {
 
   constructor(
     private readonly door: AdminStrategy,
-    readonly apps: AppCredentialsAdminController,
-    readonly nodes: NodesAdminController,
-    readonly users: UsersAdminController,
-    readonly operators: OperatorsAdminController,
-    readonly explanations: ExplanationsAdminController,
-    readonly audit: AuditEventsAdminController,
+    private readonly modules: ModuleRef,
   ) {}
 
   /** @throws {ProblemException} missing_scope, as the route does; what the route refuses */
-  async call<Api extends object, Name extends HandlerName<Api>>(
+  call<P extends Part, Name extends HandlerName<Parts[P]>>(
     request: Request,
-    api: Api,
+    part: P,
     name: Name,
-    ...values: Arguments<Api, Name>
-  ): Promise<Answer<Api, Name>> {
-    const { scope, method } = readRights(api, name);
+    ...values: Arguments<Parts[P], Name>
+  ): Answer<Parts[P], Name> {
+    return this.callNamed(request, part, name, ...values) as Answer<Parts[P], Name>;
+  }
+
+  /** As {@link AdminApi.call}, for names that are data. */
+  async callNamed(request: Request, part: Part, name: string, ...values: unknown[]): Promise<unknown> {
+    const { handler, scope, method } = this.findHandler(part, name);
     await this.door.requireScope(request, request.user as ConsoleSession['principal'], scope, method);
-    const handler = api[name] as (...given: unknown[]) => Promise<Answer<Api, Name>>;
-    return handler.apply(api, values);
+    return handler.apply(this.modules.get(PARTS[part], { strict: false }), values);
   }
 
   /** Whether a page offers this act to the session. */
-  mayCall<Api extends object>({ principal }: ConsoleSession, api: Api, name: HandlerName<Api>): boolean {
-    const { scope, method } = readRights(api, name);
-    const { operator } = principal;
+  mayCall({ principal: { operator } }: ConsoleSession, part: Part, name: string): boolean {
+    const { scope, method } = this.findHandler(part, name);
     return operator === null || listAcceptedScopes(scope, method).some((each) => operator.scopes.includes(each));
   }
 
-  /** Validates as the route does. Empty fields of a form count as not sent. @throws {ProblemException} validation_failed */
+  /** Validates as the route does. Empty parameters of a query count as not sent. @throws {ProblemException} validation_failed */
   async read<Dto extends object>(type: 'body' | 'query', metatype: Type<Dto>, fields: object): Promise<Dto> {
-    const sent = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== ''));
-    return (await this.pipe.transform(sent, { type, metatype })) as Dto;
+    const sent = Object.entries(fields).filter(([, value]) => value !== undefined && (type === 'body' || value !== ''));
+    return (await this.pipe.transform(Object.fromEntries(sent), { type, metatype })) as Dto;
   }
-}
 
-function readRights<Api extends object>(api: Api, name: HandlerName<Api>): Rights {
-  const handler = api[name] as object;
-  const scope = Reflect.getMetadata(SCOPE_OF_ROUTE, handler) as Scope | undefined;
-  const method = Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod | undefined;
-  if (scope === undefined || method === undefined) throw new Error(`${name} is no route of operators`);
-  return { scope, method: RequestMethod[method] };
+  private findHandler(part: Part, name: string) {
+    const prototype = PARTS[part].prototype as unknown as Readonly<Record<string, UntypedHandler | undefined>>;
+    const handler = prototype[name];
+    const scope = handler && (Reflect.getMetadata(SCOPE_OF_ROUTE, handler) as Scope | undefined);
+    if (handler === undefined || scope === undefined) throw new Error(`${name} is no route of operators`);
+    return { handler, scope, method: RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod] };
+  }
 }

@@ -90,12 +90,7 @@ export class AuditPages {
   }
 
   private async readEvents(request: Request, query: Fields) {
-    return this.api.call(
-      request,
-      this.api.audit,
-      'listAuditEvents',
-      await this.api.read('query', AuditEventsQuery, query),
-    );
+    return this.api.call(request, 'audit', 'listAuditEvents', await this.api.read('query', AuditEventsQuery, query));
   }
 }
 

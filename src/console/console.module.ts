@@ -8,7 +8,7 @@ import type { Environment } from '../config/environment.js';
 import { AdminApi } from './admin-api.js';
 import { AuditPages } from './audit.js';
 import { ConsoleSessions } from './console-sessions.js';
-import { HomesPages, KeysPages, OperatorsPages } from './credential-kinds.js';
+import { HomesPages, KeysPages, OperatorsPages } from './credential-pages.js';
 import { LoginPage, LogoutPage } from './login.js';
 import { MapPage } from './map.js';
 import { NowPage } from './now.js';

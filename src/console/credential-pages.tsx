@@ -1,14 +1,24 @@
 /**
- * The pages of what has a key: app credentials, nodes and operators (credential-kinds.tsx). A list, a form for a new one,
- * and a page for each with its life as a time line. What ends a key asks first, on a page that says what will happen.
+ * The pages of what has a key: app credentials, nodes and operators (credential-kinds.ts). A list, a form for a new one, and
+ * a page for each with its life as a time line. What ends a key asks first, on a page that says what will happen.
  */
 import { Get, Param, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import type { ComponentChildren, VNode } from 'preact';
+import type { VNode } from 'preact';
+import type { ExplanationResponse } from '../admin/explanations.admin.controller.js';
 import { RotateRequest, type KeyResponse } from '../admin/key.dto.js';
 import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
-import type { AdminApi } from './admin-api.js';
-import { ConsoleRefusal, getSession, readFields, refuseOutdated, type Fields } from './console-requests.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { AdminApi } from './admin-api.js';
+import {
+  ConsolePages,
+  ConsoleRefusal,
+  getSession,
+  readFields,
+  refuseOutdated,
+  type Fields,
+} from './console-requests.js';
+import { APPS, NODES, OPERATORS, type Credential, type Kind } from './credential-kinds.js';
 import { readTimeline, Timeline } from './timeline.js';
 import {
   Facts,
@@ -25,50 +35,24 @@ import {
   type FieldProps,
 } from './view.js';
 
-/** A credential as its pages show it. */
-export interface Item {
-  readonly id: string;
-  /** By which people know it. */
-  readonly name: string;
-  readonly key: KeyResponse;
-  /** In the order of the kind's `head`. */
-  readonly cells: readonly ComponentChildren[];
-}
+const EFFECTS = {
+  rotate: 'A new key is issued, and works at once. The old one ends as you say below.',
+  change: 'It holds from the next call on, at every service.',
+  revoke: 'Its key is refused from the next call on, at every service. This cannot be undone: it would need a new one.',
+} as const;
+type Act = keyof typeof EFFECTS;
+const ACTS = Object.keys(EFFECTS) as Act[];
+const OVERLAP: FieldProps = {
+  label: 'Hours for which the old key stays valid',
+  name: 'overlap_hours',
+  type: 'number',
+  value: String(DEFAULT_OVERLAP_HOURS),
+  hint: 'It ends earlier, with the first use of the new key. 0 ends it at once.',
+};
+const NAME: FieldProps = { label: 'Type the name', name: 'name', isRequired: true };
 
-export interface Issued {
-  readonly item: Item;
-  /** The new key, in the forms in which it is needed. */
-  readonly secrets: readonly (readonly [name: string, text: string])[];
-}
-
-export interface LastUse {
-  readonly last_accepted_at: string | null;
-  readonly last_accepted_for: string | null;
-}
-
-type Act = 'issue' | 'rotate' | 'revoke' | 'change';
-
-/** One kind of credentials, as the operators' API has them. */
-export interface Kind {
-  readonly address: string;
-  readonly title: string;
-  readonly noun: string;
-  readonly scope: string;
-  readonly head: readonly string[];
-  readonly filters: readonly FieldProps[];
-  readonly fields: readonly FieldProps[];
-  /** Whether a person types the name before it is revoked. */
-  readonly asksForName: boolean;
-  may(request: Request, act: Act): boolean;
-  list(request: Request, query: Fields): Promise<{ readonly items: readonly Item[]; readonly next: string | null }>;
-  find(request: Request, id: string): Promise<Item>;
-  explain?(request: Request, id: string): Promise<LastUse>;
-  issue(request: Request, fields: Fields): Promise<Issued>;
-  rotate(request: Request, id: string, rotation: RotateRequest): Promise<Issued>;
-  revoke(request: Request, id: string): Promise<void>;
-  /** The fields that may change, with their values. */
-  listChanges(item: Item): readonly FieldProps[];
-  change(request: Request, id: string, fields: Fields): Promise<unknown>;
+function show(value: Credential[string] | undefined): string {
+  return Array.isArray(value) ? value.join(' ') : (value ?? '');
 }
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
@@ -79,13 +63,7 @@ export function State({ of: { revoked_at, expires_at, previous_key_expires_at } 
   return expires_at === null ? <span class="good">live</span> : <span class="warn">live, expires</span>;
 }
 
-const EFFECTS = {
-  rotate: 'A new key is issued, and works at once. The old one ends as you say below.',
-  revoke: 'Its key is refused from the next call on, at every service. This cannot be undone: it would need a new one.',
-  change: 'It holds from the next call on.',
-} as const;
-
-export abstract class CredentialPages {
+abstract class CredentialPages {
   constructor(
     private readonly api: AdminApi,
     private readonly kind: Kind,
@@ -93,42 +71,32 @@ export abstract class CredentialPages {
 
   @Get()
   async showList(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
-    const { address, title, noun, head, filters } = this.kind;
-    const { items, next } = await this.kind.list(request, query);
-    const rows = items.map(({ id, name, key, cells }) => {
+    const { address, title, noun, columns, filters, idMember } = this.kind;
+    const read = await this.api.read('query', this.kind.query, query);
+    const page = (await this.call(request, 'list', read)) as { items: Credential[]; next_cursor: string | null };
+    const rows = page.items.map((item) => {
       const link = (
-        <a href={`${address}/${id}`}>
-          <bdi>{name}</bdi>
+        <a href={`${address}/${show(item[idMember])}`}>
+          <bdi>{this.kind.toName(item)}</bdi>
         </a>
       );
-      return <Row cells={[link, <State of={key} />, ...cells, <Moment at={key.last_used_at} />]} />;
+      const members = columns.map(([, member]) => show(item[member]));
+      return <Row cells={[link, <State of={item} />, ...members, <Moment at={item.last_used_at} />]} />;
     });
     this.send(
       response,
       title,
       <>
-        {this.kind.may(request, 'issue') && (
-          <p>
-            <a href={`${address}/new`}>New {noun}</a>
-          </p>
-        )}
+        {this.may(request, 'issue') && <a href={`${address}/new`}>New {noun}</a>}
         <Filters action={address}>
           {filters.map((field) => (
             <Field {...field} value={query[field.name]} />
           ))}
-          <Field
-            label="State"
-            name="live"
-            value={query.live}
-            options={[
-              ['', 'all'],
-              ['true', 'live'],
-            ]}
-          />
+          <Field label="State" name="live" value={query.live} options={{ '': 'all', true: 'live' }} />
           <Field label="Not used since" name="unused_since" value={query.unused_since} />
         </Filters>
-        <Table caption={title} head={['Name', 'State', ...head, 'Last used']} rows={rows} />
-        <Pager address={address} query={query} next={next} />
+        <Table caption={title} head={['Name', 'State', ...columns.map(([name]) => name), 'Last used']} rows={rows} />
+        <Pager address={address} query={query} next={page.next_cursor} />
       </>,
     );
   }
@@ -139,146 +107,150 @@ export abstract class CredentialPages {
     this.send(
       response,
       `New ${noun}`,
-      <Form session={getSession(request)} action={address} submit="Issue the key">
-        {fields.map((field) => (
-          <Field {...field} />
-        ))}
-        <Field label="Expires at" name="expires_at" hint="Such as 2027-01-31T00:00:00Z. Empty: never." />
-      </Form>,
+      <Form session={getSession(request)} action={address} submit="Issue the key" fields={fields} />,
     );
   }
 
   @Post()
   async issue(@Req() request: Request, @Res() response: Response): Promise<void> {
-    this.sendIssued(response, await this.kind.issue(request, readFields(request)));
+    const sent = this.readBody(request, undefined);
+    const body = await this.api.read('body', this.kind.issue, sent);
+    this.sendIssued(response, (await this.call(request, 'issue', request, body)) as Credential);
   }
 
   @Get(':id')
   async show(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    const item = await this.kind.find(request, id);
-    const { key, name, cells } = item;
-    const { address, head } = this.kind;
-    const acts = key.revoked_at === null ? (['rotate', 'change', 'revoke'] as const) : [];
-    const offered = acts.filter((act) => this.kind.may(request, act));
+    const item = await this.find(request, id);
+    const { address, columns } = this.kind;
+    const offered = ACTS.filter((act) => item.revoked_at === null && this.may(request, act));
     this.send(
       response,
-      name,
+      this.kind.toName(item),
       <>
         <Facts
           facts={[
-            ['Id', <code>{item.id}</code>],
-            ['State', <State of={key} />],
-            ...head.map((fact, index) => [fact, cells[index]] as const),
-            ['Issued', <Moment at={key.created_at} />],
-            ['Rotated', <Moment at={key.rotated_at} />],
-            ['Old key accepted until', key.previous_key_expires_at && <Moment at={key.previous_key_expires_at} />],
-            ['Expires', <Moment at={key.expires_at} />],
-            ['Revoked', key.revoked_at && <Moment at={key.revoked_at} />],
-            ['Last used', <Moment at={key.last_used_at} />],
+            ['Id', <code>{id}</code>],
+            ['State', <State of={item} />],
+            ...columns.map(([name, member]) => [name, show(item[member]) || 'all'] as const),
+            ['Issued', <Moment at={item.created_at} />],
+            ['Rotated', <Moment at={item.rotated_at} />],
+            ['Old key accepted until', item.previous_key_expires_at && <Moment at={item.previous_key_expires_at} />],
+            ['Expires', <Moment at={item.expires_at} />],
+            ['Revoked', item.revoked_at && <Moment at={item.revoked_at} />],
+            ['Last used', <Moment at={item.last_used_at} />],
           ]}
         />
         <p class="actions">
           {offered.map((act) => (
-            <a href={`${address}/${item.id}/${act}`}>{toTitle(act)} …</a>
+            <a href={`${address}/${id}/${act}`}>{toTitle(act)} …</a>
           ))}
         </p>
-        <Timeline events={await readTimeline(this.api, request, item.id)} subject={item.id} />
+        <Timeline events={await readTimeline(this.api, request, id)} subject={id} />
       </>,
     );
   }
 
-  @Get(':id/rotate')
-  async askRotation(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    const hint = 'It ends earlier, with the first use of the new key. 0 ends it at once.';
-    const value = String(DEFAULT_OVERLAP_HOURS);
-    const field: FieldProps = {
-      label: 'Hours for which the old key stays valid',
-      name: 'overlap_hours',
-      type: 'number',
-      value,
-      hint,
-    };
-    await this.ask(request, response, id, 'rotate', [field]);
-  }
-
-  @Post(':id/rotate')
-  async rotate(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    await this.refuseOutdatedForm(request, id);
-    const { overlap_hours = '' } = readFields(request);
-    const sent = { overlap_hours: overlap_hours === '' ? undefined : Number(overlap_hours) };
-    const rotation = await this.api.read('body', RotateRequest, sent);
-    this.sendIssued(response, await this.kind.rotate(request, id, rotation));
-  }
-
-  @Get(':id/revoke')
-  async askRevocation(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    const name = { label: 'Type the name', name: 'name', isRequired: true };
-    await this.ask(request, response, id, 'revoke', this.kind.asksForName ? [name] : []);
-  }
-
-  @Post(':id/revoke')
-  async revoke(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    const { name } = await this.refuseOutdatedForm(request, id);
-    if (this.kind.asksForName && readFields(request).name !== name)
-      throw new ConsoleRefusal(400, 'Not the name', 'What was typed is not the name. Nothing was changed.');
-    await this.kind.revoke(request, id);
-    response.redirect(303, `${this.kind.address}/${id}`);
-  }
-
-  @Get(':id/change')
-  async askChange(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    await this.ask(request, response, id, 'change', this.kind.listChanges(await this.kind.find(request, id)));
-  }
-
-  @Post(':id/change')
-  async change(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    await this.refuseOutdatedForm(request, id);
-    await this.kind.change(request, id, readFields(request));
-    response.redirect(303, `${this.kind.address}/${id}`);
-  }
-
-  private async ask(
-    request: Request,
-    response: Response,
-    id: string,
-    act: keyof typeof EFFECTS,
-    fields: readonly FieldProps[],
+  @Get(':id/:act')
+  async ask(
+    @Req() request: Request,
+    @Res() response: Response,
+    @Param('id') id: string,
+    @Param('act') name: string,
   ): Promise<void> {
-    const item = await this.kind.find(request, id);
-    const use = await this.kind.explain?.(request, id);
+    const act = toAct(name);
+    const item = await this.find(request, id);
+    const { explain, address, asksForName } = this.kind;
+    const use = explain && (await this.api.callNamed(request, 'explanations', explain, id, {}));
+    const changeable = this.kind.fields.filter((field) => this.kind.changes.includes(field.name));
+    const fields = {
+      rotate: [OVERLAP],
+      change: changeable.map((field) => ({ ...field, value: show(item[field.name]) })),
+      revoke: asksForName ? [NAME] : [],
+    };
     this.send(
       response,
-      `${toTitle(act)} ${item.name}`,
-      <Form session={getSession(request)} action={`${this.kind.address}/${id}/${act}`} submit={toTitle(act)}>
+      `${toTitle(act)} ${this.kind.toName(item)}`,
+      <Form
+        session={getSession(request)}
+        action={`${address}/${id}/${act}`}
+        submit={toTitle(act)}
+        seen={item.updated_at}
+        fields={fields[act]}
+      >
         <p role="note">
-          {EFFECTS[act]} <LastUsed use={use} lastUsedAt={item.key.last_used_at} />
+          {EFFECTS[act]} <LastUse use={use as ExplanationResponse | undefined} lastUsedAt={item.last_used_at} />
         </p>
-        <input type="hidden" name="seen" value={item.key.updated_at} />
-        {fields.map((field) => (
-          <Field {...field} />
-        ))}
       </Form>,
     );
   }
 
-  private async refuseOutdatedForm(request: Request, id: string): Promise<Item> {
-    const item = await this.kind.find(request, id);
-    refuseOutdated(request, item.key.updated_at);
-    return item;
+  @Post(':id/:act')
+  async act(
+    @Req() request: Request,
+    @Res() response: Response,
+    @Param('id') id: string,
+    @Param('act') name: string,
+  ): Promise<void> {
+    const act = toAct(name);
+    const item = await this.find(request, id);
+    refuseOutdated(request, item.updated_at);
+    if (act === 'rotate') {
+      const { overlap_hours } = readFields(request);
+      const sent = { overlap_hours: overlap_hours ? Number(overlap_hours) : undefined };
+      const rotation = await this.api.read('body', RotateRequest, sent);
+      this.sendIssued(response, (await this.call(request, act, request, id, rotation)) as Credential);
+      return;
+    }
+    if (act === 'revoke') {
+      if (this.kind.asksForName && readFields(request).name !== this.kind.toName(item))
+        throw new ConsoleRefusal(400, 'Not the name', 'What was typed is not the name. Nothing was changed.');
+      await this.call(request, act, request, id);
+    } else {
+      const body = await this.api.read('body', this.kind.change, this.readBody(request, item));
+      await this.call(request, act, request, id, body);
+    }
+    response.redirect(303, `${this.kind.address}/${id}`);
   }
 
-  private sendIssued(response: Response, { item, secrets }: Issued): void {
+  private may(request: Request, act: Act | 'issue'): boolean {
+    return this.api.mayCall(getSession(request), this.kind.api, this.kind.handlers[act]);
+  }
+
+  private call(request: Request, handler: keyof Kind['handlers'], ...values: unknown[]): Promise<unknown> {
+    return this.api.callNamed(request, this.kind.api, this.kind.handlers[handler], ...values);
+  }
+
+  private async find(request: Request, id: string): Promise<Credential> {
+    return (await this.call(request, 'find', id)) as Credential;
+  }
+
+  /** @param before the credential that changes: a field that was emptied becomes null, and an unchanged one is not sent */
+  private readBody(request: Request, before: Credential | undefined): object {
+    const sent = readFields(request);
+    const fields = this.kind.fields.filter(({ name }) => before === undefined || this.kind.changes.includes(name));
+    const entries = fields.map(({ name, isList }) => {
+      const text = (sent[name] ?? '').trim();
+      if (text === (before ? show(before[name]) : '')) return [name, undefined];
+      if (text === '') return [name, null];
+      return [name, isList ? text.split(/[\s,]+/) : text];
+    });
+    return Object.fromEntries(entries) as object;
+  }
+
+  private sendIssued(response: Response, issued: Credential): void {
+    const { address, idMember } = this.kind;
+    const name = this.kind.toName(issued);
     this.send(
       response,
-      item.name,
+      name,
       <>
         <p role="note">The key is shown only here, and only now. Keep it before you leave this page.</p>
-        {secrets.map(([name, text]) => (
-          <Secret name={name} text={text} />
+        {this.kind.formatKey(issued).map(([format, text]) => (
+          <Secret name={format} text={text} />
         ))}
         <p>
-          <a href={`${this.kind.address}/${item.id}`}>
-            To <bdi>{item.name}</bdi>
+          <a href={`${address}/${show(issued[idMember])}`}>
+            To <bdi>{name}</bdi>
           </a>
         </p>
       </>,
@@ -287,17 +259,16 @@ export abstract class CredentialPages {
 
   private send(response: Response, title: string, content: VNode): void {
     const { address, scope } = this.kind;
-    const session = getSession(response.req);
     sendPage(
       response,
-      <Page title={title} session={session} at={address} needs={[scope, 'read']}>
+      <Page title={title} session={getSession(response.req)} at={address} needs={[scope, 'read']}>
         {content}
       </Page>,
     );
   }
 }
 
-function LastUsed({ use, lastUsedAt }: { use: LastUse | undefined; lastUsedAt: string | null }): VNode {
+function LastUse({ use, lastUsedAt }: { use: ExplanationResponse | undefined; lastUsedAt: string | null }): VNode {
   const at = use?.last_accepted_at ?? lastUsedAt;
   if (at === null) return <>It was never used.</>;
   const seconds = Math.max(0, Math.round((Date.now() - Date.parse(at)) / 1_000));
@@ -308,6 +279,33 @@ function LastUsed({ use, lastUsedAt }: { use: LastUse | undefined; lastUsedAt: s
   );
 }
 
-function toTitle(act: string): string {
+function toAct(name: string): Act {
+  const act = ACTS.find((each) => each === name);
+  if (!act) throw new ProblemException(problems.notFound);
+  return act;
+}
+
+function toTitle(act: Act): string {
   return act.charAt(0).toUpperCase() + act.slice(1);
+}
+
+@ConsolePages('console/keys')
+export class KeysPages extends CredentialPages {
+  constructor(api: AdminApi) {
+    super(api, APPS);
+  }
+}
+
+@ConsolePages('console/homes')
+export class HomesPages extends CredentialPages {
+  constructor(api: AdminApi) {
+    super(api, NODES);
+  }
+}
+
+@ConsolePages('console/operators')
+export class OperatorsPages extends CredentialPages {
+  constructor(api: AdminApi) {
+    super(api, OPERATORS);
+  }
 }

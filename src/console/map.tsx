@@ -75,7 +75,7 @@ export class MapPage {
           live: 'true',
           limit: String(MAX_ARROWS),
         });
-        return this.api.call(request, this.api.apps, 'listAppCredentials', query);
+        return this.api.call(request, 'apps', 'listAppCredentials', query);
       }),
     );
     const arrows = new Map(pages.flatMap(({ items }) => items.map((item) => [item.app_id, item] as const)));

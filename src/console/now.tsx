@@ -3,10 +3,7 @@ import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import { AuditEventsQuery } from '../admin/audit-events.admin.controller.js';
-import {
-  BackgroundWorkAdminController,
-  type BackgroundWorkResponse,
-} from '../admin/background-work.admin.controller.js';
+import type { BackgroundWorkResponse } from '../admin/background-work.admin.controller.js';
 import type { KeyCountsResponse } from '../admin/key.dto.js';
 import { UsersQuery } from '../admin/users.admin.controller.js';
 import { COUNTED_EVENTS, type CountedEvent } from '../audit/counted-refusals.js';
@@ -29,7 +26,6 @@ export class NowPage {
     private readonly database: Database,
     private readonly clock: ComparedClock,
     private readonly lease: RevocationLease,
-    private readonly work: BackgroundWorkAdminController,
   ) {}
 
   @Get()
@@ -74,34 +70,34 @@ export class NowPage {
   }
 
   private async readWork(request: Request): Promise<BackgroundWorkResponse | undefined> {
-    if (!this.api.mayCall(getSession(request), this.work, 'getBackgroundWork')) return undefined;
-    return this.api.call(request, this.work, 'getBackgroundWork');
+    if (!this.api.mayCall(getSession(request), 'work', 'getBackgroundWork')) return undefined;
+    return this.api.call(request, 'work', 'getBackgroundWork');
   }
 
   private async countKeys(request: Request, kind: 'apps' | 'nodes'): Promise<KeyCountsResponse | undefined> {
     const { api } = this;
     const session = getSession(request);
     if (kind === 'apps')
-      return api.mayCall(session, api.apps, 'countAppCredentials')
-        ? api.call(request, api.apps, 'countAppCredentials')
+      return api.mayCall(session, 'apps', 'countAppCredentials')
+        ? api.call(request, 'apps', 'countAppCredentials')
         : undefined;
-    return api.mayCall(session, api.nodes, 'countNodes') ? api.call(request, api.nodes, 'countNodes') : undefined;
+    return api.mayCall(session, 'nodes', 'countNodes') ? api.call(request, 'nodes', 'countNodes') : undefined;
   }
 
   private async countThrottled(request: Request): Promise<number | undefined> {
     const { api } = this;
-    if (!api.mayCall(getSession(request), api.users, 'listUsers')) return undefined;
+    if (!api.mayCall(getSession(request), 'users', 'listUsers')) return undefined;
     const query = await api.read('query', UsersQuery, { throttled: 'true', limit: BATCH });
-    return (await api.call(request, api.users, 'listUsers', query)).items.length;
+    return (await api.call(request, 'users', 'listUsers', query)).items.length;
   }
 
   /** @returns how many refusals of each event began a window in the last hour; undefined without the scope */
   private async countRefusals(request: Request, since: string): Promise<Map<CountedEvent, number> | undefined> {
     const { api } = this;
-    if (!api.mayCall(getSession(request), api.audit, 'listAuditEvents')) return undefined;
+    if (!api.mayCall(getSession(request), 'audit', 'listAuditEvents')) return undefined;
     const counts = COUNTED_EVENTS.map(async (event) => {
       const query = await api.read('query', AuditEventsQuery, { event, since, limit: BATCH });
-      const { items } = await api.call(request, api.audit, 'listAuditEvents', query);
+      const { items } = await api.call(request, 'audit', 'listAuditEvents', query);
       return [event, items.reduce((sum, { count }) => sum + count, 0)] as const;
     });
     return new Map(await Promise.all(counts));

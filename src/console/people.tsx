@@ -25,10 +25,9 @@ import { Facts, Field, Filters, Form, Moment, Name, Page, Pager, Row, Secret, se
 
 const ADDRESS = '/console/people';
 const SHOWN_SESSIONS = '20';
-const YES_OR_ALL = [
-  ['', 'all'],
-  ['true', 'only these'],
-] as const;
+const YES_OR_ALL = { '': 'all', true: 'only these' };
+
+const EMAIL_TO_TYPE = { label: 'Type the e-mail address', name: 'email', isRequired: true };
 
 interface UserAct {
   readonly title: string;
@@ -78,7 +77,7 @@ export class PeoplePages {
   @Get()
   async showList(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
     const { api } = this;
-    const found = await api.call(request, api.users, 'listUsers', await api.read('query', UsersQuery, query));
+    const found = await api.call(request, 'users', 'listUsers', await api.read('query', UsersQuery, query));
     const rows = found.items.map((user) => {
       const link = (
         <a href={`${ADDRESS}/${user.id}`}>
@@ -91,7 +90,7 @@ export class PeoplePages {
       response,
       'People',
       <>
-        {api.mayCall(getSession(request), api.users, 'createUser') && (
+        {api.mayCall(getSession(request), 'users', 'createUser') && (
           <p>
             <a href={`${ADDRESS}/new`}>New user</a>
           </p>
@@ -129,20 +128,20 @@ export class PeoplePages {
   async create(@Req() request: Request, @Res() response: Response): Promise<void> {
     const { email, password } = readFields(request);
     const body = await this.api.read('body', RegistrationRequest, { email, password });
-    const { id } = await this.api.call(request, this.api.users, 'createUser', request, body);
+    const { id } = await this.api.call(request, 'users', 'createUser', request, body);
     response.redirect(303, `${ADDRESS}/${id}`);
   }
 
   @Get(':id')
   async show(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
     const { api } = this;
-    const user = await api.call(request, api.users, 'getUserAsAdmin', id);
-    const login = await api.call(request, api.explanations, 'explainUser', id, {});
+    const user = await api.call(request, 'users', 'getUserAsAdmin', id);
+    const login = await api.call(request, 'explanations', 'explainUser', id, {});
     const page = await api.read('query', PageQuery, { limit: SHOWN_SESSIONS });
-    const sessions = await api.call(request, api.users, 'listUserSessions', id, page);
+    const sessions = await api.call(request, 'users', 'listUserSessions', id, page);
     const offered = Object.entries(ACTS).filter(
       ([name, { handler }]) =>
-        api.mayCall(getSession(request), api.users, handler) && name !== (user.is_active ? 'enable' : 'disable'),
+        api.mayCall(getSession(request), 'users', handler) && name !== (user.is_active ? 'enable' : 'disable'),
     );
     send(
       response,
@@ -180,14 +179,18 @@ export class PeoplePages {
     @Param('act') name: string,
   ): Promise<void> {
     const { title, effect, asksForEmail } = findAct(name);
-    const user = await this.api.call(request, this.api.users, 'getUserAsAdmin', id);
+    const user = await this.api.call(request, 'users', 'getUserAsAdmin', id);
     send(
       response,
       `${title}: ${user.email}`,
-      <Form session={getSession(request)} action={`${ADDRESS}/${id}/${name}`} submit={title}>
+      <Form
+        session={getSession(request)}
+        action={`${ADDRESS}/${id}/${name}`}
+        submit={title}
+        seen={user.updated_at}
+        fields={asksForEmail ? [EMAIL_TO_TYPE] : []}
+      >
         <p role="note">{effect}</p>
-        <input type="hidden" name="seen" value={user.updated_at} />
-        {asksForEmail && <Field label="Type the e-mail address" name="email" isRequired />}
       </Form>,
     );
   }
@@ -201,7 +204,7 @@ export class PeoplePages {
   ): Promise<void> {
     const { api } = this;
     const { handler, asksForEmail } = findAct(name);
-    const user = await api.call(request, api.users, 'getUserAsAdmin', id);
+    const user = await api.call(request, 'users', 'getUserAsAdmin', id);
     refuseOutdated(request, user.updated_at);
     if (asksForEmail && readFields(request).email !== user.email)
       throw new ConsoleRefusal(
@@ -210,14 +213,14 @@ export class PeoplePages {
         'What was typed is not the e-mail address. Nothing was changed.',
       );
     if (handler === 'issuePasswordReset') {
-      const { token, expires_at } = await api.call(request, api.users, handler, request, id);
+      const { token, expires_at } = await api.call(request, 'users', handler, request, id);
       sendToken(response, user, token, expires_at);
       return;
     }
     if (handler === 'updateUser') {
       const body = await api.read('body', UpdateUserRequest, { is_active: name === 'enable' });
-      await api.call(request, api.users, handler, request, id, body);
-    } else await api.call(request, api.users, handler, request, id);
+      await api.call(request, 'users', handler, request, id, body);
+    } else await api.call(request, 'users', handler, request, id);
     response.redirect(303, handler === 'deleteUser' ? ADDRESS : `${ADDRESS}/${id}`);
   }
 }

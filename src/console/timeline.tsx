@@ -13,9 +13,9 @@ export async function readTimeline(
   request: Request,
   subject: string,
 ): Promise<AuditEventResponse[] | undefined> {
-  if (!api.mayCall(getSession(request), api.audit, 'listAuditEvents')) return undefined;
+  if (!api.mayCall(getSession(request), 'audit', 'listAuditEvents')) return undefined;
   const query = await api.read('query', AuditEventsQuery, { subject, limit: String(LENGTH) });
-  return (await api.call(request, api.audit, 'listAuditEvents', query)).items;
+  return (await api.call(request, 'audit', 'listAuditEvents', query)).items;
 }
 
 export function Timeline({ events, subject }: { events: AuditEventResponse[] | undefined; subject: string }): VNode {

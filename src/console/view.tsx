@@ -105,15 +105,22 @@ export interface FormProps {
   readonly action: string;
   readonly submit: string;
   readonly look?: string;
+  /** When what the form is about was last changed. */
+  readonly seen?: string;
+  readonly fields?: readonly FieldProps[];
   readonly children?: ComponentChildren;
 }
 
 /** A form that changes something: it proves that a page of this session made it, and can be sent once. */
-export function Form({ session, action, submit, look, children }: FormProps): VNode {
+export function Form({ session, action, submit, look, seen, fields = [], children }: FormProps): VNode {
   return (
     <form method="post" action={action} data-once>
       <input type="hidden" name="form" value={createFormToken(session, createRandomId(), action)} />
+      {seen !== undefined && <input type="hidden" name="seen" value={seen} />}
       {children}
+      {fields.map((field) => (
+        <Field {...field} />
+      ))}
       <button type="submit" class={look}>
         {submit}
       </button>
@@ -128,7 +135,8 @@ export interface FieldProps {
   readonly type?: 'text' | 'email' | 'number' | 'password';
   readonly hint?: string;
   readonly isRequired?: boolean;
-  readonly options?: readonly (readonly [value: string, label: string])[];
+  /** The texts of the values. */
+  readonly options?: Readonly<Record<string, string>>;
 }
 
 export function Field({ label, name, value, type = 'text', hint, isRequired, options }: FieldProps): VNode {
@@ -139,7 +147,7 @@ export function Field({ label, name, value, type = 'text', hint, isRequired, opt
       <label for={id}>{label}</label>
       {options ? (
         <select {...common}>
-          {options.map(([each, text]) => (
+          {Object.entries(options).map(([each, text]) => (
             <option value={each} selected={each === value}>
               {text}
             </option>
@@ -150,24 +158,6 @@ export function Field({ label, name, value, type = 'text', hint, isRequired, opt
       )}
       {hint !== undefined && <small id={`${id}-hint`}>{hint}</small>}
     </div>
-  );
-}
-
-export function Checkbox({
-  label,
-  name,
-  isChecked,
-  value = 'true',
-}: {
-  label: string;
-  name: string;
-  isChecked: boolean;
-  value?: string;
-}): VNode {
-  return (
-    <label>
-      <input type="checkbox" name={name} value={value} checked={isChecked} /> {label}
-    </label>
   );
 }
 

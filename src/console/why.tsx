@@ -65,19 +65,18 @@ export class WhyPage {
         </p>
       );
     const query = await this.api.read('query', UsersQuery, { email: about });
-    const [user] = (await this.api.call(request, this.api.users, 'listUsers', query)).items;
+    const [user] = (await this.api.call(request, 'users', 'listUsers', query)).items;
     return user ? this.explainId(request, user.id, address) : <p role="note">No user has this e-mail address.</p>;
   }
 
   private async explainId(request: Request, id: string, address: string | undefined): Promise<VNode> {
-    const { explanations } = this.api;
     const key = await Promise.all([
-      this.api.call(request, explanations, 'explainNode', id),
-      this.api.call(request, explanations, 'explainAppCredential', id, {}),
+      this.api.call(request, 'explanations', 'explainNode', id, {}),
+      this.api.call(request, 'explanations', 'explainAppCredential', id, {}),
     ]);
     const user = await this.api.call(
       request,
-      explanations,
+      'explanations',
       'explainUser',
       id,
       address === undefined ? {} : { address },
