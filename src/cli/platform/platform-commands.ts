@@ -118,8 +118,10 @@ export function addDoctorCommand(root: Command): void {
     });
 }
 
+const LIMIT = 'A variable that a process was started with overrides its file, and doctor does not see it.';
+
 function formatFindings({ findings }: { findings: Finding[] }): string {
-  if (findings.length === 0) return 'No problems found.';
+  if (findings.length === 0) return `No problems found.\n\n${LIMIT}`;
   const width = fitWidth(TABLE_FRAME);
   const rows = findings.map((finding) => ({
     severity: finding.severity,
@@ -127,7 +129,7 @@ function formatFindings({ findings }: { findings: Finding[] }): string {
   }));
   const colour = (name: string, value: unknown) =>
     name !== 'severity' ? undefined : value === 'broken' ? ('red' as const) : ('yellow' as const);
-  return formatTable(['severity', WHAT], rows, { drop: ['severity'], colour });
+  return `${formatTable(['severity', WHAT], rows, { drop: ['severity'], colour })}\n${LIMIT}`;
 }
 
 function parseUrl(text: string): string {
