@@ -29,6 +29,7 @@ import { AppCredentialsAdminController } from './app-credentials.admin.controlle
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
 import { EnrolmentsAdminController } from './enrolments.admin.controller.js';
+import { IdentifyAdminController } from './identify.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
@@ -85,6 +86,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
   private async requireScope(request: Request, operator: OperatorIdentity): Promise<void> {
     const { scope } = (request.res?.locals ?? {}) as ResponseLocals;
     if (scope === undefined) throw new Error('The route declares no scope');
+    if (scope === 'any') return;
     const scopes = listAcceptedScopes(scope, request.method);
     if (scopes.some((each) => operator.scopes.includes(each))) return;
     throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, scopes), toActor(request));
@@ -109,6 +111,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     NodesAdminController,
     OperatorsAdminController,
     ExplanationsAdminController,
+    IdentifyAdminController,
     AuditEventsAdminController,
     BackgroundWorkAdminController,
   ],

@@ -10,6 +10,7 @@ import { addExportCommand, addImportCommand } from './platform/user-transfer.com
 import { addAuditCommand } from './remote/audit.command.js';
 import { addAppsCommands, addOperatorsCommands } from './remote/credentials.command.js';
 import { addExplainCommands } from './remote/explain.command.js';
+import { addLeakedCommand } from './remote/leaked.command.js';
 import { addMapCommand } from './remote/map.command.js';
 import { addNodesCommands } from './remote/nodes.command.js';
 import { addStatusCommand } from './remote/status.command.js';
@@ -42,6 +43,7 @@ export function createProgram(version: string, output: Output): Command {
   addExplainCommands(root);
   addStatusCommand(root);
   addMapCommand(root);
+  addLeakedCommand(root);
   const audit = addAuditCommand(root);
   addVerifyCommand(audit);
   addCheckpointCommand(audit);

@@ -16,6 +16,7 @@ import { FORM_ROUTE, isForGateway, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } 
 const PARSED_BY_ROUTE = new Set(['/internal/changes', FORM_ROUTE]);
 /** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
 const LIST_FIELDS = [
+  { route: /^\/api\/v0\/admin\/keys\/identify$/, pointer: '/digests' },
   { route: /^\/api\/v0\/admin\/operators(\/[^/]+)?$/, pointer: '/scopes' },
   { route: /^\/api\/v0\/users\/me\/passkeys$/, pointer: '/passkey/response/transports' },
 ];

@@ -35,6 +35,7 @@ import {
 } from './key-ends.js';
 import {
   buildKeyCount,
+  findByDigests,
   type KeyCounts,
   type KeyTable,
   issueKey,
@@ -157,6 +158,11 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const credential = await this.readCredential(id);
     if (!credential) throw new ProblemException(problems.notFound);
     return credential;
+  }
+
+  /** @returns the credentials whose current or previous key has one of these digests; reads the whole table */
+  async findByDigests(digests: SecretDigest[]): Promise<Entity[]> {
+    return findByDigests(this.repository, digests);
   }
 
   async countKeys(): Promise<KeyCounts> {

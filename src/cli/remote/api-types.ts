@@ -37,6 +37,19 @@ export interface Api {
     readonly used_at: string | null;
     readonly node_id: string | null;
   };
+  readonly IdentifiedKeysResponse: {
+    readonly items: readonly Api['IdentifiedKeyResponse'][];
+    readonly searched: readonly string[];
+  };
+  readonly IdentifiedKeyResponse: {
+    readonly digest: string;
+    readonly kind: string;
+    readonly id: string;
+    readonly owner: string;
+    readonly live: boolean;
+    readonly last_used_at: string | null;
+    readonly last_used_for: string | null;
+  };
   readonly ExplanationResponse: {
     readonly accepted_now: boolean;
     readonly reasons: readonly Api['ReasonResponse'][];
