@@ -13,7 +13,6 @@ const NO_THROTTLES = Object.fromEntries(
   [
     ...['LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS', 'LOGIN_LIMIT_PER_ACCOUNT', 'LOGIN_LIMIT_PER_ADDRESS'],
     ...['REGISTRATION_LIMIT_PER_ADDRESS', 'REFRESH_LIMIT_PER_ADDRESS'],
-    'MAIL_LIMIT_PER_ADDRESS',
   ].map((name) => [name, '9999999/1']),
 );
 
@@ -26,6 +25,7 @@ const SETTINGS: Partial<FixedSettings> = {
   secondFactorLimitPerAddress: NO_LIMIT,
   hashingBusyLimitPerAddress: NO_LIMIT,
   adminKeyLimitPerAddress: NO_LIMIT,
+  mailLimitPerAddress: NO_LIMIT,
   mailLimitPerAccount: NO_LIMIT,
   linkLimitPerAddress: NO_LIMIT,
   enrolmentLimitPerAddress: NO_LIMIT,

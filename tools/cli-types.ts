@@ -25,7 +25,7 @@ const SCHEMAS = [
   'Problem',
   'SessionResponse',
   'UserExplanationResponse',
-  'UserResponse',
+  'AdminUserResponse',
 ];
 /** What a type needs of a schema. Descriptions are in `/docs`, and a newer service may add values to an enumeration. */
 const STRUCTURE = [

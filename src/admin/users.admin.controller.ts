@@ -7,6 +7,7 @@ import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import {
   EmailField,
+  NewEmailField,
   FlagField,
   IfSent,
   MOMENT,
@@ -19,24 +20,52 @@ import {
 import { EXAMPLES } from '../common/examples.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../revocation/propagation.js';
-import { problems } from '../problems/problems.js';
+import { problems, refuseField } from '../problems/problems.js';
 import { FactorChanges } from '../second-factors/factor-changes.js';
 import { SESSION_END_REASONS, SessionsService, type Session } from '../tokens/sessions.service.js';
-import { UserPageResponse, UserResponse, RegistrationRequest } from '../users/users.controller.js';
-import { OneTimeTokens, type IssuedToken } from '../users/one-time-tokens.js';
+import { UserResponse, RegistrationRequest } from '../users/users.controller.js';
+import { OneTimeTokens, type IssuedLink } from '../users/one-time-tokens.js';
 import { Registration } from '../users/registration.js';
-import { UsersService, type UserFilter } from '../users/users.service.js';
+import { UserChanges, type UserChange } from '../users/user-changes.js';
+import { UsersService, type Account, type User, type UserFilter } from '../users/users.service.js';
 
 export class UpdateUserRequest {
-  @ApiProperty({ example: false, description: 'false ends all sessions and refuses logins' })
+  @ApiPropertyOptional({ example: false, description: 'false ends all sessions and refuses logins' })
+  @IfSent()
   @IsBoolean({ message: 'must be true or false' })
-  is_active!: boolean;
+  is_active?: boolean;
+
+  @NewEmailField({ optional: true })
+  email?: string;
+
+  @ApiPropertyOptional({
+    example: true,
+    description: 'whether the address counts as proven. Without it, another address does not',
+  })
+  @IfSent()
+  @IsBoolean({ message: 'must be true or false' })
+  email_verified?: boolean;
 }
 
+function toUserChange({ is_active, email, email_verified }: UpdateUserRequest): UserChange {
+  if (is_active === undefined && email === undefined && email_verified === undefined)
+    refuseField('/is_active', 'must be true or false, unless email or email_verified is sent');
+  return { isActive: is_active, email, isEmailVerified: email_verified };
+}
+
+export class AdminUserResponse extends UserResponse {
+  @ApiProperty({ description: 'whether the link of a mail, or an operator, has proven the address', example: true })
+  email_verified!: boolean;
+
+  static override from(user: Account): AdminUserResponse {
+    return { ...UserResponse.from(user), email_verified: user.emailVerifiedAt !== null };
+  }
+}
+
+export class UserPageResponse extends createPageResponse<User, AdminUserResponse>(AdminUserResponse) {}
+
 export class UsersQuery extends PageQuery {
-  @IfSent()
-  @EmailField()
-  @ApiPropertyOptional({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email })
+  @EmailField({ optional: true })
   email?: string;
 
   @SearchField('alice', 'only users whose e-mail address contains this, in any case')
@@ -125,11 +154,17 @@ export class PasswordResetResponse {
   @ApiProperty({ description: 'shown once; valid once', example: EXAMPLES.resetToken })
   token!: string;
 
+  @ApiPropertyOptional({
+    description: 'PASSWORD_RESET_URL with the token; absent when it is not set',
+    example: `https://app.example.org/password-reset#token=${EXAMPLES.resetToken}`,
+  })
+  link?: string;
+
   @ApiProperty({ ...MOMENT, description: '30 minutes from now' })
   expires_at!: string;
 
-  static from({ token, expiresAt }: IssuedToken): PasswordResetResponse {
-    return { token, expires_at: expiresAt.toISOString() };
+  static from({ token, link, expiresAt }: IssuedLink): PasswordResetResponse {
+    return { token, ...(link !== undefined && { link }), expires_at: expiresAt.toISOString() };
   }
 }
 
@@ -139,6 +174,7 @@ export class UsersAdminController {
   constructor(
     private readonly registration: Registration,
     private readonly users: UsersService,
+    private readonly changes: UserChanges,
     private readonly sessions: SessionsService,
     private readonly factorChanges: FactorChanges,
     private readonly oneTimeTokens: OneTimeTokens,
@@ -150,12 +186,15 @@ export class UsersAdminController {
     summary: 'Create a user',
     description: 'Works while registration is closed, too.',
     refusals: [problems.emailTaken, problems.hashingBusy],
-    creates: UserResponse,
+    creates: AdminUserResponse,
   })
-  async createUser(@Req() request: Request, @Body() { email, password }: RegistrationRequest): Promise<UserResponse> {
+  async createUser(
+    @Req() request: Request,
+    @Body() { email, password }: RegistrationRequest,
+  ): Promise<AdminUserResponse> {
     const user = await this.registration.registerUserByOperator({ email, password }, toActor(request));
     request.res?.location(`/api/v0/admin/users/${user.id}`);
-    return UserResponse.from(user);
+    return AdminUserResponse.from(user);
   }
 
   @Get()
@@ -165,28 +204,30 @@ export class UsersAdminController {
   }
 
   @Get(':id')
-  @RequireAdmin('users', { summary: 'Get a user', refusals: [problems.notFound], returns: UserResponse })
-  async getUserAsAdmin(@Param('id') id: string): Promise<UserResponse> {
-    return UserResponse.from(await this.users.findUser(id));
+  @RequireAdmin('users', { summary: 'Get a user', refusals: [problems.notFound], returns: AdminUserResponse })
+  async getUserAsAdmin(@Param('id') id: string): Promise<AdminUserResponse> {
+    return AdminUserResponse.from(await this.users.findUser(id));
   }
 
   @Patch(':id')
   @RequireAdmin('users', {
-    summary: 'Disable or enable a user',
-    description: 'Disabling ends all of their sessions.',
-    refusals: [problems.notFound],
-    returns: UserResponse,
+    summary: 'Disable or enable a user, or set or verify the address',
+    description:
+      'Disabling ends all sessions of the user. So does another address: it is the one to log in with from now on, every link ' +
+      'that was sent before is void, and both addresses are told by mail.',
+    refusals: [problems.notFound, problems.emailTaken],
+    returns: AdminUserResponse,
   })
   async updateUser(
     @Req() request: Request,
     @Param('id') id: string,
-    @Body() { is_active }: UpdateUserRequest,
-  ): Promise<UserResponse> {
-    // In the transaction that disables the user, so that no session starts after it.
-    const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
-      this.sessions.endAllSessions(transaction, userId, 'disabled');
-    const change = { id, isActive: is_active, actor: toActor(request), endSessions };
-    return UserResponse.from(await this.users.setUserActive(change));
+    @Body() body: UpdateUserRequest,
+  ): Promise<AdminUserResponse> {
+    // In the transaction of the change, so that no session starts after it.
+    const endSessions = (transaction: EntityManager, userId: string, reason: 'disabled' | 'admin'): Promise<number> =>
+      this.sessions.endAllSessions(transaction, userId, reason);
+    const call = { id, change: toUserChange(body), actor: toActor(request), endSessions };
+    return AdminUserResponse.from(await this.changes.updateUser(call));
   }
 
   @Delete(':id')
@@ -196,7 +237,7 @@ export class UsersAdminController {
     refusals: [problems.notFound],
   })
   async deleteUser(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    await this.users.deleteUser(id, toActor(request));
+    await this.changes.deleteUser(id, toActor(request));
   }
 
   @Get(':id/sessions')
@@ -231,6 +272,18 @@ export class UsersAdminController {
   })
   async removeUserFactors(@Req() request: Request, @Param('id') id: string): Promise<void> {
     await this.factorChanges.removeAllFactors(id, toActor(request));
+  }
+
+  @Delete(':id/throttles')
+  @RequireAdmin('users', {
+    summary: 'Remove the throttles of a user',
+    description:
+      'For a user whose passwords, codes or requests for mails are refused with 429. The limits of networks stay: another ' +
+      'user may have exhausted them.',
+    refusals: [problems.notFound],
+  })
+  async removeUserThrottles(@Req() request: Request, @Param('id') id: string): Promise<void> {
+    await this.users.unlockUser(id, toActor(request));
   }
 
   @Post(':id/password-reset')

@@ -1,5 +1,5 @@
 import { MAX_BCRYPT_COST, SITE_BUDGET_FACTOR } from './limits.js';
-import { linkUrl, mailSender, mailUrl } from './mail-url.js';
+import { linkUrl, mailSender, mailUrl, productName } from './mail-url.js';
 import * as kinds from './variable-kinds.js';
 import type { Section } from './variable-kinds.js';
 
@@ -62,6 +62,12 @@ export const accountSections = [
         text:
           'true: a user must open the [link](operations/mail.md) that a registration sends before the first login; until then ' +
           'a login with the right password is 403 `email_not_verified`.',
+      },
+      PRODUCT_NAME: {
+        type: productName.optional(),
+        defaultText: '`WEBAUTHN_RP_ID`, or else `SERVICE_NAME`',
+        example: 'Example',
+        text: 'What mails and authenticator apps call your product.',
       },
       BCRYPT_COST: {
         type: kinds.wholeNumber(4, MAX_BCRYPT_COST).default(12),
@@ -161,10 +167,6 @@ export const accountSections = [
       REFRESH_LIMIT_PER_ADDRESS: {
         type: kinds.limit('6000/60'),
         text: 'Refreshes per address, successful and refused ones.',
-      },
-      MAIL_LIMIT_PER_ADDRESS: {
-        type: kinds.limit('300/3600'),
-        text: 'Requests for a link by e-mail (password reset, verification, change of address) per address.',
       },
     },
   },

@@ -25,6 +25,15 @@ export class Environment extends InferredSettings {
   readonly isWorker!: boolean;
 }
 
+/** What mails and authenticator apps call the product. */
+export function getProductName({
+  productName,
+  webauthnRpId,
+  serviceName,
+}: Pick<Environment, 'productName' | 'webauthnRpId' | 'serviceName'>): string {
+  return productName ?? webauthnRpId ?? serviceName;
+}
+
 export class InvalidEnvironmentError extends Error {
   override readonly name = 'InvalidEnvironmentError';
 

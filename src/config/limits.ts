@@ -60,6 +60,8 @@ export function computeFixedSettings(given: { readonly WORKERS: number; readonly
     /** Logins and registrations that a full password queue refused. */
     hashingBusyLimitPerAddress: { points: 200, seconds: 60 },
     adminKeyLimitPerAddress: { points: 20, seconds: 900 },
+    /** Requests for a link by e-mail (password reset, verification, change of address) from one address. */
+    mailLimitPerAddress: { points: 300, seconds: 3_600 },
     /** Requests for a link by e-mail to one address, whether it has an account or not. */
     mailLimitPerAccount: { points: 10, seconds: 3_600 },
     /** Wrong enrolment codes, of one network and of all together (docs/throttling.md has the arithmetic). */

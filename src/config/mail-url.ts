@@ -71,6 +71,13 @@ function parseSender(text: string): MailSender | undefined {
 export const mailUrl = parsed('smtp(s) URL', URL_DETAIL, parseMailUrl);
 export const mailSender = parsed('an address, or a name and an address', SENDER_DETAIL, parseSender);
 
+/** Without a colon, which separates the issuer from the account in the URI of authenticator apps. */
+export const productName = accepted(
+  '1–100 visible characters without quotes, angle brackets, backslashes and colons',
+  'must be 1 to 100 visible characters without quotes, angle brackets, backslashes and colons',
+  (text) => NAME.test(text) && text.trim() === text && !text.includes(':'),
+);
+
 export const linkUrl = accepted(
   'http(s) URL without a fragment',
   'must be an http(s) URL without a fragment, which the token is put into',

@@ -82,6 +82,13 @@ export const serverSections = [
           'What other services call this one. Only app keys with this target open its own routes; `platform-auth init` makes ' +
           'them for the name auth.',
       },
+      NODE_TARGETS: {
+        type: kinds.targets.optional(),
+        example: 'command-orchestration,speech-to-text',
+        text:
+          'Services at which a new node is accepted, if its registration names no `targets`. Unset: all. `platform-auth init` ' +
+          'writes it from `nodes` of the [map](platform.md).',
+      },
       WORKERS: {
         type: kinds.workers.default(1),
         text:

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import cors from 'cors';
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
-import { createRefusal, DOORS, TARGET_HEADER } from '../access/doors.js';
+import { createRefusal, DOORS, SCOPE_HEADER, TARGET_HEADER } from '../access/doors.js';
 import type { Door } from '../access/principals.js';
 import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
@@ -21,8 +21,13 @@ export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
 export const FORM_ROUTE = '/internal/introspect';
 /** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
-const SINGLE_HEADERS = new Set<string>([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
-const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER]);
+const SINGLE_HEADERS = new Set<string>([
+  ...Object.values(DOORS).flatMap(({ headers }) => headers),
+  TARGET_HEADER,
+  SCOPE_HEADER,
+]);
+const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER, SCOPE_HEADER]);
+const READS_TARGET = /^\/internal\/validate-(app|node)(\?|$)/;
 const VALIDATE_APP = /^\/internal\/validate-app(\?|$)/;
 /** Excludes brotli: 40 bytes make its decoder fill 16 MB, however early the reader stops (31 ms; gzip: 0.1 ms). */
 const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
@@ -97,14 +102,16 @@ function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, n
 }
 
 /**
- * Refuses a target that would be ignored, because the caller would believe that it was checked: `X-Platform-Target` is
- * read on validate-app only, and must name this service elsewhere.
+ * Refuses a target or a scope that would be ignored, because the caller would believe that it was checked:
+ * `X-Platform-Target` is read on validate-app and validate-node only, and must name this service elsewhere.
  * @param names of the headers on `/internal/`, where one that is unknown or looks like a target is refused too
  */
 function refuseMisplacedTarget({ headers, url }: Request, names: readonly string[], serviceName: string): void {
   const named = headers[TARGET_HEADER];
-  if (named !== undefined && named !== serviceName && !VALIDATE_APP.test(url))
-    refuseField('', 'X-Platform-Target is read by /internal/validate-app only');
+  if (named !== undefined && named !== serviceName && !READS_TARGET.test(url))
+    refuseField('', 'X-Platform-Target is read by /internal/validate-app and /internal/validate-node only');
+  if (headers[SCOPE_HEADER] !== undefined && !VALIDATE_APP.test(url))
+    refuseField('', 'X-Platform-Scope is read by /internal/validate-app only');
   for (const name of names) {
     const isOfPlatform = name.endsWith('target') || name.startsWith('x-platform-');
     if (isOfPlatform && !PLATFORM_HEADERS.has(name)) refuseField('', 'a header is not part of this request');

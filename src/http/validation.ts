@@ -3,6 +3,7 @@ import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@ne
 import * as transformerPackage from 'class-transformer';
 import * as validatorPackage from 'class-validator';
 import { raw, type NextFunction, type Request, type Response } from 'express';
+import { MAX_RESTRICTIONS } from '../common/names.js';
 import {
   ProblemException,
   problems,
@@ -17,10 +18,14 @@ const PARSED_BY_ROUTE = new Set(['/internal/changes', FORM_ROUTE]);
 /** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
 const LIST_FIELDS = [
   { route: /^\/api\/v0\/admin\/keys\/identify$/, pointer: '/digests' },
+  { route: /^\/api\/v0\/admin\/nodes(\/[^/]+)?$/, pointer: '/targets' },
+  { route: /^\/api\/v0\/admin\/app-credentials(\/[^/]+)?$/, pointer: '/scopes' },
   { route: /^\/api\/v0\/admin\/operators(\/[^/]+)?$/, pointer: '/scopes' },
   { route: /^\/api\/v0\/users\/me\/passkeys$/, pointer: '/passkey/response/transports' },
 ];
 const MAX_DEPTH = 16;
+/** Between names, and between the values of one list. */
+const MAX_COMMAS = MAX_NAMES + MAX_RESTRICTIONS;
 /** The longest text that a route accepts has 512 characters. */
 export const MAX_TEXT_LENGTH = 8_192;
 const [BRACE, CLOSING_BRACE, BRACKET, CLOSING_BRACKET, QUOTE, COMMA, BACKSLASH] = Buffer.from('{}[]",\\');
@@ -67,8 +72,7 @@ function refuseCostlyJson(bytes: Buffer): void {
     else if (byte === CLOSING_BRACE || byte === CLOSING_BRACKET) depth -= 1;
     if (depth > MAX_DEPTH) throw new ProblemException(problems.bodyTooDeep);
   }
-  // An object has one name more than commas; the commas of all objects count.
-  if (commas >= MAX_NAMES) refuseField('', TOO_MANY_NAMES);
+  if (commas >= MAX_COMMAS) refuseField('', TOO_MANY_NAMES);
 }
 
 function findEndOfString(bytes: Buffer, start: number): number {
@@ -80,6 +84,7 @@ function findEndOfString(bytes: Buffer, start: number): number {
 function refuseHostileValues(body: unknown, listField: string | undefined): void {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw new ProblemException(problems.malformedRequest);
+  let names = 0;
   const pending: { value: unknown; pointer: string }[] = [{ value: body, pointer: '' }];
   for (let item = pending.pop(); item; item = pending.pop()) {
     const { value, pointer } = item;
@@ -87,6 +92,7 @@ function refuseHostileValues(body: unknown, listField: string | undefined): void
     if (Array.isArray(value) && pointer !== listField) refuseField(pointer, 'must not be a list');
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {
+      if (!Array.isArray(value) && (names += 1) > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
       if (PROTOTYPE_NAMES.has(name))
         refuseField(pointer || `/${name}`, 'is or contains a name that is not a field of this request');
       pending.push({ value: child, pointer: `${pointer}/${toPointerToken(name)}` });

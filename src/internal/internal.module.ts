@@ -11,6 +11,7 @@ import { getPrincipal } from '../access/principals.js';
 import { Answers, RequireApp } from '../access/require.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { EXAMPLES } from '../common/examples.js';
+import { APP_SCOPE_SCHEMA } from '../common/names.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { MAX_CURSOR_LENGTH } from '../../packages/lease/src/change-feed.js';
 import { AuthorizeController } from './authorize.controller.js';
@@ -28,6 +29,13 @@ class UseBody {
 
   @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 })
   ago_ms!: number;
+
+  @ApiPropertyOptional({
+    ...APP_SCOPE_SCHEMA,
+    description: 'of an app: the scope that the call needed',
+    example: EXAMPLES.appScope,
+  })
+  scope?: string;
 }
 
 /** For the OpenAPI document only: the body is parsed after authentication, by `parseChangesRequest`. */

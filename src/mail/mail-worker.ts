@@ -10,7 +10,7 @@ import { Injectable, Module, type OnModuleDestroy } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import { Clock } from '../common/clock.js';
 import type { AuditEventName } from '../common/security-events.js';
-import { Environment } from '../config/environment.js';
+import { Environment, getProductName } from '../config/environment.js';
 import { generateFraction } from '../crypto/secret.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX, createSlowGauge } from '../metrics/metrics-registry.js';
@@ -253,7 +253,8 @@ function computeBackoffMs(attempts: number): number {
     {
       provide: Templates,
       inject: [Environment],
-      useFactory: ({ mailTemplatesDir }: Environment) => Templates.load(mailTemplatesDir),
+      useFactory: (environment: Environment) =>
+        Templates.load(environment.mailTemplatesDir, getProductName(environment)),
     },
   ],
   exports: [Outbox, MailWorker],

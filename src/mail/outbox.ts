@@ -5,8 +5,9 @@ import { AuditLog } from '../audit/audit-log.js';
 import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
 import { toNetworks } from '../common/network.js';
+import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
-import type { MailKind } from './templates.js';
+import type { MailKind, NoticeKind } from './templates.js';
 
 /** A mail that is to be sent. The outbox holds no token: it is made when the mail is. */
 export interface MailRequest {
@@ -22,6 +23,15 @@ export interface MailRequest {
 
 /** Who asks for a mail. */
 type Requester = Pick<Actor, 'requestId' | 'address'>;
+
+interface AddedRequest extends Pick<MailRequest, 'kind' | 'recipient' | 'userId'> {
+  readonly requester: Requester;
+}
+
+interface Notice {
+  readonly kind: NoticeKind;
+  readonly recipient: string;
+}
 
 /** A request that a worker has taken. */
 export interface ClaimedRequest extends MailRequest {
@@ -69,6 +79,10 @@ const ADD_FOR_USER = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3,
   ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO UPDATE
   SET id = excluded.id, recipient = excluded.recipient, request_id = excluded.request_id, networks = excluded.networks, attempts = 0,
       created_at = excluded.created_at, requested_at = excluded.requested_at, next_attempt_at = excluded.next_attempt_at`;
+/** The former address of several changes is the first one: an attacker who changes it twice hides no notice. */
+const ADD_NOTICE = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6)
+  ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO NOTHING`;
+const WITHDRAW = 'DELETE FROM mail_requests WHERE user_id = $1 AND kind = $2';
 /**
  * First attempts before retries, and networks in turn. No lock outlives the statement: during the conversation with the mail
  * server the row is merely not due.
@@ -114,6 +128,7 @@ export class Outbox {
   constructor(
     private readonly database: Database,
     private readonly audit: AuditLog,
+    private readonly environment: Environment,
   ) {}
 
   /** @param wake is called after each added request */
@@ -128,19 +143,35 @@ export class Outbox {
   }
 
   /** Adds a request together with the act that asks for it. */
-  async addWith(
-    transaction: EntityManager,
-    {
-      kind,
-      recipient,
-      userId,
-      requester,
-    }: Pick<MailRequest, 'kind' | 'recipient' | 'userId'> & { requester: Requester },
-  ): Promise<void> {
+  async addWith(transaction: EntityManager, { kind, recipient, userId, requester }: AddedRequest): Promise<void> {
     const values = toValues(kind, recipient, requester);
     if (userId === null) await transaction.query(ADD.text, values);
     else await transaction.query(ADD_FOR_USER, [...values, userId]);
     this.wake();
+  }
+
+  /** Adds a mail that tells the user of an act what was done. Only with a mail server: development prints links alone. */
+  async addNotice(
+    transaction: EntityManager,
+    { subject, actor }: Pick<AuditEvent, 'subject' | 'actor'>,
+    { kind, recipient }: Notice,
+  ): Promise<void> {
+    if (!this.environment.mailUrl) return;
+    const add = kind === 'email_set' ? ADD_FOR_USER : ADD_NOTICE;
+    // No request asked for it, and its rows in the audit log are not those of the act.
+    await transaction.query(add, [...toValues(kind, recipient, { ...actor, requestId: null }), subject]);
+    this.wake();
+  }
+
+  /** Records an act, and adds the mail that tells its user. */
+  async recordWithNotice(transaction: EntityManager, event: AuditEvent, notice: Notice): Promise<void> {
+    await this.audit.record(transaction, event);
+    await this.addNotice(transaction, event, notice);
+  }
+
+  /** Drops a request that an act has made void. */
+  async withdraw(transaction: EntityManager, userId: string, kind: MailKind): Promise<void> {
+    await transaction.query(WITHDRAW, [userId, kind]);
   }
 
   /** Claims a request that is due for this worker alone. */

@@ -1,10 +1,24 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { InvalidEnvironmentError } from '../config/environment.js';
 
+/** Mails that tell a user what was done to the account. An operator's folder may leave their texts out. */
+const NOTICE_KINDS = ['password_reset_notice', 'email_changed', 'email_set', 'factors_removed'] as const;
+export type NoticeKind = (typeof NOTICE_KINDS)[number];
+
 /** What the outbox can send. The files of its text have the same name, with dashes. */
-export const MAIL_KINDS = ['password_reset', 'email_verification', 'email_change', 'email_change_notice'] as const;
+export const MAIL_KINDS = [
+  'password_reset',
+  'email_verification',
+  'email_change',
+  'email_change_notice',
+  ...NOTICE_KINDS,
+] as const;
 export type MailKind = (typeof MAIL_KINDS)[number];
+
+export function isNotice(kind: MailKind): kind is NoticeKind {
+  return (NOTICE_KINDS as readonly MailKind[]).includes(kind);
+}
 
 interface Template {
   readonly subject: string;
@@ -12,14 +26,9 @@ interface Template {
   readonly html: string;
 }
 
-const LINK_PLACEHOLDERS = ['link', 'email', 'minutes'] as const;
-/** The placeholders that each text may have. `link` is one that it must have. */
-const PLACEHOLDERS = {
-  password_reset: LINK_PLACEHOLDERS,
-  email_verification: LINK_PLACEHOLDERS,
-  email_change: LINK_PLACEHOLDERS,
-  email_change_notice: ['email'],
-} as const satisfies Record<MailKind, readonly string[]>;
+const LINK_PLACEHOLDERS = ['link', 'email', 'minutes', 'product'] as const;
+const NOTICE_PLACEHOLDERS: readonly string[] = ['email', 'product'];
+const KINDS_WITH_LINK: readonly MailKind[] = ['password_reset', 'email_verification', 'email_change'];
 
 export type TemplateValues = Readonly<Partial<Record<(typeof LINK_PLACEHOLDERS)[number], string>>>;
 
@@ -35,22 +44,26 @@ const ENTITIES: Readonly<Record<string, string>> = {
 
 /** The texts of the mails, built in or an operator's own. */
 export class Templates {
-  private constructor(private readonly templates: Readonly<Record<MailKind, Template>>) {}
+  private constructor(
+    private readonly templates: Readonly<Record<MailKind, Template>>,
+    private readonly product: string,
+  ) {}
 
   /**
    * @param folder with `NAME.txt`, which begins with `Subject: …`, and `NAME.html` for every name
    * @throws {InvalidEnvironmentError} naming each file that is missing, and each placeholder that is unknown or missing
    */
-  static load(folder: string | undefined): Templates {
-    if (folder === undefined) return new Templates(DEFAULT_TEMPLATES);
+  static load(folder: string | undefined, product: string): Templates {
+    if (folder === undefined) return new Templates(DEFAULT_TEMPLATES, product);
     const problems: string[] = [];
     const own = MAIL_KINDS.map((kind) => [kind, readTemplate(folder, kind, problems)] as const);
     if (problems.length > 0) throw new InvalidEnvironmentError(problems.map((each) => `MAIL_TEMPLATES_DIR: ${each}`));
-    return new Templates(Object.fromEntries(own) as Record<MailKind, Template>);
+    return new Templates(Object.fromEntries(own) as Record<MailKind, Template>, product);
   }
 
-  /** @param values are escaped where they become HTML */
-  render(kind: MailKind, values: TemplateValues): Template {
+  /** @param given are escaped where they become HTML */
+  render(kind: MailKind, given: TemplateValues): Template {
+    const values = { product: this.product, ...given };
     const { subject, text, html } = this.templates[kind];
     const escaped = Object.fromEntries(Object.entries(values).map(([key, value]) => [key, escapeHtml(value)]));
     return { subject: fill(subject, values), text: fill(text, values), html: fill(html, escaped) };
@@ -59,7 +72,10 @@ export class Templates {
 
 function readTemplate(folder: string, kind: MailKind, problems: string[]): Template {
   const name = kind.replaceAll('_', '-');
-  const [text, html] = [`${name}.txt`, `${name}.html`].map((file) => {
+  const files = [`${name}.txt`, `${name}.html`];
+  // Folders of earlier versions do not have them.
+  if (isNotice(kind) && !files.some((file) => existsSync(join(folder, file)))) return DEFAULT_TEMPLATES[kind];
+  const [text, html] = files.map((file) => {
     const content = readTemplateFile(join(folder, file));
     if (content === undefined) problems.push(`${file} is missing or cannot be read`);
     else problems.push(...findMistakes(kind, file, content));
@@ -79,11 +95,12 @@ function readTemplateFile(path: string): string | undefined {
 }
 
 function findMistakes(kind: MailKind, file: string, content: string): string[] {
-  const known: readonly string[] = PLACEHOLDERS[kind];
+  const hasLink = KINDS_WITH_LINK.includes(kind);
+  const known: readonly string[] = hasLink ? LINK_PLACEHOLDERS : NOTICE_PLACEHOLDERS;
   const used = new Set(Array.from(content.matchAll(PLACEHOLDER), ([, placeholder = '']) => placeholder.trim()));
   const unknown = [...used].filter((each) => !known.includes(each));
   const mistakes = unknown.map((each) => `${file} has the unknown placeholder {{${each.slice(0, 40)}}}`);
-  if (known.includes('link') && !used.has('link')) mistakes.push(`${file} must have the placeholder {{link}}`);
+  if (hasLink && !used.has('link')) mistakes.push(`${file} must have the placeholder {{link}}`);
   return mistakes;
 }
 
@@ -95,11 +112,16 @@ function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
 }
 
+function toNotice(what: string): Omit<Template, 'subject'> {
+  const advice = 'If you did not expect this, your account may be in danger: contact {{product}}.';
+  return { text: `${what}\n\n${advice}\n`, html: `<p>${what}</p>\n<p>${advice}</p>\n` };
+}
+
 /** The built-in texts. docs/operations/mail.md tells how to replace them. */
 export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
   password_reset: {
     subject: 'Reset your password',
-    text: `A new password was requested for the account {{email}}.
+    text: `A new password was requested for the account {{email}} at {{product}}.
 
 To choose one, open this link within {{minutes}} minutes:
 
@@ -107,47 +129,70 @@ To choose one, open this link within {{minutes}} minutes:
 
 The link works once. If you did not ask for it, ignore this mail: your password stays as it is.
 `,
-    html: `<p>A new password was requested for the account {{email}}.</p>
+    html: `<p>A new password was requested for the account {{email}} at {{product}}.</p>
 <p><a href="{{link}}">Choose a new password</a> within {{minutes}} minutes.</p>
 <p>The link works once. If you did not ask for it, ignore this mail: your password stays as it is.</p>
 `,
   },
   email_verification: {
     subject: 'Confirm your e-mail address',
-    text: `Please confirm that {{email}} is your e-mail address. Open this link within {{minutes}} minutes:
+    text: `Please confirm that {{email}} is your e-mail address at {{product}}. Open this link within {{minutes}} minutes:
 
 {{link}}
 
 The link works once. If you have no account with us, ignore this mail.
 `,
-    html: `<p>Please confirm that {{email}} is your e-mail address.</p>
+    html: `<p>Please confirm that {{email}} is your e-mail address at {{product}}.</p>
 <p><a href="{{link}}">Confirm the address</a> within {{minutes}} minutes.</p>
 <p>The link works once. If you have no account with us, ignore this mail.</p>
 `,
   },
   email_change: {
     subject: 'Confirm your new e-mail address',
-    text: `{{email}} was given as the new e-mail address of an account. To confirm it, open this link within {{minutes}} minutes:
+    text: `{{email}} was given as the new e-mail address of an account at {{product}}. To confirm it, open this link
+within {{minutes}} minutes:
 
 {{link}}
 
 The link works once. If you did not ask for it, ignore this mail: the account keeps its address.
 `,
-    html: `<p>{{email}} was given as the new e-mail address of an account.</p>
+    html: `<p>{{email}} was given as the new e-mail address of an account at {{product}}.</p>
 <p><a href="{{link}}">Confirm the new address</a> within {{minutes}} minutes.</p>
 <p>The link works once. If you did not ask for it, ignore this mail: the account keeps its address.</p>
 `,
   },
   email_change_notice: {
     subject: 'Your e-mail address is about to change',
-    text: `Another e-mail address was given for the account {{email}}, by a person who knows its password. The change takes
-effect when the new address is confirmed.
+    text: `Another e-mail address was given for the account {{email}} at {{product}}, by a person who knows its password. The change
+takes effect when the new address is confirmed.
 
 If that was not you, change your password now: that stops the change.
 `,
-    html: `<p>Another e-mail address was given for the account {{email}}, by a person who knows its password. The change
+    html: `<p>Another e-mail address was given for the account {{email}} at {{product}}, by a person who knows its password. The change
 takes effect when the new address is confirmed.</p>
 <p>If that was not you, change your password now: that stops the change.</p>
 `,
+  },
+  password_reset_notice: {
+    subject: 'Your password was changed',
+    ...toNotice('The password of the account {{email}} at {{product}} was reset, and every session of it has ended.'),
+  },
+  email_changed: {
+    subject: 'Your e-mail address was changed',
+    ...toNotice(
+      'The account {{email}} at {{product}} has another e-mail address now. This one no longer belongs to it.',
+    ),
+  },
+  email_set: {
+    subject: 'Your e-mail address was changed',
+    ...toNotice(
+      '{{email}} is the e-mail address of your account at {{product}} now: an operator has set it. Please log in again.',
+    ),
+  },
+  factors_removed: {
+    subject: 'A second factor was removed',
+    ...toNotice(
+      'A second factor of the account {{email}} at {{product}} was removed: an authenticator app or a passkey.',
+    ),
   },
 };

@@ -30,6 +30,8 @@ export interface ResponseLocals {
   isUnlogged?: boolean;
   /** Of an app key; this service when unset, null when the forwarding service did not name itself. */
   presentedTo?: string | null;
+  /** Which the app credential needs for what its caller asks of that service. */
+  askedScope?: string | undefined;
   /** Whether revoking calls knew the promises of this replica when a question for a fresh verdict arrived. */
   couldPromiseOnArrival?: boolean;
   /** The scope that the route declares, where it accepts the admin door. */

@@ -11,11 +11,13 @@ import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
+import { Outbox } from '../mail/outbox.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { FactorChanges } from '../second-factors/factor-changes.js';
 import { SessionsService } from '../tokens/sessions.service.js';
+import { determineFirstProof, getFirstProof } from '../users/address-proof.js';
 import { EMAIL_PURPOSES, OneTimeTokens, RESET_PURPOSES } from '../users/one-time-tokens.js';
 import { setPassword } from '../users/unchanged-account.js';
 import { User } from '../users/users.service.js';
@@ -28,7 +30,7 @@ export class PasswordResets {
     private readonly factors: FactorChanges,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
-    private readonly audit: AuditLog,
+    private readonly outbox: Outbox,
     private readonly clock: Clock,
   ) {}
 
@@ -53,15 +55,20 @@ export class PasswordResets {
         const details = { token_from: isByMail ? 'mail' : 'operator', ended_sessions: count, removed_factors: removed };
         const described = { time, details, logFields: { count } };
         const event = toUserEvent('user.password.reset', toUserActor(actor, user.id), user.id, described);
-        await this.audit.record(transaction, event);
+        await this.outbox.recordWithNotice(transaction, event, {
+          kind: 'password_reset_notice',
+          recipient: user.email,
+        });
       });
     });
   }
 
   /** @returns the factors that were removed, because they are older than the first proof of the address */
-  private async proveEmail(transaction: EntityManager, { id, emailVerifiedAt }: User, now: Date): Promise<object> {
-    const removed = await this.factors.removeFactors(transaction, id, emailVerifiedAt ?? undefined);
-    if (!emailVerifiedAt) await transaction.update(User, { id }, { emailVerifiedAt: now });
+  private async proveEmail(transaction: EntityManager, user: User, now: Date): Promise<object> {
+    const { id, emailVerifiedAt } = user;
+    const firstProof = getFirstProof(user);
+    const removed = await this.factors.removeFactors(transaction, id, firstProof ?? undefined);
+    if (!emailVerifiedAt) await transaction.update(User, { id }, { emailVerifiedAt: firstProof ?? now });
     return removed;
   }
 }
@@ -70,7 +77,7 @@ export class PasswordResets {
 export class EmailConfirmations {
   constructor(
     private readonly tokens: OneTimeTokens,
-    private readonly factors: FactorChanges,
+    private readonly outbox: Outbox,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
@@ -86,25 +93,21 @@ export class EmailConfirmations {
       const isChange = purpose === 'email_change';
       const commit = this.tokens.useToken(found, async (transaction, user) => {
         const { id } = user;
-        const emailVerifiedAt = user.emailVerifiedAt ?? (await this.determineFirstProof(transaction, user, email));
-        const changes = isChange ? { email, updatedAt: this.clock.now() } : {};
-        await transaction.update(User, { id }, { ...changes, emailVerifiedAt });
-        if (isChange) await this.tokens.voidTokens(transaction, id);
-        const event = isChange ? 'user.email.changed' : 'user.email.verified';
-        await this.audit.record(transaction, toUserEvent(event, toUserActor(actor, id), id));
+        const emailVerifiedAt = await determineFirstProof(transaction, user, email, this.clock.now());
+        const named = toUserActor(actor, id);
+        if (!isChange) {
+          await transaction.update(User, { id }, { emailVerifiedAt });
+          await this.audit.record(transaction, toUserEvent('user.email.verified', named, id));
+          return;
+        }
+        await transaction.update(User, { id }, { email, emailVerifiedAt, updatedAt: this.clock.now() });
+        await this.tokens.voidTokens(transaction, id);
+        const notice = { kind: 'email_changed', recipient: user.email } as const;
+        await this.outbox.recordWithNotice(transaction, toUserEvent('user.email.changed', named, id), notice);
       });
       await commit.catch((error: unknown) => {
         throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
       });
     });
-  }
-
-  /**
-   * The moment that later resets compare the factors with. The first proof of another address counts as older than every
-   * factor: the password alone chooses that address, and must not be enough to remove the factors by a reset.
-   */
-  private async determineFirstProof(transaction: EntityManager, user: User, provenEmail: string): Promise<Date> {
-    const { before, after } = await this.factors.findMomentsAroundFactors(transaction, user.id);
-    return provenEmail === user.email ? after : before;
   }
 }

@@ -13,10 +13,10 @@ import { Environment } from '../config/environment.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailWorker, type ComposedMail } from '../mail/mail-worker.js';
 import { Outbox, type MailRequest } from '../mail/outbox.js';
-import type { MailKind } from '../mail/templates.js';
+import { isNotice, type MailKind, type NoticeKind } from '../mail/templates.js';
 import { PasswordVerifier } from '../passwords/password-verifier.js';
 import { Throttle } from '../throttling/throttle.js';
-import { OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
+import { buildLink, OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
 import { lockAccount, requireUnchanged } from '../users/unchanged-account.js';
 import { User } from '../users/users.service.js';
 
@@ -59,7 +59,7 @@ export class LinkRequests {
   }
 }
 
-type LinkPages = Readonly<Record<Exclude<MailKind, 'email_change_notice'>, string>>;
+type LinkPages = Readonly<Record<Exclude<MailKind, 'email_change_notice' | NoticeKind>, string>>;
 
 /** Fails closed: without a page, a mail would carry the token alone. */
 export function readLinkPages({
@@ -103,10 +103,9 @@ export class LinkMails implements OnModuleInit {
       if (!user || !(await this.outbox.hold(transaction, request))) return undefined;
       const { kind, recipient } = request;
       const addressed = { userId: user.id, to: recipient };
-      if (kind === 'email_change_notice') return { ...addressed, values: { email: recipient } };
+      if (kind === 'email_change_notice' || isNotice(kind)) return { ...addressed, values: { email: recipient } };
       const { token } = await this.tokens.issueToken(transaction, user.id, kind, recipient);
-      // Browsers send no fragment to a server, so the token is in no access log and no Referer (RFC 9110 §10.1.3).
-      const link = `${pages[kind]}#token=${token}`;
+      const link = buildLink(pages[kind], token);
       return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };
     });
   }
@@ -119,6 +118,7 @@ export class LinkMails implements OnModuleInit {
     const { kind, recipient, userId } = request;
     const where = userId === null ? { email: recipient } : { id: userId };
     const user = await transaction.findOne(User, { where, lock: { mode: 'pessimistic_read' } });
+    if (user && isNotice(kind)) return user;
     if (!user?.isActive) return undefined;
     if (kind === 'email_verification' && user.emailVerifiedAt !== null) return undefined;
     // The owner of a taken address must not get a link that gives the address to another account.

@@ -15,14 +15,17 @@ import { Clock } from '../common/clock.js';
 import { PasswordField } from '../common/fields.js';
 import { isId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
+import { Outbox } from '../mail/outbox.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { lockAccount } from '../users/unchanged-account.js';
 import { createWrongPassword, PasswordVerifier, buildHasSecondFactor } from '../passwords/password-verifier.js';
 
+/** The user is told of them. */
+const REMOVALS: readonly AuditEventName[] = ['user.totp.removed', 'user.passkey.removed'];
 const TOUCH_USER = `UPDATE users SET factors_changed_at =
-    GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1 RETURNING id`;
+    GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1 RETURNING id, email`;
 const READ_STATE = `SELECT
     ${buildHasSecondFactor('$1')} AS "hasFactor",
     EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
@@ -33,12 +36,6 @@ const REMOVE_FACTORS = `WITH
     keys AS (DELETE FROM passkeys WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
              RETURNING user_id)
   SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
-/** A replica whose clock is ahead of `$2`, or behind, may have made a factor. */
-const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
-    GREATEST($2::timestamptz, max(created_at) + interval '1 millisecond') AS after
-  FROM (SELECT created_at FROM totp_factors WHERE user_id = $1
-        UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
-
 export class ProofRequest {
   @PasswordField()
   password!: string;
@@ -85,6 +82,7 @@ export class FactorChanges {
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
+    private readonly outbox: Outbox,
     private readonly clock: Clock,
   ) {}
 
@@ -118,7 +116,10 @@ export class FactorChanges {
           ? await this.sessions.endAllSessions(transaction, userId, 'second_factor_added', sessionId)
           : undefined;
         const described = { details: { ...details, ended_sessions: count }, logFields: { count } };
-        await this.audit.record(transaction, toUserEvent(event, actor, userId, described));
+        const recorded = toUserEvent(event, actor, userId, described);
+        await this.audit.record(transaction, recorded);
+        const notice = { kind: 'factors_removed', recipient: user.principal.email } as const;
+        if (REMOVALS.includes(event)) await this.outbox.addNotice(transaction, recorded, notice);
         return { result, isFirst };
       });
       if (isFirst) await this.propagation.awaitPropagation();
@@ -147,15 +148,11 @@ export class FactorChanges {
     return removed;
   }
 
-  /** @returns two moments, now unless a factor has another time: not after any factor, and after every factor */
-  async findMomentsAroundFactors(transaction: EntityManager, userId: string): Promise<{ before: Date; after: Date }> {
-    const values = [userId, this.clock.now()];
-    const [moments] = await transaction.query<[{ before: Date; after: Date }]>(FIND_MOMENTS, values);
-    return moments;
-  }
-
   private async removeAsOperator(transaction: EntityManager, id: string, actor: Actor): Promise<void> {
-    const [[user]] = await transaction.query<[{ id: string }[], number]>(TOUCH_USER, [id, this.clock.now()]);
+    const [[user]] = await transaction.query<[{ id: string; email: string }[], number]>(TOUCH_USER, [
+      id,
+      this.clock.now(),
+    ]);
     if (!user) throw new ProblemException(problems.notFound);
     const userId = user.id;
     const { totp, passkeys } = await this.removeFactors(transaction, userId);
@@ -163,6 +160,8 @@ export class FactorChanges {
     const details = { before: { totp: totp > 0, passkeys }, ended_sessions: count };
     const event = toUserEvent('admin.user.factors_removed', actor, userId, { details, logFields: { count } });
     await this.audit.record(transaction, event, totp + passkeys + count > 0);
+    const notice = { kind: 'factors_removed', recipient: user.email } as const;
+    if (totp + passkeys > 0) await this.outbox.addNotice(transaction, event, notice);
   }
 
   private async lockUser(transaction: EntityManager, user: ReauthenticatedUser): Promise<UserState> {

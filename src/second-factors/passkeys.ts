@@ -45,7 +45,8 @@ const LIST: Statement = {
 /** `$10`: the limit for one user. The creation is not before a proof of the address, whatever the clocks of the replicas say. */
 const INSERT = `INSERT INTO passkeys
     (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
-  SELECT $1, id, $3, $4, $5, $6, $7, $8, GREATEST($9::timestamptz, email_verified_at) FROM users
+  SELECT $1, id, $3, $4, $5, $6, $7, $8, GREATEST($9::timestamptz, email_verified_at, first_proof_at)
+    FROM users
   WHERE id = $2 AND (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
   RETURNING ${COLUMNS}`;
 

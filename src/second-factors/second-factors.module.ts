@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { MailModule } from '../mail/mail-worker.js';
 import { PasswordsModule } from '../passwords/password-verifier.js';
 import { TokensModule } from '../tokens/user-door.js';
 import { Challenges } from './challenges.js';
@@ -21,7 +22,7 @@ const SHARED = [
 ];
 
 @Module({
-  imports: [PasswordsModule, TokensModule],
+  imports: [MailModule, PasswordsModule, TokensModule],
   controllers: [TotpController, PasskeysController],
   providers: [...SHARED, TotpService, PasskeysService],
   exports: SHARED,

@@ -12,7 +12,7 @@ import { Answers, RequireUser } from '../access/require.js';
 import { Clock } from '../common/clock.js';
 import { CharactersBetween, type Presence } from '../common/fields.js';
 import type { AuditEventName } from '../common/security-events.js';
-import { Environment } from '../config/environment.js';
+import { Environment, getProductName } from '../config/environment.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
@@ -26,7 +26,8 @@ import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } fro
  * proof of the address, whatever the clocks of the replicas say.
  */
 const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at)
-  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond', email_verified_at)
+  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond', email_verified_at,
+    first_proof_at)
   FROM users WHERE id = $1
   ON CONFLICT (user_id) DO UPDATE
     SET encrypted_secret = excluded.encrypted_secret, key_mark = excluded.key_mark, created_at = excluded.created_at
@@ -124,8 +125,7 @@ export class TotpService {
       if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
       return { result: undefined, event: 'user.totp.started', keepsFactors: true };
     });
-    const issuer = this.environment.webauthnRpId ?? this.environment.serviceName;
-    const otpauthUrl = toOtpauthUrl(secret, issuer, email);
+    const otpauthUrl = toOtpauthUrl(secret, getProductName(this.environment), email);
     return { secret: toBase32(secret), otpauth_url: otpauthUrl, qr_svg: drawQrCode(otpauthUrl) };
   }
 

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
+import { Database } from '../database/database.js';
 import { ProblemException, problems, type RefusalEvent } from '../problems/problems.js';
 import type { Budget } from './policies.js';
 
@@ -11,13 +12,29 @@ const REFUSAL_DELAY_MS = 1_000;
 const MAX_DELAYED = 1_000;
 /** Beyond this, only each power of two is logged. */
 const MAX_LOGGED_REFUSALS = 100;
+/** For so long a replica may go on refusing after an operator has removed the throttles of a user. */
+export const UNLOCK_CHECK_INTERVAL_MS = 1_000;
+/** The row whose window begins with the last removal. */
+export const UNLOCK_KEY = 'unlocked';
+const READ_UNLOCK = {
+  name: 'throttle_read_unlock',
+  text: `SELECT window_start::text AS at FROM throttle_windows WHERE key = '${UNLOCK_KEY}'`,
+};
 
-/** The exhausted budgets that this replica knows of: their refusals cost no statement. */
+/**
+ * The exhausted budgets that this replica knows of: their refusals cost no statement, but for one a second that asks whether
+ * an operator has removed the throttles of a user.
+ */
 @Injectable()
 export class ExhaustedBudgets {
   /** The number of refusals of each exhausted key, until its window ends. */
   private readonly refusals = new LRUCache<string, number>({ max: MAX_EXHAUSTED_KEYS });
   private delayed = 0;
+  private unlockedAt: string | undefined;
+  private checkedAtMs = -Infinity;
+  private checking = Promise.resolve();
+
+  constructor(private readonly database: Database) {}
 
   hasAny(budgets: readonly Budget[]): boolean {
     return budgets.some(({ key }) => this.refusals.has(key));
@@ -30,8 +47,8 @@ export class ExhaustedBudgets {
 
   /** @throws {ProblemException} too_many_requests when one of the budgets is known to be exhausted */
   async refuseAny(budgets: readonly Budget[]): Promise<void> {
-    const waits = budgets.map((budget) => ({ budget, msLeft: this.refusals.getRemainingTTL(budget.key) }));
-    const [longest] = waits.filter(({ msLeft }) => msLeft > 0).sort((one, other) => other.msLeft - one.msLeft);
+    if (this.findLongest(budgets)?.budget.isOfAccount) await this.forgetUnlocked();
+    const longest = this.findLongest(budgets);
     if (!longest) return;
     const { budget, msLeft } = longest;
     const count = (this.refusals.get(budget.key) ?? 0) + 1;
@@ -53,6 +70,29 @@ export class ExhaustedBudgets {
         ...toRateLimitHeaders(budget, { lost: budget.limit.points, ms_left: msLeft }),
       },
     });
+  }
+  /** After the rows of a user were removed: the rows tell again which budgets are exhausted. */
+  forgetAll(): void {
+    this.refusals.clear();
+  }
+
+  private findLongest(budgets: readonly Budget[]) {
+    const waits = budgets.map((budget) => ({ budget, msLeft: this.refusals.getRemainingTTL(budget.key) }));
+    return waits.filter(({ msLeft }) => msLeft > 0).sort((one, other) => other.msLeft - one.msLeft)[0];
+  }
+
+  /** Single flight. Without the database the known budgets go on refusing. */
+  private forgetUnlocked(): Promise<void> {
+    if (performance.now() < this.checkedAtMs + UNLOCK_CHECK_INTERVAL_MS) return this.checking;
+    this.checkedAtMs = performance.now();
+    this.checking = this.database.rows<{ at: string }>(READ_UNLOCK, []).then(
+      ([row]) => {
+        if (row?.at !== this.unlockedAt) this.forgetAll();
+        this.unlockedAt = row?.at;
+      },
+      () => undefined,
+    );
+    return this.checking;
   }
 }
 

@@ -3,6 +3,7 @@
 // and a throttled guess is never verified.
 
 import { Global, Injectable, Module } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import type { Turn } from '../common/keyed-queue.js';
 import { toNetworks } from '../common/network.js';
 import { ExhaustedBudgets } from './exhausted-budgets.js';
@@ -35,6 +36,14 @@ export interface CodeGuess {
   readonly method: 'totp' | 'recovery_code';
   /** Null: the address of the client is not known. */
   readonly address: string | null;
+}
+
+/** An account, with the addresses from which wrong passwords or codes came. */
+export interface GuessedUser {
+  readonly userId: string;
+  /** Canonical e-mail address. */
+  readonly account: string;
+  readonly addresses: readonly string[];
 }
 
 /** A limit that refuses now, for operators. */
@@ -95,28 +104,36 @@ export class LoginThrottle {
     return listExhausted(asked.slice(0, isKnown ? 1 : undefined), open);
   }
 
-  /**
-   * Tells operators whose passwords or codes are refused now, in one statement, and counts nothing.
-   * @param users with the addresses from which wrong ones came
-   */
-  async findThrottledUsers(
-    users: readonly { readonly userId: string; readonly account: string; readonly addresses: readonly string[] }[],
-  ): Promise<Set<string>> {
-    const { budgets } = this;
-    const limits = users.map(({ userId, account, addresses }) => ({
-      userId,
-      budgets: [
-        ...addresses.flatMap((address) =>
-          budgets.createBudgets('login-account-address', { account, networks: toNetworks(address) }),
-        ),
-        ...budgets.createBudgets('login-account', { account }),
-        ...budgets.createBudgets('second-factor-account', { account: userId }),
-        ...budgets.createBudgets('second-factor-week', { account: userId }),
-      ],
-    }));
+  /** Tells operators whose passwords or codes are refused now, in one statement, and counts nothing. */
+  async findThrottledUsers(users: readonly GuessedUser[]): Promise<Set<string>> {
+    const limits = users.map((user) => ({ userId: user.userId, budgets: this.createGuessBudgets(user) }));
     const open = await this.windows.readWindows(limits.flatMap((user) => user.budgets.map(({ key }) => key)));
     const throttled = limits.filter((user) => listExhausted(user.budgets, open).length > 0);
     return new Set(throttled.map(({ userId }) => userId));
+  }
+
+  /** Removes the throttles of one user: of logins, codes and mails. @returns how many windows were counting */
+  async removeThrottles(transaction: EntityManager, user: GuessedUser): Promise<number> {
+    const mails = this.budgets.createBudgets('mail-account', { account: user.account });
+    const keys = [...this.createGuessBudgets(user), ...mails].map(({ key }) => key);
+    return this.windows.removeWindows(transaction, keys);
+  }
+
+  /** After the commit of {@link removeThrottles}. When it has returned, every replica accepts guesses of the user again. */
+  async awaitRemoval(): Promise<void> {
+    await this.windows.awaitRemoval();
+  }
+
+  private createGuessBudgets({ userId, account, addresses }: GuessedUser): Budget[] {
+    const { budgets } = this;
+    return [
+      ...addresses.flatMap((address) =>
+        budgets.createBudgets('login-account-address', { account, networks: toNetworks(address) }),
+      ),
+      ...budgets.createBudgets('login-account', { account }),
+      ...budgets.createBudgets('second-factor-account', { account: userId }),
+      ...budgets.createBudgets('second-factor-week', { account: userId }),
+    ];
   }
 
   private toRequest(account: string, address: string | null) {

@@ -56,6 +56,8 @@ export interface Budget {
   readonly event: ThrottleEvent;
   readonly key: string;
   readonly limit: Limit;
+  /** Whether an operator can remove it together with the other throttles of a user. */
+  readonly isOfAccount: boolean;
 }
 
 /** What a policy is counted by. */
@@ -90,6 +92,7 @@ export class Budgets {
       event,
       key: this.createKey(name, network, account),
       limit,
+      isOfAccount: account !== undefined,
     });
     return [createBudget(narrowest, limit), ...sites.map((site) => createBudget(site, siteLimit))];
   }

@@ -5,13 +5,15 @@
  * (503). See docs/throttling.md; test/throttling/flood.spec.ts fails without the reservations.
  */
 import { EventEmitter, once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import type { Turn } from '../common/keyed-queue.js';
 import { Database } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Batcher } from './batcher.js';
-import { ExhaustedBudgets } from './exhausted-budgets.js';
-import type { Budget } from './policies.js';
+import { ExhaustedBudgets, UNLOCK_CHECK_INTERVAL_MS, UNLOCK_KEY } from './exhausted-budgets.js';
+import { LONGEST_WINDOW_SECONDS, type Budget } from './policies.js';
 
 const MAX_QUEUED = 2_000;
 /** A login makes its network known to the account for this long. */
@@ -115,6 +117,20 @@ export class ThrottleWindows {
   async readWindows(keys: readonly string[]): Promise<Map<string, OpenWindow>> {
     const rows = await this.database.rows<OpenWindow & { readonly key: string }>(READ, [keys]);
     return new Map(rows.map((row) => [row.key, row]));
+  }
+
+  /**
+   * Removes windows, and tells every replica that it may refuse without reason.
+   * @returns the number of windows
+   */
+  async removeWindows(transaction: EntityManager, keys: readonly string[]): Promise<number> {
+    return (await transaction.query<unknown[]>(REMOVE, [keys])).length;
+  }
+
+  /** After the commit of {@link removeWindows}. When it has returned, no replica refuses because of a removed window. */
+  async awaitRemoval(): Promise<void> {
+    this.exhausted.forgetAll();
+    await sleep(UNLOCK_CHECK_INTERVAL_MS);
   }
 
   /** @returns the number of rows deleted */
@@ -253,6 +269,17 @@ const READ = {
   name: 'throttle_read',
   text: `SELECT key, lost, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,
 };
+
+/** The row that replicas look at outlives every window that they may remember. */
+const REMOVE = `
+  WITH removed AS (
+    DELETE FROM throttle_windows WHERE key IN
+      (SELECT key FROM throttle_windows WHERE key = ANY ($1::text[]) ORDER BY key COLLATE "C" FOR UPDATE) RETURNING key),
+  noted AS (
+    INSERT INTO throttle_windows (key, points, window_start, window_end, lost, in_flight, in_flight_until, granted)
+    VALUES ('${UNLOCK_KEY}', 1, now(), now() + interval '${LONGEST_WINDOW_SECONDS} s', 0, 0, now(), 0)
+    ON CONFLICT (key) DO UPDATE SET window_start = excluded.window_start, window_end = excluded.window_end)
+  SELECT key FROM removed`;
 
 const PURGE = `DELETE FROM throttle_windows WHERE key IN (
   SELECT key FROM throttle_windows WHERE window_end < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;

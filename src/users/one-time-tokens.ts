@@ -11,6 +11,8 @@ import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { isId } from '../common/ids.js';
 import type { RefusalReason } from '../common/security-events.js';
+import { DEVELOPMENT_MAIL } from '../config/account-variables.js';
+import { Environment } from '../config/environment.js';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
@@ -19,16 +21,16 @@ import { User } from './users.service.js';
 export const TOKEN_TTL_MINUTES = 30;
 
 /**
- * Secret scanners find the prefixes. The token of an operator has a purpose of its own, because an anonymous client that
+ * Secret scanners find the prefixes, and a page tells by them what a link is for. The token of an operator has a purpose of its own, because an anonymous client that
  * asks for a link replaces the token of `password_reset`.
  */
 const PREFIXES = {
   password_reset: 'pa_reset_',
   operator_password_reset: 'pa_reset_',
   email_verification: 'pa_email_',
-  email_change: 'pa_email_',
+  email_change: 'pa_change_',
 } as const;
-const FORMAT = /^pa_(reset|email)_[\w-]{43}$/;
+const FORMAT = /^pa_(reset|email|change)_[\w-]{43}$/;
 export type TokenPurpose = keyof typeof PREFIXES;
 
 export const RESET_PURPOSES = ['password_reset', 'operator_password_reset'] as const satisfies TokenPurpose[];
@@ -63,6 +65,11 @@ export interface FoundToken {
   readonly digest: SecretDigest;
 }
 
+/** Browsers send no fragment to a server, so the token is in no access log and no Referer (RFC 9110 §10.1.3). */
+export function buildLink(page: string, token: string): string {
+  return `${page}#token=${token}`;
+}
+
 type LinkAct = (transaction: EntityManager, user: User) => Promise<void>;
 
 export interface IssuedToken {
@@ -71,12 +78,18 @@ export interface IssuedToken {
   readonly expiresAt: Date;
 }
 
+export interface IssuedLink extends IssuedToken {
+  /** Undefined without a PASSWORD_RESET_URL of the operator's own. */
+  readonly link: string | undefined;
+}
+
 @Injectable()
 export class OneTimeTokens {
   constructor(
     private readonly dataSource: DataSource,
     private readonly database: Database,
     private readonly audit: AuditLog,
+    private readonly environment: Environment,
   ) {}
 
   /**
@@ -96,7 +109,7 @@ export class OneTimeTokens {
     return { token, expiresAt: row.expiresAt };
   }
 
-  async issueTokenForOperator(userId: string, actor: Actor): Promise<IssuedToken> {
+  async issueTokenForOperator(userId: string, actor: Actor): Promise<IssuedLink> {
     return this.dataSource.transaction(async (transaction) => {
       const lock = { mode: 'pessimistic_read' } as const;
       const user = isId(userId) ? await transaction.findOne(User, { where: { id: userId }, lock }) : null;
@@ -107,7 +120,9 @@ export class OneTimeTokens {
       const details = { expires_at: issued.expiresAt.toISOString() };
       const event = toUserEvent('admin.user.password_reset_issued', actor, user.id, { details });
       await this.audit.record(transaction, event);
-      return issued;
+      const { passwordResetUrl: page } = this.environment;
+      const hasPage = page !== undefined && page !== DEVELOPMENT_MAIL.PASSWORD_RESET_URL;
+      return { ...issued, link: hasPage ? buildLink(page, issued.token) : undefined };
     });
   }
 

@@ -57,6 +57,7 @@ export class Registration {
       passwordChangedAt: now,
       isActive: true,
       emailVerifiedAt: null,
+      firstProofAt: null,
       factorsChangedAt: null,
       createdAt: now,
       updatedAt: now,

@@ -6,13 +6,13 @@ import { getPrincipal } from '../access/principals.js';
 import { Answers, RequireAdminOr, RequireUser } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { EmailField, NewEmailField, MOMENT, NEW_PASSWORD, PasswordField } from '../common/fields.js';
-import { createPageResponse } from '../http/page.js';
 import { MailModule } from '../mail/mail-worker.js';
 import { PasswordsModule } from '../passwords/password-verifier.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { OneTimeTokens } from './one-time-tokens.js';
 import { Registration } from './registration.js';
+import { UserChanges } from './user-changes.js';
 import { User, UsersService, type Account } from './users.service.js';
 
 export class RegistrationRequest {
@@ -58,8 +58,6 @@ export class UserResponse {
   }
 }
 
-export class UserPageResponse extends createPageResponse<User, UserResponse>(UserResponse) {}
-
 @ApiTags('users')
 @Controller('api/v0/users')
 export class UsersController {
@@ -94,7 +92,7 @@ export class UsersController {
 @Module({
   imports: [MailModule, PasswordsModule, TypeOrmModule.forFeature([User])],
   controllers: [UsersController],
-  providers: [UsersService, Registration, OneTimeTokens],
-  exports: [UsersService, Registration, OneTimeTokens],
+  providers: [UsersService, UserChanges, Registration, OneTimeTokens],
+  exports: [UsersService, UserChanges, Registration, OneTimeTokens],
 })
 export class UsersModule {}

@@ -1,34 +1,21 @@
 /**
- * Users: e-mail address, password hash, active or disabled. How they register is in registration.ts, what they change about
- * their own account in account/, their sessions in tokens/. Invariants: e-mail addresses are canonical before they arrive
+ * Users: e-mail address, password hash, active or disabled. How they register is in registration.ts, what operators change in
+ * user-changes.ts, what users change about their own account in account/, their sessions in tokens/. Invariants: e-mail addresses are canonical before they arrive
  * here, and each change commits together with its audit event.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import {
-  Check,
-  Column,
-  Entity,
-  Index,
-  IsNull,
-  MoreThanOrEqual,
-  PrimaryColumn,
-  Unique,
-  type EntityManager,
-  type Repository,
-} from 'typeorm';
+import { Check, Column, Entity, Index, IsNull, MoreThanOrEqual, PrimaryColumn, Unique, type Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { FAILED_ATTEMPTS } from '../audit/counted-refusals.js';
 import { addSeconds, Clock } from '../common/clock.js';
-import { isId } from '../common/ids.js';
 import { Database, ANY_GIVEN_ID, RowsById } from '../database/database.js';
 import { findPage, toFilter, toPattern, type Filter, type Page, type PageRequest } from '../http/page.js';
-import { Propagation } from '../revocation/propagation.js';
 import type { PasswordHash } from '../passwords/password-hasher.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { LoginThrottle } from '../throttling/guess-throttles.js';
+import { LoginThrottle, type GuessedUser } from '../throttling/guess-throttles.js';
 import { LONGEST_WINDOW_SECONDS } from '../throttling/policies.js';
 
 @Entity('users')
@@ -59,6 +46,10 @@ export class User {
   @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true })
   emailVerifiedAt!: Date | null;
 
+  /** What `emailVerifiedAt` was, or would have become, before an operator made the address unproven (address-proof.ts). */
+  @Column({ name: 'first_proof_at', type: 'timestamptz', nullable: true })
+  firstProofAt!: Date | null;
+
   /** When the second factors last changed; identifies their set. Null: the user never had one. */
   @Column({ name: 'factors_changed_at', type: 'timestamptz', precision: 3, nullable: true })
   factorsChangedAt!: Date | null;
@@ -72,11 +63,11 @@ export class User {
 
 const READ = {
   name: 'users_read',
-  text: `SELECT id, email, is_active AS "isActive", created_at AS "createdAt", updated_at AS "updatedAt"
-         FROM users WHERE id = ${ANY_GIVEN_ID}`,
+  text: `SELECT id, email, is_active AS "isActive", email_verified_at AS "emailVerifiedAt",
+           created_at AS "createdAt", updated_at AS "updatedAt" FROM users WHERE id = ${ANY_GIVEN_ID}`,
 };
 
-export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'emailVerifiedAt' | 'factorsChangedAt'>;
+export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'firstProofAt' | 'factorsChangedAt'>;
 
 export interface UserFilter {
   readonly email: string | undefined;
@@ -97,14 +88,6 @@ const READ_FAILURES = {
          WHERE time >= $2 AND subject = ANY ($1) AND address IS NOT NULL`,
 };
 
-interface ActiveChange {
-  readonly id: string;
-  readonly isActive: boolean;
-  readonly actor: Actor;
-  /** Ends the sessions of a user who is being disabled. @returns their number */
-  readonly endSessions: (transaction: EntityManager, userId: string) => Promise<number>;
-}
-
 @Injectable()
 export class UsersService {
   private readonly accounts = new RowsById<Account>((ids) => this.database.rows(READ, [ids]));
@@ -112,7 +95,6 @@ export class UsersService {
   constructor(
     @InjectRepository(User) private readonly users: Repository<User>,
     private readonly database: Database,
-    private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
     private readonly throttle: LoginThrottle,
@@ -138,70 +120,42 @@ export class UsersService {
     if (search !== undefined) filters.push(toFilter('email LIKE :search', { search: toPattern(search.toLowerCase()) }));
     if (filter.hasNoFactor) filters.push(toFilter(HAS_NO_FACTOR));
     if (!filter.isThrottled) return findPage(this.users, page, conditions, filters);
-    const failedSince = addSeconds(this.clock.now(), -LONGEST_WINDOW_SECONDS);
+    const failedSince = this.findFirstCounted();
     const failed = `id IN (SELECT CASE WHEN subject NOT LIKE 'unknown:%' THEN subject::uuid END
       FROM (${FAILED_ATTEMPTS}) AS failed WHERE time >= :failedSince)`;
     const found = await findPage(this.users, page, conditions, [...filters, toFilter(failed, { failedSince })]);
     return { ...found, items: await this.keepThrottled(found.items, failedSince) };
   }
 
-  /** The windows are keyed by an HMAC of the account and network, so the audit log tells which ones to look at. */
-  private async keepThrottled(users: User[], failedSince: Date): Promise<User[]> {
-    const ids = users.map(({ id }) => id);
-    const rows = await this.database.rows<{ id: string; address: string }>(READ_FAILURES, [ids, failedSince]);
-    const guesses = users.map(({ id, email }) => {
-      const addresses = rows.filter((row) => row.id === id).map(({ address }) => address);
-      return { userId: id, account: email, addresses };
+  /** Removes what refuses logins, codes and mails of the user because of wrong ones, or too many. */
+  async unlockUser(id: string, actor: Actor): Promise<void> {
+    const account = await this.findUser(id);
+    const [guessed] = await this.findGuesses([account], this.findFirstCounted());
+    if (!guessed) return;
+    await this.users.manager.transaction(async (transaction) => {
+      const count = await this.throttle.removeThrottles(transaction, guessed);
+      const event = toUserEvent('admin.user.throttles_removed', actor, account.id, { count, logFields: { count } });
+      await this.audit.record(transaction, event, count > 0);
     });
-    const throttled = await this.throttle.findThrottledUsers(guesses);
+    await this.throttle.awaitRemoval();
+  }
+
+  private async keepThrottled(users: User[], failedSince: Date): Promise<User[]> {
+    const throttled = await this.throttle.findThrottledUsers(await this.findGuesses(users, failedSince));
     return users.filter(({ id }) => throttled.has(id));
   }
 
-  /**
-   * Idempotent: what changes nothing leaves no audit event. When a call that disables the user has returned, no verifier
-   * accepts their tokens.
-   */
-  async setUserActive(change: ActiveChange): Promise<User> {
-    const commit = () => this.commitActive(change);
-    return change.isActive ? commit() : this.propagation.propagateAfter(commit);
-  }
-
-  private async commitActive({ id, isActive, actor, endSessions }: ActiveChange): Promise<User> {
-    return this.users.manager.transaction(async (transaction) => {
-      const before = await lockUser(transaction, id);
-      const updatedAt = this.clock.now();
-      const userId = before.id;
-      const count = isActive ? 0 : await endSessions(transaction, userId);
-      const event = toUserEvent('admin.user.updated', actor, userId, {
-        time: updatedAt,
-        details: { before: { is_active: before.isActive }, after: { is_active: isActive }, ended_sessions: count },
-        logFields: { reason: isActive ? 'enabled' : 'disabled', count },
-      });
-      const hasEffect = before.isActive !== isActive || count > 0;
-      if (hasEffect) await transaction.update(User, { id: userId }, { isActive, updatedAt });
-      await this.audit.record(transaction, event, hasEffect);
-      return hasEffect ? { ...before, isActive, updatedAt } : before;
+  /** The windows are keyed by an HMAC of the account and network, so the audit log tells which ones to look at. */
+  private async findGuesses(users: readonly Pick<User, 'id' | 'email'>[], failedSince: Date): Promise<GuessedUser[]> {
+    const ids = users.map(({ id }) => id);
+    const rows = await this.database.rows<{ id: string; address: string }>(READ_FAILURES, [ids, failedSince]);
+    return users.map(({ id, email }) => {
+      const addresses = rows.filter((row) => row.id === id).map(({ address }) => address);
+      return { userId: id, account: email, addresses };
     });
   }
 
-  /**
-   * Deletes the account; the foreign keys delete its sessions. When it has returned, no verifier accepts a token of the user.
-   */
-  async deleteUser(id: string, actor: Actor): Promise<void> {
-    await this.propagation.propagateAfter(() =>
-      this.users.manager.transaction(async (transaction) => {
-        const { id: userId, isActive } = await lockUser(transaction, id);
-        await transaction.delete(User, { id: userId });
-        const details = { before: { is_active: isActive } };
-        await this.audit.record(transaction, toUserEvent('admin.user.deleted', actor, userId, { details }));
-      }),
-    );
+  private findFirstCounted(): Date {
+    return addSeconds(this.clock.now(), -LONGEST_WINDOW_SECONDS);
   }
-}
-
-async function lockUser(transaction: EntityManager, id: string): Promise<User> {
-  const lock = { mode: 'pessimistic_write' } as const;
-  const user = isId(id) ? await transaction.findOne(User, { where: { id }, lock }) : null;
-  if (!user) throw new ProblemException(problems.notFound);
-  return user;
 }

@@ -77,6 +77,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/nodes/:node_id/explain': 'explainNode: admin with nodes',
   'GET api/v0/admin/app-credentials/:app_id/explain': 'explainAppCredential: admin with apps',
   'POST api/v0/admin/app-credentials': 'mintAppCredential: admin with apps',
+  'PATCH api/v0/admin/app-credentials/:app_id': 'updateAppCredential: admin with apps',
   'GET api/v0/admin/app-credentials': 'listAppCredentials: admin with apps',
   'GET api/v0/admin/app-credentials/summary': 'countAppCredentials: admin with apps',
   'GET api/v0/admin/app-credentials/:app_id': 'getAppCredential: admin with apps',
@@ -100,6 +101,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/users/:id/sessions': 'listUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/sessions': 'endUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/factors': 'removeUserFactors: admin with users',
+  'DELETE api/v0/admin/users/:id/throttles': 'removeUserThrottles: admin with users',
   'POST api/v0/admin/users/:id/password-reset': 'issuePasswordReset: admin with users',
 };
 

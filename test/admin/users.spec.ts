@@ -1,14 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { PurgeJob } from '../../src/maintenance/purge.js';
+import { eventually } from '../../tools/eventually.js';
+import { recorded } from '../audit/record.js';
+import { FactorOwner } from '../second-factors/owner.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { receive, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
 import { ADMIN_KEY, PASSWORD } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { useApp } from '../support/use-app.js';
 
 describe('/api/v0/admin/users', () => {
-  const app = useApp();
+  const { server, variables } = useMailServer();
+  const app = useApp({ variables });
+  const newAddress = (): string => `${randomUUID()}@example.net`;
 
   it('creates, shows and deletes a user, whose address can then be used again', async () => {
     const email = `${randomUUID()}@example.org`;
@@ -51,6 +57,69 @@ describe('/api/v0/admin/users', () => {
     expectInvalid(await app.admin.patch(`/users/${alice.id}`, { is_active: 'no' }), '/is_active');
     expectInvalid(await app.admin.patch(`/users/${alice.id}`, {}), '/is_active');
     expectProblem(await app.admin.patch(`/users/${randomUUID()}`, { is_active: true }), problems.notFound);
+  });
+
+  it('sets the address of a user, ends their sessions, voids their links, and tells both addresses', async () => {
+    const [alice, email] = [await app.user(), newAddress()];
+    const { access_token, refresh_token } = await alice.logsIn();
+    const change = { password: PASSWORD, new_email: newAddress() };
+    await app.post('/api/v0/users/me/email', change).set('Authorization', `Bearer ${access_token}`).expect(202);
+    const link = await receiveToken(app, server, change.new_email);
+    for (const sent of [email.toUpperCase(), email]) {
+      const { body } = await app.admin.patch(`/users/${alice.id}`, { email: sent }).expect(200);
+      expect(body).toMatchObject({ id: alice.id, email, is_active: true, email_verified: false });
+    }
+    expectProblem(await app.me(access_token), problems.invalidAccessToken);
+    expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
+    expectProblem(await app.post('/api/v0/auth/email-verification/confirm', { token: link }), problems.invalidLink);
+    expectProblem(await app.login(alice.email), problems.invalidCredentials);
+    await app.login(email).expect(200);
+    expect((await receive(app, server, email)).text).toContain(`${email} is the e-mail address of your account`);
+    await receive(app, server, alice.email, 2);
+    expect(server.to(alice.email).map(({ subject }) => subject)).toContain('Your e-mail address was changed');
+    const rows = await recorded(app, { subject: alice.id, event: 'admin.user.updated' });
+    expect(rows).toMatchObject([
+      { actor: { door: 'admin' }, details: { after: { email: 'another' }, ended_sessions: 1 } },
+    ]);
+    expect(JSON.stringify(rows)).not.toContain('@');
+  });
+
+  it('verifies an address, or takes that back, and refuses one that is taken or malformed', async () => {
+    const [bob, other] = [await app.user(), await app.user()];
+    const { access_token } = await bob.logsIn();
+    for (const email_verified of [true, true, false]) {
+      const { body } = await app.admin.patch(`/users/${bob.id}`, { email_verified }).expect(200);
+      expect(body).toMatchObject({ email: bob.email, email_verified });
+      expect((await app.admin.get(`/users/${bob.id}`)).body).toEqual(body);
+    }
+    expect(await recorded(app, { subject: bob.id, event: 'admin.user.updated' })).toHaveLength(2);
+    await app.me(access_token).expect(200);
+    expectProblem(await app.admin.patch(`/users/${bob.id}`, { email: other.email }), problems.emailTaken);
+    for (const email of ['nonsense', null, 'a@\uff45xample.org', '"bob"@example.org'])
+      expectInvalid(await app.admin.patch(`/users/${bob.id}`, { email }), '/email');
+    expectInvalid(await app.admin.patch(`/users/${bob.id}`, { email_verified: 'yes' }), '/email_verified');
+    await app.me(access_token).expect(200);
+  });
+
+  it('keeps the second factors of a user who resets the password by mail to an address that was set', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const email = newAddress();
+    await app.admin.patch(`/users/${owner.user.id}`, { email }).expect(200);
+    await app.post('/api/v0/auth/password-reset', { email }).expect(202);
+    const token = await receiveToken(app, server, email);
+    await app.post('/api/v0/auth/password-reset/confirm', { token, new_password: PASSWORD }).expect(204);
+    expectProblem(await app.login(email), problems.secondFactorRequired);
+    expect((await app.admin.get(`/users/${owner.user.id}`)).body).toMatchObject({ email_verified: true });
+    await app.admin.delete(`/users/${owner.user.id}/factors`).expect(204);
+    await workOff(app);
+    const isTold = () => server.to(email).some(({ subject }) => subject === 'A second factor was removed');
+    await eventually('the user is told of the removal', isTold);
+  });
+
+  it('issues the whole link of a reset where the page for it is known', async () => {
+    const { body } = await app.admin.post(`/users/${(await app.user()).id}/password-reset`).expect(201);
+    const { token, link } = body as Record<string, string>;
+    expect(link).toBe(`https://app.example.org/reset?from=mail#token=${token}`);
   });
 
   it('lists the sessions of a user and revokes them all', async () => {

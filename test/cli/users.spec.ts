@@ -24,6 +24,29 @@ describe('platform-auth users', () => {
     await alice.logsIn();
   });
 
+  it('sets and verifies the address of a user, whose sessions end', async () => {
+    const alice = await app.user();
+    const { access_token } = await alice.logsIn();
+    const email = `${randomUUID()}@example.net`;
+    const done = `${alice.email} has the address ${email} now, which is not verified. Every session has ended.\n`;
+    expect(await cli.ok('users', 'set-email', alice.email, email)).toBe(done);
+    expectProblem(await app.me(access_token), problems.invalidAccessToken);
+    expect(await cli.ok('users', 'show', email)).toMatch(/^email_verified +false$/m);
+    expect(await cli.ok('users', 'verify', email)).toBe(`${email} is verified.\n`);
+    expect(await cli.json('users', 'set-email', email, alice.email, '--verified')).toMatchObject({
+      email_verified: true,
+    });
+    await alice.logsIn();
+  });
+
+  it('unlocks a user whose logins are refused after too many wrong passwords', async () => {
+    const bob = await app.user();
+    for (let wrong = 0; wrong < 10; wrong += 1) await app.login(bob.email, 'not the password');
+    expectThrottled(await app.login(bob.email));
+    expect(await cli.json('users', 'unlock', bob.email)).toEqual({ id: bob.id, unlocked: true });
+    await app.login(bob.email).expect(200);
+  });
+
   it('lists users and sessions, and revokes the sessions', async () => {
     const bob = await app.user();
     const { refresh_token } = await bob.logsIn();

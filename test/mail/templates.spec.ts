@@ -8,13 +8,7 @@ import { readLinkPages } from '../../src/recovery/links.js';
 import { MAIL_VARIABLES } from '../support/mail-server.js';
 import { VARIABLES } from '../support/settings.js';
 
-const FILES = {
-  password_reset: 'password-reset',
-  email_verification: 'email-verification',
-  email_change: 'email-change',
-  email_change_notice: 'email-change-notice',
-} as const;
-
+const PRODUCT = 'Röst & Söhne';
 const VALUES = { link: 'https://app.example.org/x?a=1&b=2#token=t', email: 'a"b<c>&\'d@example.org', minutes: '30' };
 
 describe('the texts of the mails', () => {
@@ -23,7 +17,7 @@ describe('the texts of the mails', () => {
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'templates-'));
     for (const kind of MAIL_KINDS) {
-      const name = FILES[kind];
+      const name = kind.replaceAll('_', '-');
       const { subject, text, html } = DEFAULT_TEMPLATES[kind];
       writeFileSync(join(folder, `${name}.txt`), `Subject: ${subject}\n\n${text}`);
       writeFileSync(join(folder, `${name}.html`), html);
@@ -34,7 +28,7 @@ describe('the texts of the mails', () => {
 
   const problemsOf = (): string[] => {
     try {
-      Templates.load(folder);
+      Templates.load(folder, PRODUCT);
       return [];
     } catch (error) {
       return (error as InvalidEnvironmentError).problems;
@@ -42,28 +36,41 @@ describe('the texts of the mails', () => {
   };
 
   it.each(MAIL_KINDS)('of %s have no placeholder left when they are filled, built in or in files', (kind) => {
-    const builtIn = Templates.load(undefined).render(kind, VALUES);
-    expect(Templates.load(folder).render(kind, VALUES)).toEqual(builtIn);
+    const builtIn = Templates.load(undefined, PRODUCT).render(kind, VALUES);
+    expect(Templates.load(folder, PRODUCT).render(kind, VALUES)).toEqual(builtIn);
     expect(Object.values(builtIn).join()).not.toMatch(/\{\{|\}\}/);
   });
 
   it('escape values in HTML, and leave them as they are in plain text', () => {
-    const { text, html } = Templates.load(undefined).render('password_reset', VALUES);
+    const { text, html } = Templates.load(undefined, PRODUCT).render('password_reset', VALUES);
     expect(text).toContain(VALUES.link);
     expect(text).toContain(VALUES.email);
     expect(html).toContain('href="https://app.example.org/x?a=1&amp;b=2#token=t"');
+    expect(text).toContain('at Röst & Söhne.');
+    expect(html).toContain('at Röst &amp; Söhne.');
     expect(html).toContain('a&quot;b&lt;c&gt;&amp;&#39;d@example.org');
   });
 
   it('fill in a placeholder once: a value that looks like one stays as it is', () => {
-    const { text } = Templates.load(undefined).render('password_reset', { ...VALUES, email: '{{link}}@example.org' });
+    const { text } = Templates.load(undefined, PRODUCT).render('password_reset', {
+      ...VALUES,
+      email: '{{link}}@example.org',
+    });
     expect(text).toContain('{{link}}@example.org');
   });
 
   it('replace the built-in ones, with the subject of the first line', () => {
     writeFileSync(join(folder, 'password-reset.txt'), 'Subject: Neues Passwort\r\n\r\nHier: {{ link }}\r\n');
-    const { subject, text } = Templates.load(folder).render('password_reset', VALUES);
+    const { subject, text } = Templates.load(folder, PRODUCT).render('password_reset', VALUES);
     expect({ subject, text }).toEqual({ subject: 'Neues Passwort', text: `Hier: ${VALUES.link}\r\n` });
+  });
+
+  it('may be left out where they only tell what was done', () => {
+    for (const file of ['email-set.txt', 'email-set.html', 'factors-removed.html']) unlinkSync(join(folder, file));
+    expect(problemsOf()).toEqual(['MAIL_TEMPLATES_DIR: factors-removed.html is missing or cannot be read']);
+    writeFileSync(join(folder, 'factors-removed.html'), '<p>{{email}}</p>');
+    const builtIn = Templates.load(undefined, PRODUCT).render('email_set', VALUES);
+    expect(Templates.load(folder, PRODUCT).render('email_set', VALUES)).toEqual(builtIn);
   });
 
   it('stop the start with the name of each mistake', () => {

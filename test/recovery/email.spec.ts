@@ -119,6 +119,7 @@ describe('a change of the own e-mail address', () => {
     const { access_token } = await alice.logsIn();
     await change(access_token, email).expect(202, '');
     const token = await receiveToken(app, server, email);
+    expect(token).toMatch(/^pa_change_[\w-]{43}$/);
     const notice = await receive(app, server, alice.email);
     expect(notice.text).toContain(`the account ${alice.email}`);
     expect(notice.text + notice.html).not.toMatch(new RegExp(`${email}|token`));
@@ -127,6 +128,8 @@ describe('a change of the own e-mail address', () => {
     expect((await app.me(access_token).expect(200)).body).toMatchObject({ id: alice.id, email });
     expectProblem(await app.login(alice.email), problems.invalidCredentials);
     await app.login(email).expect(200);
+    await receive(app, server, alice.email, 2);
+    expect(server.to(alice.email).map(({ subject }) => subject)).toContain('Your e-mail address was changed');
     const events = (await recorded(app, { subject: alice.id })).map(({ event }) => event);
     expect(events).toEqual(expect.arrayContaining(['user.email.change_requested', 'user.email.changed']));
   });

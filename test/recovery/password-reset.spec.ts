@@ -9,6 +9,7 @@ import { Authenticator } from '../second-factors/authenticator.js';
 import { logInWithPasskey, FactorOwner, passkeyOptions, type CreationOptions } from '../second-factors/owner.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
+import { eventually } from '../../tools/eventually.js';
 import type { Response } from 'supertest';
 
 const NEW_PASSWORD = 'another perfectly fine passphrase';
@@ -21,7 +22,7 @@ describe('a password reset by e-mail', () => {
   const confirm = (token: string, new_password = NEW_PASSWORD) =>
     app.post('/api/v0/auth/password-reset/confirm', { token, new_password });
   const tokenFor = async (email: string): Promise<string> => {
-    const count = server.to(email).length + 1;
+    const count = server.tokensTo(email).length + 1;
     await request(email).expect(202);
     return receiveToken(app, server, email, count);
   };
@@ -38,6 +39,9 @@ describe('a password reset by e-mail', () => {
     await app.login(alice.email, NEW_PASSWORD).expect(200);
     const [row] = await app.database.query('SELECT email_verified_at FROM users WHERE id = $1', [alice.id]);
     expect(row).toEqual({ email_verified_at: expect.any(Date) });
+    await workOff(app);
+    const isTold = () => server.to(alice.email).some(({ subject }) => subject === 'Your password was changed');
+    await eventually('the user is told of the reset', isTold);
     expectProblem(await confirm(token, PASSWORD), problems.invalidLink);
   });
 

@@ -61,8 +61,12 @@ describe('a request for a link', () => {
 
 describe('requests for links', () => {
   const app = useAppPerTest({
-    variables: { ...UNREACHABLE, MAIL_LIMIT_PER_ADDRESS: '5/900' },
-    settings: { mailLimitPerAccount: { points: 2, seconds: 900 }, linkLimitPerAddress: { points: 3, seconds: 900 } },
+    variables: UNREACHABLE,
+    settings: {
+      mailLimitPerAddress: { points: 5, seconds: 900 },
+      mailLimitPerAccount: { points: 2, seconds: 900 },
+      linkLimitPerAddress: { points: 3, seconds: 900 },
+    },
   });
   const [reset, verify] = ROUTES as [string, string];
 
@@ -195,7 +199,7 @@ describe('second factors of an account whose address was never proven', () => {
   };
   const confirm = (token: string) => app.post('/api/v0/auth/email-verification/confirm', { token }).expect(204);
   const resetByMail = async (email: string, new_password = THIEFS_PASSWORD): Promise<void> => {
-    const count = server.to(email).length + 1;
+    const count = server.tokensTo(email).length + 1;
     await app.post('/api/v0/auth/password-reset', { email }).expect(202);
     const token = await receiveToken(app, server, email, count);
     await app.post('/api/v0/auth/password-reset/confirm', { token, new_password }).expect(204);

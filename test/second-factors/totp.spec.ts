@@ -36,7 +36,7 @@ describe('codes of an authenticator app', () => {
 });
 
 describe('POST /api/v0/users/me/totp', () => {
-  const app = useApp();
+  const app = useApp({ variables: { PRODUCT_NAME: 'Röst & Söhne' } });
   const replica = useReplica(app);
 
   it('returns the secret as text, as the URI that apps read, and as a QR code', async () => {
@@ -49,6 +49,7 @@ describe('POST /api/v0/users/me/totp', () => {
     expect(decodeURIComponent(url.pathname)).toContain(owner.user.email);
     expect(Object.fromEntries(url.searchParams)).toMatchObject({
       secret,
+      issuer: 'Röst & Söhne',
       digits: '6',
       period: '30',
       algorithm: 'SHA1',

@@ -25,6 +25,7 @@ export const SETTINGS: Partial<FixedSettings> = {
   secondFactorLimitPerAddress: NO_LIMIT,
   hashingBusyLimitPerAddress: NO_LIMIT,
   adminKeyLimitPerAddress: NO_LIMIT,
+  mailLimitPerAddress: NO_LIMIT,
   mailLimitPerAccount: NO_LIMIT,
   linkLimitPerAddress: NO_LIMIT,
   enrolmentLimitPerAddress: NO_LIMIT,
@@ -53,5 +54,4 @@ export const VARIABLES: Variables = {
   LOGIN_LIMIT_PER_ADDRESS: '1000000/60',
   REGISTRATION_LIMIT_PER_ADDRESS: '1000000/60',
   REFRESH_LIMIT_PER_ADDRESS: '1000000/60',
-  MAIL_LIMIT_PER_ADDRESS: '1000000/60',
 };

@@ -1,9 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import { Piscina } from 'piscina';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
+import { recorded } from '../audit/record.js';
 import { toNetwork, toNetworks } from '../../src/common/network.js';
 import { TestApp } from '../support/test-app.js';
 
@@ -44,6 +46,17 @@ describe('wrong passwords for one account from one address', () => {
   it('are counted the same way for an unknown account', async () => {
     const answers = await guess(100, () => 'unknown@example.org');
     expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 100 - LIMIT });
+  });
+
+  it('no longer refuse on any replica once an operator has removed the throttles of the user', async () => {
+    const carol = await one.user();
+    await guess(4 * LIMIT, () => carol.email);
+    for (const replica of [one, two]) expectThrottled(await replica.login(carol.email));
+    await one.admin.delete(`/users/${carol.id}/throttles`).expect(204);
+    for (const replica of [two, one]) await replica.login(carol.email).expect(200);
+    const removals = { subject: carol.id, event: 'admin.user.throttles_removed' };
+    expect(await recorded(one, removals)).toMatchObject([{ actor: { door: 'admin' }, count: 2 }]);
+    await one.admin.delete(`/users/${randomUUID()}/throttles`).expect(404);
   });
 
   it('share one count for every letter case of the address', async () => {

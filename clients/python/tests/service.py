@@ -42,7 +42,7 @@ _VARIABLES = {
 }
 
 
-def _claim_port() -> int:
+def claim_port() -> int:
     """Below the ports that the system assigns to connections, so that no connection takes it before the service listens.
 
     No other program of the tests gets it while this one runs: as tools/claim-port.ts, the UDP port of the same number
@@ -67,7 +67,7 @@ class Replica:
 
     def __init__(self, **variables: str) -> None:
         self._variables = variables
-        self._port = _claim_port()
+        self._port = claim_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self.start()
 

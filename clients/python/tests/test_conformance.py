@@ -6,21 +6,20 @@ import logging
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from fake_service import FakeService
 from platform_auth.errors import RefusedError, UnavailableError, VerificationError
 from platform_auth.options import Settings
-from platform_auth.runtime import Runtime
+from platform_auth.runtime import Channel, Runtime
 from platform_auth.verifier import Verifier
 from scenarios import CREDENTIALS, NAMES, PRESENTED_SECRETS, SECRETS, read_scenarios
 from simulation import Simulation
 
 # A verdict that is not known so long after the last step fails the scenario.
 PATIENCE_MS = 10_000
-Result = TypeVar("Result")
 
 
 class SimulatedWorker:
@@ -29,11 +28,9 @@ class SimulatedWorker:
     def __init__(self, simulation: Simulation) -> None:
         self._loop = simulation.loop
 
-    def start(self, work: Callable[[], None]) -> None:
+    def call(self, work: Callable[[], object]) -> bool:
         self._loop.call_soon(work)
-
-    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return await work
+        return True
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         pass
@@ -76,9 +73,9 @@ class Run:
         logger.addHandler(self._log)
         self._verdicts: list[asyncio.Task[None]] = []
         self._texts: list[str] = []
-        worker = SimulatedWorker(self._simulation)
+        channel = Channel(SimulatedWorker(self._simulation), self._service)
         self._verifier = SimulatedVerifier(
-            Runtime(self._simulation.clocks, self._service, worker),
+            Runtime(self._simulation.clocks, channel, channel),
             url="http://auth.test",
             app_id=NAMES["own_app_id"],
             app_key=NAMES["own_app_key"],
@@ -86,6 +83,7 @@ class Run:
             logger=logger,
             **{"secret_key": NAMES["secret_key"], **scenario.get("verifier", {})},
         )
+        self._verifier.start()
 
     def run(self) -> None:
         self._simulation.run(self._play())

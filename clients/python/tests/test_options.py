@@ -37,6 +37,13 @@ def test_takes_the_previous_secret_as_it_is_too_and_only_beside_the_secret() -> 
     assert str(raised.value) == "secret_key_previous (SECRET_KEY_PREVIOUS) must have at least 32 bytes, in UTF-8, and needs SECRET_KEY"
 
 
+@pytest.mark.parametrize("text", ["soon", "-1", "61", "nan", "1e1", "٣"])
+def test_takes_an_outage_grace_of_the_environment_and_names_one_that_is_not_valid(text: str) -> None:
+    assert Settings(**read_environment({**ENVIRONMENT, "AUTH_OUTAGE_GRACE_SECONDS": " 2.5"})).outage_grace_seconds == 2.5
+    with pytest.raises(VerifierConfigurationError, match="AUTH_OUTAGE_GRACE_SECONDS"):
+        Verifier.from_environment({**ENVIRONMENT, "AUTH_OUTAGE_GRACE_SECONDS": text})
+
+
 def test_takes_options_beside_the_environment() -> None:
     verifier = Verifier.from_environment({**ENVIRONMENT, "AUTH_URL": "http://127.0.0.1:1"}, max_entries=5)
     assert verifier._settings.max_entries == 5
@@ -55,7 +62,9 @@ def test_names_every_variable_that_is_missing() -> None:
         *[("url", url) for url in ("", "auth", "ftp://auth", "http://", "http://[", "http://a b", "http://auth:99999")],
         *[("url", "http://a:b@auth"), ("url", "http://a@auth"), ("url", "http://auth/?a"), ("url", "http://auth/#a")],
         *[("url", "http://auth/?"), ("jwks_url", "http://auth/jwks.json?a"), ("url", "http://auth:x"), ("url", "http://\x00")],
-        *[("app_id", ""), ("app_id", "clé"), ("app_key", "a b"), ("app_key", "a\n"), ("service_name", "a b")],
+        *[("app_id", ""), ("app_id", "clé"), ("app_key", "a b"), ("app_key", "pa_app_a\n"), ("service_name", "a b")],
+        *[("app_id", "recipes"), ("app_id", ENVIRONMENT["AUTH_APP_ID"][:-1]), ("app_key", "pa_node_secret"), ("app_key", "pa_app_é")],
+        *[("app_key", ENVIRONMENT["AUTH_APP_ID"]), ("app_key", '"pa_app_quoted"'), ("app_id", "pa_app_a-key-in-its-place")],
         *[("service_name", "recipes\n"), ("jwks_url", "/.well-known/jwks.json"), ("secret_key", "short")],
         *[("outage_grace_seconds", -1), ("outage_grace_seconds", 61), ("max_entries", 0), ("max_questions", 0)],
         *[("secret_key_previous", "short"), ("outage_grace_seconds", float("nan")), ("issuer", ""), ("audience", "")],
@@ -71,12 +80,12 @@ def test_names_every_variable_that_is_missing() -> None:
     ],
 )
 def test_names_a_setting_that_is_not_valid_and_never_its_value(option: str, value: object) -> None:
-    options = {"url": "http://auth", "app_id": "id", "app_key": "key-of-a-test", "service_name": "recipes"}
+    options = {"url": "http://auth", "app_id": ENVIRONMENT["AUTH_APP_ID"], "app_key": "pa_app_of-a-test", "service_name": "recipes"}
     options["secret_key"] = "s" * 32
     with pytest.raises(VerifierConfigurationError) as raised:
         Settings(**{**options, option: value})  # type: ignore[arg-type]
     assert str(raised.value).startswith(option)
-    assert "key-of-a-test" not in str(raised.value)
+    assert "of-a-test" not in str(raised.value)
     if isinstance(value, str) and len(value) > 5:
         assert value not in repr((raised.value, raised.value.__cause__, raised.value.__context__))
 

@@ -30,7 +30,7 @@ async def play():
             assert refusal.status == 401
         else:
             raise AssertionError
-    Verifier(url="https://127.0.0.1:1", app_id="own", app_key="own", service_name="recipes").close()
+    Verifier(url="https://127.0.0.1:1", app_id="01985f4e-7c3a-7b52-9d1e-000000000c01", app_key="pa_app_own", service_name="recipes").close()
 asyncio.run(play())
 print(importlib.metadata.version("platform-auth"), *sorted(importlib.metadata.requires("platform-auth"))[:2])
 """

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 
+import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -81,17 +84,17 @@ def play(server: Server, work: Callable[[HttpTransport, str], Awaitable[None]]) 
     asyncio.run(run())
 
 
-def test_keeps_its_connections_and_one_of_its_own_for_polls() -> None:
+def test_keeps_its_connections() -> None:
     server = Server(respond("200 OK\r\nSet-Cookie: a=b\r\nX-Platform-Remember: yes"))
 
     async def work(transport: HttpTransport, url: str) -> None:
         for _ in range(3):
             answer = await transport.send(ServiceRequest("POST", url, HEADERS))
             assert (answer.status, answer.body, answer.headers["x-platform-remember"]) == (200, b"{}", "yes")
-            await transport.send(ServiceRequest("POST", url, {}, b"", is_poll=True))
+            await transport.send(ServiceRequest("POST", url, {}, b""))
 
     play(server, work)
-    assert server.connections == 2
+    assert server.connections == 1
     assert len(server.requests) == 6
     assert sum(b"pa_node_of-a-test" in head for head in server.requests) == 3
     assert not any(b"cookie" in head.lower() for head in server.requests)
@@ -152,7 +155,7 @@ def test_trusts_the_authorities_of_the_environment_also_when_only_the_keys_come_
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         listening = await asyncio.start_server(server.handle, "127.0.0.1", 0, ssl=context)
-        transport = HttpTransport()
+        transport = HttpTransport(httpx.create_ssl_context())
         port = listening.sockets[0].getsockname()[1]
         answer = await transport.send(ServiceRequest("GET", f"https://127.0.0.1:{port}/.well-known/jwks.json", {}))
         assert answer.status == 200
@@ -190,47 +193,48 @@ def test_logs_nothing_at_info_and_no_credential_at_debug(caplog: pytest.LogCaptu
     assert "pa_node_of-a-test" not in caplog.text
 
 
-def test_replaces_its_connections_after_three_requests_in_a_row_were_cancelled() -> None:
-    server = Server(b"")
-
-    async def work(transport: HttpTransport, url: str) -> None:
-        poll = ServiceRequest("POST", url, HEADERS, is_poll=True)
-        first = transport._polls._connections
-        for _ in range(3):
-            assert transport._polls._connections is first
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await transport.send(poll)
-        assert transport._polls._connections is not first
-        server._answer = respond("200 OK")
-        assert (await transport.send(poll)).status == 200
-
-    play(server, work)
-
-
-def test_replaces_its_connections_without_breaking_the_requests_in_flight() -> None:
-    """A service that is only slow gets each question once: a broken one would be repeated."""
+def test_has_a_connection_for_each_request_in_flight_and_none_of_one_that_was_cancelled() -> None:
+    """Cancelled ones do not break the others: a broken question would be repeated."""
     server = Server(respond("200 OK"), is_held=True)
     count = 10
 
     async def work(transport: HttpTransport, url: str) -> None:
-        client = ServiceClient(Runtime(SYSTEM_CLOCKS, transport, worker=None))  # type: ignore[arg-type]
+        runtime = Runtime(SYSTEM_CLOCKS, polls=None, questions=None)  # type: ignore[arg-type]
+        client = ServiceClient(runtime, transport)
         request = ServiceRequest("POST", url, HEADERS)
         deadline = SYSTEM_CLOCKS.monotonic() + 20
         questions = [asyncio.create_task(client.send_with_retry(request, deadline)) for _ in range(count)]
         await eventually(lambda: len(server.requests) == count)
-        first = transport._questions._connections
+        assert server.connections == count
         for question in questions[:3]:
             question.cancel()
         await asyncio.wait(questions[:3])
-        assert transport._questions._connections is not first
         server.release()
         answered = await asyncio.gather(*questions[3:])
         assert [timed.answer.status for timed in answered] == [200] * (count - 3)
-        # The last of its requests has closed what was replaced.
-        await eventually(lambda: server.open == 0)
+        await eventually(lambda: server.open == count - 3)
         assert (await transport.send(request)).status == 200
-        assert server.connections == count + 1
+        assert server.connections == count
 
     play(server, work)
     assert len(server.requests) == count + 1
+
+
+def test_closes_connections_that_nothing_used_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(respond("200 OK"), is_held=True)
+    later = 0.0
+    monkeypatch.setattr("platform_auth.transport.time", SimpleNamespace(monotonic=lambda: time.monotonic() + later))
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        nonlocal later
+        request = ServiceRequest("POST", url, HEADERS)
+        sent = [asyncio.create_task(transport.send(request)) for _ in range(5)]
+        await eventually(lambda: len(server.requests) == 5)
+        server.release()
+        await asyncio.gather(*sent)
+        assert server.open == 5
+        later = 10
+        await transport.send(request)
+        await eventually(lambda: server.open == 1)
+
+    play(server, work)

@@ -186,7 +186,10 @@ async function carryOut(
 ): Promise<{ id: string | undefined; key: string | undefined }> {
   if (action === 'issue') {
     lockLost.throwIfAborted();
-    const issued = await credentials.issueAppCredential({ caller, target, expiresAt: null }, COMMAND_LINE);
+    const issued = await credentials.issueAppCredential(
+      { caller, target, expiresAt: null, scopes: null },
+      COMMAND_LINE,
+    );
     return { id: issued.credential.id, key: issued.key };
   }
   if (action !== 'rotate' || !credential) return { id: credential?.id, key: undefined };

@@ -11,7 +11,10 @@ export interface Api {
     readonly app_id: string;
     readonly caller: string;
     readonly target: string;
+    readonly scopes: readonly string[] | null;
+    readonly scope_uses: readonly Api['ScopeUseResponse'][];
   };
+  readonly ScopeUseResponse: { readonly scope: string; readonly last_used_at: string | null };
   readonly AuditEventResponse: {
     readonly id: string;
     readonly time: string;
@@ -32,6 +35,7 @@ export interface Api {
     readonly household_id: string;
     readonly room: string;
     readonly name: string;
+    readonly targets: readonly string[] | null;
     readonly created_at: string;
     readonly expires_at: string;
     readonly used_at: string | null;
@@ -76,6 +80,8 @@ export interface Api {
     readonly app_id: string;
     readonly caller: string;
     readonly target: string;
+    readonly scopes: readonly string[] | null;
+    readonly scope_uses: readonly Api['ScopeUseResponse'][];
     readonly app_key: string;
   };
   readonly IssuedEnrolmentResponse: {
@@ -84,6 +90,7 @@ export interface Api {
     readonly household_id: string;
     readonly room: string;
     readonly name: string;
+    readonly targets: readonly string[] | null;
     readonly created_at: string;
     readonly expires_at: string;
     readonly used_at: string | null;
@@ -102,6 +109,7 @@ export interface Api {
     readonly household_id: string;
     readonly room: string;
     readonly name: string;
+    readonly targets: readonly string[] | null;
     readonly api_key: string;
   };
   readonly IssuedOperatorResponse: {
@@ -135,6 +143,7 @@ export interface Api {
     readonly household_id: string;
     readonly room: string;
     readonly name: string;
+    readonly targets: readonly string[] | null;
   };
   readonly OperatorResponse: {
     readonly created_at: string;
@@ -148,7 +157,7 @@ export interface Api {
     readonly name: string;
     readonly scopes: readonly string[];
   };
-  readonly PasswordResetResponse: { readonly token: string; readonly expires_at: string };
+  readonly PasswordResetResponse: { readonly token: string; readonly link?: string; readonly expires_at: string };
   readonly Problem: {
     readonly type: string;
     readonly title: string;
@@ -185,11 +194,12 @@ export interface Api {
     readonly reasons: readonly Api['LoginReasonResponse'][];
   };
   readonly LoginReasonResponse: { readonly code: string; readonly detail: string; readonly until: string | null };
-  readonly UserResponse: {
+  readonly AdminUserResponse: {
     readonly id: string;
     readonly email: string;
     readonly is_active: boolean;
     readonly created_at: string;
     readonly updated_at: string;
+    readonly email_verified: boolean;
   };
 }

@@ -21,7 +21,7 @@ const FILTERS = {
 };
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
 
-export type UserView = Api['UserResponse'];
+export type UserView = Api['AdminUserResponse'];
 type UserDetailsView = UserView & Pick<LoginView, 'email_verified_at' | 'second_factors'>;
 type IssuedReset = Api['PasswordResetResponse'];
 
@@ -45,8 +45,11 @@ export function addUsersCommands(root: Command): Command {
   addRemote(users, 'show <user>', 'Show one user.', EXAMPLES.email).action(
     act(findUserDetails, (it) => formatFields({ ...it, second_factors: it.second_factors.join(', ') })),
   );
-  addActivation(users, 'disable', 'Refuse every login of a user and end all of their sessions.');
-  addActivation(users, 'enable', 'Allow a user to log in again.');
+  addChange(users, 'disable', 'Refuse every login of a user and end all of their sessions.', { is_active: false });
+  addChange(users, 'enable', 'Allow a user to log in again.', { is_active: true });
+  addSetEmail(users);
+  addChange(users, 'verify', 'Mark the address of a user as proven.', { email_verified: true }, 'verified');
+  addUnlock(users);
   addDelete(users);
   addSessions(users);
   addRemoveFactors(users);
@@ -88,12 +91,39 @@ function addDelete(users: Command): void {
   );
 }
 
-function addActivation(users: Command, name: 'enable' | 'disable', description: string): void {
+function addChange(users: Command, name: string, description: string, change: object, done = `${name}d`): void {
   addRemote(users, `${name} <user>`, description, EXAMPLES.email).action(
     act(
-      async (client, user: string) =>
-        client.patch<UserView>(await findUserPath(client, user), { is_active: name === 'enable' }),
-      ({ email }) => `${email} is ${name}d.`,
+      async (client, user: string) => client.patch<UserView>(await findUserPath(client, user), change),
+      ({ email }) => `${email} is ${done}.`,
+    ),
+  );
+}
+
+function addSetEmail(users: Command): void {
+  const description = 'Set the address of a user, end all of their sessions, and tell both addresses.';
+  addRemote(users, 'set-email <user> <email>', description, `${EXAMPLES.email} alice@example.net --verified`)
+    .option('--verified', 'the address is proven: you know that it belongs to the user', false)
+    .action(
+      act(
+        async (client, user: string, email: string, { verified }: { verified: boolean }) =>
+          client.patch<UserView>(await findUserPath(client, user), { email, email_verified: verified }),
+        ({ email, email_verified }, user) =>
+          `${user} has the address ${email} now, which is ${email_verified ? '' : 'not '}verified. Every session has ended.`,
+      ),
+    );
+}
+
+function addUnlock(users: Command): void {
+  const description = 'Remove what refuses logins, codes and mails of a user after too many tries.';
+  addRemote(users, 'unlock <user>', description, EXAMPLES.email).action(
+    act(
+      async (client, user: string) => {
+        const id = await findUserId(client, user);
+        await client.delete(`/users/${encodeURIComponent(id)}/throttles`);
+        return { id, unlocked: true };
+      },
+      (_result, user) => `The throttles of ${user} are removed. Those of networks stay.`,
     ),
   );
 }
@@ -138,17 +168,19 @@ function addRemoveFactors(users: Command): void {
 }
 
 function addPasswordReset(users: Command): void {
-  const description = 'Issue a token with which a user sets a new password, for you to hand over.';
+  const description = 'Issue a link with which a user sets a new password, for you to hand over.';
   addRemote(users, 'reset-password <user>', description, EXAMPLES.email).action(
     act(
       async (client, user: string) =>
         withAdvice(
           client.post<IssuedReset>(`${await findUserPath(client, user)}/password-reset`),
-          'Run this again: a new token replaces the one before.',
+          'Run this again: a new link replaces the one before.',
         ),
-      ({ token, expires_at }, user) =>
-        `${token}\n\nThis token is shown once and sets the password of ${user} once, until ${expires_at}:\n` +
-        '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}',
+      ({ token, link, expires_at }, user) =>
+        link === undefined
+          ? `${token}\n\nThis token is shown once and sets the password of ${user} once, until ${expires_at}:\n` +
+            '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}'
+          : `${link}\n\nThis link is shown once and sets the password of ${user} once, until ${expires_at}.`,
     ),
   );
 }

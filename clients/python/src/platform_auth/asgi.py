@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from platform_auth.credentials import Headers
-from platform_auth.errors import Message, Scope, Send, send_problem, to_verification_error
+from platform_auth.errors import Message, Scope, Send, read_address, send_problem, to_verification_error
 from platform_auth.principals import Principal
 from platform_auth.verifier import Verifier
 
@@ -23,33 +23,33 @@ class _Guard:
         if scope["type"] not in ("http", "websocket"):
             raise RuntimeError(f"platform_auth cannot guard the ASGI scope {scope['type']}")
         try:
-            principal = await self._verify(scope["headers"])
+            principal = await self._verify(scope["headers"], read_address(scope))
         except Exception as error:
             await send_problem(to_verification_error(error), scope, send)
             return
         scope["auth"] = principal
         await self._app(scope, receive, send)
 
-    async def _verify(self, headers: Headers) -> Principal:
+    async def _verify(self, headers: Headers, address: str | None) -> Principal:
         raise NotImplementedError
 
 
 class RequireApp(_Guard):
     """Admits requests with a valid key of another service, for this one."""
 
-    async def _verify(self, headers: Headers) -> Principal:
-        return await self._verifier.verify_app(headers)
+    async def _verify(self, headers: Headers, address: str | None) -> Principal:
+        return await self._verifier.verify_app(headers, address=address)
 
 
 class RequireNode(_Guard):
     """Admits requests with a valid key of a node."""
 
-    async def _verify(self, headers: Headers) -> Principal:
-        return await self._verifier.verify_node(headers)
+    async def _verify(self, headers: Headers, address: str | None) -> Principal:
+        return await self._verifier.verify_node(headers, address=address)
 
 
 class RequireUser(_Guard):
     """Admits requests with a valid access token of a user."""
 
-    async def _verify(self, headers: Headers) -> Principal:
-        return await self._verifier.verify_user(headers)
+    async def _verify(self, headers: Headers, address: str | None) -> Principal:
+        return await self._verifier.verify_user(headers, address=address)

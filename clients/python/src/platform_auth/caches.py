@@ -5,18 +5,26 @@ why that is safe); everything that writes holds the lock of the lease.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
+from math import inf
 from typing import Generic, TypeVar
 
 from platform_auth.clocks import Instant
-from platform_auth.credentials import Credential, compute_fingerprint
+from platform_auth.credentials import Credential, Headers, compute_fingerprint
 from platform_auth.lease import Change, Lease, Ticket
 from platform_auth.principals import AppPrincipal, NodePrincipal, UserPrincipal
 from platform_auth.uses import Use, UsedKind, Uses
 
 Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
 KeyIdentity = TypeVar("KeyIdentity", AppPrincipal, NodePrincipal)
+# Asks again for the credential that these headers present, from this remote address.
+Renew = Callable[[Headers, str | None], None]
+# An entry that may be remembered for less ends with its credential: another question would not prolong it.
+_RENEWED_SECONDS = 60
+# From the question of an entry to the next one, in the background.
+_RENEWAL_AGE_SECONDS = 45
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +32,8 @@ class _Entry(Generic[Identity]):
     fingerprint: bytes = field(repr=False)
     principal: Identity
     usable_until: Instant
+    # By the monotonic clock.
+    renewed_at: float
     evicted_by: tuple[Change, ...]
     # Of keys, which are found by their ids too.
     digest: bytes = field(default=b"", repr=False)
@@ -33,8 +43,9 @@ class _Entry(Generic[Identity]):
 
 
 class _Cache(Generic[Identity]):
-    def __init__(self, lease: Lease, max_entries: int) -> None:
+    def __init__(self, lease: Lease, max_entries: int, renew: Renew = lambda *_: None) -> None:
         self._lease = lease
+        self._renew = renew
         self._monotonic = lease.clocks.monotonic
         self._wall = lease.clocks.wall
         self._max_entries = max_entries
@@ -42,8 +53,11 @@ class _Cache(Generic[Identity]):
         self._by_change: dict[Change, set[bytes]] = {}
         lease.add_listener(self)
 
-    def recall(self, fingerprint: bytes) -> Identity | None:
-        """Returns None when the headers must be parsed, or the service asked. Every request comes here: no call without need."""
+    def recall(self, fingerprint: bytes, headers: Headers = (), address: str | None = None) -> Identity | None:
+        """
+        Returns None when the headers must be parsed, or the service asked. An entry that ends soon is renewed in the background:
+        strangers may have taken every slot when it has ended. Every request comes here: no call without need.
+        """
         held_until = self._lease.held_until
         try:
             entry = self._entries[fingerprint]
@@ -56,6 +70,9 @@ class _Cache(Generic[Identity]):
         if monotonic >= usable_until.monotonic or wall >= usable_until.wall:
             return None
         entry.was_recalled = True
+        if monotonic >= entry.renewed_at and headers:
+            entry.renewed_at = inf
+            self._renew(headers, address)
         use = entry.use
         if use is not None:
             use.at = monotonic
@@ -106,26 +123,31 @@ class _Cache(Generic[Identity]):
 class KeyCache(_Cache[KeyIdentity]):
     """The valid keys of apps or nodes: at most one for each id, in lower case."""
 
-    def __init__(self, kind: UsedKind, lease: Lease, uses: Uses, max_entries: int) -> None:
-        super().__init__(lease, max_entries)
+    def __init__(
+        self, kind: UsedKind, lease: Lease, uses: Uses, max_entries: int, renew: Renew = lambda *_: None
+    ) -> None:
+        super().__init__(lease, max_entries, renew)
         self._kind = kind
         self._uses = uses
 
-    def recall_by_id(self, key_id: str, digest: bytes) -> KeyIdentity | None:
+    def recall_by_id(
+        self, key_id: str, digest: bytes, headers: Headers = (), address: str | None = None
+    ) -> KeyIdentity | None:
         """The same for a key that was parsed, whatever the spelling of its headers."""
         with self._lease.lock:
             known = tuple(self._by_change.get(Change(self._kind, key_id), ()))
             is_same = len(known) == 1 and compare_digest(self._entries[known[0]].digest, digest)
-        return self.recall(known[0]) if is_same else None
+        return self.recall(known[0], headers, address) if is_same else None
 
     def remember(
-        self, credential: Credential, principal: KeyIdentity, usable_until: Instant, ticket: Ticket
+        self, credential: Credential, principal: KeyIdentity, sent: Instant, seconds: float, ticket: Ticket
     ) -> None:
-        """Ignores a key when any change was reported since the ticket was taken."""
+        """For so many seconds since the question was sent. Ignores a key when any change was reported since the ticket was taken."""
         change = Change(self._kind, credential.id)
         use = Use(self._kind, credential.id, self._uses)
         fingerprint = compute_fingerprint(credential)
-        entry = _Entry(fingerprint, principal, usable_until, (change,), credential.digest, use)
+        usable_until, renewed_at = sent.plus(seconds), _choose_renewal(sent, seconds)
+        entry = _Entry(fingerprint, principal, usable_until, renewed_at, (change,), credential.digest, use)
         with self._lease.lock:
             if self._lease.is_current(ticket):
                 self.evict(change)
@@ -136,11 +158,16 @@ class TokenCache(_Cache[UserPrincipal]):
     """Access tokens of live sessions; several for each session and user."""
 
     def remember(
-        self, credential: Credential, principal: UserPrincipal, usable_until: Instant, ticket: Ticket
+        self, credential: Credential, principal: UserPrincipal, sent: Instant, seconds: float, ticket: Ticket
     ) -> None:
-        """Ignores a token when any change was reported since the ticket was taken."""
+        """For so many seconds since the question was sent. Ignores a token when any change was reported since the ticket was taken."""
         changes = (Change("session", principal.session_id), Change("user", principal.user_id))
-        entry = _Entry(compute_fingerprint(credential), principal, usable_until, changes)
+        fingerprint, renewed_at = compute_fingerprint(credential), _choose_renewal(sent, seconds)
+        entry = _Entry(fingerprint, principal, sent.plus(seconds), renewed_at, changes)
         with self._lease.lock:
             if self._lease.is_current(ticket):
                 self._put(entry)
+
+
+def _choose_renewal(sent: Instant, seconds: float) -> float:
+    return inf if seconds < _RENEWED_SECONDS else sent.monotonic + _RENEWAL_AGE_SECONDS

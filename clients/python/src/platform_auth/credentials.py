@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,7 @@ _APP_KEY = frozenset(_names("x-platform-app-key"))
 _APP_KEY_LENGTH = len("x-platform-app-key")
 _NODE = _names("x-api-key")
 _USER = _names("authorization")
+_DOORS: Mapping[Door, Mapping[Text, str]] = {"app": _APP, "node": _NODE, "user": _USER}
 _TRACING = _names("x-request-id", "traceparent")
 
 
@@ -101,6 +102,28 @@ def read_tracing(headers: Headers) -> dict[str, str]:
     if _TRACEPARENT.fullmatch(trace):
         tracing["traceparent"] = trace
     return tracing
+
+
+def read_request_id(headers: Headers) -> str | None:
+    """Returns None also for headers that cannot be read."""
+    try:
+        return read_tracing(headers).get("X-Request-Id")
+    except _UNREADABLE:
+        return None
+
+
+def find_doors(headers: Headers, doors: Sequence[Door]) -> list[Door]:
+    """Those of these doors for which the request presents a credential, in this order."""
+    try:
+        return [door for door in doors if any(_is_for(door, value) for _, value in _find(headers, _DOORS[door]))]
+    except _UNREADABLE:
+        # Verifying it tells the caller.
+        return list(doors[:1])
+
+
+def _is_for(door: Door, value: object) -> bool:
+    """Another scheme of Authorization is another program's."""
+    return door != "user" or (isinstance(value, str) and _BEARER.fullmatch(value) is not None)
 
 
 def find_app(headers: Headers) -> bytes:

@@ -1,8 +1,8 @@
 """What a request that was not accepted is answered with: the problem documents of the authentication service (RFC 9457)."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -81,6 +81,12 @@ DUPLICATE_HEADER = Problem(
     detail="Send each credential header at most once.",
     extension={"errors": []},
 )
+_MISSING_SCOPE = Problem(
+    status=403,
+    code="missing_scope",
+    title="A scope is missing",
+    detail="The key is valid. The operator, or the app credential, needs one of the scopes that `scopes` lists.",
+)
 _UNAVAILABLE = Problem(
     status=503,
     code="unavailable",
@@ -99,6 +105,8 @@ class VerificationError(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.title)
         self._problem = problem
+        # As the caller sent it, if it may be shown.
+        self.request_id: str | None = None
 
     @property
     def status(self) -> int:
@@ -112,7 +120,7 @@ class VerificationError(Exception):
     def to_response(self, request_id: str | None = None) -> ProblemResponse:
         """The response that the authentication service would answer with."""
         problem = self._problem
-        name = request_id or str(uuid4())
+        name = request_id or self.request_id or str(uuid4())
         headers = {"Content-Type": "application/problem+json", "Cache-Control": "no-store"}
         if problem.challenge is not None:
             headers["WWW-Authenticate"] = problem.challenge
@@ -135,6 +143,20 @@ class RefusedError(VerificationError):
     """A verdict: the credential is missing, malformed or not valid. Status 401, or 400 when a header arrived twice."""
 
 
+class MissingScopeError(RefusedError):
+    """A verdict: the key of a service is valid, and lacks a scope. Status 403."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(replace(_MISSING_SCOPE, extension={"scopes": [scope]}))
+        self.scope = scope
+
+
+def refuse_missing(doors: Sequence[Door]) -> RefusedError:
+    """For a request without a credential of any of these doors: the refusal of the first, with the challenges of all."""
+    problems = [MISSING_TOKEN if door == "user" else REFUSALS[door] for door in doors]
+    return RefusedError(replace(problems[0], challenge=", ".join(problem.challenge or "" for problem in problems)))
+
+
 class UnavailableError(VerificationError):
     """Not a verdict: the authentication service could not be asked. Status 503."""
 
@@ -149,6 +171,12 @@ class VerifierConfigurationError(Exception):
 def to_verification_error(error: Exception) -> VerificationError:
     """Never a 500: what is not a verdict could not be verified."""
     return error if isinstance(error, VerificationError) else UnavailableError()
+
+
+def read_address(scope: Scope) -> str | None:
+    """The remote address of a connection, as the server or its proxy headers tell it."""
+    client = scope.get("client")
+    return client[0] if client else None
 
 
 async def send_problem(error: VerificationError, scope: Scope, send: Send) -> None:

@@ -1,47 +1,91 @@
 """The log events of a verifier. They never hold a credential."""
 
 import logging
+import re
 import threading
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import PurePath
 
 LOGGER = logging.getLogger("platform_auth")
+_MAX_MESSAGE_LENGTH = 200
+# Shorter parts of a credential occur in ordinary words.
+_MIN_SECRET_LENGTH = 6
+_REDACTED = "[redacted]"
+# What looks like a key of the platform, a token, or another long secret.
+_LOOKS_SECRET = re.compile(r"\S*(?:pa_[a-z]+_|eyJ[A-Za-z0-9_-]{5}|[A-Za-z0-9_-]{32})\S*")
 
 
-def warn(logger: logging.Logger, event: str, **fields: object) -> None:
-    """Logs an event by its name; `extra` has the name and the fields for structured logs."""
-    text = " ".join(f"{name}={value!r}" for name, value in fields.items())
-    logger.warning("%s %s", event, text, extra={"event": event, **fields})
+@dataclass(frozen=True)
+class EventLog:
+    """The log of one service's verifier."""
+
+    logger: logging.Logger
+    service: str
+    # Of the configuration.
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def warn(self, event: str, **fields: object) -> None:
+        """Logs an event by its name; `extra` has the name, the service and the fields for structured logs."""
+        fields = {"service": self.service, **fields}
+        # Without a handler, Python prints the message alone: it tells the time itself.
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        text = " ".join(f"{name}={value!r}" for name, value in fields.items())
+        self.logger.warning("%s time=%s %s", event, time, text, extra={"event": event, **fields})
+
+    def describe_error(self, error: BaseException, secrets: Iterable[str]) -> dict[str, str]:
+        """The class of an error, its message without what may be a credential, and where it was raised."""
+        message = " ".join(str(error).split())
+        for secret in (*self.secrets, *secrets):
+            for part in (secret, *re.split(r"[:. ]", secret)):
+                if len(part) >= _MIN_SECRET_LENGTH:
+                    message = message.replace(part, _REDACTED)
+        message = _LOOKS_SECRET.sub(_REDACTED, message)[:_MAX_MESSAGE_LENGTH]
+        return {"error": type(error).__name__, "detail": message, "where": _find_place(error)}
+
+
+def _find_place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    return " ".join(f"{'/'.join(PurePath(frame.filename).parts[-2:])}:{frame.lineno} {frame.name}" for frame in frames)
 
 
 class Misconfigurations:
-    """Logs each cause once, until it is gone."""
+    """Logs each cause once, until it is gone. Safe with threads."""
 
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._lock = threading.Lock()
         self._causes: set[str] = set()
 
     def report(self, cause: str, detail: str) -> None:
         """`cause`: a path of the service, or a variable. `detail`: what the service answered, as a status and a code."""
-        if cause not in self._causes:
+        with self._lock:
+            is_new = cause not in self._causes
             self._causes.add(cause)
-            warn(self._logger, "verifier_misconfigured", cause=cause, detail=detail)
+        if is_new:
+            self._log.warn("verifier_misconfigured", cause=cause, detail=detail)
 
     def clear(self, cause: str) -> None:
-        self._causes.discard(cause)
+        with self._lock:
+            self._causes.discard(cause)
 
 
 class UnexpectedErrors:
-    """Logs unexpected errors, each class once. Safe with threads."""
+    """Logs unexpected errors, each class and place once. Safe with threads."""
 
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
         self._lock = threading.Lock()
-        self._reported: set[str] = set()
+        self._reported: set[tuple[str, str]] = set()
 
-    def report(self, error: Exception) -> None:
-        """Without the message of the error, which may hold a credential."""
-        name = type(error).__name__
+    def report(self, error: BaseException, secrets: Iterable[str] = ()) -> None:
+        """`secrets`: of the credential that was verified; its message may hold them."""
+        described = self._log.describe_error(error, secrets)
+        name = (described["error"], described["where"])
         with self._lock:
             is_new = name not in self._reported
             self._reported.add(name)
         if is_new:
-            warn(self._logger, "verifier_failed", error=name)
+            self._log.warn("verifier_failed", **described)

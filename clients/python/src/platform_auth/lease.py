@@ -69,6 +69,13 @@ class Lease:
         """Whether no change was reported since. To be called with the lock held, in one step with remembering (TOCTOU)."""
         return ticket == self._version
 
+    def apply(self, change: Change) -> None:
+        """One change, without a renewal."""
+        with self.lock:
+            self._version += 1
+            for listener in self._listeners:
+                listener.evict(change)
+
     def renew(self, renewal: Renewal, sent: Instant) -> None:
         with self.lock:
             if renewal.reset or renewal.changes:

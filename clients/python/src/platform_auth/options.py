@@ -4,15 +4,19 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from functools import cached_property
+from typing import Any, TypeGuard
 
 import httpx
 
 from platform_auth.errors import VerifierConfigurationError
-from platform_auth.events import LOGGER
+from platform_auth.events import LOGGER, EventLog
 
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,4096}")
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_APP_KEY = re.compile(r"pa_app_[A-Za-z0-9_-]{1,4000}")
+# A variable is text.
+_NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _MIN_SECRET_BYTES = 32
 _MAX_PORT = 65_535
 # Nothing is remembered for longer.
@@ -21,13 +25,9 @@ _URL_REQUIREMENT = "must be an http or https URL without a user and a query"
 # Types do not hold for callers that are not type-checked.
 _REQUIREMENTS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
     ("url (AUTH_URL)", lambda s: _is_http_url(s.url), _URL_REQUIREMENT),
-    ("app_id (AUTH_APP_ID)", lambda s: _is_header_value(s.app_id), "must be the id of this service's key for auth"),
-    ("app_key (AUTH_APP_KEY)", lambda s: _is_header_value(s.app_key), "must be this service's key for auth"),
-    (
-        "service_name (SERVICE_NAME)",
-        lambda s: isinstance(s.service_name, str) and _SERVICE_NAME.fullmatch(s.service_name) is not None,
-        "must be the name of this service",
-    ),
+    ("app_id (AUTH_APP_ID)", lambda s: _is_match(_ID, s.app_id), "must be a UUID: the id of this service's key for auth"),
+    ("app_key (AUTH_APP_KEY)", lambda s: _is_match(_APP_KEY, s.app_key), "must be this service's key for auth: pa_app_…"),
+    ("service_name (SERVICE_NAME)", lambda s: is_service_name(s.service_name), "must be the name of this service"),
     (
         "jwks_url (AUTH_JWKS_URL)",
         lambda s: s.jwks_url is None or _is_http_url(s.jwks_url),
@@ -46,7 +46,7 @@ _REQUIREMENTS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
     ("issuer (JWT_ISSUER)", lambda s: _is_text(s.issuer), "must be a string that is not empty"),
     ("audience (JWT_AUDIENCE)", lambda s: s.audience is None or _is_text(s.audience), "must be a string that is not empty"),
     (
-        "outage_grace_seconds",
+        "outage_grace_seconds (AUTH_OUTAGE_GRACE_SECONDS)",
         lambda s: _is_number(s.outage_grace_seconds) and 0 <= s.outage_grace_seconds <= _MAX_OUTAGE_GRACE_SECONDS,
         "must be 0 to 60: nothing is remembered for longer",
     ),
@@ -80,14 +80,30 @@ class Settings:
             raise VerifierConfigurationError("; ".join(mistakes))
         object.__setattr__(self, "url", self.url.rstrip("/"))
 
+    @cached_property
+    def log(self) -> EventLog:
+        secrets = (self.app_key, self.secret_key, self.secret_key_previous)
+        return EventLog(self.logger, self.service_name, tuple(secret for secret in secrets if secret is not None))
 
-def read_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    @property
+    def needs_certificates(self) -> bool:
+        return any(url is not None and url.lower().startswith("https:") for url in (self.url, self.jwks_url))
+
+
+def is_service_name(value: object) -> bool:
+    return _is_match(_SERVICE_NAME, value)
+
+
+def read_environment(variables: Mapping[str, str]) -> dict[str, Any]:
     """The variables that `platform-auth init` writes. An empty one counts as unset."""
     given = {name: variables.get(name, "").strip() for name in (*_REQUIRED, *_OPTIONAL)}
     missing = [name for name in _REQUIRED if not given[name]]
     if missing:
         raise VerifierConfigurationError(f"Not set: {', '.join(missing)}")
-    settings = {option: given[name] for name, option in (_REQUIRED | _OPTIONAL).items() if given[name]}
+    settings: dict[str, Any] = {option: given[name] for name, option in (_REQUIRED | _OPTIONAL).items() if given[name]}
+    grace = settings.get("outage_grace_seconds")
+    if grace is not None and _NUMBER.fullmatch(grace):
+        settings["outage_grace_seconds"] = float(grace)
     for name in ("SECRET_KEY", "SECRET_KEY_PREVIOUS"):
         if _OPTIONAL[name] in settings:
             # As it is: the service signs with every byte of it.
@@ -107,11 +123,12 @@ _OPTIONAL = {
     "AUTH_JWKS_URL": "jwks_url",
     "JWT_ISSUER": "issuer",
     "JWT_AUDIENCE": "audience",
+    "AUTH_OUTAGE_GRACE_SECONDS": "outage_grace_seconds",
 }
 
 
-def _is_header_value(value: object) -> bool:
-    return isinstance(value, str) and _HEADER_VALUE.fullmatch(value) is not None
+def _is_match(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
 def _is_secret(value: object) -> bool:

@@ -1,16 +1,21 @@
-"""Keeps the lease: polls for changes, one poll at a time. Runs on the loop of the worker."""
+"""Keeps the lease: polls for changes, one poll at a time. Runs on the loop of the polls, which does nothing else."""
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
 
 from platform_auth.answers import Misconfigured, read_poll_answer
 from platform_auth.clock_check import ClockCheck
-from platform_auth.events import Misconfigurations, warn
+from platform_auth.clocks import NEVER, Instant
+from platform_auth.events import Misconfigurations
 from platform_auth.lease import Lease, Renewal
 from platform_auth.options import Settings
 from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient
+from platform_auth.service_name import ServiceName
 from platform_auth.transport import ServiceRequest
 from platform_auth.uses import Use, Uses
 
@@ -22,6 +27,18 @@ _MAX_DOUBLINGS = 10
 # Verifiers that start together spread their polls.
 _JITTER = 0.2
 _PATH = "/internal/changes"
+_OWN_NAME = "x-platform-caller"
+# Between two log lines about lapsed leases: a machine that is too busy loses several a second.
+_LAPSE_PAUSE_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What the answer to a poll tells about the configuration."""
+
+    clock: ClockCheck
+    service_name: ServiceName
+    misconfigurations: Misconfigurations
 
 
 class Poller:
@@ -32,30 +49,40 @@ class Poller:
         client: ServiceClient,
         lease: Lease,
         uses: Uses,
-        clock_check: ClockCheck,
-        misconfigurations: Misconfigurations,
+        checks: Checks,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
         self._client = client
         self._lease = lease
         self._uses = uses
-        self._clock_check = clock_check
-        self._misconfigurations = misconfigurations
+        self._checks = checks
         self._lease_seconds = _DEFAULT_LEASE_SECONDS
         self._failures = 0
+        self._lapses = 0
+        self._lapse_logged_at = -inf
+        self._lock = threading.Lock()
+        self._is_polling = False
         self._polling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Also starts again after the service had no lease to hand on (REVOCATION_LEASE_MS=0)."""
-        if self._polling is None or self._polling.done():
-            self._polling = asyncio.create_task(self._poll_while_leased())
+        """From any thread. Also starts again after the service had no lease to hand on (REVOCATION_LEASE_MS=0)."""
+        if self._is_polling:
+            return
+        with self._lock:
+            if not self._is_polling:
+                self._is_polling = self._runtime.polls.worker.call(self._create_task)
+
+    def _create_task(self) -> None:
+        self._polling = asyncio.create_task(self._poll_while_leased())
 
     async def _poll_while_leased(self) -> None:
         while True:
             sent_at = self._runtime.clocks.monotonic()
             await self._poll(sent_at)
+            self._checks.service_name.finish()
             if self._lease_seconds <= 0:
+                self._is_polling = False
                 return
             await asyncio.sleep(self._compute_delay(sent_at))
 
@@ -67,13 +94,13 @@ class Poller:
         except Exception as error:
             self._uses.put_back(uses)
             if self._failures == 0:
-                warn(self._settings.logger, "verifier_polls_not_answered", url=self._settings.url, reason=_to_reason(error))
+                self._settings.log.warn("verifier_polls_not_answered", url=self._settings.url, reason=_to_reason(error))
             self._failures += 1
             return
         if self._failures > 0:
-            warn(self._settings.logger, "verifier_polls_answered_again", failures=self._failures)
+            self._settings.log.warn("verifier_polls_answered_again", failures=self._failures)
         self._failures = 0
-        self._misconfigurations.clear(_PATH)
+        self._checks.misconfigurations.clear(_PATH)
 
     async def _renew(self, uses: Sequence[Use], now: float) -> None:
         settings = self._settings
@@ -87,15 +114,34 @@ class Poller:
             "X-Platform-App-Key": settings.app_key,
         }
         content = json.dumps(body).encode()
-        timed = await self._client.send(ServiceRequest("POST", settings.url + _PATH, headers, content, is_poll=True))
-        self._clock_check.compare(timed.answer.headers.get("date"))
+        timed = await self._client.send(ServiceRequest("POST", settings.url + _PATH, headers, content))
+        self._checks.clock.compare(timed.answer.headers.get("date"))
         read = read_poll_answer(timed.answer)
         if isinstance(read, Misconfigured):
-            self._misconfigurations.report(_PATH, read.detail)
+            self._checks.misconfigurations.report(_PATH, read.detail)
         if not isinstance(read, Renewal):
             raise ConnectionError(f"status {timed.answer.status}")
+        self._checks.service_name.compare(timed.answer.headers.get(_OWN_NAME))
+        if self._checks.service_name.is_wrong:
+            # The key is another service's, and so are the changes.
+            raise ConnectionError("the key of another service")
+        held_until = self._lease.held_until
         self._lease.renew(read, timed.sent)
         self._lease_seconds = read.lease
+        self._report_lapse(held_until, timed.sent)
+
+    def _report_lapse(self, held_until: Instant, sent: Instant) -> None:
+        """When polls are answered, but too late: the process, or the service, is too slow. An outage has log lines of its own."""
+        now = self._runtime.clocks.now()
+        is_lost = self._lease_seconds > 0 and not now.is_before(self._lease.held_until)
+        if self._failures > 0 or not (is_lost or (held_until != NEVER and not now.is_before(held_until))):
+            return
+        self._lapses += 1
+        if now.monotonic >= self._lapse_logged_at + _LAPSE_PAUSE_SECONDS:
+            waited = round(now.monotonic - sent.monotonic, 3)
+            self._settings.log.warn("verifier_lease_lapsed", lapses=self._lapses, answer_after_seconds=waited)
+            self._lapse_logged_at = now.monotonic
+            self._lapses = 0
 
     def _compute_delay(self, sent_at: float) -> float:
         interval = self._lease_seconds / _POLLS_PER_LEASE

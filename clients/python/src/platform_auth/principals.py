@@ -5,16 +5,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Door = Literal["app", "node", "user"]
+DOORS: tuple[Door, ...] = ("app", "node", "user")
 
 
 @dataclass(frozen=True, slots=True)
 class AppPrincipal:
-    """A service of the platform that calls this one."""
+    """A service of the platform that calls this one. Without scopes (None) its key is not restricted."""
 
     app_id: str
     caller: str
     target: str
+    scopes: tuple[str, ...] | None = None
     door: Literal["app"] = field(default="app", init=False)
+
+    def has_scope(self, scope: str) -> bool:
+        return self.scopes is None or scope in self.scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,9 @@ def to_app_principal(body: Body, app_id: str, service_name: str) -> AppPrincipal
     caller = body.get("caller")
     if _to_id(body.get("app_id")) != app_id or not isinstance(caller, str) or body.get("target") != service_name:
         return None
-    return AppPrincipal(app_id, caller, service_name)
+    # Scopes of another form restrict the key to nothing, as null does.
+    scopes = _to_words(body["scopes"]) if "scopes" in body else None
+    return AppPrincipal(app_id, caller, service_name, scopes)
 
 
 def to_node_principal(body: Body, node_id: str) -> NodePrincipal | None:
@@ -65,11 +72,11 @@ def to_user_principal(body: Body, user_id: str, session_id: str) -> UserPrincipa
     email = body.get("email")
     if _to_id(body.get("user_id")) != user_id or _to_id(body.get("session_id")) != session_id:
         return None
-    return UserPrincipal(user_id, session_id, email, _to_amr(body.get("amr"))) if isinstance(email, str) else None
+    return UserPrincipal(user_id, session_id, email, _to_words(body.get("amr"))) if isinstance(email, str) else None
 
 
-def _to_amr(value: object) -> tuple[str, ...]:
-    """Returns nothing for what is not a list of words: a service that requires "mfa" then refuses."""
+def _to_words(value: object) -> tuple[str, ...]:
+    """Returns nothing for what is not a list of words: a service that requires "mfa" or a scope then refuses."""
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         return ()
     return tuple(value)

@@ -1,37 +1,55 @@
-"""Asks the service: single flight for each credential, and a bound on the questions of each door."""
+"""
+Asks the service: single flight for each credential, and a bound on the questions of each door. Safe with threads: what is
+beyond the bound is refused in the caller's thread, and costs the worker nothing.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from platform_auth.answers import Misconfigured, Verdict, Yes, judge
 from platform_auth.clocks import Instant
 from platform_auth.credentials import Credential
-from platform_auth.events import Misconfigurations
+from platform_auth.events import Misconfigurations, UnexpectedErrors
 from platform_auth.lease import Lease, Ticket
-from platform_auth.principals import AppPrincipal, NodePrincipal, Principal, UserPrincipal
+from platform_auth.options import Settings
+from platform_auth.principals import DOORS, AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
 from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient, TimedAnswer
+from platform_auth.service_name import ServiceName
+from platform_auth.slots import Place, RecentlyValid, Slots, to_network
 from platform_auth.token_check import TokenVerdict
 from platform_auth.transport import ServiceRequest
+from platform_auth.waiting import wait_for
 
 _VERDICT_TIMEOUT_SECONDS = 3.0
+# For a place. Later, the caller has given up, or asks again.
+_MAX_WAIT_SECONDS = 1.0
+# Above every limit of a question: only a thread that has died takes longer.
+PATIENCE_SECONDS = 4.0
 
 Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Question(Generic[Identity]):
     """A question to the service about one credential."""
 
     credential: Credential
+    # The remote address of the caller, if the framework knows it.
+    address: str | None
     # Names the cause of a configuration error.
     path: str
     request: ServiceRequest
     # Returns None when the answer is about something else.
     read: Callable[[Mapping[str, Any]], Identity | None] = field(repr=False)
-    remember: Callable[[Identity, Instant, Ticket], None] = field(repr=False)
+    # Takes the moment when the question was sent, and for how many seconds from then it may be remembered.
+    remember: Callable[[Identity, Instant, float, Ticket], None] = field(repr=False)
     # Decides before the service is asked, if it can.
     check: Callable[[float], Awaitable[TokenVerdict]] | None = field(default=None, repr=False)
 
@@ -44,55 +62,125 @@ class Accepted:
 
 
 Outcome = Accepted | Verdict
-# With its loop, of which the verifier of tests has several: it runs on those of its callers.
-_Flight = tuple[asyncio.AbstractEventLoop, str, bytes]
+_Name = tuple[Door, str, bytes]
+
+
+class _Flight(Place):
+    """The way of a question to its outcome."""
+
+    __slots__ = ("name", "outcome", "question", "started_at", "task")
+
+    def __init__(self, name: _Name, question: Question[Any], was_valid: bool, started_at: float) -> None:
+        super().__init__(to_network(question.address), was_valid)
+        self.name = name
+        self.question = question
+        self.started_at = started_at
+        # Never fails, and is never cancelled.
+        self.outcome: Future[Outcome] = Future()
+        # The event loop itself holds its tasks weakly.
+        self.task: asyncio.Task[Outcome] | None = None
 
 
 class Questions:
-    """Runs on the loop of the worker."""
-
     def __init__(
         self,
-        max_questions: int,
+        settings: Settings,
         runtime: Runtime,
         client: ServiceClient,
         lease: Lease,
+        service_name: ServiceName,
         misconfigurations: Misconfigurations,
-        on_remember: Callable[[], None],
+        unexpected_errors: UnexpectedErrors,
     ) -> None:
-        """`on_remember`: called when the service lets a yes be remembered."""
-        self._max_questions = max_questions
         self._runtime = runtime
         self._client = client
         self._lease = lease
+        self._service_name = service_name
         self._misconfigurations = misconfigurations
-        self._on_remember = on_remember
-        self._in_flight: dict[str, dict[_Flight, asyncio.Task[Outcome]]] = {"app": {}, "node": {}, "user": {}}
+        self._unexpected_errors = unexpected_errors
+        self._lock = threading.Lock()
+        self._slots: dict[Door, Slots[_Flight]] = {door: Slots(settings.max_questions) for door in DOORS}
+        self._valid = {door: RecentlyValid(settings.max_entries) for door in DOORS}
+        self._in_flight: dict[_Name, _Flight] = {}
 
-    async def ask(self, question: Question[Identity]) -> Outcome:
-        """Answers Verdict.UNKNOWN at once beyond the bound. The caller looks at the clocks when it decides."""
-        outcome, is_joined = await self._join_or_start(question)
+    def ask(self, question: Question[Identity]) -> "Generator[Future[Outcome], Outcome, Outcome]":
+        """
+        Yields what the caller has to wait for. Returns Verdict.UNKNOWN at once beyond the bound. The caller looks at the clocks
+        when it decides.
+        """
+        flight, is_joined = self._join_or_start(question)
+        outcome = Verdict.UNKNOWN if flight is None else (yield flight.outcome)
         if is_joined and outcome is Verdict.NO:
             # The question was sent before this request arrived: the credential may have become valid in between.
-            outcome, _ = await self._join_or_start(question)
+            flight, _ = self._join_or_start(question)
+            outcome = Verdict.UNKNOWN if flight is None else (yield flight.outcome)
         return outcome
 
-    async def _join_or_start(self, question: Question[Identity]) -> tuple[Outcome, bool]:
-        credential = question.credential
-        in_flight = self._in_flight[credential.door]
-        fingerprint = (asyncio.get_running_loop(), credential.id, credential.digest)
-        flight = in_flight.get(fingerprint)
-        is_joined = flight is not None
-        if flight is None:
-            if len(in_flight) >= self._max_questions:
-                return Verdict.UNKNOWN, False
-            flight = in_flight[fingerprint] = asyncio.create_task(self._decide(question))
-            flight.add_done_callback(lambda _: in_flight.pop(fingerprint))
-        # A caller that gives up does not take the answer from the others.
-        return await asyncio.shield(flight), is_joined
+    def ask_in_background(self, question: Question[Identity]) -> None:
+        """For an answer that is remembered before the one in memory ends."""
+        self._join_or_start(question)
 
-    async def _decide(self, question: Question[Identity]) -> Outcome:
-        deadline = self._runtime.clocks.monotonic() + _VERDICT_TIMEOUT_SECONDS
+    def _join_or_start(self, question: Question[Identity]) -> tuple[_Flight | None, bool]:
+        credential = question.credential
+        door = credential.door
+        name = (door, credential.id, credential.digest)
+        now = self._runtime.clocks.monotonic()
+        with self._lock:
+            joined = self._in_flight.get(name)
+            if joined is not None:
+                return joined, True
+            flight = _Flight(name, question, credential.digest in self._valid[door], now)
+            dropped = self._slots[door].enter(flight)
+            if dropped is flight:
+                return None, False
+            self._in_flight[name] = flight
+            if dropped is not None:
+                del self._in_flight[dropped.name]
+            started = list(self._slots[door].take_next())
+        if dropped is not None:
+            dropped.outcome.set_result(Verdict.UNKNOWN)
+        self._start_all(started)
+        return flight, False
+
+    def _start_all(self, flights: Sequence[_Flight]) -> None:
+        worker = self._runtime.questions.worker
+        for flight in flights:
+            if not worker.call(partial(self._start, flight)):
+                self._finish(flight, Verdict.UNKNOWN)
+
+    def _start(self, flight: _Flight) -> None:
+        if self._runtime.clocks.monotonic() > flight.started_at + _MAX_WAIT_SECONDS:
+            self._finish(flight, Verdict.UNKNOWN)
+            return
+        flight.task = asyncio.create_task(self._decide(flight.question, flight.started_at + _VERDICT_TIMEOUT_SECONDS))
+        flight.task.add_done_callback(lambda task: self._finish(flight, self._read_outcome(task, flight.question)))
+
+    def _read_outcome(self, task: "asyncio.Task[Outcome]", question: Question[Any]) -> Outcome:
+        if task.cancelled():
+            # The verifier was closed.
+            return Verdict.UNKNOWN
+        error = task.exception()
+        if error is None:
+            return task.result()
+        self._unexpected_errors.report(error, question.credential.headers.values())
+        return Verdict.UNKNOWN
+
+    def _finish(self, flight: _Flight, outcome: Outcome) -> None:
+        door, _, digest = flight.name
+        with self._lock:
+            del self._in_flight[flight.name]
+            if isinstance(outcome, Accepted):
+                self._valid[door].add(digest)
+            elif outcome is Verdict.NO:
+                self._valid[door].discard(digest)
+            self._slots[door].leave(flight)
+            started = list(self._slots[door].take_next())
+        flight.outcome.set_result(outcome)
+        self._start_all(started)
+
+    async def _decide(self, question: Question[Any], deadline: float) -> Outcome:
+        if self._service_name.is_wrong:
+            return Verdict.UNKNOWN
         if question.check is not None and await question.check(deadline) is TokenVerdict.BAD:
             return Verdict.NO
         ticket: Ticket = -1
@@ -111,10 +199,18 @@ class Questions:
             case Misconfigured(detail):
                 self._misconfigurations.report(question.path, detail)
                 return Verdict.UNKNOWN
+            case Verdict.NO:
+                self._misconfigurations.clear(question.path)
+                return await self._refuse(question.credential.door, deadline)
             case verdict:
-                if verdict is Verdict.NO:
-                    self._misconfigurations.clear(question.path)
                 return verdict
+
+    async def _refuse(self, door: Door, deadline: float) -> Outcome:
+        """With another service's name, every key of an app and of a node with targets would be refused."""
+        if door != "user" and not self._service_name.is_compared.done():
+            with suppress(TimeoutError):
+                await wait_for(self._service_name.is_compared, deadline - self._runtime.clocks.monotonic())
+        return Verdict.UNKNOWN if self._service_name.is_wrong else Verdict.NO
 
     def _accept(self, question: Question[Identity], yes: Yes, timed: TimedAnswer, ticket: Ticket) -> Outcome:
         principal = question.read(yes.body)
@@ -123,9 +219,8 @@ class Questions:
             return Verdict.UNKNOWN
         self._misconfigurations.clear(question.path)
         usable_until = timed.sent.plus(yes.fresh_for)
-        if not self._runtime.clocks.now().is_before(usable_until):
+        if self._service_name.is_wrong or not self._runtime.clocks.now().is_before(usable_until):
             return Verdict.UNKNOWN
         if yes.remember_for > 0:
-            question.remember(principal, timed.sent.plus(yes.remember_for), ticket)
-            self._on_remember()
+            question.remember(principal, timed.sent, yes.remember_for, ticket)
         return Accepted(cast(Principal, principal), usable_until)

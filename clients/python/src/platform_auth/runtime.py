@@ -1,68 +1,68 @@
 """Everything that takes time, chance or a thread, so that the conformance suite can simulate it."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import random
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from platform_auth.clocks import SYSTEM_CLOCKS, Clocks
 from platform_auth.transport import HttpTransport, Transport
 
-Result = TypeVar("Result")
-
 
 class Worker(Protocol):
-    """The event loop of polls and questions."""
+    """An event loop, and the thread that runs it."""
 
-    def start(self, work: Callable[[], None]) -> None: ...
-
-    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Awaits work on the worker's loop, from any loop. Raises ConnectionError when the worker was closed."""
+    def call(self, work: Callable[[], object]) -> bool:
+        """Calls work on the loop, soon and from any thread. Returns False when the worker was closed."""
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
-    clocks: Clocks
-    transport: Transport
+class Channel:
+    """A worker, and the connections that are used on its loop."""
+
     worker: Worker
+    transport: Transport
+
+    def close(self) -> None:
+        self.worker.close(self.transport.close)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Polls have a channel of their own: questions, which strangers cause, do not delay them."""
+
+    clocks: Clocks
+    polls: Channel
+    questions: Channel
     # 0 ≤ random < 1, for jitter.
     random: Callable[[], float] = random
 
 
 class ThreadWorker:
     """
-    A thread with an event loop of its own: a verifier is created before the loop of the service runs, serves several loops
-    and threads, and keeps its lease while a handler blocks the loop of the service.
+    A thread with an event loop of its own: it serves several loops and threads, and goes on while a handler blocks the loop of
+    the service. It starts at its first use: a thread does not survive a fork.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._lock = threading.Lock()
         self._is_closed = False
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="platform-auth-verifier", daemon=True)
-        self._thread.start()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
-    def start(self, work: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(work)
-
-    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def call(self, work: Callable[[], object]) -> bool:
         with self._lock:
             if self._is_closed:
-                work.close()
-                raise ConnectionError("The verifier is closed")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # The worker cancelled the work, not the caller.
-            raise ConnectionError("The verifier was closed") from None
+                return False
+            loop = self._loop or self._start()
+            loop.call_soon_threadsafe(work)
+            return True
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Cancels what runs; then awaits `last`, and ends the thread."""
@@ -71,16 +71,24 @@ class ThreadWorker:
                 return
             self._is_closed = True
             self._last = last
+            if self._loop is None or self._thread is None:
+                return
             self._loop.call_soon_threadsafe(self._loop.stop)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _serve(self) -> None:
+    def _start(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, args=(loop,), name=self._name, daemon=True)
+        self._thread.start()
+        return loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._end())
+            loop.run_forever()
+            loop.run_until_complete(self._end())
         finally:
-            self._loop.close()
+            loop.close()
 
     async def _end(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -90,5 +98,7 @@ class ThreadWorker:
         await self._last()
 
 
-def create_system_runtime() -> Runtime:
-    return Runtime(SYSTEM_CLOCKS, HttpTransport(), ThreadWorker())
+def create_system_runtime(trusted: ssl.SSLContext | None) -> Runtime:
+    """`trusted`: the authorities whose certificates are accepted; None when no address is https."""
+    polls = Channel(ThreadWorker("platform-auth-polls"), HttpTransport(trusted))
+    return Runtime(SYSTEM_CLOCKS, polls, Channel(ThreadWorker("platform-auth-questions"), HttpTransport(trusted)))

@@ -7,7 +7,7 @@ from math import inf
 
 from platform_auth.clocks import Instant
 from platform_auth.runtime import Runtime
-from platform_auth.transport import ServiceAnswer, ServiceRequest
+from platform_auth.transport import ServiceAnswer, ServiceRequest, Transport
 
 _ATTEMPT_TIMEOUT_SECONDS = 1.0
 _MIN_RETRY_PAUSE_SECONDS = 0.02
@@ -23,8 +23,9 @@ class TimedAnswer:
 
 
 class ServiceClient:
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, transport: Transport) -> None:
         self._runtime = runtime
+        self._transport = transport
 
     async def send(self, request: ServiceRequest, deadline: float = inf) -> TimedAnswer:
         """Raises ConnectionError or TimeoutError. The deadline is by the monotonic clock."""
@@ -33,7 +34,7 @@ class ServiceClient:
         if seconds <= 0:
             raise TimeoutError("No answer in time")
         async with asyncio.timeout(seconds):
-            return TimedAnswer(await self._runtime.transport.send(request), sent)
+            return TimedAnswer(await self._transport.send(request), sent)
 
     async def send_with_retry(
         self, request: ServiceRequest, deadline: float, before_attempt: Callable[[], None] = lambda: None

@@ -1,6 +1,7 @@
 """Dependencies for FastAPI and Starlette. A request that is not accepted is answered with a problem document."""
 
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -9,9 +10,11 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketState
 
 from platform_auth.credentials import Headers
-from platform_auth.errors import VerificationError, send_problem, to_verification_error
+from platform_auth.errors import VerificationError, read_address, send_problem, to_verification_error
+from platform_auth.principals import Door, Principal
 
-Identity = TypeVar("Identity")
+Identity = TypeVar("Identity", bound=Principal | None)
+Dependency = Callable[[HTTPConnection], Awaitable[Identity]]
 _POLICY_VIOLATION = 1008
 
 
@@ -26,16 +29,21 @@ class ProblemException(HTTPException):
 
 
 def create_dependency(
-    verify: Callable[[Headers], Awaitable[Identity]],
-) -> Callable[[HTTPConnection], Awaitable[Identity]]:
+    verify: Callable[[Headers, str | None], Awaitable[Identity]], doors: Sequence[Door]
+) -> Dependency[Identity]:
     async def dependency(connection: HTTPConnection) -> Identity:
+        scope = connection.scope
         try:
-            return await verify(connection.scope["headers"])
+            return await verify(scope["headers"], read_address(scope))
         except Exception as error:
             _install_handler(connection)
             raise ProblemException(to_verification_error(error)) from None
 
-    return dependency
+    if "fastapi" not in sys.modules:
+        return dependency
+    from platform_auth.fastapi import declare_security
+
+    return declare_security(dependency, doors)
 
 
 def _install_handler(connection: HTTPConnection) -> None:

@@ -3,17 +3,24 @@
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from hmac import compare_digest
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
+from platform_auth.lease import Change
 from platform_auth.principals import Principal
-from platform_auth.runtime import Result
+from platform_auth.runtime import ThreadWorker
 from platform_auth.transport import ServiceAnswer, ServiceRequest
 
 Identity = TypeVar("Identity", bound=Principal)
+# Nothing is remembered.
+_NO_LEASE = ServiceAnswer(
+    200, {}, json.dumps({"cursor": "", "reset": True, "lease_ms": 0, "fresh_for_ms": 0, "changes": []}).encode()
+)
 
 
 @dataclass(frozen=True)
@@ -26,22 +33,24 @@ class TestCredential(Generic[Identity]):
     __test__ = False
 
 
-class CallerWorker:
-    """Runs on the loop of the caller. Polls nothing: the service in memory has no lease to hand on."""
+class SharedWorker:
+    """One thread for all verifiers of tests: a suite creates many, and may close none."""
 
-    _is_closed = False
+    def __init__(self) -> None:
+        self._worker = _get_thread(os.getpid())
+        self._is_closed = False
 
-    def start(self, work: Callable[[], None]) -> None:
-        pass
-
-    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        if self._is_closed:
-            work.close()
-            raise ConnectionError("The verifier is closed")
-        return await work
+    def call(self, work: Callable[[], object]) -> bool:
+        return not self._is_closed and self._worker.call(work)
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._is_closed = True
+
+
+@cache
+def _get_thread(_process_id: int) -> ThreadWorker:
+    """A thread does not survive a fork."""
+    return ThreadWorker("platform-auth-tests")
 
 
 class MemoryService:
@@ -49,35 +58,39 @@ class MemoryService:
 
     def __init__(self) -> None:
         self.is_available = True
-        self._issued: dict[str, tuple[bytes, Mapping[str, object]]] = {}
+        self._issued: dict[Change, tuple[bytes, Mapping[str, object]]] = {}
 
-    def issue(self, name: str, secret: str, body: Mapping[str, object]) -> None:
+    def issue(self, name: Change, secret: str, body: Mapping[str, object]) -> None:
+        """`name`: what is reported as changed when the credential ends."""
         self._issued[name] = (_digest(secret), body)
 
-    def revoke(self, name: str) -> None:
+    def revoke(self, name: Change) -> None:
         self._issued.pop(name, None)
 
     async def close(self) -> None:
         pass
 
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        path = urlsplit(request.url).path
+        if path == "/internal/changes":
+            return _NO_LEASE
         if not self.is_available:
             raise ConnectionError("The service in memory is cut off")
         headers = request.headers
-        match urlsplit(request.url).path:
+        match path:
             case "/internal/validate-app":
-                found = self._find(f"app {headers['X-Platform-App-Id'].lower()}", headers["X-Platform-App-Key"])
+                found = self._find(Change("app", headers["X-Platform-App-Id"].lower()), headers["X-Platform-App-Key"])
                 if found is not None and found["target"] != json.loads(request.body)["target"]:
                     found = None
                 return _answer(found, "invalid_app_credentials")
             case "/internal/validate-node":
                 node_id, _, key = headers["X-API-Key"].partition(":")
-                return _answer(self._find(f"node {node_id.lower()}", key), "invalid_node_credentials")
+                return _answer(self._find(Change("node", node_id.lower()), key), "invalid_node_credentials")
             case _:
                 token = headers["Authorization"].removeprefix("Bearer ")
-                return _answer(self._find(f"user {_read_session(token)}", token), "invalid_access_token")
+                return _answer(self._find(Change("session", _read_session(token)), token), "invalid_access_token")
 
-    def _find(self, name: str, secret: str) -> Mapping[str, object] | None:
+    def _find(self, name: Change, secret: str) -> Mapping[str, object] | None:
         digest, body = self._issued.get(name, (b"", None))
         return body if compare_digest(digest, _digest(secret)) else None
 

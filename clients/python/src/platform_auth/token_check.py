@@ -54,7 +54,7 @@ class _PublishedKeys:
 
 
 class TokenCheck:
-    """Runs on the loop of the worker; only the evictions come with the lock held, from the same loop."""
+    """Runs on the loop of the questions; only the evictions come from the polls, with the lock of the lease held."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class TokenCheck:
         self._fetch_failed_at = -inf
         # Voids a fetch that was sent before the keys were dropped.
         self._drops = 0
+        self._lock = lease.lock
         lease.add_listener(self)
 
     def evict(self, change: Change) -> None:
@@ -161,11 +162,13 @@ class TokenCheck:
                 self._misconfigurations.report(_JWKS, f"{timed.answer.status}: not a JWKS")
             return None
         self._misconfigurations.clear(_JWKS)
-        if self._drops != drops_before:
-            return None
         max_age = _read_max_age(timed.answer.headers.get("cache-control", ""))
-        self._published = _PublishedKeys(keys, timed.sent.monotonic, max_age)
-        return self._published
+        published = _PublishedKeys(keys, timed.sent.monotonic, max_age)
+        with self._lock:
+            if self._drops != drops_before:
+                return None
+            self._published = published
+        return published
 
 
 def _read_max_age(cache_control: str) -> float:

@@ -1,19 +1,24 @@
-"""Requests to the authentication service."""
+"""
+Requests to the authentication service. What httpx imports at the first request is imported here: a process that another thread
+forks in the middle of an import can never finish it (gunicorn --preload).
+"""
 
-import asyncio
 import ssl
+import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Literal, Protocol
 
 import httpx
 
+for _name in ("anyio._backends._asyncio", "concurrent.futures.thread", "encodings.idna", "httpcore", "sniffio"):
+    import_module(_name)
+
 _CONNECT_TIMEOUT_SECONDS = 0.5
 # A list of 1,000 changes has 100 KB.
 _MAX_ANSWER_BYTES = 1_000_000
-_MAX_CONNECTIONS = 64
-# In a row, of requests that waited for an answer.
-_MAX_CANCELLATIONS = 3
 # Below the keep-alive time of most servers, so that a request rarely meets a connection that is being closed.
 _KEEPALIVE_SECONDS = 4.0
 
@@ -24,8 +29,6 @@ class ServiceRequest:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(default=b"", repr=False)
-    # Polls have a connection of their own.
-    is_poll: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,74 +48,48 @@ class Transport(Protocol):
 
 class HttpTransport:
     """
-    HTTP over kept-alive connections: one for polls, several for questions. Below httpx.AsyncClient, which logs every
-    request (five polls a second), keeps cookies and follows the proxies of the environment.
+    HTTP over kept-alive connections, each with one request at a time. Below httpx.AsyncClient, which logs every request (five
+    polls a second), keeps cookies and follows the proxies of the environment. Each connection is a pool of its own: httpcore
+    (1.0) looks at every connection and every waiting request of a pool whenever a request comes or goes, and keeps one for ever
+    whose request was cancelled while it opened.
     """
 
-    def __init__(self) -> None:
-        # One for all connections, and of the environment's authorities (SSL_CERT_FILE), also when only the JWKS comes by HTTPS.
-        trusted = httpx.create_ssl_context()
-        self._polls = _Pool(trusted, 1)
-        self._questions = _Pool(trusted, _MAX_CONNECTIONS)
+    def __init__(self, trusted: ssl.SSLContext | None = None) -> None:
+        """`trusted`: without it no certificate is accepted."""
+        self._trusted = trusted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # The last one used is at the end.
+        self._idle: deque[_Connection] = deque()
 
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
-        pool = self._polls if request.is_poll else self._questions
-        return await pool.send(request)
-
-    async def close(self) -> None:
-        await self._polls.close()
-        await self._questions.close()
-
-
-class _Pool:
-    """
-    Connections that are replaced after several requests in a row got no answer: a request that is cancelled while its
-    connection opens can leave it in the pool, where it is never used again (httpcore 1.0). Requests in flight keep the
-    connections that they have: the service may only be slow.
-    """
-
-    def __init__(self, trusted: ssl.SSLContext, size: int) -> None:
-        self._trusted = trusted
-        self._size = size
-        self._connections = _Connections(trusted, size)
-        self._cancellations = 0
-
-    async def send(self, request: ServiceRequest) -> ServiceAnswer:
-        connections = self._connections
-        connections.requests += 1
+        connection = self._idle.pop() if self._idle else _Connection(self._create_pool())
         try:
-            answer = await _send(connections.transport, request)
-        except asyncio.CancelledError:
-            self._count_cancellation(connections)
+            answer = await _send(connection.pool, request)
+        except BaseException:
+            await connection.pool.aclose()
             raise
-        finally:
-            connections.requests -= 1
-            if connections is not self._connections and connections.requests == 0:
-                await connections.transport.aclose()
-        if connections is self._connections:
-            self._cancellations = 0
+        connection.used_at = time.monotonic()
+        self._idle.append(connection)
+        await self._close_unused()
         return answer
 
     async def close(self) -> None:
-        await self._connections.transport.aclose()
+        while self._idle:
+            await self._idle.pop().pool.aclose()
 
-    def _count_cancellation(self, connections: "_Connections") -> None:
-        if connections is not self._connections:
-            return
-        self._cancellations += 1
-        if self._cancellations >= _MAX_CANCELLATIONS:
-            self._connections = _Connections(self._trusted, self._size)
-            self._cancellations = 0
+    async def _close_unused(self) -> None:
+        end = time.monotonic() - _KEEPALIVE_SECONDS
+        while self._idle and self._idle[0].used_at < end:
+            await self._idle.popleft().pool.aclose()
+
+    def _create_pool(self) -> httpx.AsyncHTTPTransport:
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_KEEPALIVE_SECONDS)
+        return httpx.AsyncHTTPTransport(verify=self._trusted, trust_env=False, limits=limits)
 
 
-class _Connections:
-    """Closed by the last of its requests, once they were replaced."""
-
-    def __init__(self, trusted: ssl.SSLContext, size: int) -> None:
-        limits = httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=_KEEPALIVE_SECONDS)
-        self.transport = httpx.AsyncHTTPTransport(verify=trusted, trust_env=False, limits=limits)
-        # In flight.
-        self.requests = 0
+@dataclass(slots=True, eq=False)
+class _Connection:
+    pool: httpx.AsyncHTTPTransport
+    used_at: float = 0.0
 
 
 async def _send(transport: httpx.AsyncHTTPTransport, request: ServiceRequest) -> ServiceAnswer:

@@ -3,25 +3,41 @@
 import logging
 import os
 import secrets
+import ssl
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
+import httpx
+
 from platform_auth.clocks import SYSTEM_CLOCKS
-from platform_auth.credentials import Headers, find_app, find_node, find_token
-from platform_auth.errors import UnavailableError
+from platform_auth.credentials import Headers, find_app, find_doors, find_node, find_token, read_request_id
+from platform_auth.endings import Watch
+from platform_auth.errors import (
+    RefusedError,
+    UnavailableError,
+    VerificationError,
+    VerifierConfigurationError,
+    refuse_missing,
+)
 from platform_auth.events import LOGGER
+from platform_auth.lease import Change
 from platform_auth.options import Settings, read_environment
-from platform_auth.principals import AppPrincipal, NodePrincipal, Principal, UserPrincipal
-from platform_auth.runtime import Runtime, create_system_runtime
-from platform_auth.testing import CallerWorker, MemoryService, TestCredential, encode_part
-from platform_auth.verifier_core import VerifierCore
+from platform_auth.principals import DOORS, AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
+from platform_auth.questions import PATIENCE_SECONDS
+from platform_auth.runtime import Channel, Runtime, create_system_runtime
+from platform_auth.tallies import Tally, VerdictHook, VerdictName
+from platform_auth.testing import MemoryService, SharedWorker, TestCredential, encode_part
+from platform_auth.verifier_core import Verification, VerifierCore
+from platform_auth.waiting import take_steps, take_steps_sync
 
 if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
+    from platform_auth.starlette import Dependency
+
+Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
 
 
 class EnvironmentOptions(TypedDict, total=False):
@@ -31,12 +47,14 @@ class EnvironmentOptions(TypedDict, total=False):
     max_entries: int
     max_questions: int
     logger: logging.Logger
+    on_verdict: VerdictHook
 
 
 class Verifier:
     """
     Verifies the credentials of requests to this service. The `verify_*` methods take headers, and raise RefusedError (a
-    verdict) or UnavailableError (not a verdict); they may be awaited on any asyncio loop of any thread.
+    verdict) or UnavailableError (not a verdict); they may be awaited on any asyncio loop of any thread, and those that end in
+    `_sync` called in any thread. `address`: of the caller; callers share fairly what the authentication service is asked.
     """
 
     def __init__(
@@ -55,6 +73,7 @@ class Verifier:
         max_entries: int = 100_000,
         max_questions: int = 256,
         logger: logging.Logger | None = None,
+        on_verdict: VerdictHook | None = None,
     ) -> None:
         """
         `secret_key` verifies HS256 access tokens and `jwks_url` ES256; with neither, the authentication service judges each
@@ -62,8 +81,8 @@ class Verifier:
         and `aud` of access tokens, as JWT_ISSUER and JWT_AUDIENCE of the authentication service; without an audience, tokens
         with one are refused. `outage_grace_seconds`, at most 60: how much longer memory may be used while the authentication
         service is unreachable; during it, a revoked credential may be accepted. `max_entries`: remembered credentials of each
-        kind. `max_questions`: in flight at each door (apps, nodes, users); beyond it the answer is 503. Raises
-        VerifierConfigurationError.
+        kind. `max_questions`: in flight at each door (apps, nodes, users); beyond it the answer is 503. `on_verdict` is called
+        with the door and "accepted", "refused" or "unavailable". Raises VerifierConfigurationError.
         """
         self._settings = Settings(
             url=url,
@@ -80,9 +99,16 @@ class Verifier:
             max_questions=max_questions,
             logger=logger or LOGGER,
         )
+        self._trusted = _read_authorities() if self._settings.needs_certificates else None
+        self._tallies = {door: Tally(door, on_verdict) for door in DOORS}
+        self._accept_app, self._accept_node, self._accept_user = (self._tallies[door].accept for door in DOORS)
         self._starting = threading.Lock()
         self._is_closed = False
-        self._core: VerifierCore | None = self._start()
+        self._core: VerifierCore | None = None
+        if outage_grace_seconds > 0:
+            promise = f"a revoked credential may be accepted for {outage_grace_seconds} s"
+            detail = f"While the authentication service is unreachable, {promise}."
+            self._settings.log.warn("verifier_outage_grace", detail=detail)
         _VERIFIERS.add(self)
 
     @classmethod
@@ -91,51 +117,161 @@ class Verifier:
     ) -> "Verifier":
         """
         From AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME, and SECRET_KEY or AUTH_JWKS_URL: what `platform-auth init`
-        writes. Also SECRET_KEY_PREVIOUS during a rotation, and JWT_ISSUER and JWT_AUDIENCE, if the authentication service has
-        them. Raises VerifierConfigurationError.
+        writes. Also SECRET_KEY_PREVIOUS during a rotation, JWT_ISSUER and JWT_AUDIENCE, if the authentication service has
+        them, and AUTH_OUTAGE_GRACE_SECONDS. Raises VerifierConfigurationError.
         """
-        return cls(**read_environment(os.environ if variables is None else variables), **options)
+        settings: dict[str, Any] = {**read_environment(os.environ if variables is None else variables), **options}
+        return cls(**settings)
 
     @staticmethod
     def for_tests(service_name: str = "service-under-test") -> "TestVerifier":
         """A verifier that mints and accepts credentials in memory, for the tests of a service."""
         return TestVerifier(service_name)
 
-    async def verify_app(self, headers: Headers) -> AppPrincipal:
-        """Verifies the key of a calling service: `X-Platform-App-Id` and `X-Platform-App-Key`."""
-        core = self._core or self._get_core()
-        return core.apps.recall(find_app(headers)) or await core.verify_app(headers)
+    def start(self) -> None:
+        """Begins to poll now instead of at the first request. Not before a fork, which threads do not survive."""
+        self._get_core()
 
-    async def verify_node(self, headers: Headers) -> NodePrincipal:
+    async def verify_app(self, headers: Headers, *, scope: str | None = None, address: str | None = None) -> AppPrincipal:
+        """Verifies the key of a calling service, `X-Platform-App-Id` and `X-Platform-App-Key`, and that it has the scope."""
+        core = self._core or self._get_core()
+        principal = core.apps.recall(find_app(headers), headers, address)
+        if principal is None or (scope is not None and not principal.has_scope(scope)):
+            return await self._verify("app", headers, core.verify_app(headers, scope, address))
+        self._accept_app()
+        return principal
+
+    async def verify_node(self, headers: Headers, *, address: str | None = None) -> NodePrincipal:
         """Verifies the key of a node: `X-API-Key: node_id:api_key`."""
         core = self._core or self._get_core()
-        return core.nodes.recall(find_node(headers)) or await core.verify_node(headers)
+        principal = core.nodes.recall(find_node(headers), headers, address)
+        if principal is None:
+            return await self._verify("node", headers, core.verify_node(headers, address))
+        self._accept_node()
+        return principal
 
-    async def verify_user(self, headers: Headers) -> UserPrincipal:
+    async def verify_user(self, headers: Headers, *, address: str | None = None) -> UserPrincipal:
         """Verifies the access token of a user: `Authorization: Bearer`."""
         core = self._core or self._get_core()
-        return core.tokens.recall(find_token(headers)) or await core.verify_user(headers)
+        principal = core.tokens.recall(find_token(headers), headers, address)
+        if principal is None:
+            return await self._verify("user", headers, core.verify_user(headers, address))
+        self._accept_user()
+        return principal
+
+    async def verify_any(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal:
+        """Verifies the credential of the first of these doors for which the request presents one."""
+        headers = _to_repeatable(headers)
+        match self._choose_door(headers, doors):
+            case "app":
+                return await self.verify_app(headers, address=address)
+            case "node":
+                return await self.verify_node(headers, address=address)
+            case _:
+                return await self.verify_user(headers, address=address)
+
+    async def verify_optional(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal | None:
+        """The same, and None when the request presents none. One that is presented and not valid is refused."""
+        headers = _to_repeatable(headers)
+        return await self.verify_any(headers, *doors, address=address) if find_doors(headers, doors) else None
+
+    def verify_app_sync(self, headers: Headers, *, scope: str | None = None, address: str | None = None) -> AppPrincipal:
+        """As verify_app, for threads without an event loop."""
+        core = self._core or self._get_core()
+        principal = core.apps.recall(find_app(headers), headers, address)
+        if principal is None or (scope is not None and not principal.has_scope(scope)):
+            return self._verify_sync("app", headers, core.verify_app(headers, scope, address))
+        self._accept_app()
+        return principal
+
+    def verify_node_sync(self, headers: Headers, *, address: str | None = None) -> NodePrincipal:
+        """As verify_node, for threads without an event loop."""
+        core = self._core or self._get_core()
+        principal = core.nodes.recall(find_node(headers), headers, address)
+        if principal is None:
+            return self._verify_sync("node", headers, core.verify_node(headers, address))
+        self._accept_node()
+        return principal
+
+    def verify_user_sync(self, headers: Headers, *, address: str | None = None) -> UserPrincipal:
+        """As verify_user, for threads without an event loop."""
+        core = self._core or self._get_core()
+        principal = core.tokens.recall(find_token(headers), headers, address)
+        if principal is None:
+            return self._verify_sync("user", headers, core.verify_user(headers, address))
+        self._accept_user()
+        return principal
+
+    def verify_any_sync(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal:
+        """As verify_any, for threads without an event loop."""
+        headers = _to_repeatable(headers)
+        match self._choose_door(headers, doors):
+            case "app":
+                return self.verify_app_sync(headers, address=address)
+            case "node":
+                return self.verify_node_sync(headers, address=address)
+            case _:
+                return self.verify_user_sync(headers, address=address)
+
+    def verify_optional_sync(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal | None:
+        """As verify_optional, for threads without an event loop."""
+        headers = _to_repeatable(headers)
+        return self.verify_any_sync(headers, *doors, address=address) if find_doors(headers, doors) else None
 
     @cached_property
-    def app(self) -> "Callable[[HTTPConnection], Awaitable[AppPrincipal]]":
+    def app(self) -> "Dependency[AppPrincipal]":
         """Dependency of FastAPI, or awaited with the request in Starlette: the calling service."""
         from platform_auth.starlette import create_dependency
 
-        return create_dependency(self.verify_app)
+        return create_dependency(lambda headers, address: self.verify_app(headers, address=address), ("app",))
 
     @cached_property
-    def node(self) -> "Callable[[HTTPConnection], Awaitable[NodePrincipal]]":
+    def node(self) -> "Dependency[NodePrincipal]":
         """Dependency of FastAPI, or awaited with the request in Starlette: the node."""
         from platform_auth.starlette import create_dependency
 
-        return create_dependency(self.verify_node)
+        return create_dependency(lambda headers, address: self.verify_node(headers, address=address), ("node",))
 
     @cached_property
-    def user(self) -> "Callable[[HTTPConnection], Awaitable[UserPrincipal]]":
+    def user(self) -> "Dependency[UserPrincipal]":
         """Dependency of FastAPI, or awaited with the request in Starlette: the user."""
         from platform_auth.starlette import create_dependency
 
-        return create_dependency(self.verify_user)
+        return create_dependency(lambda headers, address: self.verify_user(headers, address=address), ("user",))
+
+    def app_with(self, scope: str) -> "Dependency[AppPrincipal]":
+        """As `app`, with a key that has the scope; without it the answer is 403 missing_scope."""
+        from platform_auth.starlette import create_dependency
+
+        return create_dependency(lambda headers, address: self.verify_app(headers, scope=scope, address=address), ("app",))
+
+    def any(self, *doors: Door) -> "Dependency[Principal]":
+        """As `app`, `node` and `user`: the first of these doors for which the request presents a credential."""
+        from platform_auth.starlette import create_dependency
+
+        _check_doors(doors)
+        return create_dependency(lambda headers, address: self.verify_any(headers, *doors, address=address), doors)
+
+    def optional(self, *doors: Door) -> "Dependency[Principal | None]":
+        """As `any`, and None when the request presents no credential."""
+        from platform_auth.starlette import create_dependency
+
+        _check_doors(doors)
+        return create_dependency(lambda headers, address: self.verify_optional(headers, *doors, address=address), doors)
+
+    def on_ended(self, headers: Headers, callback: Callable[[], object]) -> Watch:
+        """
+        Calls back once, when the key that these headers present has ended, or the session or the user of their token: for
+        connections that outlive their request. On the event loop that runs here, or else in a thread of the verifier. An access
+        token that expires does not end its session. Close what is returned when the connection ends. Raises RefusedError.
+        """
+        headers = _to_repeatable(headers)
+        door = self._choose_door(headers, ("user", "node", "app"))
+        return self._get_core().watch(door, headers, callback)
+
+    def read_counts(self) -> dict[Door, Mapping[VerdictName, int]]:
+        """How many requests were accepted, refused and not verified (503) at each door, since the verifier was created."""
+        return {door: tally.read() for door, tally in self._tallies.items()}
 
     def close(self) -> None:
         """Stops polling and closes the connections: the service is not asked any more, nor by forked processes."""
@@ -148,6 +284,44 @@ class Verifier:
     def __repr__(self) -> str:
         """Without the credentials."""
         return f"{type(self).__name__}(url={self._settings.url!r}, service_name={self._settings.service_name!r})"
+
+    def _choose_door(self, headers: Headers, doors: Sequence[Door]) -> Door:
+        _check_doors(doors)
+        found = find_doors(headers, doors)
+        if found:
+            return found[0]
+        self._tallies[doors[0]].refuse()
+        error = refuse_missing(doors)
+        error.request_id = read_request_id(headers)
+        raise error
+
+    async def _verify(self, door: Door, headers: Headers, steps: Verification[Identity]) -> Identity:
+        try:
+            principal = await take_steps(steps, PATIENCE_SECONDS)
+        except Exception as error:
+            raise self._explain(door, headers, error) from error.__cause__
+        self._tallies[door].accept()
+        return principal
+
+    def _verify_sync(self, door: Door, headers: Headers, steps: Verification[Identity]) -> Identity:
+        try:
+            principal = take_steps_sync(steps, PATIENCE_SECONDS)
+        except Exception as error:
+            raise self._explain(door, headers, error) from error.__cause__
+        self._tallies[door].accept()
+        return principal
+
+    def _explain(self, door: Door, headers: Headers, error: Exception) -> VerificationError:
+        """Never anything else: what is not a verdict could not be verified."""
+        if not isinstance(error, VerificationError):
+            if self._core is not None:
+                self._core.report_unexpected(error)
+            error = UnavailableError()
+        error.request_id = read_request_id(headers)
+        tally = self._tallies[door]
+        count = tally.refuse if isinstance(error, RefusedError) else tally.miss
+        count()
+        return error
 
     def _get_core(self) -> VerifierCore:
         core = self._core
@@ -162,7 +336,7 @@ class Verifier:
         return VerifierCore(self._settings, self._create_runtime())
 
     def _create_runtime(self) -> Runtime:
-        return create_system_runtime()
+        return create_system_runtime(self._trusted)
 
     def _abandon(self) -> None:
         _INHERITED.append(self._core)
@@ -177,14 +351,19 @@ class TestVerifier(Verifier):
 
     def __init__(self, service_name: str = "service-under-test") -> None:
         self._service = MemoryService()
-        super().__init__(url="http://auth.test", app_id="test", app_key="test", service_name=service_name)
+        super().__init__(url="http://auth.test", app_id=str(uuid4()), app_key="pa_app_test", service_name=service_name)
 
-    def mint_app(self, caller: str = "caller", target: str | None = None) -> TestCredential[AppPrincipal]:
-        """Mints a key of a calling service for the service under test."""
-        principal = AppPrincipal(str(uuid4()), caller, target or self._settings.service_name)
+    def mint_app(
+        self, caller: str = "caller", target: str | None = None, scopes: Sequence[str] | None = None
+    ) -> TestCredential[AppPrincipal]:
+        """Mints a key of a calling service for the service under test. Without scopes it is not restricted."""
+        own_scopes = None if scopes is None else tuple(scopes)
+        principal = AppPrincipal(str(uuid4()), caller, target or self._settings.service_name, own_scopes)
         key = f"test_app_{secrets.token_urlsafe()}"
-        body = {"app_id": principal.app_id, "caller": caller, "target": principal.target}
-        self._service.issue(f"app {principal.app_id}", key, body)
+        body: dict[str, object] = {"app_id": principal.app_id, "caller": caller, "target": principal.target}
+        if scopes is not None:
+            body["scopes"] = list(scopes)
+        self._service.issue(Change("app", principal.app_id), key, body)
         return TestCredential({"X-Platform-App-Id": principal.app_id, "X-Platform-App-Key": key}, principal)
 
     def mint_node(self, household_id: str | None = None) -> TestCredential[NodePrincipal]:
@@ -192,7 +371,7 @@ class TestVerifier(Verifier):
         principal = NodePrincipal(str(uuid4()), (household_id or str(uuid4())).lower())
         key = f"test_node_{secrets.token_urlsafe()}"
         body = {"node_id": principal.node_id, "household_id": principal.household_id}
-        self._service.issue(f"node {principal.node_id}", key, body)
+        self._service.issue(Change("node", principal.node_id), key, body)
         return TestCredential({"X-API-Key": f"{principal.node_id}:{key}"}, principal)
 
     def mint_user(
@@ -203,7 +382,7 @@ class TestVerifier(Verifier):
         claims = {"sub": principal.user_id, "sid": principal.session_id, "email": email, "amr": list(amr)}
         token = f"{encode_part({'alg': 'HS256', 'typ': 'JWT'})}.{encode_part(claims)}.{secrets.token_urlsafe()}"
         body = {"user_id": principal.user_id, "session_id": principal.session_id, "email": email, "amr": list(amr)}
-        self._service.issue(f"user {principal.session_id}", token, body)
+        self._service.issue(Change("session", principal.session_id), token, body)
         return TestCredential({"Authorization": f"Bearer {token}"}, principal)
 
     def revoke(self, credential: TestCredential[Any]) -> None:
@@ -211,18 +390,40 @@ class TestVerifier(Verifier):
         principal: Principal = credential.principal
         match principal:
             case AppPrincipal():
-                self._service.revoke(f"app {principal.app_id}")
+                change = Change("app", principal.app_id)
             case NodePrincipal():
-                self._service.revoke(f"node {principal.node_id}")
+                change = Change("node", principal.node_id)
             case UserPrincipal():
-                self._service.revoke(f"user {principal.session_id}")
+                change = Change("session", principal.session_id)
+        self._service.revoke(change)
+        if self._core is not None:
+            self._core.take_over(change)
 
     def set_available(self, is_available: bool) -> None:
         """False: every verification fails with 503, until this is called with True."""
         self._service.is_available = is_available
 
     def _create_runtime(self) -> Runtime:
-        return Runtime(SYSTEM_CLOCKS, self._service, CallerWorker())
+        channel = Channel(SharedWorker(), self._service)
+        return Runtime(SYSTEM_CLOCKS, polls=channel, questions=channel)
+
+
+def _read_authorities() -> ssl.SSLContext:
+    """Those of the environment (SSL_CERT_FILE, SSL_CERT_DIR) or of certifi; read once, before any fork."""
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        raise VerifierConfigurationError(f"The trusted certificates cannot be read: {type(error).__name__}") from None
+
+
+def _to_repeatable(headers: Headers) -> Headers:
+    """Headers that are read more than once."""
+    return headers if hasattr(headers, "items") or isinstance(headers, list) else list(headers)
+
+
+def _check_doors(doors: Sequence[Door]) -> None:
+    if not doors or not all(door in DOORS for door in doors):
+        raise VerifierConfigurationError(f"Name one or more of {', '.join(DOORS)}")
 
 
 _VERIFIERS: "weakref.WeakSet[Verifier]" = weakref.WeakSet()

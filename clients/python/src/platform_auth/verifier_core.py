@@ -6,27 +6,33 @@ moment the question was sent; only the service refuses, except what is malformed
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 
 from platform_auth.answers import Verdict
 from platform_auth.caches import KeyCache, TokenCache
 from platform_auth.clock_check import ClockCheck
+from platform_auth.clocks import Instant
 from platform_auth.credentials import (
     Credential,
     Headers,
+    PresentedToken,
     compute_fingerprint,
     read_app,
     read_node,
     read_token,
     read_tracing,
 )
-from platform_auth.errors import REFUSALS, RefusedError, UnavailableError
-from platform_auth.events import UnexpectedErrors, Misconfigurations, warn
-from platform_auth.lease import Lease
+from platform_auth.endings import Endings, Watch, to_liveness
+from platform_auth.errors import REFUSALS, MissingScopeError, RefusedError, UnavailableError, VerificationError
+from platform_auth.events import Misconfigurations, UnexpectedErrors
+from platform_auth.lease import Change, Lease, Ticket
 from platform_auth.options import Settings
-from platform_auth.poller import Poller
+from platform_auth.poller import Checks, Poller
 from platform_auth.principals import (
     AppPrincipal,
+    Door,
     NodePrincipal,
     Principal,
     UserPrincipal,
@@ -34,106 +40,108 @@ from platform_auth.principals import (
     to_node_principal,
     to_user_principal,
 )
-from platform_auth.questions import Identity, Question, Questions
+from platform_auth.questions import PATIENCE_SECONDS, Identity, Outcome, Question, Questions
 from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient
+from platform_auth.service_name import ServiceName
 from platform_auth.token_check import TokenCheck
 from platform_auth.tokens import parse_token
 from platform_auth.transport import ServiceRequest
 from platform_auth.uses import Uses
+from platform_auth.waiting import call_on_this_loop, take_steps
+
+# Yields what the caller waits for, in a thread or on an event loop.
+Verification = Generator["Future[Outcome]", Outcome, Identity]
 
 
 class VerifierCore:
-    """Safe with threads: the caches are, and the rest runs on the loop of the worker."""
+    """Safe with threads. Polls when it is created."""
 
     def __init__(self, settings: Settings, runtime: Runtime) -> None:
-        """Polls at once."""
         self._settings = settings
         self._runtime = runtime
-        grace = settings.outage_grace_seconds
-        lease = Lease(runtime.clocks, grace)
+        lease = self._lease = Lease(runtime.clocks, settings.outage_grace_seconds)
         uses = Uses()
-        self.apps: KeyCache[AppPrincipal] = KeyCache("app", lease, uses, settings.max_entries)
-        self.nodes: KeyCache[NodePrincipal] = KeyCache("node", lease, uses, settings.max_entries)
-        self.tokens = TokenCache(lease, settings.max_entries)
-        client = ServiceClient(runtime)
-        misconfigurations = Misconfigurations(settings.logger)
-        self._unexpected_errors = UnexpectedErrors(settings.logger)
+        entries = settings.max_entries
+        self.apps: KeyCache[AppPrincipal] = KeyCache("app", lease, uses, entries, self._renew_app)
+        self.nodes: KeyCache[NodePrincipal] = KeyCache("node", lease, uses, entries, self._renew_node)
+        self.tokens = TokenCache(lease, entries, self._renew_user)
+        misconfigurations = Misconfigurations(settings.log)
+        self._unexpected_errors = UnexpectedErrors(settings.log)
         clock_check = ClockCheck(runtime.clocks, misconfigurations)
+        service_name = ServiceName(settings.service_name, misconfigurations)
+        polls = ServiceClient(runtime, runtime.polls.transport)
+        checks = Checks(clock_check, service_name, misconfigurations)
+        self._poller = Poller(settings, runtime, polls, lease, uses, checks)
+        client = ServiceClient(runtime, runtime.questions.transport)
         self._token_check = TokenCheck(settings, runtime, client, clock_check, misconfigurations, lease)
-        poller = Poller(settings, runtime, client, lease, uses, clock_check, misconfigurations)
-        self._questions = Questions(settings.max_questions, runtime, client, lease, misconfigurations, poller.start)
-        if grace > 0:
-            detail = f"While the authentication service is unreachable, a revoked credential may be accepted for {grace} s."
-            warn(settings.logger, "verifier_outage_grace", detail=detail)
-        runtime.worker.start(poller.start)
+        self._questions = Questions(
+            settings, runtime, client, lease, service_name, misconfigurations, self._unexpected_errors
+        )
+        self._endings = Endings(runtime, lease, self.report_unexpected)
+        self._poller.start()
 
-    async def verify_app(self, headers: Headers) -> AppPrincipal:
+    def verify_app(self, headers: Headers, scope: str | None, address: str | None) -> Verification[AppPrincipal]:
         credential = read_app(headers)
-        key_id = credential.id
-        remembered = self.apps.recall_by_id(key_id, credential.digest)
-        if remembered is not None:
-            return remembered
-        name = self._settings.service_name
-        path = "/internal/validate-app"
-        forwarded = {**credential.headers, "Content-Type": "application/json"}
-        question = Question(
-            credential,
-            path,
-            self._create_request(path, headers, forwarded, json.dumps({"target": name}).encode()),
-            read=lambda body: to_app_principal(body, key_id, name),
-            remember=lambda principal, end, ticket: self.apps.remember(credential, principal, end, ticket),
-        )
-        return await self._ask(question)
+        principal = self.apps.recall_by_id(credential.id, credential.digest, headers, address)
+        if principal is None:
+            principal = yield from self._ask(self._ask_about_app(credential, headers, address))
+        if scope is not None and not principal.has_scope(scope):
+            raise MissingScopeError(scope)
+        return principal
 
-    async def verify_node(self, headers: Headers) -> NodePrincipal:
+    def verify_node(self, headers: Headers, address: str | None) -> Verification[NodePrincipal]:
         credential = read_node(headers)
-        key_id = credential.id
-        remembered = self.nodes.recall_by_id(key_id, credential.digest)
-        if remembered is not None:
-            return remembered
-        path = "/internal/validate-node"
-        question = Question(
-            credential,
-            path,
-            self._create_request(path, headers, self._with_own_key(credential)),
-            read=lambda body: to_node_principal(body, key_id),
-            remember=lambda principal, end, ticket: self.nodes.remember(credential, principal, end, ticket),
-        )
-        return await self._ask(question)
+        remembered = self.nodes.recall_by_id(credential.id, credential.digest, headers, address)
+        return remembered or (yield from self._ask(self._ask_about_node(credential, headers, address)))
 
-    async def verify_user(self, headers: Headers) -> UserPrincipal:
+    def verify_user(self, headers: Headers, address: str | None) -> Verification[UserPrincipal]:
         credential = read_token(headers)
-        remembered = self.tokens.recall(compute_fingerprint(credential))
-        if remembered is not None:
-            return remembered
-        token = parse_token(credential.token)
-        if token is None:
-            raise RefusedError(REFUSALS["user"])
-        path = "/internal/validate-user"
-        question = Question(
-            credential,
-            path,
-            self._create_request(path, headers, self._with_own_key(credential)),
-            read=lambda body: to_user_principal(body, token.user_id, token.session_id),
-            remember=lambda principal, end, ticket: self.tokens.remember(credential, principal, end, ticket),
-            check=lambda deadline: self._token_check.check(token, deadline),
-        )
-        return await self._ask(question)
+        remembered = self.tokens.recall(compute_fingerprint(credential), headers, address)
+        return remembered or (yield from self._ask(self._ask_about_user(credential, headers, address)))
+
+    def watch(self, door: Door, headers: Headers, callback: Callable[[], object]) -> Watch:
+        """Raises RefusedError for a credential that is malformed."""
+        changes: set[Change] = set()
+        match door:
+            case "app":
+                credential = read_app(headers)
+                steps = self._prepare(self._ask_about_app(credential, headers, None))
+                changes = {Change("app", credential.id)}
+            case "node":
+                credential = read_node(headers)
+                steps = self._prepare(self._ask_about_node(credential, headers, None))
+                changes = {Change("node", credential.id)}
+            case _:
+                presented = read_token(headers)
+                steps = self._prepare(self._ask_about_user(presented, headers, None))
+                token = parse_token(presented.token)
+                changes = {Change("session", token.session_id), Change("user", token.user_id)} if token else set()
+
+        async def ask() -> bool | None:
+            return to_liveness(await take_steps(steps(), PATIENCE_SECONDS))
+
+        watch = Watch(frozenset(changes), ask, call_on_this_loop(callback), self._endings)
+        self._endings.add(watch)
+        return watch
+
+    def take_over(self, change: Change) -> None:
+        """A change that no poll tells: of the service in memory."""
+        self._lease.apply(change)
 
     def close(self) -> None:
         """Stops polling and closes the connections: the service is not asked any more."""
-        self._runtime.worker.close(self._runtime.transport.close)
+        self._runtime.polls.close()
+        self._runtime.questions.close()
 
-    async def _ask(self, question: Question[Identity]) -> Identity:
-        try:
-            outcome = await self._runtime.worker.run(self._questions.ask(question))
-        except ConnectionError:
-            # The verifier was closed.
-            raise UnavailableError from None
-        except Exception as error:
-            self._unexpected_errors.report(error)
-            raise UnavailableError from None
+    def report_unexpected(self, error: Exception) -> None:
+        self._unexpected_errors.report(error)
+
+    def _prepare(self, question: Question[Identity]) -> "Callable[[], Generator[Future[Outcome], Outcome, Outcome]]":
+        return lambda: self._questions.ask(question)
+
+    def _ask(self, question: Question[Identity]) -> Verification[Identity]:
+        outcome = yield from self._questions.ask(question)
         if outcome is Verdict.NO:
             raise RefusedError(REFUSALS[question.credential.door])
         # Each request that waited decides by its own clock: the process may have been paused since the answer arrived.
@@ -141,6 +149,67 @@ class VerifierCore:
             raise UnavailableError
         principal: Principal = outcome.principal
         return principal  # type: ignore[return-value]
+
+    def _ask_about_app(self, credential: Credential, headers: Headers, address: str | None) -> Question[AppPrincipal]:
+        name = self._settings.service_name
+        path = "/internal/validate-app"
+        forwarded = {**credential.headers, "Content-Type": "application/json"}
+        return Question(
+            credential,
+            address,
+            path,
+            self._create_request(path, headers, forwarded, json.dumps({"target": name}).encode()),
+            read=lambda body: to_app_principal(body, credential.id, name),
+            remember=self._remember_in(self.apps.remember, credential),
+        )
+
+    def _ask_about_node(self, credential: Credential, headers: Headers, address: str | None) -> Question[NodePrincipal]:
+        path = "/internal/validate-node"
+        forwarded = self._with_own_key(credential)
+        return Question(
+            credential,
+            address,
+            path,
+            self._create_request(path, headers, forwarded),
+            read=lambda body: to_node_principal(body, credential.id),
+            remember=self._remember_in(self.nodes.remember, credential),
+        )
+
+    def _ask_about_user(self, credential: PresentedToken, headers: Headers, address: str | None) -> Question[UserPrincipal]:
+        token = parse_token(credential.token)
+        if token is None:
+            raise RefusedError(REFUSALS["user"])
+        path = "/internal/validate-user"
+        return Question(
+            credential,
+            address,
+            path,
+            self._create_request(path, headers, self._with_own_key(credential)),
+            read=lambda body: to_user_principal(body, token.user_id, token.session_id),
+            remember=self._remember_in(self.tokens.remember, credential),
+            check=lambda deadline: self._token_check.check(token, deadline),
+        )
+
+    def _remember_in(
+        self, remember: Callable[[Credential, Identity, Instant, float, Ticket], None], credential: Credential
+    ) -> Callable[[Identity, Instant, float, Ticket], None]:
+        def remember_and_poll(principal: Identity, sent: Instant, seconds: float, ticket: Ticket) -> None:
+            remember(credential, principal, sent, seconds, ticket)
+            self._poller.start()
+
+        return remember_and_poll
+
+    def _renew_app(self, headers: Headers, address: str | None) -> None:
+        with suppress(VerificationError):
+            self._questions.ask_in_background(self._ask_about_app(read_app(headers), headers, address))
+
+    def _renew_node(self, headers: Headers, address: str | None) -> None:
+        with suppress(VerificationError):
+            self._questions.ask_in_background(self._ask_about_node(read_node(headers), headers, address))
+
+    def _renew_user(self, headers: Headers, address: str | None) -> None:
+        with suppress(VerificationError):
+            self._questions.ask_in_background(self._ask_about_user(read_token(headers), headers, address))
 
     def _with_own_key(self, credential: Credential) -> dict[str, str]:
         settings = self._settings

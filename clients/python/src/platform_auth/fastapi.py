@@ -1,0 +1,61 @@
+"""Tells FastAPI which credential a dependency verifies: its OpenAPI document names it, and Swagger UI asks for it (Authorize)."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from fastapi import Depends
+from fastapi.openapi.models import APIKey, HTTPBearer
+from fastapi.security.base import SecurityBase
+from starlette.requests import HTTPConnection
+
+from platform_auth.principals import Door, Principal
+from platform_auth.starlette import Dependency
+
+Identity = TypeVar("Identity", bound=Principal | None)
+
+
+class _Scheme(SecurityBase):
+    """Only named: the dependency that needs it reads the headers itself."""
+
+    def __init__(self, scheme_name: str, model: Any) -> None:
+        self.scheme_name = scheme_name
+        self.model = model
+
+    async def __call__(self) -> None:
+        return None
+
+
+class _SecuredDependency(_Scheme):
+    """The dependency itself is the first scheme, so that it costs a request nothing."""
+
+    def __init__(self, dependency: Dependency[Any], first: _Scheme, others: Sequence[_Scheme]) -> None:
+        super().__init__(first.scheme_name, first.model)
+        self._dependency = dependency
+        kind = inspect.Parameter.KEYWORD_ONLY
+        connection = inspect.Parameter("connection", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=HTTPConnection)
+        schemes = [inspect.Parameter(f"scheme_{i}", kind, default=Depends(other)) for i, other in enumerate(others)]
+        self.__signature__ = inspect.Signature([connection, *schemes])
+
+    async def __call__(self, connection: HTTPConnection, **_schemes: None) -> Any:  # type: ignore[override]
+        return await self._dependency(connection)
+
+
+def _header(scheme_name: str, name: str, description: str) -> _Scheme:
+    return _Scheme(scheme_name, APIKey.model_validate({"in": "header", "name": name, "description": description}))
+
+
+# An OpenAPI document of FastAPI cannot say that both headers of an app are needed: it lists them side by side.
+_SCHEMES: dict[Door, tuple[_Scheme, ...]] = {
+    "app": (
+        _header("PlatformAppId", "X-Platform-App-Id", "The id of a service's key; X-Platform-App-Key is needed too."),
+        _header("PlatformAppKey", "X-Platform-App-Key", "The key of a service."),
+    ),
+    "node": (_header("NodeKey", "X-API-Key", "The key of a node: node_id:api_key."),),
+    "user": (_Scheme("AccessToken", HTTPBearer(bearerFormat="JWT", description="The access token of a user.")),),
+}
+
+
+def declare_security(dependency: Dependency[Identity], doors: Sequence[Door]) -> Dependency[Identity]:
+    first, *others = (scheme for door in doors for scheme in _SCHEMES[door])
+    return _SecuredDependency(dependency, first, others)

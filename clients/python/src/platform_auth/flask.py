@@ -1,0 +1,59 @@
+"""Decorators for Flask. The caller is `g.auth`; a request that is not accepted is answered with a problem document."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
+from flask import Response, current_app, g, request
+from flask.typing import ResponseReturnValue
+
+from platform_auth.errors import to_verification_error
+from platform_auth.principals import Door
+from platform_auth.verifier import Verifier
+from platform_auth.wsgi import Requirement
+
+Parameters = ParamSpec("Parameters")
+View = Callable[Parameters, ResponseReturnValue]
+Decorator = Callable[[View[Parameters]], View[Parameters]]
+
+
+def require_app(verifier: Verifier, *, scope: str | None = None) -> Decorator[Parameters]:
+    """Admits requests with a valid key of another service, for this one, that has the scope."""
+    return _guard(verifier, Requirement("app", scope=scope))
+
+
+def require_node(verifier: Verifier) -> Decorator[Parameters]:
+    """Admits requests with a valid key of a node."""
+    return _guard(verifier, Requirement("node"))
+
+
+def require_user(verifier: Verifier) -> Decorator[Parameters]:
+    """Admits requests with a valid access token of a user."""
+    return _guard(verifier, Requirement("user"))
+
+
+def require_any(verifier: Verifier, *doors: Door) -> Decorator[Parameters]:
+    """Admits requests by the first of these doors for which they present a credential."""
+    return _guard(verifier, Requirement(*doors))
+
+
+def accept_optional(verifier: Verifier, *doors: Door) -> Decorator[Parameters]:
+    """The same, and `g.auth` is None when a request presents no credential."""
+    return _guard(verifier, Requirement(*doors, is_optional=True))
+
+
+def _guard(verifier: Verifier, requirement: Requirement) -> Decorator[Parameters]:
+    def decorate(view: View[Parameters]) -> View[Parameters]:
+        @wraps(view)
+        def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> ResponseReturnValue:
+            try:
+                g.auth = requirement.verify(verifier, request.environ)
+            except Exception as error:
+                answer = to_verification_error(error).to_response()
+                return Response(answer.content, answer.status, answer.headers)
+            answer_of_view: ResponseReturnValue = current_app.ensure_sync(view)(*args, **kwargs)
+            return answer_of_view
+
+        return guarded
+
+    return decorate

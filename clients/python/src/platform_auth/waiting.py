@@ -1,0 +1,75 @@
+"""Waits for the outcome of another thread: on an event loop, or in a thread that has none."""
+
+import asyncio
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TypeVar
+
+Result = TypeVar("Result")
+Returned = TypeVar("Returned")
+# What is yielded is to be waited for; its outcome is sent back.
+Steps = Generator["Future[Result]", Result, Returned]
+
+
+async def wait_for(future: "Future[Result]", seconds: float) -> Result:
+    """
+    A caller that is cancelled does not cancel the future, which others may wait for. Raises TimeoutError: the other thread may
+    have died in a process that was forked while this one waited.
+    """
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def wake_from_other_thread(_: "Future[Result]") -> None:
+        # The loop may have ended, and what waited with it.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(wake)
+
+    future.add_done_callback(wake_from_other_thread)
+    timer = loop.call_later(max(0.0, seconds), wake)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+    return future.result(0)
+
+
+def call_on_this_loop(callback: Callable[[], object]) -> Callable[[], object]:
+    """Returns what calls it from any thread; without a running loop it is called in that thread."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return callback
+
+    def call() -> None:
+        # The loop may have ended, and the connection with it.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(callback)
+
+    return call
+
+
+async def take_steps(steps: "Steps[Result, Returned]", seconds: float) -> Returned:
+    """`seconds`: the limit of each step."""
+    try:
+        future = next(steps)
+        while True:
+            future = steps.send(await wait_for(future, seconds))
+    except StopIteration as end:
+        returned: Returned = end.value
+        return returned
+
+
+def take_steps_sync(steps: "Steps[Result, Returned]", seconds: float) -> Returned:
+    """The same in a thread without an event loop."""
+    try:
+        future = next(steps)
+        while True:
+            future = steps.send(future.result(seconds))
+    except StopIteration as end:
+        returned: Returned = end.value
+        return returned

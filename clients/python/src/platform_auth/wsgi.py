@@ -1,0 +1,43 @@
+"""What Flask and Django share: the headers of a WSGI environment, and one way to verify them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from platform_auth.errors import VerifierConfigurationError
+from platform_auth.principals import Door, Principal
+from platform_auth.verifier import Verifier
+
+_HEADERS = {
+    "HTTP_AUTHORIZATION": b"authorization",
+    "HTTP_X_API_KEY": b"x-api-key",
+    "HTTP_X_PLATFORM_APP_ID": b"x-platform-app-id",
+    "HTTP_X_PLATFORM_APP_KEY": b"x-platform-app-key",
+    "HTTP_X_REQUEST_ID": b"x-request-id",
+    "HTTP_TRACEPARENT": b"traceparent",
+}
+
+
+class Requirement:
+    """What a route asks of its callers."""
+
+    def __init__(self, *doors: Door, scope: str | None = None, is_optional: bool = False) -> None:
+        if not doors or (scope is not None and doors != ("app",)):
+            raise VerifierConfigurationError("Name the doors of a route; a scope is of the door app alone")
+        self._doors: Sequence[Door] = doors
+        self._scope = scope
+        self._is_optional = is_optional
+
+    def verify(self, verifier: Verifier, environ: Mapping[str, Any]) -> Principal | None:
+        """Returns None when the credential is optional and none was presented. Raises VerificationError."""
+        headers = read_headers(environ)
+        address = environ.get("REMOTE_ADDR")
+        if self._is_optional:
+            return verifier.verify_optional_sync(headers, *self._doors, address=address)
+        if self._doors == ("app",):
+            return verifier.verify_app_sync(headers, scope=self._scope, address=address)
+        return verifier.verify_any_sync(headers, *self._doors, address=address)
+
+
+def read_headers(environ: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
+    """Those that a verifier reads. WSGI joins headers that arrived twice: such a credential is not valid."""
+    return [(header, environ[name].encode("latin-1")) for name, header in _HEADERS.items() if name in environ]
