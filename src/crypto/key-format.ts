@@ -21,8 +21,10 @@ export function appendChecksum(text: string): string {
   return text + computeChecksum(text);
 }
 
+const KINDS = ['node', 'app', 'admin', 'rt'] as const;
+
 export interface FoundKey {
-  readonly kind: 'node' | 'app' | 'admin' | 'rt';
+  readonly kind: (typeof KINDS)[number];
   readonly key: string;
 }
 
@@ -30,14 +32,18 @@ export interface FoundKey {
 export function findKeys(text: string): FoundKey[] {
   if (!text.includes('pa_')) return [];
   return Array.from(text.matchAll(SECRETS)).flatMap(([all, kind = '', rest = '']): FoundKey[] => {
-    if (kind === 'reset' || kind === 'email') return [];
+    if (!isKind(kind)) return [];
     const start = all.length - rest.length;
     if (kind === 'rt')
       return rest.length < REFRESH_TOKEN_LENGTH ? [] : [{ kind, key: all.slice(0, start + REFRESH_TOKEN_LENGTH) }];
     const withChecksum = all.slice(0, start + SECRET_LENGTH + CHECKSUM_LENGTH);
     const key = hasChecksum(withChecksum) ? withChecksum : all.slice(0, start + SECRET_LENGTH);
-    return [{ kind: kind as FoundKey['kind'], key }];
+    return [{ kind, key }];
   });
+}
+
+function isKind(text: string): text is FoundKey['kind'] {
+  return KINDS.some((kind) => kind === text);
 }
 
 function hasChecksum(text: string): boolean {
