@@ -10,7 +10,15 @@ import {
   type ExecutionContext,
   type Type,
 } from '@nestjs/common';
-import { ApiBody, ApiExtension, ApiHeader, ApiOperation, ApiResponse, ApiSecurity } from '@nestjs/swagger';
+import {
+  ApiBody,
+  ApiExtension,
+  ApiHeader,
+  ApiOperation,
+  ApiResponse,
+  ApiSecurity,
+  type ApiResponseOptions,
+} from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import {
   APP_SCOPE_DETAIL,
@@ -119,8 +127,12 @@ export const RequireUser = () => RequireWith(UserGuard, 'user');
 export const RequireApp = () => RequireWith(AppGuard, 'app');
 
 /** What a route answers when it succeeds: a body of this class, or no body, with a description for the OpenAPI document. */
-export function Answers(status: 200 | 201 | 202 | 204, answer: Type | string): MethodDecorator {
-  const described = typeof answer === 'string' ? { description: answer } : { type: answer };
+export function Answers(
+  status: 200 | 201 | 202 | 204,
+  answer: Type | string,
+  headers: NonNullable<ApiResponseOptions['headers']> = {},
+): MethodDecorator {
+  const described = typeof answer === 'string' ? { description: answer, headers } : { type: answer, headers };
   return applyDecorators(HttpCode(status), ApiResponse({ status, ...described }));
 }
 

@@ -67,7 +67,7 @@ export class AppCredentialResponse extends KeyResponse {
   target!: string;
 
   @ApiProperty({ ...APP_SCOPES, nullable: true, description: `${APP_SCOPES.description}; null: all` })
-  scopes!: string[] | null;
+  scopes!: readonly string[] | null;
 
   @ApiProperty({
     type: [ScopeUseResponse],

@@ -48,7 +48,7 @@ export class AppCredential extends KeyColumns {
 
   /** Null: all that the target knows. */
   @Column({ type: 'text', array: true, nullable: true })
-  scopes!: string[] | null;
+  scopes!: readonly string[] | null;
 
   @Column({ name: 'scopes_changed_at', type: 'timestamptz', nullable: true })
   scopesChangedAt!: Date | null;
@@ -147,7 +147,7 @@ export class AppCredentialsService {
   }
 
   /** @param scopes null: all. The key stays. */
-  async updateScopes(id: string, scopes: string[] | null, actor: Actor): Promise<AppCredential> {
+  async updateScopes(id: string, scopes: readonly string[] | null, actor: Actor): Promise<AppCredential> {
     return this.keys.updateCredential(id, { scopes, scopesChangedAt: this.clock.now() }, actor);
   }
 

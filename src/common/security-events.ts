@@ -61,6 +61,19 @@ export const AUDIT_EVENT_NAMES = [
 ] as const;
 export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
 
+/** `user.*`, `user.login.*` and so on: all events whose names begin so. */
+export const AUDIT_EVENT_PATTERNS = [
+  ...new Set(
+    AUDIT_EVENT_NAMES.flatMap((name) => [...name.matchAll(/\./g)].map(({ index }) => `${name.slice(0, index)}.*`)),
+  ),
+];
+
+/** @param filter a name or a pattern; @returns none when it is neither */
+export function listMatchingEvents(filter: string): AuditEventName[] {
+  const isPattern = AUDIT_EVENT_PATTERNS.includes(filter);
+  return AUDIT_EVENT_NAMES.filter((name) => name === filter || (isPattern && name.startsWith(filter.slice(0, -1))));
+}
+
 /** The names of all security events (ASVS 16.3). They are stable: alerts are written against them. */
 export type SecurityEvent =
   | AuditEventName
