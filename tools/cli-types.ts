@@ -24,6 +24,8 @@ const SCHEMAS = [
   'PasswordResetResponse',
   'Problem',
   'SessionResponse',
+  'TargetsOfNodesResponse',
+  'UnusedScopesResponse',
   'UserExplanationResponse',
   'AdminUserResponse',
 ];
