@@ -342,7 +342,6 @@ describe('platform-auth', () => {
     );
   });
 
-  it('map draws the credentials of the service', async () => {
   it('status names the scopes that were not asked for in 30 days', async () => {
     const { appId, caller } = await app.service(undefined, 'ocr');
     await app.admin.patch(`/app-credentials/${appId}`, { scopes: ['a:used', 'b:unused', 'c:unused'] }).expect(200);
