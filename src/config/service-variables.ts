@@ -176,8 +176,14 @@ export const operationSections = [
     },
   },
   {
-    title: 'Metrics and traces',
+    title: 'Console, metrics and traces',
     variables: {
+      CONSOLE: {
+        type: kinds.oneOf('on', 'off').optional(),
+        defaultText: '`on` in development; otherwise `off`',
+        example: 'on',
+        text: 'The [pages of operators](operations/console.md) under `/console`, on INTERNAL_PORT where that is set.',
+      },
       METRICS_PORT: {
         type: kinds.wholeNumber(0, 65_535).optional(),
         example: 9464,

@@ -17,9 +17,15 @@ import { ProblemException, formExpected, problems, refuseField } from '../proble
 /** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
 export const MAX_NAMES = 32;
 export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
-/** The only route that takes a form (RFC 7662). */
-export const FORM_ROUTE = '/internal/introspect';
+/** The only route of the API that takes a form (RFC 7662). */
+const FORM_ROUTE = '/internal/introspect';
+const CONSOLE = /^\/console(\/|$)/;
 /** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
+/** Introspection, and the pages of the console. */
+export function takesForm(url: string): boolean {
+  return url === FORM_ROUTE || CONSOLE.test(url);
+}
+
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 const SINGLE_HEADERS = new Set<string>([
   ...Object.values(DOORS).flatMap(({ headers }) => headers),
@@ -59,7 +65,7 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
     refuseMisplacedTarget(request, isForServices ? names : [], serviceName);
     if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
     if (hasBody(request) && !isReadable(request))
-      throw new ProblemException(request.url === FORM_ROUTE ? formExpected : problems.unsupportedMediaType);
+      throw new ProblemException(takesForm(request.url) ? formExpected : problems.unsupportedMediaType);
     next();
   };
 }
@@ -137,7 +143,7 @@ function isReadable(request: Request): boolean {
   const encoding = request.headers['content-encoding'];
   if (encoding && !CONTENT_ENCODINGS.has(encoding.toLowerCase())) return false;
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
-  const mediaType = request.url === FORM_ROUTE ? 'application/x-www-form-urlencoded' : 'application/json';
+  const mediaType = takesForm(request.url) ? 'application/x-www-form-urlencoded' : 'application/json';
   return request.is(mediaType) !== false && /^utf-?8$/i.test(charset);
 }
 
@@ -151,7 +157,7 @@ const CORS_MAX_AGE_SECONDS = 600;
 /** @returns whether it has answered the request, which was a preflight */
 type CorsPolicy = (request: Request, response: Response) => boolean;
 
-/** Lets browser pages of listed origins call `/api/v0`, without credentials mode: this service uses no cookies. */
+/** Lets browser pages of listed origins call `/api/v0`, without credentials mode: `/api/v0` uses no cookies. */
 function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
   if (origins.length === 0) return undefined;
   const apply = cors({
@@ -214,7 +220,7 @@ function addPrefix(request: Request): void {
 // With INTERNAL_PORT the routes of services and operators are served on that port only, so that the proxy needs no rule
 // to hide them from the public. That port serves every route; PORT serves all others.
 
-const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin)(\/|\?|$)/;
+const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin|console)(\/|\?|$)/;
 const internalSockets = new WeakSet<Socket>();
 
 export function markInternal(server: Server): Server {

@@ -12,9 +12,8 @@ import {
   UNKNOWN_FIELD,
   type FieldError,
 } from '../problems/problems.js';
-import { FORM_ROUTE, isForGateway, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
+import { isForGateway, takesForm, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
 
-const PARSED_BY_ROUTE = new Set(['/internal/changes', FORM_ROUTE]);
 /** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
 const LIST_FIELDS = [
   { route: /^\/api\/v0\/admin\/nodes(\/[^/]+)?$/, pointer: '/targets' },
@@ -40,12 +39,16 @@ export const readBytes = raw({ limit: '100kb', type: (request) => !isForGateway(
  */
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
-  if (Buffer.isBuffer(bytes) && !PARSED_BY_ROUTE.has(request.url)) {
+  if (Buffer.isBuffer(bytes) && !isParsedByRoute(request.url)) {
     request.body = bytes.length === 0 ? undefined : parse(bytes);
     if (bytes.length > 0)
       refuseHostileValues(request.body, LIST_FIELDS.find(({ route }) => route.test(request.path))?.pointer);
   }
   next();
+}
+
+function isParsedByRoute(url: string): boolean {
+  return url === '/internal/changes' || takesForm(url);
 }
 
 function parse(bytes: Buffer): unknown {

@@ -40,7 +40,7 @@ export interface ResponseLocals {
 
 @Catch()
 export class ProblemFilter implements ExceptionFilter {
-  constructor(private readonly log: Log) {}
+  constructor(protected readonly log: Log) {}
 
   catch(error: unknown, host: ArgumentsHost): void {
     const request = host.switchToHttp().getRequest<Request>();
@@ -53,6 +53,10 @@ export class ProblemFilter implements ExceptionFilter {
       response.destroy();
       return;
     }
+    this.send(problem, occurrence, request, response);
+  }
+
+  protected send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
     if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
     if (problem.retryAfterSeconds) response.setHeader('Retry-After', problem.retryAfterSeconds);
     for (const [name, value] of Object.entries(occurrence.headers ?? {})) response.setHeader(name, value);
