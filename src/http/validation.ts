@@ -11,13 +11,15 @@ import {
   UNKNOWN_FIELD,
   type FieldError,
 } from '../problems/problems.js';
-import { FORM_ROUTE, isForGateway, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
+import { MAX_REVOKED_KEYS } from '../config/limits.js';
+import { FORM_ROUTE, isForGateway, MAX_NAMES, PROTOTYPE_NAMES } from './request-guards.js';
 
 const PARSED_BY_ROUTE = new Set(['/internal/changes', FORM_ROUTE]);
 /** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
 const LIST_FIELDS = [
-  { route: /^\/api\/v0\/admin\/operators(\/[^/]+)?$/, pointer: '/scopes' },
-  { route: /^\/api\/v0\/users\/me\/passkeys$/, pointer: '/passkey/response/transports' },
+  { route: /^\/api\/v0\/admin\/operators(\/[^/]+)?$/, pointer: '/scopes', maxItems: MAX_NAMES },
+  { route: /^\/api\/v0\/users\/me\/passkeys$/, pointer: '/passkey/response/transports', maxItems: MAX_NAMES },
+  { route: /^\/api\/v0\/admin\/(nodes|app-credentials)\/revoke$/, pointer: '/ids', maxItems: MAX_REVOKED_KEYS },
 ];
 const MAX_DEPTH = 16;
 /** The longest text that a route accepts has 512 characters. */
@@ -36,17 +38,17 @@ export const readBytes = raw({ limit: '100kb', type: (request) => !isForGateway(
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
   if (Buffer.isBuffer(bytes) && !PARSED_BY_ROUTE.has(request.url)) {
-    request.body = bytes.length === 0 ? undefined : parse(bytes);
-    if (bytes.length > 0)
-      refuseHostileValues(request.body, LIST_FIELDS.find(({ route }) => route.test(request.path))?.pointer);
+    const list = bytes.length > 0 ? LIST_FIELDS.find(({ route }) => route.test(request.path)) : undefined;
+    request.body = bytes.length > 0 ? parse(bytes, list?.maxItems) : undefined;
+    if (bytes.length > 0) refuseHostileValues(request.body, list?.pointer);
   }
   next();
 }
 
-function parse(bytes: Buffer): unknown {
+function parse(bytes: Buffer, maxNames = MAX_NAMES): unknown {
   // Decoding would replace invalid bytes by U+FFFD, so that two different passwords become equal.
   if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
-  refuseCostlyJson(bytes);
+  refuseCostlyJson(bytes, maxNames);
   try {
     return JSON.parse(decoder.decode(bytes));
   } catch {
@@ -55,7 +57,7 @@ function parse(bytes: Buffer): unknown {
 }
 
 /** Counts before parsing: 11,000 names take 0.2 ms to count and 5 ms to parse. */
-function refuseCostlyJson(bytes: Buffer): void {
+function refuseCostlyJson(bytes: Buffer, maxNames: number): void {
   let depth = 0;
   let commas = 0;
   for (let i = 0; i < bytes.length; i += 1) {
@@ -67,7 +69,7 @@ function refuseCostlyJson(bytes: Buffer): void {
     if (depth > MAX_DEPTH) throw new ProblemException(problems.bodyTooDeep);
   }
   // An object has one name more than commas; the commas of all objects count.
-  if (commas >= MAX_NAMES) refuseField('', TOO_MANY_NAMES);
+  if (commas >= maxNames) refuseField('', `has more than ${maxNames} names`);
 }
 
 function findEndOfString(bytes: Buffer, start: number): number {
