@@ -13,6 +13,7 @@ const FLOORS = [
   ['second-factors', 'account', 'internal', 'cli'],
   ['maintenance'],
   ['auth', 'recovery', 'admin'],
+  ['console'],
   ['app.module.ts'],
   ['bootstrap'],
   ['main.ts'],

@@ -6,6 +6,7 @@ import { AppCredentialsModule } from './app-credentials/app-credentials.module.j
 import { AuditModule } from './audit/audit-log.js';
 import { AuthModule } from './auth/auth.js';
 import { StartWatch } from './common/start-watch.js';
+import { ConsoleModule } from './console/console.module.js';
 import { ConfigModule } from './config/config.module.js';
 import type { Environment } from './config/environment.js';
 import { DatabaseModule } from './database/database.module.js';
@@ -56,6 +57,7 @@ export class AppModule {
         AccountModule,
         RecoveryModule.forRoot(environment),
         AdminModule,
+        ConsoleModule.forRoot(environment),
         MaintenanceModule,
       ],
     };

@@ -1,4 +1,5 @@
-// Makes the files of /docs in dist/docs/: the OpenAPI document of all routes, and the pages' files. In Nest's preview mode,
+// Makes the files of /docs in dist/docs/: the OpenAPI document of all routes, and the pages' files; and gathers the files of
+// the console in dist/console/. In Nest's preview mode,
 // which reads the controllers and connects to nothing.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -17,16 +18,21 @@ const SWAGGER_UI = [
 const OWN = ['page.css', 'swagger-ui-init.js'];
 const require = createRequire(import.meta.url);
 const FOLDER = findPackageFile('dist/docs/');
+const CONSOLE = findPackageFile('dist/console/');
 
 /** Writes a file that changed, so that a service that runs reads no half of one that did not. */
-function writeIfChanged(name: string, content: Buffer): void {
-  const file = new URL(name, FOLDER);
+function writeIfChanged(name: string, content: Buffer, folder = FOLDER): void {
+  const file = new URL(name, folder);
   if (!existsSync(file) || !readFileSync(file).equals(content)) writeFileSync(file, content);
 }
 
 mkdirSync(FOLDER, { recursive: true });
 for (const name of SWAGGER_UI) writeIfChanged(name, readFileSync(require.resolve(`swagger-ui-dist/${name}`)));
 for (const name of OWN) writeIfChanged(name, readFileSync(findPackageFile(`src/bootstrap/docs/static/${name}`)));
+mkdirSync(CONSOLE, { recursive: true });
+writeIfChanged('pico.min.css', readFileSync(require.resolve('@picocss/pico/css/pico.min.css')), CONSOLE);
+for (const name of ['console.css', 'console.js'])
+  writeIfChanged(name, readFileSync(findPackageFile(`src/console/static/${name}`)), CONSOLE);
 const environment = parseEnvironment(productionVariables('postgresql://unused', makeSecrets()));
 const app = await NestFactory.create(AppModule.forRoot(environment), new LinkedExpressAdapter(), {
   preview: true,

@@ -64,7 +64,7 @@ function listFiles(folder, ending) {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) return SKIPPED.has(entry.name) ? [] : listFiles(path, ending);
-    return path.endsWith(ending) ? [path] : [];
+    return ending.test(path) ? [path] : [];
   });
 }
 
@@ -79,7 +79,7 @@ function writeIfChanged(path, text) {
 
 /** @returns the path of the compiled file */
 async function compile(source) {
-  const output = join('dist', source.replace(/\.ts$/, '.js'));
+  const output = join('dist', source.replace(/\.tsx?$/, '.js'));
   const { code, map } = await transformFile(source, { sourceFileName: relative(dirname(output), source) });
   writeIfChanged(output, `${code}//# sourceMappingURL=${basename(output)}.map\n`);
   writeIfChanged(`${output}.map`, map);
@@ -88,14 +88,14 @@ async function compile(source) {
 
 function isOurs(path) {
   const isSkipped = path.split(sep).some((name) => SKIPPED.has(name));
-  return path.endsWith('.ts') && !path.endsWith('.d.ts') && !isSkipped && !FOREIGN.test(path);
+  return /\.tsx?$/.test(path) && !path.endsWith('.d.ts') && !isSkipped && !FOREIGN.test(path);
 }
 
 async function compileAll() {
-  const sources = FOLDERS.flatMap((folder) => listFiles(folder, '.ts')).filter(isOurs);
+  const sources = FOLDERS.flatMap((folder) => listFiles(folder, /\.tsx?$/)).filter(isOurs);
   const outputs = new Set(await Promise.all(['ormconfig.ts', ...sources].map(compile)));
   const compiled = FOLDERS.map((folder) => join('dist', folder)).filter(existsSync);
-  for (const path of compiled.flatMap((folder) => listFiles(folder, '.js'))) {
+  for (const path of compiled.flatMap((folder) => listFiles(folder, /\.js$/))) {
     if (outputs.has(path)) continue;
     rmSync(path);
     rmSync(`${path}.map`, { force: true });
@@ -143,7 +143,7 @@ async function bundleService() {
   for (const name of readdirSync(SERVICE)) if (!outputs.has(name)) rmSync(join(SERVICE, name));
   writeIfChanged(
     BUNDLED_PACKAGES,
-    JSON.stringify([...listPackages(metafile.inputs), 'node_modules/swagger-ui-dist'], null, 2),
+    JSON.stringify([...listPackages(metafile.inputs), 'node_modules/@picocss/pico', 'node_modules/swagger-ui-dist'], null, 2),
   );
 }
 

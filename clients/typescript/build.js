@@ -1,7 +1,7 @@
 // Builds dist/: the verifier with the code that it shares with the service, bundled, and its types. Needs the development
 // packages of the root of the project.
 import { execFileSync } from 'node:child_process';
-import { cpSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { build } from 'esbuild';
@@ -50,5 +50,8 @@ function copyReachable(...entries) {
       pending.push(imported);
     }
     cpSync(join(from, name), join(DIST, name));
+    // For `require` in TypeScript's node16 and node18, which otherwise take the package for ES modules only.
+    const forRequire = text.replaceAll(/(from '\.[^']+)\.js'/g, "$1.cjs'");
+    writeFileSync(join(DIST, name.replace(/\.d\.ts$/, '.d.cts')), forRequire);
   }
 }

@@ -22,8 +22,10 @@ export const DOORS = {
   admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: 'admin.key.refused' },
 } as const satisfies Record<Door, { headers: string[]; problem: Problem; refusalEvent: RefusalEventName }>;
 
-/** In which a service that forwards an app key names itself. */
+/** In which a service that forwards the key of a service or a node names itself. */
 export const TARGET_HEADER = 'x-platform-target';
+/** In which a service that forwards an app key names the scope that the call needs. */
+export const SCOPE_HEADER = 'x-platform-scope';
 
 export type DoorReason<D extends Door> = RefusalReason<(typeof DOORS)[D]['refusalEvent']>;
 

@@ -32,6 +32,8 @@ export interface AppPrincipal {
   readonly appId: string;
   readonly caller: string;
   readonly target: string;
+  /** Null: all that the target knows. */
+  readonly scopes: readonly string[] | null;
   readonly rememberable: Rememberable | undefined;
 }
 
@@ -39,6 +41,8 @@ export interface NodePrincipal {
   readonly door: 'node';
   readonly nodeId: string;
   readonly householdId: string;
+  /** The only services at which it is accepted; null: all. */
+  readonly targets: readonly string[] | null;
   /** The app that forwarded the node's credential with a valid one of its own. */
   readonly forwardedBy: string | null;
   readonly rememberable: Rememberable | undefined;

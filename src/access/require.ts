@@ -10,9 +10,20 @@ import {
   type ExecutionContext,
   type Type,
 } from '@nestjs/common';
-import { ApiBody, ApiExtension, ApiHeader, ApiOperation, ApiResponse, ApiSecurity } from '@nestjs/swagger';
+import {
+  ApiBody,
+  ApiExtension,
+  ApiHeader,
+  ApiOperation,
+  ApiResponse,
+  ApiSecurity,
+  type ApiResponseOptions,
+} from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import {
+  APP_SCOPE_DETAIL,
+  APP_SCOPE_SCHEMA,
+  isAppScope,
   isServiceName,
   MAX_SERVICE_NAME_LENGTH,
   SCOPES,
@@ -31,7 +42,7 @@ import {
   refuseField,
   refuseUnknownFields,
 } from '../problems/problems.js';
-import { Doors, DOORS, TARGET_HEADER } from './doors.js';
+import { Doors, DOORS, SCOPE_HEADER, TARGET_HEADER } from './doors.js';
 import type { Door } from './principals.js';
 
 export const DOORS_OF_ROUTE = 'doors';
@@ -115,8 +126,12 @@ export const RequireUser = () => RequireWith(UserGuard, 'user');
 export const RequireApp = () => RequireWith(AppGuard, 'app');
 
 /** What a route answers when it succeeds: a body of this class, or no body, with a description for the OpenAPI document. */
-export function Answers(status: 200 | 201 | 202 | 204, answer: Type | string): MethodDecorator {
-  const described = typeof answer === 'string' ? { description: answer } : { type: answer };
+export function Answers(
+  status: 200 | 201 | 202 | 204,
+  answer: Type | string,
+  headers: NonNullable<ApiResponseOptions['headers']> = {},
+): MethodDecorator {
+  const described = typeof answer === 'string' ? { description: answer, headers } : { type: answer, headers };
   return applyDecorators(HttpCode(status), ApiResponse({ status, ...described }));
 }
 
@@ -161,9 +176,10 @@ const NeedsScope = (scope: Scope) =>
 class PresentedAppGuard extends AppGuard {
   override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const http = context.switchToHttp();
-    (http.getResponse<Response>().locals as ResponseLocals).presentedTo = readPresentedTarget(
-      http.getRequest<Request>(),
-    );
+    const request = http.getRequest<Request>();
+    const locals = http.getResponse<Response>().locals as ResponseLocals;
+    locals.presentedTo = readPresentedTarget(request);
+    locals.askedScope = readAskedScope(request);
     return super.canActivate(context) as Promise<boolean>;
   }
 }
@@ -174,25 +190,46 @@ class PresentedAppGuard extends AppGuard {
  */
 function readPresentedTarget({ headers, body }: Request): string | null {
   refuseUnknownFields(body, 'target');
-  const inHeader = headers[TARGET_HEADER];
+  const inHeader = readTargetHeader(headers);
   const inBody = (body as { target?: unknown } | undefined)?.target;
-  if (inHeader !== undefined && !isServiceName(inHeader)) refuseField('', `X-Platform-Target ${SERVICE_NAME_DETAIL}`);
   if (inBody === undefined) return inHeader ?? null;
   if (!isServiceName(inBody)) refuseField('/target', SERVICE_NAME_DETAIL);
   if (inHeader !== undefined && inHeader !== inBody) refuseField('/target', 'must agree with X-Platform-Target');
   return inBody;
 }
 
+function readTargetHeader(headers: Request['headers']): string | undefined {
+  const target = headers[TARGET_HEADER];
+  if (target === undefined || isServiceName(target)) return target;
+  return refuseField('', `X-Platform-Target ${SERVICE_NAME_DETAIL}`);
+}
+
+function readAskedScope({ headers }: Request): string | undefined {
+  const scope = headers[SCOPE_HEADER];
+  if (scope === undefined || isAppScope(scope)) return scope;
+  return refuseField('', `X-Platform-Scope ${APP_SCOPE_DETAIL}`);
+}
+
+const describeTargetHeader = (description: string) =>
+  ApiHeader({
+    name: 'X-Platform-Target',
+    required: false,
+    schema: { type: 'string', pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH },
+    description,
+  });
+
 /** An app key that a caller presented to another service, which forwards it. The key's target must be that service. */
 export const RequirePresentedApp = () =>
   applyDecorators(
     RequireWith(PresentedAppGuard, 'app'),
+    describeTargetHeader('Your own name, as the body’s `target`. If you send both, they must agree.'),
     ApiHeader({
-      name: 'X-Platform-Target',
+      name: 'X-Platform-Scope',
       required: false,
-      schema: { type: 'string', pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH },
-      description: 'Your own name, as the body’s `target`. If you send both, they must agree.',
+      schema: APP_SCOPE_SCHEMA,
+      description: 'The scope that the call needs. A credential that lacks it is a 403, because its key is valid.',
     }),
+    ApiProblems(problems.missingScope),
   );
 
 /**
@@ -225,9 +262,14 @@ class ForwardingAppGuard implements CanActivate {
   }
 }
 
-/** For the route of nodes, the only one where operators may demand the service's own credential. */
+/** For the route of nodes, the only one with a target, and where operators may demand the service's own credential. */
 @Injectable()
 class NodeForwardingAppGuard extends ForwardingAppGuard {
+  override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
+    readTargetHeader(context.switchToHttp().getRequest<Request>().headers);
+    return super.canActivate(context);
+  }
+
   protected override get isRequired(): boolean {
     return this.environment.validateNodeRequiresApp;
   }
@@ -263,7 +305,11 @@ function requireForwarded(door: Door, guards: Type<CanActivate>[], ...refusals: 
   );
 }
 
-export const RequireNode = () => requireForwarded('node', [NodeForwardingAppGuard, NodeGuard], DOORS.node.problem);
+export const RequireNode = () =>
+  applyDecorators(
+    requireForwarded('node', [NodeForwardingAppGuard, NodeGuard], DOORS.node.problem),
+    describeTargetHeader('Your own name. A node with `targets` is refused without it, and at any other service.'),
+  );
 
 export const RequireForwardedUser = () =>
   requireForwarded('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS);

@@ -11,7 +11,7 @@ import { Doors, type DoorReason, HeaderKeyStrategy } from '../access/doors.js';
 import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { listAcceptedScopes } from '../common/names.js';
+import { listAcceptedScopes, type Scope } from '../common/names.js';
 import { getClientAddress, toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { isSameSecret } from '../crypto/secret.js';
@@ -55,6 +55,17 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
   }
 
   async validate(request: Request, key: string): Promise<AdminPrincipal> {
+    const principal = await this.verifyAdminKey(request, key);
+    // Set before the scope is checked, so that metrics, log and audit log name the operator of a refused call.
+    request.user = principal;
+    const { scope } = (request.res?.locals ?? {}) as ResponseLocals;
+    if (scope === undefined) throw new Error('The route declares no scope');
+    await this.requireScope(request, principal, scope);
+    return principal;
+  }
+
+  /** @throws {ProblemException} invalid_admin_key, which is counted; too_many_requests */
+  async verifyAdminKey(request: Request, key: string): Promise<AdminPrincipal> {
     const { adminApiKey } = this.environment;
     if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return ROOT;
     const verdict = await this.operators.verifyOperatorKey(key);
@@ -62,11 +73,19 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
       if (verdict.reason === 'unknown') throw await this.recordRefusal(request, 'wrong_key');
       throw await this.recordRefusal(request, verdict.reason, verdict.operator);
     }
-    const principal: AdminPrincipal = { door: 'admin', operator: verdict.operator };
-    // Set before the scope is checked, so that metrics, log and audit log name the operator of a refused call.
-    request.user = principal;
-    await this.requireScope(request, verdict.operator);
-    return principal;
+    return { door: 'admin', operator: verdict.operator };
+  }
+
+  /** @param method of the route that has this scope. @throws {ProblemException} missing_scope, which is counted */
+  async requireScope(
+    request: Request,
+    { operator }: AdminPrincipal,
+    scope: Scope,
+    method = request.method,
+  ): Promise<void> {
+    const scopes = listAcceptedScopes(scope, method);
+    if (operator === null || scopes.some((each) => operator.scopes.includes(each))) return;
+    throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, scopes), toActor(request));
   }
 
   private async recordRefusal(
@@ -80,14 +99,6 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     const refusal = { event: 'admin.key.refused', reason, fields } as const;
     const counted = { problem: problems.invalidAdminKey, refusal, counted: network, subject: network };
     return this.refusals.recordRefusal(counted, toActor(request));
-  }
-
-  private async requireScope(request: Request, operator: OperatorIdentity): Promise<void> {
-    const { scope } = (request.res?.locals ?? {}) as ResponseLocals;
-    if (scope === undefined) throw new Error('The route declares no scope');
-    const scopes = listAcceptedScopes(scope, request.method);
-    if (scopes.some((each) => operator.scopes.includes(each))) return;
-    throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, scopes), toActor(request));
   }
 }
 
@@ -113,5 +124,6 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     BackgroundWorkAdminController,
   ],
   providers: [AdminStrategy],
+  exports: [AdminStrategy],
 })
 export class AdminModule {}

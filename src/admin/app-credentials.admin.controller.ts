@@ -1,14 +1,21 @@
-import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
+import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import { AppCredentialsService, type AppCredential } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
-import { ExpiresAtField, parseMoment, ServiceNameField } from '../common/fields.js';
+import {
+  APP_SCOPES,
+  AppScopesField,
+  ExpiresAtField,
+  NULLABLE_MOMENT,
+  parseMoment,
+  ServiceNameField,
+} from '../common/fields.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { createPageResponse, toPageRequest } from '../http/page.js';
-import { problems } from '../problems/problems.js';
+import { problems, refuseField } from '../problems/problems.js';
 import {
   describeRevocations,
   describeRotation,
@@ -30,6 +37,25 @@ export class MintAppCredentialRequest {
 
   @ExpiresAtField()
   expires_at?: string | null;
+
+  @AppScopesField()
+  scopes?: string[] | null;
+}
+
+export class UpdateAppCredentialRequest {
+  @AppScopesField()
+  scopes?: string[] | null;
+}
+
+export class ScopeUseResponse {
+  @ApiProperty({ example: EXAMPLES.appScope })
+  scope!: string;
+
+  @ApiProperty({
+    ...NULLABLE_MOMENT,
+    description: 'when it was last asked for; written with a delay of up to half a minute',
+  })
+  last_used_at!: string | null;
 }
 
 export class AppCredentialsQuery extends KeysQuery {
@@ -50,14 +76,30 @@ export class AppCredentialResponse extends KeyResponse {
   @ApiProperty({ example: EXAMPLES.target })
   target!: string;
 
+  @ApiProperty({ ...APP_SCOPES, nullable: true, description: `${APP_SCOPES.description}; null: all` })
+  scopes!: readonly string[] | null;
+
+  @ApiProperty({
+    type: [ScopeUseResponse],
+    description: 'the scopes that the credential has, and others that it was asked for before, the latest 64',
+  })
+  scope_uses!: ScopeUseResponse[];
+
   static from(credential: AppCredential): AppCredentialResponse {
     return {
       app_id: credential.id,
       caller: credential.caller,
       target: credential.target,
+      scopes: credential.scopes,
+      scope_uses: toScopeUses(credential),
       ...KeyResponse.toKeyFields(credential),
     };
   }
+}
+
+function toScopeUses({ scopes, scopeUses }: AppCredential): ScopeUseResponse[] {
+  const names = new Set([...(scopes ?? []), ...Object.keys(scopeUses)]);
+  return [...names].sort().map((scope) => ({ scope, last_used_at: scopeUses[scope] ?? null }));
 }
 
 export class IssuedAppCredentialResponse extends AppCredentialResponse {
@@ -89,9 +131,9 @@ export class AppCredentialsAdminController {
     @Req() request: Request,
     @Body() body: MintAppCredentialRequest,
   ): Promise<IssuedAppCredentialResponse> {
-    const { caller, target, expires_at = null } = body;
+    const { caller, target, expires_at = null, scopes = null } = body;
     const issued = await this.credentials.issueAppCredential(
-      { caller, target, expiresAt: parseMoment(expires_at) },
+      { caller, target, expiresAt: parseMoment(expires_at), scopes },
       toActor(request),
     );
     request.res?.location(`/api/v0/admin/app-credentials/${issued.credential.id}`);
@@ -123,6 +165,24 @@ export class AppCredentialsAdminController {
   })
   async getAppCredential(@Param('app_id') id: string): Promise<AppCredentialResponse> {
     return AppCredentialResponse.from(await this.credentials.keys.findCredential(id));
+  }
+
+  @Patch(':app_id')
+  @RequireAdmin('apps', {
+    summary: 'Change the scopes of an app credential',
+    description:
+      'The key stays. Other scopes hold from the next call on: the answer waits until no replica and no verifier accepts ' +
+      'the credential for the former ones.',
+    refusals: [problems.notFound, problems.credentialRevoked],
+    returns: AppCredentialResponse,
+  })
+  async updateAppCredential(
+    @Req() request: Request,
+    @Param('app_id') id: string,
+    @Body() { scopes }: UpdateAppCredentialRequest,
+  ): Promise<AppCredentialResponse> {
+    if (scopes === undefined) refuseField('/scopes', 'must be sent: a list of scopes, or null');
+    return AppCredentialResponse.from(await this.credentials.updateScopes(id, scopes, toActor(request)));
   }
 
   @Delete(':app_id')

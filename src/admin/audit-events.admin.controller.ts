@@ -8,7 +8,7 @@ import { AuditLog } from '../audit/audit-log.js';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, MomentField, parseMoment } from '../common/fields.js';
 import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
-import { AUDIT_EVENT_NAMES, type AuditEventName } from '../common/security-events.js';
+import { AUDIT_EVENT_NAMES, AUDIT_EVENT_PATTERNS, listMatchingEvents } from '../common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
 import { OperatorsService } from '../operators/operators.service.js';
 
@@ -42,10 +42,16 @@ export class AuditEventsQuery extends PageQuery {
   @Matches(new RegExp(SUBJECT), { message: 'must be a UUID, or unknown: and 32 hexadecimal digits' })
   subject?: string;
 
-  @ApiPropertyOptional({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' })
+  @ApiPropertyOptional({
+    enum: [...AUDIT_EVENT_NAMES, ...AUDIT_EVENT_PATTERNS],
+    description: 'a name, or the beginning of names and `.*`',
+    example: 'admin.node.revoked',
+  })
   @IfSent()
-  @IsIn(AUDIT_EVENT_NAMES, { message: 'must be the name of an audit event' })
-  event?: AuditEventName;
+  @IsIn([...AUDIT_EVENT_NAMES, ...AUDIT_EVENT_PATTERNS], {
+    message: 'must be the name of an audit event, or the beginning of names and .*, as in user.*',
+  })
+  event?: string;
 
   @MomentField('only events at or after this moment')
   since?: string;
@@ -173,7 +179,7 @@ export class AuditEventsAdminController {
       actor: operator === undefined ? query.actor?.toLowerCase() : undefined,
       operators: operator === undefined ? undefined : await this.operators.listOperatorIds(operator),
       subject: query.subject?.toLowerCase(),
-      event: query.event,
+      events: query.event === undefined ? undefined : listMatchingEvents(query.event),
       since: parseMoment(query.since),
       until: parseMoment(query.until),
     };

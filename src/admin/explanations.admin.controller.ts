@@ -4,7 +4,7 @@ import { IsIP, MaxLength } from 'class-validator';
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
-import { IfSent, MOMENT, NULLABLE_MOMENT, ServiceNameField } from '../common/fields.js';
+import { AppScopeField, IfSent, MOMENT, NULLABLE_MOMENT, ServiceNameField } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { type Explanation, type Reason, REASON_CODES } from '../keys/key-ends.js';
 import { NodesService } from '../nodes/nodes.service.js';
@@ -18,9 +18,14 @@ import {
 /** Shows a moment as its example, where NULLABLE_MOMENT shows null. */
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
 
-export class ExplainAppQuery {
+export class ExplainNodeQuery {
   @ServiceNameField(EXAMPLES.target, { optional: true })
   target?: string;
+}
+
+export class ExplainAppQuery extends ExplainNodeQuery {
+  @AppScopeField()
+  scope?: string;
 }
 
 export class ReasonResponse {
@@ -208,23 +213,23 @@ export class ExplanationsAdminController {
   @Get('nodes/:node_id/explain')
   @RequireAdmin('nodes', {
     summary: 'Why would this node be refused now?',
-    description: DESCRIPTION,
+    description: `Name the service that refused it as target. ${DESCRIPTION}`,
     returns: ExplanationResponse,
   })
-  async explainNode(@Param('node_id') id: string): Promise<ExplanationResponse> {
-    return ExplanationResponse.from(await this.nodes.keys.explainCredential(id));
+  async explainNode(@Param('node_id') id: string, @Query() asked: ExplainNodeQuery): Promise<ExplanationResponse> {
+    return ExplanationResponse.from(await this.nodes.keys.explainCredential(id, asked));
   }
 
   @Get('app-credentials/:app_id/explain')
   @RequireAdmin('apps', {
     summary: 'Why would this app credential be refused now?',
-    description: `Name the service that refused it as target. ${DESCRIPTION}`,
+    description: `Name the service that refused it as target, and the scope that it asked for. ${DESCRIPTION}`,
     returns: ExplanationResponse,
   })
   async explainAppCredential(
     @Param('app_id') id: string,
-    @Query() { target }: ExplainAppQuery,
+    @Query() asked: ExplainAppQuery,
   ): Promise<ExplanationResponse> {
-    return ExplanationResponse.from(await this.credentials.keys.explainCredential(id, target));
+    return ExplanationResponse.from(await this.credentials.keys.explainCredential(id, asked));
   }
 }

@@ -5,7 +5,15 @@ import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import { NodesService, type NodeChange, type NodeRegistration, type NodeDevice } from '../nodes/nodes.service.js';
 import { EXAMPLES } from '../common/examples.js';
-import { ExpiresAtField, LabelField, parseMoment, SearchField, UuidField } from '../common/fields.js';
+import {
+  ExpiresAtField,
+  LabelField,
+  parseMoment,
+  SearchField,
+  TARGETS,
+  TargetsField,
+  UuidField,
+} from '../common/fields.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../http/idempotency-key.js';
 import { createPageResponse, toPageRequest } from '../http/page.js';
 import type { IssuedCredential } from '../keys/key-table.js';
@@ -34,6 +42,9 @@ export class RegisterNodeRequest {
 
   @ExpiresAtField()
   expires_at?: string | null;
+
+  @TargetsField('; absent: those of NODE_TARGETS')
+  targets?: string[] | null;
 }
 
 export class UpdateNodeRequest {
@@ -45,17 +56,29 @@ export class UpdateNodeRequest {
 
   @ExpiresAtField()
   expires_at?: string | null;
+
+  @TargetsField()
+  targets?: string[] | null;
 }
 
-function toRegistration({ household_id, room, name, expires_at }: RegisterNodeRequest): NodeRegistration {
-  return { householdId: household_id.toLowerCase(), room, name, expiresAt: parseMoment(expires_at ?? null) };
+function toRegistration(request: RegisterNodeRequest): NodeRegistration {
+  const { household_id, room, name, expires_at, targets } = request;
+  const registration = {
+    householdId: household_id.toLowerCase(),
+    room,
+    name,
+    expiresAt: parseMoment(expires_at ?? null),
+  };
+  // Absent when it was not sent: the MAC of a registration is that of an earlier version.
+  return { ...registration, ...(targets !== undefined && { targets }) };
 }
 
-function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
+function toChange({ room, name, expires_at, targets }: UpdateNodeRequest): NodeChange {
   return {
     ...(room !== undefined && { room }),
     ...(name !== undefined && { name }),
     ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
+    ...(targets !== undefined && { targets }),
   };
 }
 
@@ -80,12 +103,16 @@ export class NodeResponse extends KeyResponse {
   @ApiProperty({ example: EXAMPLES.name })
   name!: string;
 
+  @ApiProperty({ ...TARGETS, nullable: true, description: `${TARGETS.description}; null: all` })
+  targets!: string[] | null;
+
   static from(node: NodeDevice): NodeResponse {
     return {
       node_id: node.id,
       household_id: node.householdId,
       room: node.room,
       name: node.name,
+      targets: node.targets,
       ...KeyResponse.toKeyFields(node),
     };
   }
@@ -150,7 +177,10 @@ export class NodesAdminController {
 
   @Patch(':node_id')
   @RequireAdmin('nodes', {
-    summary: 'Change the room, the name or the expiry of a node',
+    summary: 'Change the room, the name, the expiry or the targets of a node',
+    description:
+      'Another expiry or other targets hold from the next call on: the answer waits until no replica and no verifier ' +
+      'accepts the node by the former ones.',
     refusals: [problems.notFound, problems.credentialRevoked],
     returns: NodeResponse,
   })
@@ -160,7 +190,7 @@ export class NodesAdminController {
     @Body() body: UpdateNodeRequest,
   ): Promise<NodeResponse> {
     if (request.body === undefined) refuseField('', 'must be a JSON object');
-    const node = await this.nodes.updateNode(id, toChange(body), toActor(request));
+    const node = await this.nodes.keys.updateCredential(id, toChange(body), toActor(request));
     return NodeResponse.from(node);
   }
 

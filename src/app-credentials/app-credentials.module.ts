@@ -4,18 +4,18 @@
  */
 import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
-import { ApiBody, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason } from '../access/doors.js';
 import { getPrincipal, type AppPrincipal } from '../access/principals.js';
 import { Answers, RequirePresentedApp } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { ServiceNameField } from '../common/fields.js';
+import { APP_SCOPES, ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
-import type { ProblemException } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {
   APP_KEYS,
@@ -46,17 +46,24 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     if (isFresh) await this.freshness.noteArrival(request);
     const verdict = await this.keys.verifier.verifyKey(appId, key, isFresh);
     if (!verdict.valid) throw toRefusal(verdict.reason, appId, verdict.identity);
-    const { caller, target } = verdict.identity;
-    const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as ResponseLocals;
+    const { caller, target, scopes } = verdict.identity;
+    const { presentedTo = this.environment.serviceName, askedScope } = (request.res?.locals ?? {}) as ResponseLocals;
     if (presentedTo !== null && presentedTo !== target) throw toRefusal('other_target', appId, verdict.identity);
-    this.keys.verifier.recordUse(appId, presentedTo);
-    return { door: 'app', appId, caller, target, rememberable: verdict.rememberable };
+    if (askedScope !== undefined && scopes && !scopes.includes(askedScope))
+      throw createMissingScopeProblem(askedScope, toRefusal('missing_scope', appId, verdict.identity));
+    this.keys.verifier.recordUse(appId, presentedTo, askedScope);
+    return { door: 'app', appId, caller, target, scopes, rememberable: verdict.rememberable };
   }
 }
 
 function toRefusal(reason: DoorReason<'app'>, appId: string, identity: AppIdentity | undefined): ProblemException {
   const { caller, target } = identity ?? {};
   return createRefusal('app', reason, identity && { app_id: appId, calling_service: caller, called_service: target });
+}
+
+/** The key is valid, so that this is not a 401: the caller would take it for a wrong key. */
+function createMissingScopeProblem(scope: string, { occurrence }: ProblemException): ProblemException {
+  return new ProblemException(problems.missingScope, { ...occurrence, members: { scopes: [scope] } });
 }
 
 /** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
@@ -77,6 +84,9 @@ export class ValidAppResponse {
 
   @ApiProperty({ example: EXAMPLES.target })
   target!: string;
+
+  @ApiPropertyOptional(APP_SCOPES)
+  scopes?: readonly string[];
 }
 
 @ApiTags('internal')
@@ -90,14 +100,14 @@ export class ValidateAppController {
     summary: 'Validate the key of a service',
     description:
       'Forward the headers that a service sent you, and name yourself as target, in the body or in X-Platform-Target: ' +
-      'a key for another service is refused.',
+      'a key for another service is refused. The answer has `scopes` when the credential is restricted to some.',
   })
   @ApiBody({ type: ValidateAppRequest, required: false })
   @Answers(200, ValidAppResponse)
   validateApp(@Req() request: Request): ValidAppResponse {
-    const { appId, caller, target, rememberable } = getPrincipal(request, 'app');
+    const { appId, caller, target, scopes, rememberable } = getPrincipal(request, 'app');
     this.freshness.setHeaders(request, rememberable);
-    return { valid: true, app_id: appId, caller, target };
+    return { valid: true, app_id: appId, caller, target, ...(scopes && { scopes }) };
   }
 }
 

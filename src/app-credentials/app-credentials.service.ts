@@ -18,10 +18,18 @@ import {
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { createId } from '../common/ids.js';
+import { UNUSED_DAYS } from '../config/limits.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyTable } from '../keys/key-table.js';
+import {
+  isLiveAt,
+  KeyColumns,
+  toKeyFilters,
+  type IssuedCredential,
+  type KeyFilter,
+  type KeyTable,
+} from '../keys/key-table.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 
@@ -37,11 +45,23 @@ export class AppCredential extends KeyColumns {
 
   @Column({ type: 'text' })
   target!: string;
+
+  /** Null: all that the target knows. */
+  @Column({ type: 'text', array: true, nullable: true })
+  scopes!: readonly string[] | null;
+
+  @Column({ name: 'scopes_changed_at', type: 'timestamptz', nullable: true })
+  scopesChangedAt!: Date | null;
+
+  /** When each scope was last asked for, in ISO 8601. */
+  @Column({ name: 'scope_uses', type: 'jsonb', default: {} })
+  scopeUses!: Readonly<Record<string, string>>;
 }
 
 export interface AppIdentity {
   readonly caller: string;
   readonly target: string;
+  readonly scopes: readonly string[] | null;
 }
 
 export const APP_KEYS = Symbol('APP_KEYS');
@@ -50,15 +70,39 @@ export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   name: 'app_credentials',
   door: 'app',
   auditPrefix: 'admin.app_credential',
-  identityColumns: ['caller', 'target'],
+  identityColumns: ['caller', 'target', 'scopes'],
+  labels: [],
+  scopeUsesColumn: 'scope_uses',
   targetColumn: 'target',
   keyPrefix: 'pa_app_',
-  getTarget: ({ target }) => target,
+  explainMisuse: ({ target, scopes }, asked) => {
+    if (asked.target !== undefined && asked.target !== target)
+      return {
+        code: 'other_target',
+        detail: `It is valid at ${target} only. Each pair of services has its own credential.`,
+      };
+    if (asked.scope === undefined || !scopes || scopes.includes(asked.scope)) return undefined;
+    return { code: 'missing_scope', detail: `It has these scopes only: ${scopes.join(', ')}. Its key is valid.` };
+  },
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
+  toChangeableFields: ({ scopes }) => ({ ...(scopes && { scopes }) }),
 };
 
+export interface UnusedScope {
+  readonly app_id: string;
+  readonly caller: string;
+  readonly target: string;
+  readonly scope: string;
+}
+
+export const MAX_UNUSED_SCOPES = 100;
+const UNUSED_SCOPES = `SELECT id AS app_id, caller, target, scope FROM app_credentials, unnest(scopes) AS scope
+  WHERE ${isLiveAt('$1::timestamptz')}
+    AND GREATEST(created_at, scopes_changed_at, (scope_uses ->> scope)::timestamptz) < $1 - interval '${UNUSED_DAYS} days'
+  ORDER BY caller, target, scope LIMIT ${MAX_UNUSED_SCOPES}`;
+
 /** Undefined: any. */
-type AppFilter = KeyFilter & Readonly<Record<keyof AppIdentity, string | undefined>>;
+type AppFilter = KeyFilter & Readonly<Record<'caller' | 'target', string | undefined>>;
 
 @Injectable()
 export class AppCredentialsService {
@@ -71,14 +115,14 @@ export class AppCredentialsService {
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
   async issueAppCredential(
-    { caller, target, expiresAt }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt'>,
+    { caller, target, expiresAt, scopes }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt' | 'scopes'>,
     actor: Actor,
   ): Promise<IssuedCredential<AppCredential>> {
     const { key, keyDigest } = this.keys.issueKey();
     // A wrong clock would revoke the pair's credential as expired.
     const now = this.clock.trustedNow();
-    const row = { id: createId(), caller, target, expiresAt, keyDigest, createdAt: now, updatedAt: now };
-    const credential = this.credentials.create(row);
+    const row = { id: createId(), caller, target, expiresAt, scopes, keyDigest, createdAt: now, updatedAt: now };
+    const credential = this.credentials.create({ ...row, scopeUses: {} });
     try {
       await this.credentials.manager.transaction(async (transaction) => {
         await this.revokeExpired(transaction, { caller, target }, now, actor);
@@ -88,7 +132,9 @@ export class AppCredentialsService {
           actor,
           time: now,
           subject: credential.id,
-          details: { after: { caller, target, expires_at: expiresAt } },
+          details: {
+            after: { caller, target, expires_at: expiresAt, ...APP_KEY_TABLE.toChangeableFields(credential) },
+          },
           logFields: APP_KEY_TABLE.toLogFields(credential),
         });
       });
@@ -98,6 +144,16 @@ export class AppCredentialsService {
       throw error;
     }
     return { credential, key };
+  }
+
+  /** @param scopes null: all. The key stays. */
+  async updateScopes(id: string, scopes: readonly string[] | null, actor: Actor): Promise<AppCredential> {
+    return this.keys.updateCredential(id, { scopes, scopesChangedAt: this.clock.now() }, actor);
+  }
+
+  /** @returns the scopes of live credentials that were not asked for in {@link UNUSED_DAYS} days, nor changed since */
+  async listUnusedScopes(): Promise<UnusedScope[]> {
+    return this.credentials.query<UnusedScope[]>(UNUSED_SCOPES, [this.clock.now()]);
   }
 
   async listAppCredentials(page: PageRequest, filter: AppFilter): Promise<Page<AppCredential>> {
@@ -113,7 +169,12 @@ export class AppCredentialsService {
   }
 
   /** Without this, the unique index would let an expired credential block its pair. */
-  private async revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
+  private async revokeExpired(
+    transaction: EntityManager,
+    pair: Pick<AppIdentity, 'caller' | 'target'>,
+    now: Date,
+    actor: Actor,
+  ): Promise<void> {
     const revoked = await transaction
       .createQueryBuilder()
       .update(AppCredential)

@@ -37,7 +37,7 @@ export interface AuditFilter {
   /** The ids of operators, in place of `actor`. */
   readonly operators?: readonly string[] | undefined;
   readonly subject: string | undefined;
-  readonly event: AuditEventName | undefined;
+  readonly events: readonly AuditEventName[] | undefined;
   /** Inclusive. */
   readonly since: Date | undefined;
   /** Exclusive. */
@@ -124,8 +124,8 @@ export class AuditLog implements EntitySubscriberInterface {
   }
 
   /** Newest first, including the windows of counted refusals that are still open. */
-  async listEvents(filter: AuditFilter, limit: number, cursor?: string): Promise<Page<StoredAuditEvent>> {
-    const { text, values } = buildQuery(filter, limit + 1, cursor === undefined ? undefined : decodeCursor(cursor));
+  async listEvents(filter: AuditFilter, limit: number, cursor?: string | null): Promise<Page<StoredAuditEvent>> {
+    const { text, values } = buildQuery(filter, limit + 1, cursor == null ? undefined : decodeCursor(cursor));
     const rows = await this.dataSource.query<StoredAuditEvent[]>(text, values);
     const items = rows.slice(0, limit);
     const last = items.at(-1);
@@ -168,7 +168,7 @@ function buildQuery(filter: AuditFilter, limit: number, after: Position | undefi
   return { text, values };
 }
 
-function toConditions({ actor, operators, subject, event, since, until }: AuditFilter, after: Position | undefined) {
+function toConditions({ actor, operators, subject, events, since, until }: AuditFilter, after: Position | undefined) {
   const values: unknown[] = [];
   const conditions: string[] = [];
   const add = (condition: (...names: string[]) => string, ...added: unknown[]): void => {
@@ -182,7 +182,7 @@ function toConditions({ actor, operators, subject, event, since, until }: AuditF
   add(byActor, actor);
   add((name) => `actor_id = ANY(${name})`, operators);
   add((name) => `subject = ${name}`, subject);
-  add((name) => `event = ${name}`, event);
+  add((name) => `event = ANY(${name})`, events);
   add((name) => `time >= ${name}`, since);
   add((name) => `time < ${name}`, until);
   // The first condition prunes the partitions of later months, which a comparison of pairs does not.

@@ -70,6 +70,10 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
   const url = `${origin}:${port}`;
   const internalUrl = `${origin}:${internalPort ?? port}`;
   const internal = internalPort === undefined ? '' : `\n    internal ${internalUrl}/internal/, and the admin routes`;
+  const console =
+    environment.console === 'off'
+      ? ''
+      : `\n    console  ${internalUrl}/console (log in with the ADMIN_API_KEY of .env)`;
   const metrics = metricsPort === undefined ? '' : `\n    metrics  ${origin}:${metricsPort}/metrics`;
   const json = `-H 'Content-Type: application/json'`;
   const { email, password, householdId, room, name, caller, target } = EXAMPLES;
@@ -79,7 +83,7 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
   The authentication service is ready.
 
     docs     ${url}/docs
-    health   ${url}/health${internal}${metrics}
+    health   ${url}/health${internal}${console}${metrics}
     data     ${embeddedFolder === undefined ? 'the PostgreSQL of DATABASE_URL' : `an embedded PostgreSQL, in ${embeddedFolder}`}
 
   A user registers and logs in:

@@ -1,6 +1,7 @@
 // How commands are added, and how their options are parsed.
 import { InvalidArgumentError, type Command } from 'commander';
 import { isId } from '../common/ids.js';
+import { isRestriction } from '../common/names.js';
 import { parseBaseUrl } from './http-client.js';
 
 export const NEEDS_ADMIN_KEY =
@@ -83,6 +84,23 @@ function toIso(at: number, otherwise: string): string {
 export function parseUuid(text: string): string {
   if (!isId(text)) throw new InvalidArgumentError('It must be a UUID.');
   return text;
+}
+
+const ALL = 'all';
+type Restriction = string[] | typeof ALL;
+
+/** @returns a parser of what a key is restricted to, or "all" */
+export function createRestrictionParser(what: string, isName: (each: unknown) => each is string) {
+  return (text: string): Restriction => {
+    const names = text.split(',').map((each) => each.trim());
+    if (text === ALL || isRestriction(names, isName)) return text === ALL ? text : names;
+    throw new InvalidArgumentError(`It must be ${what}, separated by commas, each once, or "all".`);
+  };
+}
+
+/** Commander has no null for the value of an option. */
+export function toRestriction(given: Restriction | undefined): string[] | null | undefined {
+  return given === ALL ? null : given;
 }
 
 export function parseServiceUrl(text: string): string {

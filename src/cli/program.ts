@@ -7,11 +7,13 @@ import { addCheckpointCommand, addVerifyCommand } from './platform/audit-seals.c
 import { addKeysCommands } from './platform/keys.command.js';
 import { addDoctorCommand, addInitCommand, addMigrateCommand } from './platform/platform-commands.js';
 import { addExportCommand, addImportCommand } from './platform/user-transfer.command.js';
+import { addAuditExportCommand } from './remote/audit-export.command.js';
 import { addAuditCommand } from './remote/audit.command.js';
 import { addAppsCommands, addOperatorsCommands } from './remote/credentials.command.js';
 import { addExplainCommands } from './remote/explain.command.js';
 import { addMapCommand } from './remote/map.command.js';
 import { addNodesCommands } from './remote/nodes.command.js';
+import { addReplayCommand } from './remote/replay.command.js';
 import { addStatusCommand } from './remote/status.command.js';
 import { addUsersCommands } from './remote/users.command.js';
 
@@ -47,6 +49,8 @@ export function createProgram(version: string, output: Output): Command {
   const audit = addAuditCommand(root);
   addVerifyCommand(audit);
   addCheckpointCommand(audit);
+  addAuditExportCommand(audit);
+  addReplayCommand(root);
   addCompletionCommand(root);
   return root;
 }

@@ -12,6 +12,7 @@ export const EXAMPLES = {
   name: 'speaker',
   caller: 'ocr',
   target: 'recipes',
+  appScope: 'documents:read',
   resetToken: 'pa_reset_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
   emailToken: 'pa_email_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
   enrolmentCode: '7KQ2M-XV9TB',

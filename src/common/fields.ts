@@ -13,10 +13,15 @@ import {
 } from 'class-validator';
 import { EXAMPLES } from './examples.js';
 import {
+  APP_SCOPE_DETAIL,
+  APP_SCOPE_SCHEMA,
+  isAppScope,
   isOperatorName,
+  isRestriction,
   isScopeList,
   isServiceName,
   MAX_OPERATOR_NAME_LENGTH,
+  MAX_RESTRICTIONS,
   MAX_SERVICE_NAME_LENGTH,
   OPERATOR_NAME_DETAIL,
   OPERATOR_NAME_PATTERN,
@@ -117,6 +122,13 @@ export function ServiceNameField(example: string, presence?: Presence): Property
   );
 }
 
+export function AppScopeField(): PropertyDecorator {
+  return applyDecorators(
+    Field({ ...APP_SCOPE_SCHEMA, example: EXAMPLES.appScope }, { optional: true }),
+    Accepts('appScope', APP_SCOPE_DETAIL, isAppScope),
+  );
+}
+
 /** The name of an operator, made canonical. */
 export function OperatorNameField(presence?: Presence): PropertyDecorator {
   const schema = { pattern: OPERATOR_NAME_PATTERN, maxLength: MAX_OPERATOR_NAME_LENGTH, example: EXAMPLES.operator };
@@ -139,6 +151,44 @@ export function ScopesField(presence?: Presence): PropertyDecorator {
   };
   const detail = `must be a list of one or more different scopes: ${SCOPES.join(', ')}`;
   return applyDecorators(Field(schema, presence), Accepts('scopes', detail, isScopeList));
+}
+
+const LIST = { type: 'array', minItems: 1, maxItems: MAX_RESTRICTIONS, uniqueItems: true } as const;
+export const TARGETS = {
+  ...LIST,
+  items: { type: 'string', pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH },
+  example: [EXAMPLES.target],
+  description: 'the only services at which the node is accepted',
+} as const;
+export const APP_SCOPES = {
+  ...LIST,
+  items: APP_SCOPE_SCHEMA,
+  example: [EXAMPLES.appScope],
+  description: 'the only scopes that the credential has',
+} as const;
+
+export function TargetsField(whenAbsent = ''): PropertyDecorator {
+  const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different names of services`;
+  return RestrictionField(TARGETS, detail, isServiceName, whenAbsent);
+}
+
+export function AppScopesField(): PropertyDecorator {
+  const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different scopes, such as ${EXAMPLES.appScope}`;
+  return RestrictionField(APP_SCOPES, detail, isAppScope);
+}
+
+function RestrictionField(
+  schema: ApiPropertyOptions & { readonly description: string },
+  detail: string,
+  isName: (each: unknown) => each is string,
+  whenAbsent = '',
+): PropertyDecorator {
+  const description = `${schema.description}; null: all${whenAbsent}`;
+  const accepts = (value: unknown): boolean => value === null || isRestriction(value, isName);
+  return applyDecorators(
+    Field({ ...schema, nullable: true, description }, { optional: true }),
+    Accepts('restriction', detail, accepts),
+  );
 }
 
 export function UuidField(

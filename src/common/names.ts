@@ -24,6 +24,25 @@ export function toCanonicalOperatorName(name: string): string {
   return name.toLowerCase();
 }
 
+/** What an app credential may be used for at its target, which gives the names their meaning. */
+export const APP_SCOPE_SCHEMA = { type: 'string', pattern: '^[a-z][a-z0-9._:-]{0,63}$', maxLength: 64 } as const;
+export const APP_SCOPE_DETAIL =
+  'must be a lower-case letter, then up to 63 of a-z, 0-9, dots, dashes, colons or underscores';
+const APP_SCOPE = new RegExp(APP_SCOPE_SCHEMA.pattern);
+
+export function isAppScope(value: unknown): value is string {
+  return typeof value === 'string' && APP_SCOPE.test(value);
+}
+
+/** The most targets of a node, and scopes of an app credential. */
+export const MAX_RESTRICTIONS = 32;
+
+/** Whether a list names what a key is restricted to, each once, and at least one: an empty list would be of no use. */
+export function isRestriction(value: unknown, isName: (each: unknown) => each is string): value is string[] {
+  if (!Array.isArray(value) || value.length === 0 || value.length > MAX_RESTRICTIONS) return false;
+  return new Set(value).size === value.length && value.every(isName);
+}
+
 /** What an operator may do at the admin door. The root key, ADMIN_API_KEY, has every scope. */
 export const SCOPES = ['read', 'nodes', 'apps', 'users', 'operators'] as const;
 export type Scope = (typeof SCOPES)[number];

@@ -41,6 +41,7 @@ export const AUDIT_EVENT_NAMES = [
   'admin.enrolment.issued',
   'admin.enrolment.cancelled',
   'admin.app_credential.minted',
+  'admin.app_credential.updated',
   'admin.app_credential.rotated',
   'admin.app_credential.revoked',
   'admin.operator.added',
@@ -59,6 +60,19 @@ export const AUDIT_EVENT_NAMES = [
   'users.exported',
 ] as const;
 export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
+
+/** `user.*`, `user.login.*` and so on: all events whose names begin so. */
+export const AUDIT_EVENT_PATTERNS = [
+  ...new Set(
+    AUDIT_EVENT_NAMES.flatMap((name) => [...name.matchAll(/\./g)].map(({ index }) => `${name.slice(0, index)}.*`)),
+  ),
+];
+
+/** @param filter a name or a pattern; @returns none when it is neither */
+export function listMatchingEvents(filter: string): AuditEventName[] {
+  const isPattern = AUDIT_EVENT_PATTERNS.includes(filter);
+  return AUDIT_EVENT_NAMES.filter((name) => name === filter || (isPattern && name.startsWith(filter.slice(0, -1))));
+}
 
 /** The names of all security events (ASVS 16.3). They are stable: alerts are written against them. */
 export type SecurityEvent =
@@ -106,8 +120,16 @@ export const REFUSAL_REASONS = {
     'foreign_token',
     ...GATEWAY_REASONS,
   ],
-  'app.validation.failed': ['not_accepted', 'no_id', 'malformed', ...KEY_REASONS, 'other_target', ...GATEWAY_REASONS],
-  'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, ...GATEWAY_REASONS],
+  'app.validation.failed': [
+    'not_accepted',
+    'no_id',
+    'malformed',
+    ...KEY_REASONS,
+    'other_target',
+    'missing_scope',
+    ...GATEWAY_REASONS,
+  ],
+  'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, 'target', ...GATEWAY_REASONS],
   // `cancelled`: by an operator. A code that was used is `reused`.
   'node.enrolment.refused': ['unknown', 'expired', 'cancelled'],
   'node.enrolment.reused': ['reused'],

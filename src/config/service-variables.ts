@@ -82,6 +82,13 @@ export const serverSections = [
           'What other services call this one. Only app keys with this target open its own routes; `platform-auth init` makes ' +
           'them for the name auth.',
       },
+      NODE_TARGETS: {
+        type: kinds.targets.optional(),
+        example: 'command-orchestration,speech-to-text',
+        text:
+          'Services at which a new node is accepted, if its registration names no `targets`. Unset: all. `platform-auth init` ' +
+          'writes it from `nodes` of the [map](platform.md).',
+      },
       WORKERS: {
         type: kinds.workers.default(1),
         text:
@@ -169,8 +176,14 @@ export const operationSections = [
     },
   },
   {
-    title: 'Metrics and traces',
+    title: 'Console, metrics and traces',
     variables: {
+      CONSOLE: {
+        type: kinds.oneOf('on', 'off').optional(),
+        defaultText: '`on` in development; otherwise `off`',
+        example: 'on',
+        text: 'The [pages of operators](operations/console.md) under `/console`, on INTERNAL_PORT where that is set.',
+      },
       METRICS_PORT: {
         type: kinds.wholeNumber(0, 65_535).optional(),
         example: 9464,

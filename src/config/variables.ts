@@ -41,6 +41,7 @@ function fillDefaults(value: Parsed) {
   const mail = value.MAIL_URL === undefined ? DEVELOPMENT_MAIL : undefined;
   return {
     ...value,
+    CONSOLE: value.CONSOLE ?? (value.NODE_ENV === 'development' ? 'on' : 'off'),
     HOST: value.HOST ?? (isProduction ? EVERY_ADDRESS : LOOPBACK),
     WEBAUTHN_RP_ID: value.WEBAUTHN_RP_ID ?? (isProduction ? undefined : 'localhost'),
     WEBAUTHN_ORIGINS: value.WEBAUTHN_ORIGINS ?? (isProduction ? undefined : [`http://localhost:${value.PORT}`]),

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import cors from 'cors';
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
-import { createRefusal, DOORS, TARGET_HEADER } from '../access/doors.js';
+import { createRefusal, DOORS, SCOPE_HEADER, TARGET_HEADER } from '../access/doors.js';
 import type { Door } from '../access/principals.js';
 import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
@@ -17,12 +17,23 @@ import { ProblemException, formExpected, problems, refuseField } from '../proble
 /** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
 export const MAX_NAMES = 32;
 export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
-/** The only route that takes a form (RFC 7662). */
-export const FORM_ROUTE = '/internal/introspect';
+/** The only route of the API that takes a form (RFC 7662). */
+const FORM_ROUTE = '/internal/introspect';
+const CONSOLE = /^\/console(\/|$)/;
 /** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
+/** Introspection, and the pages of the console. */
+export function takesForm(url: string): boolean {
+  return url === FORM_ROUTE || CONSOLE.test(url);
+}
+
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
-const SINGLE_HEADERS = new Set<string>([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
-const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER]);
+const SINGLE_HEADERS = new Set<string>([
+  ...Object.values(DOORS).flatMap(({ headers }) => headers),
+  TARGET_HEADER,
+  SCOPE_HEADER,
+]);
+const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER, SCOPE_HEADER]);
+const READS_TARGET = /^\/internal\/validate-(app|node)(\?|$)/;
 const VALIDATE_APP = /^\/internal\/validate-app(\?|$)/;
 /** Excludes brotli: 40 bytes make its decoder fill 16 MB, however early the reader stops (31 ms; gzip: 0.1 ms). */
 const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
@@ -54,7 +65,7 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
     refuseMisplacedTarget(request, isForServices ? names : [], serviceName);
     if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
     if (hasBody(request) && !isReadable(request))
-      throw new ProblemException(request.url === FORM_ROUTE ? formExpected : problems.unsupportedMediaType);
+      throw new ProblemException(takesForm(request.url) ? formExpected : problems.unsupportedMediaType);
     next();
   };
 }
@@ -97,14 +108,16 @@ function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, n
 }
 
 /**
- * Refuses a target that would be ignored, because the caller would believe that it was checked: `X-Platform-Target` is
- * read on validate-app only, and must name this service elsewhere.
+ * Refuses a target or a scope that would be ignored, because the caller would believe that it was checked:
+ * `X-Platform-Target` is read on validate-app and validate-node only, and must name this service elsewhere.
  * @param names of the headers on `/internal/`, where one that is unknown or looks like a target is refused too
  */
 function refuseMisplacedTarget({ headers, url }: Request, names: readonly string[], serviceName: string): void {
   const named = headers[TARGET_HEADER];
-  if (named !== undefined && named !== serviceName && !VALIDATE_APP.test(url))
-    refuseField('', 'X-Platform-Target is read by /internal/validate-app only');
+  if (named !== undefined && named !== serviceName && !READS_TARGET.test(url))
+    refuseField('', 'X-Platform-Target is read by /internal/validate-app and /internal/validate-node only');
+  if (headers[SCOPE_HEADER] !== undefined && !VALIDATE_APP.test(url))
+    refuseField('', 'X-Platform-Scope is read by /internal/validate-app only');
   for (const name of names) {
     const isOfPlatform = name.endsWith('target') || name.startsWith('x-platform-');
     if (isOfPlatform && !PLATFORM_HEADERS.has(name)) refuseField('', 'a header is not part of this request');
@@ -130,7 +143,7 @@ function isReadable(request: Request): boolean {
   const encoding = request.headers['content-encoding'];
   if (encoding && !CONTENT_ENCODINGS.has(encoding.toLowerCase())) return false;
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
-  const mediaType = request.url === FORM_ROUTE ? 'application/x-www-form-urlencoded' : 'application/json';
+  const mediaType = takesForm(request.url) ? 'application/x-www-form-urlencoded' : 'application/json';
   return request.is(mediaType) !== false && /^utf-?8$/i.test(charset);
 }
 
@@ -144,7 +157,7 @@ const CORS_MAX_AGE_SECONDS = 600;
 /** @returns whether it has answered the request, which was a preflight */
 type CorsPolicy = (request: Request, response: Response) => boolean;
 
-/** Lets browser pages of listed origins call `/api/v0`, without credentials mode: this service uses no cookies. */
+/** Lets browser pages of listed origins call `/api/v0`, without credentials mode: `/api/v0` uses no cookies. */
 function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
   if (origins.length === 0) return undefined;
   const apply = cors({
@@ -207,7 +220,7 @@ function addPrefix(request: Request): void {
 // With INTERNAL_PORT the routes of services and operators are served on that port only, so that the proxy needs no rule
 // to hide them from the public. That port serves every route; PORT serves all others.
 
-const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin)(\/|\?|$)/;
+const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin|console)(\/|\?|$)/;
 const internalSockets = new WeakSet<Socket>();
 
 export function markInternal(server: Server): Server {

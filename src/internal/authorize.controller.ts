@@ -1,7 +1,7 @@
 /**
  * Authorization for gateways (`auth_request` of nginx and the like): a door asked about a request of the gateway's client. The
- * verdict is a status alone: 200 with the identity in headers, 401, or 503. A gateway takes every other status for an
- * answer to its client, so no other status is sent.
+ * verdict is a status alone: 200 with the identity in headers, 401, 403 for a scope that an app credential lacks, or 503. A
+ * gateway takes every other status for an answer to its client, so no other status is sent.
  */
 import {
   applyDecorators,
@@ -15,11 +15,17 @@ import {
 } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { createRefusal, Doors, TARGET_HEADER } from '../access/doors.js';
+import { createRefusal, Doors, SCOPE_HEADER, TARGET_HEADER } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/names.js';
+import {
+  APP_SCOPE_SCHEMA,
+  isAppScope,
+  isServiceName,
+  MAX_SERVICE_NAME_LENGTH,
+  SERVICE_NAME_PATTERN,
+} from '../common/names.js';
 import type { GatewayDoor } from '../http/request-guards.js';
 import { Log } from '../logging/log.js';
 import { ApiProblems } from '../problems/api-problems.js';
@@ -44,7 +50,11 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
       const http = context.switchToHttp();
       const request = http.getRequest<Request>();
       const response = http.getResponse<Response>();
-      if (door === 'app') (response.locals as ResponseLocals).presentedTo = this.readTarget(request);
+      if (door === 'app') {
+        const locals = response.locals as ResponseLocals;
+        locals.presentedTo = this.readTarget(request);
+        locals.askedScope = this.readScope(request);
+      }
       try {
         const principal = await this.doors.authenticate(door, request);
         // RequestMetrics counts verdicts by the principal of the request.
@@ -59,8 +69,16 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
     /** A gateway that does not name its service would have every key refused, which is not a verdict. */
     private readTarget({ headers }: Request): string {
       const target = headers[TARGET_HEADER];
-      if (isServiceName(target)) return target;
-      if (!this.isMistakeLogged) this.log.warn('gateway_names_no_target');
+      return isServiceName(target) ? target : this.refuseMistake('gateway_names_no_target');
+    }
+
+    private readScope({ headers }: Request): string | undefined {
+      const scope = headers[SCOPE_HEADER];
+      return scope === undefined || isAppScope(scope) ? scope : this.refuseMistake('gateway_names_no_scope');
+    }
+
+    private refuseMistake(mistake: string): never {
+      if (!this.isMistakeLogged) this.log.warn(mistake);
       this.isMistakeLogged = true;
       throw new ProblemException(problems.gatewayMisconfigured, { isLogged: false });
     }
@@ -70,9 +88,11 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
 
 function toGatewayProblem(door: GatewayDoor, error: unknown): ProblemException {
   if (!(error instanceof ProblemException)) return new ProblemException(problems.unavailable, { cause: error });
-  const { status } = error.problem;
+  const { status, code } = error.problem;
   if (status === 400) return createRefusal(door, 'unreadable');
-  return status === 401 ? error : new ProblemException(problems.unavailable, { cause: error });
+  return status === 401 || code === problems.missingScope.code
+    ? error
+    : new ProblemException(problems.unavailable, { cause: error });
 }
 
 /** The identity that a gateway passes on in place of the credential. */
@@ -118,7 +138,7 @@ const Authorize = (
       summary: `Authorize a request at a gateway, at the ${door} door`,
       description:
         'For `auth_request` of nginx and the like: any method, any path below, and the body is never read. The answer is ' +
-        '200 without a body, 401, or 503.',
+        '200 without a body, 401, 403 for a missing scope, or 503.',
     }),
     ApiOkResponse({
       description: 'The credential is valid',
@@ -129,28 +149,43 @@ const Authorize = (
     }),
   );
 
+const TARGET_SCHEMA = {
+  type: 'string',
+  pattern: SERVICE_NAME_PATTERN,
+  maxLength: MAX_SERVICE_NAME_LENGTH,
+  example: EXAMPLES.target,
+} as const;
+
 @ApiTags('internal')
 @Controller('internal/authorize')
 export class AuthorizeController {
   @Get('node')
   @Authorize('node', ['X-Auth-Node-Id', 'X-Auth-Household-Id'])
+  @ApiHeader({
+    name: 'X-Platform-Target',
+    required: false,
+    schema: TARGET_SCHEMA,
+    description:
+      'The service behind the gateway. A node with `targets` is refused without it, and at any other service.',
+  })
   authorizeNode(): void {
     // The guard has answered.
   }
 
   @Get('app')
   @Authorize('app', ['X-Auth-App-Id', 'X-Auth-Caller'])
-  @ApiProblems(problems.gatewayMisconfigured)
+  @ApiProblems(problems.gatewayMisconfigured, problems.missingScope)
   @ApiHeader({
     name: 'X-Platform-Target',
     required: true,
-    schema: {
-      type: 'string',
-      pattern: SERVICE_NAME_PATTERN,
-      maxLength: MAX_SERVICE_NAME_LENGTH,
-      example: EXAMPLES.target,
-    },
+    schema: TARGET_SCHEMA,
     description: 'The service behind the gateway. Without it the answer is 503.',
+  })
+  @ApiHeader({
+    name: 'X-Platform-Scope',
+    required: false,
+    schema: APP_SCOPE_SCHEMA,
+    description: 'The scope that the route needs. A credential that lacks it is a 403, because its key is valid.',
   })
   authorizeApp(): void {
     // The guard has answered.

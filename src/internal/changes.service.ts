@@ -8,6 +8,7 @@ import * as z from 'zod';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
+import { APP_SCOPE_DETAIL, isAppScope } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { NodesService } from '../nodes/nodes.service.js';
@@ -32,6 +33,7 @@ const use = z.strictObject(
     ago_ms: z
       .number({ error: 'must be a number of milliseconds' })
       .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
+    scope: z.string({ error: APP_SCOPE_DETAIL }).refine(isAppScope, APP_SCOPE_DETAIL).optional(),
   },
   notAnObject,
 );
@@ -101,9 +103,9 @@ export class ChangesService {
   /** @param service that says it accepted the keys. It may send any id: only the statement that writes knows the key. */
   recordUses(used: readonly ReportedUse[], service: string): void {
     const now = this.clock.now().getTime();
-    for (const { kind, id, ago_ms } of used) {
+    for (const { kind, id, ago_ms, scope } of used) {
       const { keys } = kind === 'node' ? this.nodes : this.appCredentials;
-      keys.verifier.lastUses.addReported(id.toLowerCase(), service, new Date(now - ago_ms));
+      keys.verifier.lastUses.addReported(id.toLowerCase(), service, new Date(now - ago_ms), scope);
     }
   }
 

@@ -4,13 +4,14 @@
  * Invariant (docs/decisions/0044): when the call that revoked a credential has answered, no verifier accepts it, because
  * no lease is handed on for longer than this replica holds it.
  */
-import { Controller, Module, Post, Req } from '@nestjs/common';
+import { Controller, Module, Post, Req, Res } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
-import type { Request } from 'express';
+import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { Answers, RequireApp } from '../access/require.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { EXAMPLES } from '../common/examples.js';
+import { APP_SCOPE_SCHEMA } from '../common/names.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { MAX_CURSOR_LENGTH } from '../../packages/lease/src/change-feed.js';
 import { AuthorizeController } from './authorize.controller.js';
@@ -18,6 +19,9 @@ import { ChangesService, MAX_USES, parseChangesRequest, type LeasedAnswer } from
 import { IntrospectController } from './introspect.controller.js';
 
 const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
+
+/** Tells a verifier whose SERVICE_NAME is another one, which would refuse every key. A header, so that older ones ignore it. */
+const CALLER_HEADER = 'X-Platform-Caller';
 
 class UseBody {
   @ApiProperty({ enum: ['node', 'app'] })
@@ -28,6 +32,13 @@ class UseBody {
 
   @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 })
   ago_ms!: number;
+
+  @ApiPropertyOptional({
+    ...APP_SCOPE_SCHEMA,
+    description: 'of an app: the scope that the call needed',
+    example: EXAMPLES.appScope,
+  })
+  scope?: string;
 }
 
 /** For the OpenAPI document only: the body is parsed after authentication, by `parseChangesRequest`. */
@@ -93,10 +104,14 @@ export class ChangesController {
       'its memory, once it has evicted `changes` (or everything, on `reset`). `used` reports what it accepted meanwhile.',
   })
   @ApiBody({ type: ChangesBody, required: false })
-  @Answers(200, ChangesResponse)
-  async pollChanges(@Req() request: Request): Promise<ChangesResponse> {
+  @Answers(200, ChangesResponse, {
+    [CALLER_HEADER]: { description: 'the service that the key belongs to', schema: { type: 'string' } },
+  })
+  async pollChanges(@Req() request: Request, @Res({ passthrough: true }) response: Response): Promise<ChangesResponse> {
     const { cursor, used } = parseChangesRequest(request.body as Buffer | undefined);
-    this.changes.recordUses(used, getPrincipal(request, 'app').caller);
+    const { caller } = getPrincipal(request, 'app');
+    response.setHeader(CALLER_HEADER, caller);
+    this.changes.recordUses(used, caller);
     return ChangesResponse.from(await this.changes.getChangesSince(cursor));
   }
 }

@@ -12,7 +12,7 @@ import type { ComparedClock } from '../database/compared-clock.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
 import { toErrorFields, type Log } from '../logging/log.js';
-import { isLiveAt, type KeyColumns } from './key-table.js';
+import { isLiveAt, type KeyColumns, type Misuse } from './key-table.js';
 
 /** Constants, never input, because they become SQL. */
 export type KeyTableName = 'nodes' | 'app_credentials' | 'operators';
@@ -122,7 +122,16 @@ export class Overlaps {
   }
 }
 
-export const REASON_CODES = ['unknown', 'revoked', 'expired', 'other_target', 'key_rotated', 'overlap_ended'] as const;
+export const REASON_CODES = [
+  'unknown',
+  'revoked',
+  'expired',
+  'target',
+  'other_target',
+  'missing_scope',
+  'key_rotated',
+  'overlap_ended',
+] as const;
 
 /** Only operators see it: the doors answer every refusal alike. */
 export interface Reason {
@@ -149,8 +158,7 @@ export function explainUnknownKey(): Explanation {
   return { reasons: [reason], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
 }
 
-/** @param otherTarget the service that the key is valid at, when the operator asked about another one */
-export function explainKey(row: KeyColumns, now: Date, otherTarget?: string): Explanation {
+export function explainKey(row: KeyColumns, now: Date, misuse?: Misuse): Explanation {
   const reasons: Reason[] = [];
   if (row.revokedAt) {
     const detail = 'It was revoked, which cannot be undone. Issue a new one.';
@@ -160,10 +168,7 @@ export function explainKey(row: KeyColumns, now: Date, otherTarget?: string): Ex
     const detail = 'It was valid until this moment. Issue a new one, or for a node change expires_at.';
     reasons.push({ code: 'expired', detail, since: row.expiresAt, requestId: null });
   }
-  if (otherTarget !== undefined) {
-    const detail = `It is valid at ${otherTarget} only. Each pair of services has its own credential.`;
-    reasons.push({ code: 'other_target', detail, since: null, requestId: null });
-  }
+  if (misuse) reasons.push({ ...misuse, since: null, requestId: null });
   return {
     reasons,
     previousKey: row.rotatedAt ? explainPreviousKey(row, row.rotatedAt, now, reasons) : null,

@@ -34,6 +34,7 @@ import {
   type Explanation,
 } from './key-ends.js';
 import {
+  type AskedUse,
   buildKeyCount,
   type KeyCounts,
   type KeyTable,
@@ -99,8 +100,8 @@ export class KeyVerifier<Identity extends object> {
   }
 
   /** @param service the forwarding service or the named target, when known */
-  recordUse(id: string, service: string | null): void {
-    this.lastUses.add(id, { at: this.clock.now(), service });
+  recordUse(id: string, service: string | null, scope?: string): void {
+    this.lastUses.add(id, { at: this.clock.now(), service }, scope);
   }
 }
 
@@ -112,7 +113,7 @@ function buildReadRows({ name, identityColumns }: KeyTable): Statement {
   };
 }
 
-function buildRecordUsesOf({ name, door, targetColumn }: KeyTable): Statement {
+function buildRecordUsesOf({ name, door, targetColumn, scopeUsesColumn }: KeyTable): Statement {
   return buildRecordUses({
     name,
     door,
@@ -120,6 +121,7 @@ function buildRecordUsesOf({ name, door, targetColumn }: KeyTable): Statement {
     details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
       'reported_by', CASE WHEN is_reported THEN last_used_for END))`,
     ...(targetColumn && { targetColumn }),
+    ...(scopeUsesColumn && { scopeUsesColumn }),
   });
 }
 
@@ -165,14 +167,11 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return counts;
   }
 
-  /** @param target the service to which the key is presented */
-  async explainCredential(id: string, target?: string): Promise<Explanation> {
+  async explainCredential(id: string, asked: AskedUse): Promise<Explanation> {
     await this.flushLastUsed();
     const credential = await this.readCredential(id);
     if (!credential) return explainUnknownKey();
-    const onlyTarget = this.table.getTarget?.(credential);
-    const isForAnother = target !== undefined && target !== onlyTarget;
-    const explanation = explainKey(credential, this.clock.trustedNow(), isForAnother ? onlyTarget : undefined);
+    const explanation = explainKey(credential, this.clock.trustedNow(), this.table.explainMisuse(credential, asked));
     return nameActors(explanation, credential.id, this.audit);
   }
 
@@ -202,12 +201,38 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     });
   }
 
+  /** Idempotent: a change that changes nothing is not recorded. @throws {ProblemException} not_found; credential_revoked */
+  async updateCredential(id: string, change: Partial<Entity>, actor: Actor): Promise<Entity> {
+    const act = () => this.commitUpdate(id, change, actor);
+    // Waits even when nothing changed: this may be the retry of a call whose response was lost.
+    return Object.keys(change).every((name) => this.table.labels.includes(name))
+      ? this.propagation.propagateAfterRefusal(act)
+      : this.propagation.propagateAfter(act);
+  }
+
   async purge(deadBefore: Date): Promise<number> {
     return this.database.purge(this.ends.purge, deadBefore);
   }
 
   async flushLastUsed(): Promise<void> {
     await this.verifier.lastUses.flush();
+  }
+
+  private async commitUpdate(givenId: string, change: Partial<Entity>, actor: Actor): Promise<Entity> {
+    return this.repository.manager.transaction(async (transaction) => {
+      const rows = transaction.withRepository(this.repository);
+      const where = { id: givenId } as FindOptionsWhere<Entity>;
+      const lock = { mode: 'pessimistic_write' } as const;
+      const before = isId(givenId) ? await rows.findOne({ where, lock }) : null;
+      if (!before) throw new ProblemException(problems.notFound);
+      if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+      const after = { ...before, ...change, updatedAt: this.clock.now() };
+      const event = this.toAuditEvent('updated', before, { actor, time: after.updatedAt });
+      const [was, is] = [before, after].map((row) => this.table.toChangeableFields(row)) as [object, object];
+      if (!(await this.audit.recordChange(transaction, event, was, is))) return before;
+      await rows.update(where, { ...change, updatedAt: after.updatedAt } as Parameters<typeof rows.update>[1]);
+      return after;
+    });
   }
 
   private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
@@ -234,7 +259,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   private toAuditEvent(
-    act: 'rotated' | 'revoked',
+    act: 'updated' | 'rotated' | 'revoked',
     row: Entity,
     event: Pick<AuditEvent, 'actor' | 'time' | 'details'>,
   ): AuditEvent {

@@ -95,19 +95,36 @@ export function buildKeyCount(table: KeyTable['name']) {
   };
 }
 
+/** The service that a key is presented to, when it names itself, and the scope that the call needs. */
+export interface AskedUse {
+  readonly target?: string | undefined;
+  readonly scope?: string | undefined;
+}
+
+export interface Misuse {
+  readonly code: 'target' | 'other_target' | 'missing_scope';
+  readonly detail: string;
+}
+
 /** Constants, never input, because they become SQL. */
 export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly name: 'nodes' | 'app_credentials';
   readonly door: 'node' | 'app';
   readonly auditPrefix: 'admin.node' | 'admin.app_credential';
   readonly identityColumns: readonly string[];
+  /** Properties that no verdict depends on: their change is not awaited as a revocation is. */
+  readonly labels: readonly string[];
+  /** Where the table notes when each scope was last asked for. */
+  readonly scopeUsesColumn?: string;
   /** The column of the only service that its keys may be used for; absent: any. */
   readonly targetColumn?: string;
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
-  /** The only service at which a key is valid; absent: any. */
-  getTarget?(row: Entity): string;
+  /** Why a key is not accepted for what is asked of it, whatever key it is. */
+  explainMisuse(row: Entity, asked: AskedUse): Misuse | undefined;
   toLogFields(row: Entity): LogFields;
+  /** What operators may change, named as in the audit log. */
+  toChangeableFields(row: Entity): Record<string, unknown>;
 }
 
 /** A row, and its new key in plain text, which exists nowhere else. */

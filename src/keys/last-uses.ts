@@ -13,9 +13,14 @@ const MAX_PENDING = 100_000;
 /** Of one service, so that a service that reports ids at random keeps no other from reporting. */
 const MAX_REPORTED = 20_000;
 
+/** Scopes of one key that are recorded: the latest ones. */
+const MAX_SCOPES = 64;
+
 interface Use {
-  readonly at: Date;
-  readonly service: string | null;
+  at: Date;
+  service: string | null;
+  /** When each scope was last asked for. */
+  scopes?: Map<string, Date>;
 }
 
 type Uses = Map<string, Use>;
@@ -47,16 +52,24 @@ export class LastUses {
     await this.flush();
   }
 
-  add(id: string, use: Use): void {
-    this.seen.set(id, use);
+  add(id: string, { at, service }: Pick<Use, 'at' | 'service'>, scope?: string): void {
+    const use = this.seen.get(id) ?? { at, service };
+    use.at = at;
+    use.service = service;
+    this.seen.set(id, noteScope(use, at, scope));
   }
 
   /** A use that a service reports. No key needs to have this id. */
-  addReported(id: string, service: string, at: Date): void {
+  addReported(id: string, service: string, at: Date, scope?: string): void {
     const uses = this.reported.get(service) ?? new Map<string, Use>();
     this.reported.set(service, uses);
-    const known = uses.get(id);
-    if (known ? known.at < at : uses.size < MAX_REPORTED) uses.set(id, { at, service });
+    const use = uses.get(id);
+    if (!use) {
+      if (uses.size < MAX_REPORTED) uses.set(id, noteScope({ at, service }, at, scope));
+      return;
+    }
+    if (use.at < at) use.at = at;
+    noteScope(use, at, scope);
   }
 
   /** First uses become audit events. What an outage left unwritten is retried at the next flush. */
@@ -94,15 +107,27 @@ export class LastUses {
       uses.map(({ service }) => service),
       uses.map(({ isReported }) => isReported),
       uses.map(() => createId()),
+      uses.map(({ scopes }) => (scopes ? JSON.stringify(Object.fromEntries(scopes)) : null)),
     ]);
   }
 
   private putBack(uses: readonly PendingUse[]): void {
-    for (const { id, at, service, isReported } of uses) {
+    for (const { id, at, service, isReported, scopes } of uses) {
       if (isReported && service !== null) this.addReported(id, service, at);
       else if (this.seen.size < MAX_PENDING && !this.seen.has(id)) this.seen.set(id, { at, service });
+      const held = isReported && service !== null ? this.reported.get(service) : this.seen;
+      const use = held?.get(id);
+      if (use) for (const [scope, askedAt] of scopes ?? []) noteScope(use, askedAt, scope);
     }
   }
+}
+
+function noteScope(use: Use, at: Date, scope: string | undefined): Use {
+  if (scope === undefined) return use;
+  use.scopes ??= new Map();
+  const known = use.scopes.get(scope);
+  if (known ? known < at : use.scopes.size < MAX_SCOPES) use.scopes.set(scope, at);
+  return use;
 }
 
 /** Ordered by id, so that two replicas cannot deadlock. */
@@ -119,6 +144,7 @@ export interface UsedKeyTable {
   readonly event: AuditEventName;
   readonly details: string;
   readonly targetColumn?: string;
+  readonly scopeUsesColumn?: string;
 }
 
 /**
@@ -126,21 +152,35 @@ export interface UsedKeyTable {
  * service that is not the key's target are ignored: it cannot have accepted the key. An earlier use does not replace a later
  * one, unless that one is more than an hour in the future, because a replica whose clock was ahead recorded it, or unless
  * services reported all uses so far. A key whose first use was reported has a second first use: the one that a replica saw.
+ * The scopes of an earlier use count all the same.
  */
-export function buildRecordUses({ name, door, event, details, targetColumn }: UsedKeyTable): Statement {
+export function buildRecordUses({
+  name,
+  door,
+  event,
+  details,
+  targetColumn,
+  scopeUsesColumn,
+}: UsedKeyTable): Statement {
   const isForTarget = targetColumn ? `WHERE service IS NULL OR service = ${targetColumn}` : '';
-  const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::boolean[], $5::uuid[])
-                 AS used (id, at, service, is_reported, event_id)),
+  const isLatest = `is_first OR used_before <= at OR used_before > now() + interval '1 hour'`;
+  const noteScopes = scopeUsesColumn
+    ? `, ${scopeUsesColumn} = CASE WHEN asked IS NULL THEN ${scopeUsesColumn} ELSE
+         (SELECT jsonb_object_agg(key, value) FROM
+           (SELECT * FROM jsonb_each(${scopeUsesColumn} || asked) ORDER BY value DESC LIMIT ${MAX_SCOPES}) AS latest_scopes) END`
+    : '';
+  const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::boolean[], $5::uuid[],
+                   $6::jsonb[]) AS used (id, at, service, is_reported, event_id, asked)),
                locked AS (SELECT * FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
                latest AS (
                  SELECT DISTINCT ON (id) used.*, last_used_at AS used_before,
                    last_used_at IS NULL OR only_reported AND NOT is_reported AS is_first
                  FROM used JOIN locked USING (id) ${isForTarget} ORDER BY id, at DESC),
                written AS (
-                 UPDATE ${name} AS holder SET last_used_at = at, last_used_for = service,
-                   only_reported = is_reported AND (is_first OR only_reported)
-                 FROM latest WHERE holder.id = latest.id
-                   AND (is_first OR used_before <= at OR used_before > now() + interval '1 hour')
+                 UPDATE ${name} AS holder SET last_used_at = CASE WHEN ${isLatest} THEN at ELSE last_used_at END,
+                   last_used_for = CASE WHEN ${isLatest} THEN service ELSE last_used_for END,
+                   only_reported = is_reported AND (is_first OR only_reported)${noteScopes}
+                 FROM latest WHERE holder.id = latest.id AND (${isLatest} OR asked IS NOT NULL)
                  RETURNING event_id, at, is_reported, is_first, holder.*)
           ${insertAuditEvents({
             id: 'event_id',

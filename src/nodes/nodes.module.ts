@@ -4,19 +4,23 @@
  */
 import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
-import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
-import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
+import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER, type DoorReason } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { Answers, RequireNode } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
+import { TARGETS } from '../common/fields.js';
+import { isServiceName } from '../common/names.js';
 import { provideKeyStore } from '../keys/key-store.js';
+import type { ProblemException } from '../problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import { EnrolController } from './enrol.controller.js';
 import { EnrolmentsService, NodeEnrolment } from './enrolments.service.js';
 import {
   NODE_KEYS,
+  type NodeIdentity,
   type NodeKeys,
   NODE_KEY_TABLE,
   NodeDevice,
@@ -42,19 +46,28 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const isFresh = wantsFreshVerdict(request);
     if (isFresh) await this.freshness.noteArrival(request);
     const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), isFresh);
-    if (verdict.valid) {
-      const forwarder = request.user as Principal | undefined;
-      const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
-      this.keys.verifier.recordUse(nodeId, forwardedBy);
-      const { identity, rememberable } = verdict;
-      return { door: 'node', nodeId, householdId: identity.household_id, forwardedBy, rememberable };
-    }
-    throw createRefusal(
-      'node',
-      verdict.reason,
-      verdict.identity && { node_id: nodeId, household_id: verdict.identity.household_id },
-    );
+    if (!verdict.valid) throw toRefusal(verdict.reason, nodeId, verdict.identity);
+    const { identity, rememberable } = verdict;
+    const { household_id: householdId, targets } = identity;
+    const named = request.headers[TARGET_HEADER];
+    const target = isServiceName(named) ? named : undefined;
+    if (targets && (target === undefined || !targets.includes(target)))
+      throw toRefusal('target', nodeId, identity, target);
+    const forwarder = request.user as Principal | undefined;
+    const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
+    this.keys.verifier.recordUse(nodeId, forwardedBy ?? target ?? null);
+    return { door: 'node', nodeId, householdId, targets, forwardedBy, rememberable };
   }
+}
+
+function toRefusal(
+  reason: DoorReason<'node'>,
+  nodeId: string,
+  identity: NodeIdentity | undefined,
+  target?: string,
+): ProblemException {
+  const fields = { node_id: nodeId, household_id: identity?.household_id, called_service: target };
+  return createRefusal('node', reason, identity && fields);
 }
 
 export class ValidNodeResponse {
@@ -66,6 +79,9 @@ export class ValidNodeResponse {
 
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
   household_id!: string;
+
+  @ApiPropertyOptional(TARGETS)
+  targets?: readonly string[];
 }
 
 @ApiTags('internal')
@@ -78,14 +94,15 @@ export class ValidateNodeController {
   @ApiOperation({
     summary: 'Validate the key of a node',
     description:
-      'Forward the X-API-Key that a node sent, without a body. If you also send your own app credential for this ' +
+      'Forward the X-API-Key that a node sent, without a body, and name yourself in X-Platform-Target: a node with ' +
+      '`targets` is refused at any other service. If you also send your own app credential for this ' +
       'service, both must be valid.',
   })
   @Answers(200, ValidNodeResponse)
   validateNode(@Req() request: Request): ValidNodeResponse {
-    const { nodeId, householdId, rememberable } = getPrincipal(request, 'node');
+    const { nodeId, householdId, targets, rememberable } = getPrincipal(request, 'node');
     this.freshness.setHeaders(request, rememberable);
-    return { valid: true, node_id: nodeId, household_id: householdId };
+    return { valid: true, node_id: nodeId, household_id: householdId, ...(targets && { targets }) };
   }
 }
 

@@ -8,7 +8,7 @@ import { Column, Entity, Index, PrimaryColumn, type Repository, type EntityManag
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock, addDays } from '../common/clock.js';
-import { isId, createId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
@@ -17,7 +17,6 @@ import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../h
 import type { KeyStore } from '../keys/key-store.js';
 import { KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyTable } from '../keys/key-table.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { Propagation } from '../revocation/propagation.js';
 
 @Entity('nodes')
 @Index('nodes_household_id_idx', ['householdId', 'id'])
@@ -35,10 +34,15 @@ export class NodeDevice extends KeyColumns {
 
   @Column({ type: 'text' })
   name!: string;
+
+  /** The only services at which the node is accepted; null: all. */
+  @Column({ type: 'text', array: true, nullable: true })
+  targets!: string[] | null;
 }
 
 export interface NodeIdentity {
   readonly household_id: string;
+  readonly targets: readonly string[] | null;
 }
 
 export const NODE_KEYS = Symbol('NODE_KEYS');
@@ -47,13 +51,27 @@ export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
   name: 'nodes',
   door: 'node',
   auditPrefix: 'admin.node',
-  identityColumns: ['household_id'],
+  identityColumns: ['household_id', 'targets'],
+  labels: ['room', 'name'],
   keyPrefix: 'pa_node_',
+  explainMisuse: ({ targets }, { target }) => {
+    if (!targets || (target !== undefined && targets.includes(target))) return undefined;
+    const unnamed = target === undefined ? ', and the service that asks has to name itself' : '';
+    return { code: 'target', detail: `It is valid at ${targets.join(', ')} only${unnamed}.` };
+  },
   toLogFields: ({ id }) => ({ node_id: id }),
+  toChangeableFields: ({ room, name, expiresAt, targets }) => ({
+    room,
+    name,
+    expires_at: expiresAt,
+    ...(targets && { targets }),
+  }),
 };
 
-export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'>;
-export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt'>>;
+/** Without `targets`, a new node gets those of NODE_TARGETS. */
+export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'> &
+  Partial<Pick<NodeDevice, 'targets'>>;
+export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt' | 'targets'>>;
 
 export interface NodeFilter extends KeyFilter {
   readonly householdId: string | undefined;
@@ -127,7 +145,7 @@ export class NodesService {
   constructor(
     @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
     @Inject(NODE_KEYS) readonly keys: NodeKeys,
-    private readonly propagation: Propagation,
+    private readonly environment: Environment,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
     private readonly retries: RegistrationRetries,
@@ -158,8 +176,9 @@ export class NodesService {
   issueNode(registration: NodeRegistration): IssuedCredential<NodeDevice> {
     const { key, keyDigest } = this.keys.issueKey();
     const now = this.clock.now();
-    const node = this.nodes.create({ id: createId(), ...registration, keyDigest, createdAt: now, updatedAt: now });
-    return { credential: node, key };
+    const { targets = this.environment.nodeTargets ?? null } = registration;
+    const row = { id: createId(), ...registration, targets, keyDigest, createdAt: now, updatedAt: now };
+    return { credential: this.nodes.create(row), key };
   }
 
   async insertNode(
@@ -170,7 +189,10 @@ export class NodesService {
     origin: object = {},
   ): Promise<void> {
     await transaction.insert(NodeDevice, node);
-    const details = { ...origin, after: { household_id: node.householdId, ...toChangeableFields(node) } };
+    const details = {
+      ...origin,
+      after: { household_id: node.householdId, ...NODE_KEY_TABLE.toChangeableFields(node) },
+    };
     const logFields = { node_id: node.id, household_id: node.householdId };
     await this.audit.record(transaction, { event, actor, time: node.createdAt, subject: node.id, details, logFields });
   }
@@ -181,34 +203,4 @@ export class NodesService {
       filters.push(toFilter(`lower(room || '/' || name) LIKE lower(:search)`, { search: toPattern(search) }));
     return findPage(this.nodes, page, { householdId }, filters);
   }
-
-  /** Idempotent: a change that changes nothing is not recorded. */
-  async updateNode(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
-    const act = () => this.commitUpdate(id, change, actor);
-    // Waits even when nothing changed: this may be the retry of a call whose response was lost.
-    return change.expiresAt === undefined
-      ? this.propagation.propagateAfterRefusal(act)
-      : this.propagation.propagateAfter(act);
-  }
-
-  private async commitUpdate(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
-    return this.nodes.manager.transaction(async (transaction) => {
-      const lock = { mode: 'pessimistic_write' } as const;
-      const before = isId(id) ? await transaction.findOne(NodeDevice, { where: { id }, lock }) : null;
-      if (!before) throw new ProblemException(problems.notFound);
-      if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
-      const { id: nodeId } = before;
-      const after = { ...before, ...change, updatedAt: this.clock.now() };
-      const event = { actor, time: after.updatedAt, subject: nodeId, logFields: { node_id: nodeId } };
-      const fields = [toChangeableFields(before), toChangeableFields(after)] as const;
-      if (!(await this.audit.recordChange(transaction, { event: 'admin.node.updated', ...event }, ...fields)))
-        return before;
-      await transaction.update(NodeDevice, { id: nodeId }, { ...change, updatedAt: after.updatedAt });
-      return after;
-    });
-  }
-}
-
-function toChangeableFields({ room, name, expiresAt }: NodeDevice): Record<string, unknown> {
-  return { room, name, expires_at: expiresAt };
 }

@@ -46,7 +46,7 @@ export class ProblemSchema {
 
   @ApiPropertyOptional({
     type: 'array',
-    items: { type: 'string', enum: [...SCOPES] },
+    items: { type: 'string' },
     maxItems: SCOPES.length,
     description: 'with missing_scope: one of these is needed',
   })

@@ -30,6 +30,8 @@ export interface ResponseLocals {
   isUnlogged?: boolean;
   /** Of an app key; this service when unset, null when the forwarding service did not name itself. */
   presentedTo?: string | null;
+  /** Which the app credential needs for what its caller asks of that service. */
+  askedScope?: string | undefined;
   /** Whether revoking calls knew the promises of this replica when a question for a fresh verdict arrived. */
   couldPromiseOnArrival?: boolean;
   /** The scope that the route declares, where it accepts the admin door. */
@@ -38,7 +40,7 @@ export interface ResponseLocals {
 
 @Catch()
 export class ProblemFilter implements ExceptionFilter {
-  constructor(private readonly log: Log) {}
+  constructor(protected readonly log: Log) {}
 
   catch(error: unknown, host: ArgumentsHost): void {
     const request = host.switchToHttp().getRequest<Request>();
@@ -51,6 +53,10 @@ export class ProblemFilter implements ExceptionFilter {
       response.destroy();
       return;
     }
+    this.send(problem, occurrence, request, response);
+  }
+
+  protected send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
     if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
     if (problem.retryAfterSeconds) response.setHeader('Retry-After', problem.retryAfterSeconds);
     for (const [name, value] of Object.entries(occurrence.headers ?? {})) response.setHeader(name, value);

@@ -109,7 +109,8 @@ export const problems = {
       'The e-mail address is not verified. Verify your e-mail address, then log in: open the link that was sent to ' +
       'it, or ask for a new one.',
     missingScope:
-      'The operator lacks a scope. The key is valid. Its operator needs one of the scopes that `scopes` lists.',
+      'A scope is missing. The key is valid. The operator, or the app credential, needs one of the scopes that ' +
+      '`scopes` lists.',
     exceedsOwnRights:
       'The operator would have more rights than the caller. An operator manages only operators with no scope that ' +
       'it lacks, and with no later expiry than its own.',

@@ -1,12 +1,20 @@
+import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Device, Service, User } from '../support/test-app.js';
-import { useApp } from '../support/use-app.js';
+import { untilVerdict } from '../support/until-verdict.js';
+import { useApp, useReplica } from '../support/use-app.js';
+
+const app = useApp();
+let ocr: Service;
+
+beforeAll(async () => {
+  ocr = await app.service('ocr', 'auth');
+});
 
 describe('an app key', () => {
-  const app = useApp();
   let alice: User;
   let node: Device;
   let own: Service;
@@ -65,12 +73,11 @@ describe('an app key', () => {
 });
 
 describe('a target in the wrong place', () => {
-  const app = useApp();
   let node: Device;
   let service: Service;
 
   beforeAll(async () => {
-    [node, service] = [await app.node(), await app.service('recipes', 'ocr')];
+    [node, service] = [await app.node(), await app.service(undefined, 'ocr')];
   });
 
   const at = (path: string) => app.post(path).set(service.headers).set('X-API-Key', node.header);
@@ -95,6 +102,7 @@ describe('a target in the wrong place', () => {
 
   it.each(['', 'two words', 'a,ocr', 'x'.repeat(101)])('is refused with 400 in the header %p', async (target) => {
     expectInvalid(await validate(target), '');
+    expectInvalid(await app.validateNode(node.header).set('X-Platform-Target', target), '');
   });
 
   it('is refused with 400 when X-Platform-Target is sent twice', async () => {
@@ -124,11 +132,23 @@ describe('a target in the wrong place', () => {
   );
 
   it('is refused with 400 in X-Platform-Target of other routes, unless it names this service', async () => {
-    for (const path of ['/internal/validate-node', '/api/v0/auth/login']) {
+    for (const path of ['/internal/validate-user', '/api/v0/auth/login']) {
       expectInvalid(await app.post(path).set('X-API-Key', node.header).set('X-Platform-Target', 'ocr'), '');
     }
     expectInvalid(await app.get('/api/v0/users/me').set('X-Platform-Target', 'ocr'), '');
     await app.validateNode(node.header).set('X-Platform-Target', 'auth').expect(200);
+  });
+
+  it.each(['Documents', 'two words', 'a,b', 'a'.repeat(65)])(
+    'is refused with 400 in X-Platform-Scope %p',
+    async (scope) => {
+      expectInvalid(await app.validateApp(service.headers).set('X-Platform-Scope', scope), '');
+    },
+  );
+
+  it('is refused with 400 in X-Platform-Scope of other routes, where it would not be checked', async () => {
+    for (const path of ['/internal/validate-node', '/internal/changes', '/api/v0/auth/login'])
+      expectInvalid(await at(path).set('X-Platform-Scope', 'documents:read'), '');
   });
 
   it.each([{ Target: 'ocr' }, { targets: 'ocr' }, { target: 'ocr', for: 'ocr' }])(
@@ -148,4 +168,184 @@ describe('a target in the wrong place', () => {
     await app.validateNode(node.header).send({}).expect(200);
     await app.validateNode(node.header).expect(200);
   });
+});
+
+describe('a node with targets', () => {
+  const replica = useReplica(app);
+  const targets = ['ocr', 'speech'];
+
+  const restricted = async (): Promise<Device> => {
+    const node = await app.node();
+    const { body } = await app.admin.patch(`/nodes/${node.nodeId}`, { targets }).expect(200);
+    expect(body).toMatchObject({ node_id: node.nodeId, targets });
+    return node;
+  };
+  const at = (node: Device, target: string, by = app) => by.validateNode(node.header).set('X-Platform-Target', target);
+
+  it('is accepted at its targets only, and refused when the service does not name itself', async () => {
+    const node = await restricted();
+    for (const by of [app, replica, app]) {
+      const { body } = await at(node, 'speech', by).expect(200);
+      expect(body).toEqual({ valid: true, node_id: node.nodeId, household_id: node.householdId, targets });
+      expectProblem(await at(node, 'recipes', by), problems.invalidNodeCredentials);
+      expectProblem(await by.validateNode(node.header), problems.invalidNodeCredentials);
+    }
+    const [first] = app.log.events('node.validation.failed');
+    expect(first).toMatchObject({ reason: 'target', node_id: node.nodeId, called_service: 'recipes' });
+  });
+
+  it('is refused to a service that proves its own key and does not name itself', async () => {
+    const node = await restricted();
+    expectProblem(await app.validateNode(node.header).set(ocr.headers), problems.invalidNodeCredentials);
+    await at(node, 'ocr').set(ocr.headers).expect(200);
+  });
+
+  it('is refused by a gateway for another service, and by one that names none', async () => {
+    const node = await restricted();
+    const authorize = () => app.get('/internal/authorize/node/x').set('X-API-Key', node.header);
+    await authorize().set('X-Platform-Target', 'ocr').expect(200);
+    expectProblem(await authorize().set('X-Platform-Target', 'recipes'), problems.invalidNodeCredentials);
+    expectProblem(await authorize(), problems.invalidNodeCredentials);
+  });
+
+  it('is refused everywhere else once the change of its targets was answered', async () => {
+    const node = await app.node();
+    for (const by of [app, replica]) await at(node, 'recipes', by).expect(200);
+    await app.admin.patch(`/nodes/${node.nodeId}`, { targets }).expect(200);
+    for (const by of [app, replica]) {
+      expectProblem(await at(node, 'recipes', by), problems.invalidNodeCredentials);
+      await at(node, 'ocr', by).expect(200);
+    }
+    await app.admin.patch(`/nodes/${node.nodeId}`, { targets: null }).expect(200);
+    for (const by of [app, replica])
+      expect((await at(node, 'recipes', by).expect(200)).body).not.toHaveProperty('targets');
+  });
+
+  it('is explained with the reason target, for the service that is named', async () => {
+    const { nodeId } = await restricted();
+    const explain = async (query: string) =>
+      (await app.admin.get(`/nodes/${nodeId}/explain${query}`).expect(200)).body as object;
+    expect(await explain('?target=ocr')).toMatchObject({ accepted_now: true, reasons: [] });
+    for (const query of ['?target=recipes', ''])
+      expect(await explain(query)).toMatchObject({ accepted_now: false, reasons: [{ code: 'target', since: null }] });
+  });
+
+  it('gets the default of NODE_TARGETS when its registration names none', async () => {
+    const node = await app.node();
+    const careful = await app.startReplica({ variables: { NODE_TARGETS: 'ocr, speech' } });
+    const register = async (fields: object) =>
+      (
+        await careful.admin
+          .post('/nodes', { household_id: node.householdId, room: 'a', name: 'b', ...fields })
+          .expect(201)
+      ).body as object;
+    expect(await register({})).toMatchObject({ targets: ['ocr', 'speech'] });
+    expect(await register({ targets: null })).toMatchObject({ targets: null });
+    expect(await register({ targets: ['recipes'] })).toMatchObject({ targets: ['recipes'] });
+    await careful.stop();
+  });
+
+  const MANY = Array.from({ length: 33 }, (_, index) => `service-${index}`);
+
+  it.each([[[]], [['ocr', 'ocr']], [['two words']], [MANY], ['ocr'], [[['ocr']]], [[7]], [{}]])(
+    'is not registered with the targets %j',
+    async (bad) => {
+      const fields = { household_id: (await app.node()).householdId, room: 'a', name: 'b' };
+      const { status, body } = await app.admin.post('/nodes', { ...fields, targets: bad });
+      expect({ status, body }).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
+      await app.admin.post('/nodes', { ...fields, targets: MANY.slice(1) }).expect(201);
+    },
+  );
+});
+
+describe('an app credential with scopes', () => {
+  const replica = useReplica(app);
+  const scopes = ['documents:read', 'pages:count'];
+
+  const restricted = async (given: string[] | null = scopes): Promise<Service> => {
+    const service = await app.service(undefined, 'ocr');
+    const { body } = await app.admin.patch(`/app-credentials/${service.appId}`, { scopes: given }).expect(200);
+    expect(body).toMatchObject({ app_id: service.appId, scopes: given });
+    return service;
+  };
+  const asks = ({ headers }: Service, scope: string, by = app) =>
+    by.validateApp(headers, { target: 'ocr' }).set('X-Platform-Scope', scope);
+  const expectMissing = (answer: Response, scope: string): void => {
+    expectProblem(answer, { ...problems.missingScope, extension: { scopes: [scope] } });
+  };
+
+  it('is a 403 that names the scope which it lacks, and a 401 for a wrong key', async () => {
+    const service = await restricted();
+    for (const by of [app, replica, app]) {
+      const { body } = await asks(service, 'documents:read', by).expect(200);
+      expect(body).toEqual({ valid: true, app_id: service.appId, caller: service.caller, target: 'ocr', scopes });
+      expectMissing(await asks(service, 'documents:write', by), 'documents:write');
+    }
+    await app.validateApp(service.headers).expect(200);
+    const wrong = { ...service, headers: { ...service.headers, 'X-Platform-App-Key': 'x' } };
+    expectProblem(await asks(wrong, 'documents:read'), problems.invalidAppCredentials);
+    const missing = app.log.events('app.validation.failed').filter(({ reason }) => reason === 'missing_scope');
+    expect(missing).toMatchObject([{ app_id: service.appId }, { app_id: service.appId }]);
+  });
+
+  it('has every scope when it has no list of them', async () => {
+    const service = await restricted(null);
+    expect((await asks(service, 'documents:write').expect(200)).body).not.toHaveProperty('scopes');
+  });
+
+  it('is judged for gateways alike, and a scope that is none is a mistake of the gateway', async () => {
+    const { headers } = await restricted();
+    const authorize = (scope: string) =>
+      app.get('/internal/authorize/app').set({ ...headers, 'X-Platform-Target': 'ocr', 'X-Platform-Scope': scope });
+    await authorize('pages:count').expect(200);
+    expectMissing(await authorize('documents:write'), 'documents:write');
+    expectProblem(await authorize('Two Words'), problems.gatewayMisconfigured);
+  });
+
+  it('loses a scope everywhere, with the same key, once the change was answered', async () => {
+    const service = await restricted();
+    for (const by of [app, replica]) await asks(service, 'documents:read', by).expect(200);
+    await app.admin.patch(`/app-credentials/${service.appId}`, { scopes: ['pages:count'] }).expect(200);
+    for (const by of [app, replica]) {
+      expectMissing(await asks(service, 'documents:read', by), 'documents:read');
+      await asks(service, 'pages:count', by).expect(200);
+    }
+  });
+
+  it('shows when each scope was last asked for, by callers and in reports of its target', async () => {
+    const service = await restricted();
+    const { headers } = await app.service(service.caller, 'auth');
+    await asks(service, 'documents:read').expect(200);
+    await app.validateApp(service.headers).expect(200);
+    const report = (scope: string) => ({ used: [{ kind: 'app', id: service.appId, ago_ms: 1, scope }] });
+    await untilVerdict(() => app.post('/internal/changes', report('pages:count')).set(ocr.headers));
+    await untilVerdict(() => app.post('/internal/changes', report('forged')).set(headers));
+    await app.nest.get<AppKeys>(APP_KEYS).flushLastUsed();
+    const { body } = await app.admin.get(`/app-credentials/${service.appId}`).expect(200);
+    expect((body as { scope_uses: unknown }).scope_uses).toEqual([
+      { scope: 'documents:read', last_used_at: expect.any(String) as string },
+      { scope: 'pages:count', last_used_at: expect.any(String) as string },
+    ]);
+  });
+
+  it('is explained with the reason missing_scope', async () => {
+    const { appId } = await restricted();
+    const explain = async (scope: string) =>
+      (await app.admin.get(`/app-credentials/${appId}/explain?target=ocr&scope=${scope}`).expect(200)).body as object;
+    expect(await explain('pages:count')).toMatchObject({ accepted_now: true });
+    expect(await explain('documents:write')).toMatchObject({
+      accepted_now: false,
+      reasons: [{ code: 'missing_scope' }],
+    });
+  });
+
+  it.each([[[]], [['documents:read', 'documents:read']], [['Documents']], ['documents:read'], [undefined]])(
+    'is not changed to the scopes %j',
+    async (bad) => {
+      const { appId } = await restricted();
+      expectInvalid(await app.admin.patch(`/app-credentials/${appId}`, { scopes: bad }), '/scopes');
+      const many = Array.from({ length: 32 }, (_, index) => `scope:${index}`);
+      await app.admin.patch(`/app-credentials/${appId}`, { scopes: many }).expect(200);
+    },
+  );
 });

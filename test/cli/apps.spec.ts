@@ -85,6 +85,34 @@ describe('platform-auth apps and explain', () => {
     expect(said).toMatch(/app_credential_exists, 409/);
   });
 
+  it('restricts a credential to scopes, explains a missing one, and lifts the restriction', async () => {
+    const pair = ['--caller', 'recipes', '--target', 'scoped-target'];
+    const issued = await cli.ok('apps', 'issue', ...pair, '--scopes', 'documents:read,documents:write');
+    expect(issued).toMatch(/\nscopes +documents:read documents:write\n/);
+    const [app_id = ''] = /(?<=^app_id +)\S+/m.exec(issued) ?? [];
+    expect(await cli.ok('apps', 'update', app_id, '--scopes', 'documents:read')).toMatch(
+      /^scope_uses +documents:read \(never\)$/m,
+    );
+    expect(await cli.ok('explain', 'app', app_id, '--scope', 'documents:write')).toMatch(
+      /missing_scope\n {4}It has these scopes only: documents:read\./,
+    );
+    expect(await cli.json('apps', 'update', app_id, '--scopes', 'all')).toMatchObject({ scopes: null });
+    const { code } = await cli.run('apps', 'update', app_id, '--scopes', 'Documents');
+    expect(code).toBe(2);
+  });
+
+  it('restricts a node to targets, and explains why another service refuses it', async () => {
+    const { nodeId } = await app.node();
+    expect(await cli.ok('nodes', 'update', nodeId, '--targets', 'ocr,speech')).toMatch(/^targets +ocr speech$/m);
+    expect(await cli.ok('explain', 'node', nodeId, '--target', 'recipes')).toMatch(
+      /refused now:\n {2}target\n {4}It is valid at ocr, speech only\./,
+    );
+    expect(await cli.json('nodes', 'update', nodeId, '--targets', 'all')).toMatchObject({ targets: null });
+    const [household, room] = [randomUUID(), ['--room', 'hall', '--name', 'lamp']];
+    const registered = await cli.json('nodes', 'register', '--household', household, ...room, '--targets', 'ocr');
+    expect(registered).toMatchObject({ household_id: household, targets: ['ocr'] });
+  });
+
   it('revokes a credential, and explain reports when and by which request', async () => {
     const service = await app.service();
     expect(await cli.ok('apps', 'revoke', service.appId, '--yes')).toBe(
@@ -228,6 +256,8 @@ const credential = (more: Partial<AppView>): AppView => ({
   revoked_at: null,
   rotated_at: null,
   previous_key_expires_at: null,
+  scopes: null,
+  scope_uses: [],
   ...more,
 });
 

@@ -192,6 +192,39 @@ describe('platform-auth init', () => {
     });
   });
 
+  it('gives a credential the scopes of the map with the same key, and new nodes their targets', async () => {
+    await platform.init();
+    const { OCR_APP_KEY } = platform.variables('recipes');
+    const scopes = async () => {
+      const rows = await platform.database.query(
+        `SELECT scopes FROM app_credentials WHERE caller || target = 'recipesocr'`,
+      );
+      return rows.map((row) => (row as { scopes: string[] | null }).scopes);
+    };
+    platform.changeMap((map) => {
+      map.services.recipes!.calls = { auth: null, ocr: ['documents:read', 'pages:count'] };
+      map.nodes = { targets: ['command-orchestration', 'speech-to-text'] };
+    });
+    expect(await platform.diagnose()).toContainEqual(
+      expect.objectContaining({
+        what: 'The scopes of the credential are all; the map says documents:read, pages:count.',
+      }),
+    );
+    const { pairs } = await platform.init();
+    expect(pairs.filter(({ action }) => action !== 'keep')).toMatchObject([{ target: 'ocr', action: 'update' }]);
+    expect(await scopes()).toEqual([['documents:read', 'pages:count']]);
+    expect(platform.variables('auth').NODE_TARGETS).toBe('command-orchestration,speech-to-text');
+    expect(actions(await platform.init())).toEqual(['keep']);
+    // A list says nothing about scopes: the restriction stays.
+    platform.changeMap(({ services }) => (services.recipes!.calls = ['auth', 'ocr']));
+    expect(actions(await platform.init())).toEqual(['keep']);
+    expect(await scopes()).toEqual([['documents:read', 'pages:count']]);
+    platform.changeMap(({ services }) => (services.recipes!.calls = { auth: null, ocr: null }));
+    await platform.init();
+    expect(await scopes()).toEqual([null]);
+    expect(platform.variables('recipes').OCR_APP_KEY).toBe(OCR_APP_KEY);
+  });
+
   describe('when a pair leaves the map', () => {
     beforeEach(async () => {
       await platform.init();

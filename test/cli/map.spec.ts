@@ -94,6 +94,26 @@ describe('a map with a mistake', () => {
     ],
     ['a call to itself', GOOD.replace('- auth', '- ocr'), /map\.yaml:7 .* does not call itself/],
     ['a call twice', `${GOOD}      - auth\n`, /map\.yaml:8 services\.ocr\.calls\.1: auth is listed twice/],
+    [
+      'a scope that is none',
+      GOOD.replace('- auth', 'auth: [Documents]'),
+      /map\.yaml:7 services\.ocr\.calls\.auth\.0: must be a lower-case letter/,
+    ],
+    [
+      'scopes of an unknown service',
+      GOOD.replace('- auth', 'recipes:'),
+      /map\.yaml:7 services\.ocr\.calls\.recipes: recipes is not a s/,
+    ],
+    [
+      'no scope in a list of them',
+      GOOD.replace('- auth', 'auth: []'),
+      /map\.yaml:7 .*must be 1 to 32 different scopes/,
+    ],
+    [
+      'an unknown target of nodes',
+      `${GOOD}nodes:\n  targets: [ocr, x]\n`,
+      /map\.yaml:9 nodes\.targets\.1: x is not a s/,
+    ],
     ['an address that is none', GOOD.replace('http://127.0.0.1:7705', 'ocr:7705'), /map\.yaml:5 services\.ocr\.url: /],
     ['a line break in an address', GOOD.replace('http://127.0.0.1:7705', '"http://x\\nA=b"'), /map\.yaml:5 /],
     ['no address', GOOD.replace('    url: http://127.0.0.1:7705\n', ''), /map\.yaml:4 services\.ocr\.url: /],

@@ -31,11 +31,12 @@ export const SHIPPED_MAP = fromRoot('platform.yaml');
 
 interface RawService {
   url: string;
-  calls?: string[];
+  calls?: string[] | Record<string, string[] | null>;
   urls?: Record<string, string>;
 }
 export interface RawMap {
   services: Record<string, RawService>;
+  nodes?: { targets: string[] };
 }
 
 /** The shipped map over a database and a folder of its own. */

@@ -186,6 +186,7 @@ describe('platform-auth audit', () => {
   });
 
   it('lists the events when the name of one is unknown', async () => {
+    expect((await ownCli.run('audit', '--event', 'user.log.*')).code).toBe(2);
     const { code, stderr } = await ownCli.run('audit', '--event', 'user.login');
     expect(code).toBe(2);
     expect(stderr).toMatch(/must be one of: user\.registered, .*admin\.user\.sessions_revoked/);
@@ -210,7 +211,7 @@ describe('platform-auth audit', () => {
       'user.login.failed',
       'user.login.failed',
     ]);
-    expect(lines()[3]).toMatch(/ 2 times$/);
+    expect(lines()[3]).toMatch(/ 2 times +last_at [^]*wrong_password/);
   });
 
   it('sends every filter, follows the pages up to the limit, and prints no control characters', async () => {

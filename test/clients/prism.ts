@@ -192,6 +192,14 @@ export class ProxiedCalls {
     const id = app.app_id ?? '';
     await this.call({ operation: `GET ${path}/{app_id}`, status: 200, headers, id });
     await this.call({ operation: `GET ${path}/{app_id}`, status: 404, headers, id: randomUUID() });
+    const scopes = ['documents:read'];
+    await this.call({ operation: `PATCH ${path}/{app_id}`, status: 200, headers, id, body: { scopes } });
+    const granted = { ...toGateway, 'X-Platform-Scope': 'documents:read' };
+    const lacking = { ...toGateway, 'X-Platform-Scope': 'documents:write' };
+    for (const operation of [validate, 'GET /internal/authorize/app']) {
+      await this.call({ operation, status: 200, headers: granted });
+      await this.call({ operation, status: 403, headers: lacking });
+    }
     await this.call({ operation: `POST ${path}/{app_id}/rotate`, status: 200, headers, id, body: {} });
     await this.call({ operation: `GET ${path}/{app_id}/explain`, status: 200, headers, id, query: '?target=ocr' });
     await this.call({ operation: `GET ${path}/summary`, status: 200, headers });
@@ -217,8 +225,11 @@ export class ProxiedCalls {
     await this.call({ operation: `GET ${path}`, status: 200, headers: asAdmin });
     await this.call({ operation: `GET ${path}/summary`, status: 200, headers: asAdmin });
     await this.call({ operation: `GET ${path}/{node_id}`, status: 200, headers: asAdmin, id });
-    const change = { name: 'lamp', expires_at: '2099-01-01T00:00:00Z' };
+    const change = { name: 'lamp', expires_at: '2099-01-01T00:00:00Z', targets: ['ocr'] };
     await this.call({ operation: `PATCH ${path}/{node_id}`, status: 200, headers: asAdmin, id, body: change });
+    await this.call({ operation: validate, status: 401, headers: { 'X-API-Key': key } });
+    const named = { 'X-API-Key': key, 'X-Platform-Target': 'ocr' };
+    await this.call({ operation: validate, status: 200, headers: named });
     await this.call({ operation: `POST ${path}/{node_id}/rotate`, status: 200, headers: asAdmin, id, body: {} });
     await this.call({ operation: `POST ${path}/revoke`, status: 200, headers: asAdmin, body: { ids: [id] } });
     await this.call({ operation: `DELETE ${path}/{node_id}`, status: 204, headers: asAdmin, id });

@@ -44,6 +44,11 @@ describe('POST /internal/changes', () => {
     expect(await poll(first.cursor)).toMatchObject({ reset: false, changes: [] });
   });
 
+  it('tells the verifier which service its key belongs to', async () => {
+    const answer = await untilVerdict(() => app.post('/internal/changes').set(service.headers));
+    expect(answer.headers['x-platform-caller']).toBe('recipes');
+  });
+
   it('answers 503 without a lease, also while the verdict on the caller and the log of changes are at hand', async () => {
     const { cursor } = await poll();
     const locker = new Client({ connectionString: app.database.url });

@@ -6,7 +6,14 @@ const AT = new Date('2026-11-21T09:00:00Z');
 const LATER = new Date('2026-11-21T09:01:00Z');
 const OUTAGE = new Error('Connection terminated unexpectedly');
 
-type Written = [ids: string[], times: Date[], services: (string | null)[], areReported: boolean[]];
+type Written = [
+  ids: string[],
+  times: Date[],
+  services: (string | null)[],
+  areReported: boolean[],
+  eventIds: string[],
+  scopes: (string | null)[],
+];
 
 /** A database with a prepared outcome for each of the first statements; it accepts all later ones. */
 function after(...failures: (Error | undefined)[]) {
@@ -38,15 +45,21 @@ describe('the last uses', () => {
   it('are kept through an outage, unless a newer use is known', async () => {
     const { uses, written, warned } = after(OUTAGE);
     uses.add('a', { at: AT, service: null });
-    uses.add('b', { at: AT, service: 'ocr' });
+    uses.add('b', { at: AT, service: 'ocr' }, 'read');
+    uses.add('b', { at: AT, service: 'ocr' }, 'write');
     const flushed = uses.flush();
     uses.add('a', { at: LATER, service: 'recipes' });
+    uses.add('b', { at: LATER, service: 'ocr' }, 'write');
     await flushed;
     expect(written).toEqual([]);
     expect(warned).toEqual([2]);
     await uses.flush();
-    const [[ids, times, services]] = written as [Written];
-    expect({ ids, times, services }).toEqual({ ids: ['a', 'b'], times: [LATER, AT], services: ['recipes', 'ocr'] });
+    const [[ids, times, services, , , scopes]] = written as [Written];
+    expect({ ids, times, services }).toEqual({ ids: ['a', 'b'], times: [LATER, LATER], services: ['recipes', 'ocr'] });
+    expect(scopes.map((json) => json && (JSON.parse(json) as unknown))).toEqual([
+      null,
+      { read: AT.toISOString(), write: LATER.toISOString() },
+    ]);
   });
 
   it('that services report neither replace what this replica saw nor what another service reports', async () => {
@@ -58,7 +71,7 @@ describe('the last uses', () => {
     await uses.flush();
     await uses.flush();
     const [seen, reported] = written as [Written, Written];
-    expect(seen).toEqual([['a'], [AT], ['ocr'], [false], expect.anything()]);
+    expect(seen).toEqual([['a'], [AT], ['ocr'], [false], expect.anything(), [null]]);
     const [ids, , , areReported] = reported;
     expect({ ids, areReported }).toEqual({ ids: ['a', 'b', 'b'], areReported: [true, true, true] });
     expect(reported[2].sort()).toEqual(['ocr', 'recipes', 'recipes']);

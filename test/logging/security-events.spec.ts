@@ -85,6 +85,8 @@ describe('security events', () => {
     await expectEvent('admin.node.revoked', app.admin.delete(`/nodes/${node.nodeId}`), { node_id: node.nodeId });
     const pair = { caller: randomUUID(), target: 'ocr' };
     await expectEvent('admin.app_credential.minted', app.admin.post('/app-credentials', pair));
+    const scopes = ['documents:read'];
+    await expectEvent('admin.app_credential.updated', app.admin.patch(`/app-credentials/${service.appId}`, { scopes }));
     await expectEvent('admin.app_credential.rotated', app.admin.post(`/app-credentials/${service.appId}/rotate`));
     await expectEvent('admin.app_credential.revoked', app.admin.delete(`/app-credentials/${service.appId}`));
     const person = { email: `${randomUUID()}@example.org`, password: PASSWORD };

@@ -109,12 +109,12 @@ class Replica:
         created: dict[str, Any] = response.json()
         return created
 
-    def create_app(self, caller: str, target: str) -> dict[str, str]:
-        created = self.create("/api/v0/admin/app-credentials", {"caller": caller, "target": target})
+    def create_app(self, caller: str, target: str, **fields: Any) -> dict[str, str]:
+        created = self.create("/api/v0/admin/app-credentials", {"caller": caller, "target": target, **fields})
         return {"X-Platform-App-Id": created["app_id"], "X-Platform-App-Key": created["app_key"]}
 
-    def create_node(self) -> dict[str, str]:
-        body = {"household_id": "5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10", "room": "hall", "name": "lamp"}
+    def create_node(self, **fields: Any) -> dict[str, str]:
+        body = {"household_id": "5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10", "room": "hall", "name": "lamp", **fields}
         created = self.create("/api/v0/admin/nodes", body)
         return {"X-API-Key": f"{created['node_id']}:{created['api_key']}"}
 

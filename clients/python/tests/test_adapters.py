@@ -15,7 +15,18 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from platform_auth import App, AppPrincipal, Node, TestVerifier, UnavailableError, User, Verifier, VerificationError
+from platform_auth import (
+    App,
+    AppPrincipal,
+    Node,
+    Principal,
+    TestVerifier,
+    UnavailableError,
+    User,
+    VerificationError,
+    Verifier,
+    VerifierConfigurationError,
+)
 from platform_auth.asgi import RequireApp, RequireNode, RequireUser
 from platform_auth.starlette import ProblemException
 
@@ -354,3 +365,92 @@ def test_asgi_guards_refuse_a_kind_of_connection_that_they_do_not_know(auth: Tes
 
     with pytest.raises(RuntimeError, match="webtransport"):
         asyncio.run(RequireNode(app, auth)({"type": "webtransport", "headers": []}, None, None))  # type: ignore[arg-type]
+
+
+def create_restricted(auth: TestVerifier) -> FastAPI:
+    api = FastAPI()
+
+    @api.get("/documents")
+    async def documents(caller: App = Depends(auth.app_with("documents:read"))) -> str:
+        return caller.caller
+
+    @api.get("/either")
+    async def either(caller: Principal = Depends(auth.any("user", "app"))) -> str:
+        return caller.door
+
+    @api.get("/anyone")
+    async def anyone(caller: User | None = Depends(auth.optional("user"))) -> bool:
+        return caller is None
+
+    @api.get("/node")
+    async def node(caller: Node = Depends(auth.node)) -> str:
+        return caller.node_id
+
+    return api
+
+
+def test_needs_the_scope_of_the_route_and_names_it(auth: TestVerifier) -> None:
+    api = create_restricted(auth)
+    unrestricted, reader = auth.mint_app(), auth.mint_app(scopes=["documents:read", "jobs:run"])
+    assert (unrestricted.principal.scopes, reader.principal.scopes) == (None, ("documents:read", "jobs:run"))
+    assert [call(api, "/documents", app.headers).status_code for app in (unrestricted, reader)] == [200, 200]
+    for scopes in ([], ["documents:write"], ["documents"]):
+        response = call(api, "/documents", auth.mint_app(scopes=scopes).headers)
+        expect_problem(response, 403, "missing_scope")
+        assert response.json()["scopes"] == ["documents:read"]
+        assert "www-authenticate" not in response.headers
+    expect_problem(call(api, "/documents", {}), 401, "invalid_app_credentials")
+
+
+def test_admits_by_one_of_several_doors_or_without_a_credential(auth: TestVerifier) -> None:
+    api = create_restricted(auth)
+    app, user = auth.mint_app(), auth.mint_user()
+    assert call(api, "/either", app.headers).json() == "app"
+    assert call(api, "/either", user.headers).json() == "user"
+    assert call(api, "/either", {**app.headers, **user.headers}).json() == "user"
+    # The one that decides is not valid, whatever else is sent.
+    expect_problem(call(api, "/either", {**app.headers, "Authorization": "Bearer forged"}), 401, "invalid_access_token")
+    # Another scheme is another program's.
+    assert call(api, "/either", {**app.headers, "Authorization": "Basic YTpi"}).json() == "app"
+    nothing = call(api, "/either", {})
+    expect_problem(nothing, 401, "missing_access_token")
+    assert nothing.headers["www-authenticate"] == 'Bearer realm="platform-auth", PlatformApp realm="platform-auth"'
+    assert [call(api, "/anyone", headers).json() for headers in ({}, user.headers)] == [True, False]
+    expect_problem(call(api, "/anyone", {"Authorization": "Bearer forged"}), 401, "invalid_access_token")
+    auth.set_available(False)
+    expect_problem(call(api, "/anyone", user.headers), 503, "unavailable")
+    with pytest.raises(VerifierConfigurationError):
+        auth.any()
+    with pytest.raises(VerifierConfigurationError):
+        auth.optional("users")  # type: ignore[arg-type]
+
+
+def test_names_its_credentials_in_the_openapi_document(auth: TestVerifier) -> None:
+    document = create_restricted(auth).openapi()
+    schemes = document["components"]["securitySchemes"]
+    assert {name: (scheme["type"], scheme.get("name")) for name, scheme in schemes.items()} == {
+        "PlatformAppId": ("apiKey", "X-Platform-App-Id"),
+        "PlatformAppKey": ("apiKey", "X-Platform-App-Key"),
+        "NodeKey": ("apiKey", "X-API-Key"),
+        "AccessToken": ("http", None),
+    }
+    needed = {path: [name for one in item["get"]["security"] for name in one] for path, item in document["paths"].items()}
+    assert needed == {
+        "/documents": ["PlatformAppId", "PlatformAppKey"],
+        "/either": ["AccessToken", "PlatformAppId", "PlatformAppKey"],
+        "/anyone": ["AccessToken"],
+        "/node": ["NodeKey"],
+    }
+    # Nothing of the dependency looks like a parameter of the caller.
+    assert all("parameters" not in item["get"] for item in document["paths"].values())
+
+
+@FRAMEWORKS
+def test_refuses_under_the_request_id_of_the_caller_unless_it_may_be_a_secret(auth: TestVerifier, create: Any) -> None:
+    app = create(auth)
+    for headers, is_available in (({}, True), ({"X-API-Key": "malformed"}, True), ({"X-API-Key": "a:b"}, False)):
+        auth.set_available(is_available)
+        body = call(app, "/node", {**headers, "X-Request-Id": "of-the-caller"}).json()
+        assert (body["request_id"], body["instance"]) == ("of-the-caller", "urn:request:of-the-caller")
+    secret = call(app, "/node", {"X-Request-Id": "pa_node_secret"}).json()
+    assert "pa_node_secret" not in json.dumps(secret)

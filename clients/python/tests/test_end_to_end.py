@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import jwt
 import pytest
 from fastapi import Depends, FastAPI
 
-from platform_auth import Node, RefusedError, UnavailableError, Verifier
+from platform_auth import App, MissingScopeError, Node, RefusedError, UnavailableError, Verifier
 from service import SECRET_KEY, Replica
 
 PATIENCE_SECONDS = 60
@@ -175,6 +176,53 @@ def test_verifies_es256_with_the_published_keys_and_refuses_the_token_of_a_sessi
     assert "accepted" not in later
     asyncio.run(eventually(auth.verify_user, headers, "refused"))
     auth.close()
+
+
+def test_refuses_a_node_when_the_call_that_changed_its_targets_has_answered(
+    replicas: tuple[Replica, Replica], auth: Verifier
+) -> None:
+    first, second = replicas
+    asyncio.run(eventually(auth.verify_node, first.create_node(targets=["ocr"]), "refused"))
+    headers = first.create_node(targets=["ocr", "recipes"])
+    path = f"/api/v0/admin/nodes/{headers['X-API-Key'].split(':')[0]}"
+    later = asyncio.run(
+        present_until(auth.verify_node, headers, lambda: second.call("PATCH", path, {"targets": ["ocr"]}))
+    )
+    assert "accepted" not in later
+    asyncio.run(eventually(auth.verify_node, headers, "refused"))
+
+
+def test_knows_the_scopes_of_an_app_from_memory_until_the_call_that_changes_them_has_answered(
+    replicas: tuple[Replica, Replica], auth: Verifier
+) -> None:
+    first, second = replicas
+    headers = first.create_app("menus", "recipes", scopes=["documents:read"])
+    path = f"/api/v0/admin/app-credentials/{headers['X-Platform-App-Id']}"
+
+    def read(presented: dict[str, str]) -> Awaitable[App]:
+        return auth.verify_app(presented, scope="documents:read")
+
+    later = asyncio.run(
+        present_until(read, headers, lambda: second.call("PATCH", path, {"scopes": ["documents:write"]}))
+    )
+    assert "accepted" not in later
+    refusal = asyncio.run(first_answer(read, headers))
+    assert isinstance(refusal, MissingScopeError)
+    answer = first.call("POST", "/internal/validate-app", {"target": "recipes"}, {**headers, "X-Platform-Scope": "documents:read"})
+    response = refusal.to_response(answer.json()["request_id"])
+    assert (response.status, response.body) == (answer.status_code, answer.json())
+    assert asyncio.run(first_answer(auth.verify_app, headers)).scopes == ("documents:write",)
+
+
+def test_tells_a_connection_that_its_session_has_ended(replicas: tuple[Replica, Replica], auth: Verifier) -> None:
+    first, second = replicas
+    first.create_user("carol@example.org")
+    headers = first.log_in("carol@example.org")
+    ended = threading.Event()
+    asyncio.run(eventually(auth.verify_user, headers, "accepted"))
+    auth.on_ended(headers, ended.set)
+    assert second.call("POST", "/api/v0/auth/logout", {}, headers).status_code in (200, 204)
+    assert ended.wait(PATIENCE_SECONDS)
 
 
 def test_accepts_nothing_revoked_even_when_it_is_cut_off(replicas: tuple[Replica, Replica], auth: Verifier) -> None:

@@ -1,5 +1,6 @@
 """What is promised about the sources themselves."""
 
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,19 @@ def test_types_hold_under_the_strict_checker(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path)]
     checked = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
+
+
+def test_a_strictly_typed_service_passes_mypy_and_pyright(tmp_path: Path) -> None:
+    pyright = PROJECT / "../../node_modules/.bin/pyright"
+    configuration = {"include": ["."], "typeCheckingMode": "strict", "pythonVersion": "3.11"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(configuration))
+    (tmp_path / "consumer.py").write_text((PROJECT / "tests/consumer.py").read_text())
+    for command in (
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "consumer.py"],
+        [str(pyright), "--pythonpath", sys.executable],
+    ):
+        checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_readme_has_at_most_60_lines() -> None:

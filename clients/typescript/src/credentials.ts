@@ -3,7 +3,7 @@ import { RefusedError } from './errors.js';
 import { readHeader, readOnce } from './headers.js';
 import type { Door } from './principals.js';
 import type { PresentedRequest } from './presented-request.js';
-import { MISSING_TOKEN, REFUSALS } from './refusals.js';
+import { MISSING_TOKEN, REFUSALS, type Doors } from './refusals.js';
 
 /** A credential that is well-formed, and may be sent to the authentication service. */
 export interface Credential {
@@ -21,6 +21,12 @@ const WELL_FORMED = /^[\x21-\x7e]{1,4096}$/;
 const SAFE_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 /** The service's rule: the caller may have put a secret into the wrong header. */
 const LOOKS_SECRET = /pa_[a-z]+_|[A-Za-z0-9_]{40}/;
+const BEARER = /^bearer( |$)/i;
+const HEADERS: Readonly<Record<Door, readonly string[]>> = {
+  app: ['x-platform-app-id', 'x-platform-app-key'],
+  node: ['x-api-key'],
+  user: ['authorization'],
+};
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** @throws {RefusedError} when an app's key is missing or malformed */
@@ -44,21 +50,38 @@ export function readNode(request: PresentedRequest): Credential {
 /** @throws {RefusedError} when a token is missing or malformed */
 export function readToken(request: PresentedRequest): Credential & { readonly token: string } {
   const header = readOnce(request, 'authorization');
-  if (!/^bearer( |$)/i.test(header)) throw new RefusedError(MISSING_TOKEN);
+  if (!BEARER.test(header)) throw new RefusedError(MISSING_TOKEN);
   const token = trimBlanks(header.slice('bearer '.length));
   if (!WELL_FORMED.test(token)) throw new RefusedError(REFUSALS.user);
   const toHeaders = (): Record<string, string> => ({ Authorization: `Bearer ${token}` });
   return { door: 'user', id: '', digest: computeDigest(token), toHeaders, token };
 }
 
+/** @returns the doors for which the request presents a credential, in the order given. Another scheme of Authorization is none */
+export function findDoors<D extends Door>(request: PresentedRequest, doors: Doors<D>): readonly D[] {
+  return doors.filter((door) =>
+    HEADERS[door].some((name) => {
+      const value = readHeader(request, name);
+      return door === 'user' ? BEARER.test(value) : value !== '';
+    }),
+  );
+}
+
+/** @returns undefined when the request has none that may be shown, and when its headers cannot be read */
+export function readRequestId(request: PresentedRequest): string | undefined {
+  try {
+    const id = readHeader(request, 'x-request-id');
+    return SAFE_REQUEST_ID.test(id) && !LOOKS_SECRET.test(id) ? id : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The headers that connect the question to the request in logs and traces. */
 export function readTracing(request: PresentedRequest): Record<string, string> {
-  const id = readHeader(request, 'x-request-id');
+  const id = readRequestId(request);
   const trace = readHeader(request, 'traceparent');
-  return {
-    ...(SAFE_REQUEST_ID.test(id) && !LOOKS_SECRET.test(id) && { 'X-Request-Id': id }),
-    ...(TRACEPARENT.test(trace) && { traceparent: trace }),
-  };
+  return { ...(id !== undefined && { 'X-Request-Id': id }), ...(TRACEPARENT.test(trace) && { traceparent: trace }) };
 }
 
 /**

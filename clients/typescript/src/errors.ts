@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { UNAVAILABLE, type Problem } from './refusals.js';
+import { createMissingScope, UNAVAILABLE, type Problem } from './refusals.js';
 
 /** The response to a request that was not accepted (RFC 9457). */
 export interface ProblemResponse {
@@ -13,6 +13,8 @@ export abstract class VerificationError extends Error {
   readonly status: number;
   /** Stable identifier to branch on. */
   readonly code: string;
+  /** The `X-Request-Id` of the refused request, if it has one that may be shown. */
+  requestId: string | undefined;
   readonly #problem: Problem;
 
   /** @internal */
@@ -24,7 +26,7 @@ export abstract class VerificationError extends Error {
   }
 
   /** The problem document that the authentication service would answer with, and its headers. */
-  toResponse(requestId: string = randomUUID()): ProblemResponse {
+  toResponse(requestId: string = this.requestId ?? randomUUID()): ProblemResponse {
     const { status, code, title, detail, headers, extension } = this.#problem;
     return {
       status,
@@ -45,7 +47,17 @@ export abstract class VerificationError extends Error {
 
 /** A verdict: the credential is missing, malformed or not valid. Status 401, or 400 when a header arrived twice. */
 export class RefusedError extends VerificationError {
-  override readonly name = 'RefusedError';
+  override readonly name: string = 'RefusedError';
+}
+
+/** A verdict: the key of a service is valid, and lacks a scope. Status 403. */
+export class MissingScopeError extends RefusedError {
+  override readonly name = 'MissingScopeError';
+
+  /** @internal */
+  constructor(readonly scope: string) {
+    super(createMissingScope(scope));
+  }
 }
 
 /** Not a verdict: the authentication service could not be asked, or the headers not be read (`cause`). Status 503. */
@@ -64,5 +76,5 @@ export class VerifierConfigurationError extends Error {
 
 /** Never a 500: what is not a verdict could not be verified. */
 export function toVerificationError(error: unknown): VerificationError {
-  return error instanceof VerificationError ? error : new UnavailableError();
+  return error instanceof VerificationError ? error : new UnavailableError({ cause: error });
 }

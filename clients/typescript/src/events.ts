@@ -22,17 +22,45 @@ export class Misconfigurations {
   }
 }
 
-/** Logs unexpected errors, each class once. */
+const MAX_MESSAGE_LENGTH = 200;
+/** Shorter parts of a credential occur in ordinary words. */
+const MIN_SECRET_LENGTH = 6;
+const REDACTED = '[redacted]';
+/** What looks like a key of the platform, a token, or another long secret. */
+const LOOKS_SECRET = /\S*(?:pa_[a-z]+_|eyJ[A-Za-z0-9_-]{5}|[A-Za-z0-9_-]{32})\S*/g;
+
+/** Logs unexpected errors, each class at each place once. */
 export class UnexpectedErrors {
   private readonly reported = new Set<string>();
 
-  constructor(private readonly logger: VerifierLogger) {}
+  /** @param secrets of the configuration */
+  constructor(
+    private readonly logger: VerifierLogger,
+    private readonly secrets: readonly string[],
+  ) {}
 
-  /** Without the message of the error, which may hold a credential. */
-  report(error: unknown): void {
-    const name = error instanceof Error ? error.constructor.name : typeof error;
-    if (this.reported.has(name)) return;
-    this.reported.add(name);
-    this.logger.warn('verifier_failed', { error: name });
+  /** @param presented the credential that was verified: the message of the error may hold it */
+  report(thrown: unknown, presented: readonly string[] = []): void {
+    const error = thrown instanceof Error ? thrown.constructor.name : typeof thrown;
+    const where = findPlace(thrown);
+    if (this.reported.has(`${error} ${where}`)) return;
+    this.reported.add(`${error} ${where}`);
+    const message = thrown instanceof Error ? thrown.message : String(thrown);
+    this.logger.warn('verifier_failed', { error, detail: redact(message, [...this.secrets, ...presented]), where });
   }
+}
+
+function redact(message: string, secrets: readonly string[]): string {
+  let text = message.replace(/\s+/g, ' ');
+  for (const part of secrets.flatMap((secret) => [secret, ...secret.split(/[:. ]/)])) {
+    if (part.length >= MIN_SECRET_LENGTH) text = text.replaceAll(part, REDACTED);
+  }
+  return text.replace(LOOKS_SECRET, REDACTED).slice(0, MAX_MESSAGE_LENGTH);
+}
+
+/** The innermost frame: the file with its folder, and the line. */
+function findPlace(thrown: unknown): string {
+  const frames = thrown instanceof Error ? (thrown.stack ?? '').split('\n') : [];
+  const frame = frames.find((line) => /^\s+at /.test(line)) ?? '';
+  return /[^/\\\s(]+[/\\][^/\\]+:\d+(?=:\d+\)?$)/.exec(frame)?.[0] ?? 'unknown';
 }

@@ -1,48 +1,95 @@
+import type { NextFunction, Request, Response } from 'express';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { guard } from './guard.js';
-import type { Door, RequestAuth } from './principals.js';
-import type { VerifierCore } from './verifier-core.js';
+import {
+  admit,
+  createAnyGuard,
+  createAppGuard,
+  createOptionalGuard,
+  NODE_GUARD,
+  USER_GUARD,
+  type Guard,
+} from './guard.js';
+import type { AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal } from './principals.js';
+import type { Doors } from './refusals.js';
+import type { AppDemands, VerifierCore } from './verifier-core.js';
 
-declare global {
-  // Merges with the declaration of @types/express.
-  // eslint-disable-next-line @typescript-eslint/no-namespace
-  namespace Express {
-    interface Request {
-      /** The caller: the fields of the door that the route requires. */
-      auth: RequestAuth;
-    }
-  }
+export { findPrincipal, getPrincipal } from './guard.js';
+
+type Next = (error?: unknown) => void;
+
+/** A request that a guard has admitted: it knows who calls. */
+export type GuardedRequest<Identity> = Request & { readonly auth: Identity };
+
+/** What Express calls for a request that a guard has admitted. */
+export type GuardedHandler<Identity> = (
+  request: GuardedRequest<Identity>,
+  response: Response,
+  next: NextFunction,
+) => unknown;
+
+/** Middleware for Express 4 and 5, and for every framework that takes Connect's. Sets `request.auth`. */
+export interface GuardMiddleware<Identity> {
+  (request: IncomingMessage, response: ServerResponse, next: Next): void;
+  /** The guard and a handler in one, which knows the type of `request.auth`. */
+  handle(handler: GuardedHandler<Identity>): (request: Request, response: Response, next: NextFunction) => void;
 }
 
-/** Middleware for Express 4 and 5, and for every framework that takes Connect's. */
-export type GuardMiddleware = (
-  request: IncomingMessage & { auth?: RequestAuth },
-  response: ServerResponse,
-  next: (error?: unknown) => void,
-) => void;
+/** Admits requests with a valid key of another service, for this one, and with the scope, if one is demanded. */
+export const requireApp = (verifier: VerifierCore, demands?: AppDemands): GuardMiddleware<AppPrincipal> =>
+  createMiddleware(verifier, createAppGuard(demands));
 
-/** Admits requests with a valid key of another service, for this one; sets `request.auth`. */
-export const requireApp = (verifier: VerifierCore): GuardMiddleware => createMiddleware(verifier, 'app');
+/** Admits requests with a valid key of a node. */
+export const requireNode = (verifier: VerifierCore): GuardMiddleware<NodePrincipal> =>
+  createMiddleware(verifier, NODE_GUARD);
 
-/** Admits requests with a valid key of a node; sets `request.auth`. */
-export const requireNode = (verifier: VerifierCore): GuardMiddleware => createMiddleware(verifier, 'node');
+/** Admits requests with a valid access token of a user. */
+export const requireUser = (verifier: VerifierCore): GuardMiddleware<UserPrincipal> =>
+  createMiddleware(verifier, USER_GUARD);
 
-/** Admits requests with a valid access token of a user; sets `request.auth`. */
-export const requireUser = (verifier: VerifierCore): GuardMiddleware => createMiddleware(verifier, 'user');
+/** Admits requests with a valid credential of one of these doors: the first for which they present one. */
+export const requireAny = <D extends Door>(verifier: VerifierCore, doors: Doors<D>): GuardMiddleware<Principal<D>> =>
+  createMiddleware(verifier, createAnyGuard(doors));
 
-function createMiddleware(verifier: VerifierCore, door: Door): GuardMiddleware {
-  return (request, response, next) => {
-    guard(verifier, door, request)
-      .then((outcome) => {
-        if ('auth' in outcome) {
-          request.auth = outcome.auth;
+/** The same, and requests without a credential: `request.auth` is then undefined. */
+export const optionalAuth = <D extends Door>(
+  verifier: VerifierCore,
+  doors: Doors<D>,
+): GuardMiddleware<Principal<D> | undefined> => createMiddleware(verifier, createOptionalGuard(doors));
+
+function createMiddleware<D extends Door, Identity extends Principal<D> | undefined>(
+  verifier: VerifierCore,
+  guard: Guard<D, Identity>,
+): GuardMiddleware<Identity> {
+  const middleware = (request: IncomingMessage, response: ServerResponse, next: Next): void => {
+    admit(guard, verifier, request, request)
+      .then((refusal) => {
+        if (!refusal) {
           next();
           return;
         }
         if (response.headersSent) return;
-        const { status, headers, body } = outcome.refusal;
-        response.writeHead(status, headers).end(JSON.stringify(body));
+        response.writeHead(refusal.status, refusal.headers).end(JSON.stringify(refusal.body));
       })
       .catch(next);
   };
+  const handle: GuardMiddleware<Identity>['handle'] = (handler) => (request, response, next) => {
+    middleware(request, response, (error) => {
+      if (error !== undefined) next(error);
+      else callHandler(handler, request as GuardedRequest<Identity>, response, next);
+    });
+  };
+  return Object.assign(middleware, { handle });
+}
+
+/** Express 4 does not wait for a handler that is asynchronous. */
+function callHandler<Identity>(
+  handler: GuardedHandler<Identity>,
+  request: GuardedRequest<Identity>,
+  response: Response,
+  next: NextFunction,
+): void {
+  const called = new Promise((resolve) => {
+    resolve(handler(request, response, next));
+  });
+  called.catch(next);
 }

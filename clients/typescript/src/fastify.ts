@@ -1,39 +1,57 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { guard } from './guard.js';
+import {
+  admit,
+  createAnyGuard,
+  createAppGuard,
+  createOptionalGuard,
+  NODE_GUARD,
+  USER_GUARD,
+  type Guard,
+} from './guard.js';
 import { toPresentedRequest } from './presented-request.js';
-import type { Door, RequestAuth } from './principals.js';
-import type { VerifierCore } from './verifier-core.js';
+import type { Door, Principal } from './principals.js';
+import type { Doors } from './refusals.js';
+import type { AppDemands, VerifierCore } from './verifier-core.js';
+
+export { findPrincipal, getPrincipal } from './guard.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The caller: the fields of the door that the route requires. */
-    auth: RequestAuth;
+    /** The caller, told apart by its `door`. Undefined where no guard has run. `getPrincipal` knows its type. */
+    auth?: Principal | undefined;
   }
 }
 
-/** For `onRequest`: before the body is read. */
+/** For `onRequest`: before the body is read. Sets `request.auth`. */
 export type GuardHook = (request: FastifyRequest, reply: FastifyReply, done: () => void) => void;
 
-/** Admits requests with a valid key of another service, for this one; sets `request.auth`. */
-export const requireApp = (verifier: VerifierCore): GuardHook => createHook(verifier, 'app');
+/** Admits requests with a valid key of another service, for this one, and with the scope, if one is demanded. */
+export const requireApp = (verifier: VerifierCore, demands?: AppDemands): GuardHook =>
+  createHook(verifier, createAppGuard(demands));
 
-/** Admits requests with a valid key of a node; sets `request.auth`. */
-export const requireNode = (verifier: VerifierCore): GuardHook => createHook(verifier, 'node');
+/** Admits requests with a valid key of a node. */
+export const requireNode = (verifier: VerifierCore): GuardHook => createHook(verifier, NODE_GUARD);
 
-/** Admits requests with a valid access token of a user; sets `request.auth`. */
-export const requireUser = (verifier: VerifierCore): GuardHook => createHook(verifier, 'user');
+/** Admits requests with a valid access token of a user. */
+export const requireUser = (verifier: VerifierCore): GuardHook => createHook(verifier, USER_GUARD);
 
-function createHook(verifier: VerifierCore, door: Door): GuardHook {
+/** Admits requests with a valid credential of one of these doors: the first for which they present one. */
+export const requireAny = (verifier: VerifierCore, doors: Doors): GuardHook =>
+  createHook(verifier, createAnyGuard(doors));
+
+/** The same, and requests without a credential: `request.auth` is then undefined. */
+export const optionalAuth = (verifier: VerifierCore, doors: Doors): GuardHook =>
+  createHook(verifier, createOptionalGuard(doors));
+
+function createHook<D extends Door>(verifier: VerifierCore, guard: Guard<D, Principal<D> | undefined>): GuardHook {
   // With a callback, which a refusal never calls. After a promise Fastify runs the route when the client has left meanwhile.
   return (request, reply, done) => {
-    void guard(verifier, door, toPresentedRequest(request)).then((outcome) => {
-      if ('auth' in outcome) {
-        request.auth = outcome.auth;
+    void admit(guard, verifier, toPresentedRequest(request), request).then((refusal) => {
+      if (!refusal) {
         done();
         return;
       }
-      const { status, headers, body } = outcome.refusal;
-      void reply.code(status).headers(headers).send(JSON.stringify(body));
+      void reply.code(refusal.status).headers(refusal.headers).send(JSON.stringify(refusal.body));
     });
   };
 }

@@ -1,28 +1,106 @@
-import { toVerificationError, type ProblemResponse } from './errors.js';
+import { toVerificationError, VerifierConfigurationError, type ProblemResponse } from './errors.js';
 import type { PresentedRequest } from './presented-request.js';
-import type { Door, Principal, RequestAuth } from './principals.js';
-import type { VerifierCore } from './verifier-core.js';
+import type { Door, Principal, Principals } from './principals.js';
+import type { Doors } from './refusals.js';
+import type { AppDemands, VerifierCore } from './verifier-core.js';
 
-/** @returns what the route may use, or the response to send. Never rejects: a guard never causes a 500. */
-export async function guard(
+/** What a guard does with a request. */
+export interface Guard<D extends Door = Door, Identity extends Principal<D> | undefined = Principal<D>> {
+  readonly doors: Doors<D>;
+  readonly verify: (verifier: VerifierCore, request: PresentedRequest) => Promise<Identity>;
+}
+
+export const createAppGuard = (demands: AppDemands = {}): Guard<'app'> => ({
+  doors: ['app'],
+  verify: (verifier, request) => verifier.verifyApp(request, demands),
+});
+
+export const NODE_GUARD: Guard<'node'> = {
+  doors: ['node'],
+  verify: (verifier, request) => verifier.verifyNode(request),
+};
+
+export const USER_GUARD: Guard<'user'> = {
+  doors: ['user'],
+  verify: (verifier, request) => verifier.verifyUser(request),
+};
+
+export const createAnyGuard = <D extends Door>(doors: Doors<D>): Guard<D> => ({
+  doors: expectDoors(doors),
+  verify: (verifier, request) => verifier.verifyAny(request, doors),
+});
+
+export const createOptionalGuard = <D extends Door>(doors: Doors<D>): Guard<D, Principal<D> | undefined> => ({
+  doors: expectDoors(doors),
+  verify: (verifier, request) => verifier.verifyOptional(request, doors),
+});
+
+/** Types do not hold for callers in JavaScript. */
+function expectDoors<D extends Door>(doors: Doors<D>): Doors<D> {
+  const known: readonly unknown[] = ['app', 'node', 'user'];
+  if (Array.isArray(doors) && doors.length > 0 && doors.every((door) => known.includes(door))) return doors;
+  throw new VerifierConfigurationError(`Name one or more of ${known.join(', ')}`);
+}
+
+/** What the guards of a route have found. A symbol, because `auth` may belong to another program too. */
+const FOUND: unique symbol = Symbol.for('@platform-auth/verifier');
+
+interface Found {
+  /** Of all guards that have admitted the request. */
+  readonly doors: readonly Door[];
+  readonly principals: Partial<Principals>;
+}
+
+interface GuardedRequest {
+  auth?: Principal | undefined;
+  [FOUND]?: Found | undefined;
+}
+
+/**
+ * Admits a request and tells it who calls, or says what to respond. Never rejects: a guard never causes a 500.
+ * @param target the request that the route sees
+ * @returns the response to send; undefined when the request is admitted
+ */
+export async function admit<D extends Door>(
+  { doors, verify }: Guard<D, Principal<D> | undefined>,
   verifier: VerifierCore,
-  door: Door,
-  request: PresentedRequest,
-): Promise<{ readonly auth: RequestAuth } | { readonly refusal: ProblemResponse }> {
+  presented: PresentedRequest,
+  target: object,
+): Promise<ProblemResponse | undefined> {
   try {
-    return { auth: (await verify(verifier, door, request)) as RequestAuth };
+    const principal = await verify(verifier, presented);
+    const request = target as GuardedRequest;
+    const found = request[FOUND];
+    request.auth = principal;
+    request[FOUND] = {
+      doors: [...(found?.doors ?? []), ...doors],
+      principals: { ...found?.principals, ...(principal && { [principal.door]: principal }) },
+    };
+    return undefined;
   } catch (error) {
-    return { refusal: toVerificationError(error).toResponse() };
+    return toVerificationError(error).toResponse();
   }
 }
 
-function verify(verifier: VerifierCore, door: Door, request: PresentedRequest): Promise<Principal> {
-  switch (door) {
-    case 'app':
-      return verifier.verifyApp(request);
-    case 'node':
-      return verifier.verifyNode(request);
-    case 'user':
-      return verifier.verifyUser(request);
-  }
+/** @returns the caller at a door; undefined when no guard has verified one there */
+export function findPrincipal<D extends Door>(request: object, door: D): Principal<D> | undefined {
+  return (request as GuardedRequest)[FOUND]?.principals[door];
+}
+
+/**
+ * The caller at a door that a guard of the route requires.
+ * @throws {Error} when no guard has verified one there, which is a mistake in the program
+ */
+export function getPrincipal<D extends Door>(request: object, door: D): Principal<D> {
+  const principal = findPrincipal(request, door);
+  if (!principal) throw new Error(`No guard of this route has verified a credential at the door "${door}"`);
+  return principal;
+}
+
+/** @throws {Error} when no guard of the route is for this door, whatever the caller sent */
+export function readPrincipal(request: object, door: Door | undefined): Principal | undefined {
+  const { auth, [FOUND]: found } = request as GuardedRequest;
+  if (door === undefined) return auth;
+  if (!found?.doors.includes(door)) throw new Error(`No guard of this route is for the door "${door}"`);
+  return found.principals[door];
 }

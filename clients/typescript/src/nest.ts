@@ -1,5 +1,4 @@
 import {
-  applyDecorators,
   createParamDecorator,
   HttpException,
   Inject,
@@ -14,19 +13,36 @@ import {
   type Type,
 } from '@nestjs/common';
 import type { IncomingMessage } from 'node:http';
-import { guard } from './guard.js';
-import type { Door, RequestAuth } from './principals.js';
+import {
+  admit,
+  createAnyGuard,
+  createAppGuard,
+  createOptionalGuard,
+  NODE_GUARD,
+  readPrincipal,
+  USER_GUARD,
+  type Guard,
+} from './guard.js';
+import { toPresentedRequest } from './presented-request.js';
+import type { Door, Principal as PrincipalOf } from './principals.js';
+import type { Doors } from './refusals.js';
 import { Verifier } from './verifier.js';
-import { VerifierCore } from './verifier-core.js';
+import { VerifierCore, type AppDemands } from './verifier-core.js';
 
 /** The token of the provider: to inject the verifier, or to override it in a test. */
 export { VerifierCore };
+export { findPrincipal, getPrincipal } from './guard.js';
 
-type GuardedRequest = IncomingMessage & { raw?: IncomingMessage; auth?: RequestAuth };
+interface FastifyRequest {
+  readonly raw: IncomingMessage;
+  readonly ip: string;
+}
 
 /** A response of Express or of Fastify. */
-interface HeaderTarget {
+interface HttpResponse {
   setHeader?(name: string, value: string): unknown;
+  getHeader?(name: string): unknown;
+  writeHead?(...parameters: unknown[]): unknown;
   header?(name: string, value: string): unknown;
 }
 
@@ -45,25 +61,49 @@ export class PlatformAuthModule implements OnApplicationShutdown {
   }
 }
 
-/** Admits requests with a valid key of another service, for this one. */
-export const RequireApp = (): ClassDecorator & MethodDecorator => requireDoor('app');
+type Guarding = ClassDecorator & MethodDecorator;
+
+/** Admits requests with a valid key of another service, for this one, and with the scope, if one is demanded. */
+export const RequireApp = (demands?: AppDemands): Guarding => UseGuards(createGuard(createAppGuard(demands)));
 
 /** Admits requests with a valid key of a node. */
-export const RequireNode = (): ClassDecorator & MethodDecorator => requireDoor('node');
+export const RequireNode = (): Guarding => UseGuards(createGuard(NODE_GUARD));
 
 /** Admits requests with a valid access token of a user. */
-export const RequireUser = (): ClassDecorator & MethodDecorator => requireDoor('user');
+export const RequireUser = (): Guarding => UseGuards(createGuard(USER_GUARD));
 
-/** The caller, as a parameter: `@Principal() caller: AppPrincipal`. */
-export const Principal = createParamDecorator(
-  (_data: unknown, context: ExecutionContext) => context.switchToHttp().getRequest<GuardedRequest>().auth,
+/** Admits requests with a valid credential of one of these doors: the first for which they present one. */
+export const RequireAny = (...doors: Doors): Guarding => UseGuards(createGuard(createAnyGuard(doors)));
+
+/** The same, and requests without a credential: `@Principal()` is then undefined. */
+export const OptionalAuth = (...doors: Doors): Guarding => UseGuards(createGuard(createOptionalGuard(doors)));
+
+/** Compiles only where a parameter of the route takes the principal. */
+export type PrincipalDecorator<Identity> = <
+  Controller extends { [Name in Route]: (...parameters: never[]) => unknown },
+  Route extends PropertyKey,
+>(
+  controller: Controller,
+  route: Route & (Identity extends Parameters<Controller[Route]>[number] ? unknown : never),
+  index: number,
+) => void;
+
+const createPrincipalDecorator = createParamDecorator((door: Door | undefined, context: ExecutionContext) =>
+  readPrincipal(context.switchToHttp().getRequest<object>(), door),
 );
 
-function requireDoor(door: Door): ClassDecorator & MethodDecorator {
-  return applyDecorators(UseGuards(createGuard(door)));
+/** The caller, as a parameter: `@Principal() caller: AppPrincipal`. With two guards on the route, that of the last. */
+export function Principal(): ParameterDecorator;
+/**
+ * The caller at one door, as a parameter: `@Principal('app') caller: AppPrincipal`. Fails to compile where the parameter has
+ * another type, and at the first request where no guard of the route is for this door.
+ */
+export function Principal<D extends Door>(door: D): PrincipalDecorator<PrincipalOf<D>>;
+export function Principal(door?: Door): unknown {
+  return createPrincipalDecorator(door);
 }
 
-function createGuard(door: Door): Type<CanActivate> {
+function createGuard<D extends Door>(guard: Guard<D, PrincipalOf<D> | undefined>): Type<CanActivate> {
   @Injectable()
   class PlatformAuthGuard implements CanActivate {
     constructor(@Inject(VerifierCore) private readonly verifier: VerifierCore) {}
@@ -71,18 +111,38 @@ function createGuard(door: Door): Type<CanActivate> {
     async canActivate(context: ExecutionContext): Promise<boolean> {
       if (context.getType() !== 'http') throw new Error('The guards of platform-auth are for HTTP routes');
       const http = context.switchToHttp();
-      const request = http.getRequest<GuardedRequest>();
-      const outcome = await guard(this.verifier, door, request.raw ?? request);
-      if ('auth' in outcome) {
-        request.auth = outcome.auth;
-        return true;
-      }
-      const { status, headers, body } = outcome.refusal;
-      const response = http.getResponse<HeaderTarget>();
-      for (const [name, value] of Object.entries(headers))
-        (response.header ?? response.setHeader)?.call(response, name, value);
-      throw new HttpException(body, status);
+      const request = http.getRequest<IncomingMessage | FastifyRequest>();
+      const presented = isOfFastify(request) ? toPresentedRequest(request) : request;
+      const refusal = await admit(guard, this.verifier, presented, request);
+      if (!refusal) return true;
+      setHeaders(http.getResponse<HttpResponse>(), refusal.headers);
+      throw new HttpException(refusal.body, refusal.status);
     }
   }
   return mixin(PlatformAuthGuard);
+}
+
+function isOfFastify(request: IncomingMessage | FastifyRequest): request is FastifyRequest {
+  return 'raw' in request;
+}
+
+/**
+ * On Express the media type is set when Nest has written the body: Nest 11 replaces every other one than `application/json`
+ * of an error, and logs a warning. A filter of the service may respond in another form, which stays.
+ */
+function setHeaders(response: HttpResponse, headers: Readonly<Record<string, string>>): void {
+  const { 'Content-Type': mediaType, ...others } = headers;
+  const set = (name: string, value = ''): unknown =>
+    (response.header ?? response.setHeader)?.call(response, name, value);
+  for (const [name, value] of Object.entries(others)) set(name, value);
+  const writeHead = response.writeHead?.bind(response);
+  if (!writeHead) {
+    set('Content-Type', mediaType);
+    return;
+  }
+  response.writeHead = (...parameters) => {
+    if (String(response.getHeader?.('Content-Type')).startsWith('application/json'))
+      response.setHeader?.('Content-Type', mediaType ?? '');
+    return writeHead(...parameters);
+  };
 }

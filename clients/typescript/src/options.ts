@@ -1,4 +1,6 @@
 import { VerifierConfigurationError } from './errors.js';
+import type { Door } from './principals.js';
+import type { Verdict } from './verdict-counts.js';
 
 /** Where the verifier writes. Never receives a credential. */
 export interface VerifierLogger {
@@ -35,11 +37,13 @@ export interface VerifierOptions {
    * valid recently go first, and callers share the rest fairly by their addresses. Default: 256.
    */
   readonly maxQuestions?: number | undefined;
+  /** Called at every verdict, for counters of your own. The verifier counts too: `readCounts`. */
+  readonly onVerdict?: ((door: Door, verdict: Verdict) => void) | undefined;
   /** Default: JSON lines on standard error. */
   readonly logger?: VerifierLogger | undefined;
 }
 
-type Optional = 'secretKey' | 'secretKeyPrevious' | 'jwksUrl' | 'audience';
+type Optional = 'secretKey' | 'secretKeyPrevious' | 'jwksUrl' | 'audience' | 'onVerdict';
 
 /** The options with every default filled in. */
 export type Settings = {
@@ -53,10 +57,14 @@ const MAX_OUTAGE_GRACE_SECONDS = 60;
 const MIN_SECRET_BYTES = 32;
 const SERVICE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
 const URL_REQUIREMENT = 'must be an http or https URL without a user and a query';
-const HEADER_VALUE = /^[\x21-\x7e]{1,4096}$/;
+const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const APP_KEY = /^pa_app_[A-Za-z0-9_-]{1,4000}$/;
+/** A variable is text. */
+const NUMBER = /^\d{1,9}(?:\.\d{1,9})?$/;
 
 const CONSOLE: VerifierLogger = {
-  warn: (event, fields) => console.warn(JSON.stringify({ level: 'warn', event, ...fields })),
+  warn: (event, fields) =>
+    console.warn(JSON.stringify({ time: new Date().toISOString(), level: 'warn', event, ...fields })),
 };
 
 /** @throws {VerifierConfigurationError} naming every setting that is missing or not valid */
@@ -71,15 +79,15 @@ export function toSettings(options: VerifierOptions): Settings {
   };
   const mistakes = findMistakes(settings);
   if (mistakes.length > 0) throw new VerifierConfigurationError(mistakes.join('; '));
-  return { ...settings, url: settings.url.replace(/\/+$/, ''), logger: toSafeLogger(settings.logger) };
+  return { ...settings, url: settings.url.replace(/\/+$/, ''), logger: toServiceLogger(settings) };
 }
 
 function findMistakes(settings: Settings): string[] {
   const { secretKey, secretKeyPrevious, jwksUrl, audience, outageGraceSeconds } = settings;
   const checks: readonly (readonly [string, boolean, string])[] = [
     ['url (AUTH_URL)', isHttpUrl(settings.url), URL_REQUIREMENT],
-    ['appId (AUTH_APP_ID)', isHeaderValue(settings.appId), 'must be the id of this service’s key for auth'],
-    ['appKey (AUTH_APP_KEY)', isHeaderValue(settings.appKey), 'must be this service’s key for auth'],
+    ['appId (AUTH_APP_ID)', isMatch(ID, settings.appId), 'must be a UUID: the id of this service’s key for auth'],
+    ['appKey (AUTH_APP_KEY)', isMatch(APP_KEY, settings.appKey), 'must be this service’s key for auth: pa_app_…'],
     ['serviceName (SERVICE_NAME)', isServiceName(settings.serviceName), 'must be the name of this service'],
     ['jwksUrl (AUTH_JWKS_URL)', jwksUrl === undefined || isHttpUrl(jwksUrl), URL_REQUIREMENT],
     ['secretKey (SECRET_KEY)', secretKey === undefined || isSecret(secretKey), 'must have at least 32 bytes'],
@@ -91,7 +99,7 @@ function findMistakes(settings: Settings): string[] {
     ['issuer (JWT_ISSUER)', isText(settings.issuer), 'must be a string that is not empty'],
     ['audience (JWT_AUDIENCE)', audience === undefined || isText(audience), 'must be a string that is not empty'],
     [
-      'outageGraceSeconds',
+      'outageGraceSeconds (AUTH_OUTAGE_GRACE_SECONDS)',
       typeof outageGraceSeconds === 'number' &&
         outageGraceSeconds >= 0 &&
         outageGraceSeconds <= MAX_OUTAGE_GRACE_SECONDS,
@@ -99,6 +107,7 @@ function findMistakes(settings: Settings): string[] {
     ],
     ['maxEntries', isPositive(settings.maxEntries), 'must be a positive integer'],
     ['maxQuestions', isPositive(settings.maxQuestions), 'must be a positive integer'],
+    ['onVerdict', ['undefined', 'function'].includes(typeof settings.onVerdict), 'must be a function'],
     ['logger', isLogger(settings.logger), 'must have the method warn'],
   ];
   return checks.filter(([, isValid]) => !isValid).map(([name, , requirement]) => `${name} ${requirement}`);
@@ -107,6 +116,7 @@ function findMistakes(settings: Settings): string[] {
 /** The variables that `platform-auth init` writes. An empty one counts as unset. */
 export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
   const get = (name: string): string | undefined => variables[name]?.trim() || undefined;
+  const grace = get('AUTH_OUTAGE_GRACE_SECONDS');
   const missing = ['AUTH_URL', 'AUTH_APP_ID', 'AUTH_APP_KEY', 'SERVICE_NAME'].filter((name) => !get(name));
   if (missing.length > 0) throw new VerifierConfigurationError(`Not set: ${missing.join(', ')}`);
   return {
@@ -120,6 +130,7 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
     jwksUrl: get('AUTH_JWKS_URL'),
     issuer: get('JWT_ISSUER'),
     audience: get('JWT_AUDIENCE'),
+    outageGraceSeconds: grace === undefined || NUMBER.test(grace) ? Number(grace ?? 0) : Number.NaN,
   };
 }
 
@@ -133,12 +144,12 @@ function isHttpUrl(text: unknown): boolean {
   return /^https?:$/.test(protocol) && username === '' && password === '';
 }
 
-function isHeaderValue(value: unknown): boolean {
-  return typeof value === 'string' && HEADER_VALUE.test(value);
+function isMatch(pattern: RegExp, value: unknown): boolean {
+  return typeof value === 'string' && pattern.test(value);
 }
 
-function isServiceName(value: unknown): boolean {
-  return typeof value === 'string' && SERVICE_NAME.test(value);
+export function isServiceName(value: unknown): boolean {
+  return isMatch(SERVICE_NAME, value);
 }
 
 function isSecret(value: unknown): boolean {
@@ -153,11 +164,11 @@ function isLogger(value: unknown): boolean {
   return typeof value === 'object' && value !== null && 'warn' in value && typeof value.warn === 'function';
 }
 
-/** A logger that throws must not end the polls. */
-function toSafeLogger(logger: VerifierLogger): VerifierLogger {
+/** Names the service in each event. A logger that throws must not end the polls. */
+function toServiceLogger({ logger, serviceName }: Settings): VerifierLogger {
   const warn: VerifierLogger['warn'] = (event, fields) => {
     try {
-      logger.warn(event, fields);
+      logger.warn(event, { service: serviceName, ...fields });
     } catch (error) {
       console.error('The logger of the verifier failed:', error);
     }

@@ -1,7 +1,6 @@
 import type { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { readPollAnswer } from './answers.js';
-import type { ClockCheck } from './clock-check.js';
-import type { Misconfigurations } from './events.js';
+import type { Checks } from './checks.js';
 import type { Settings } from './options.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient } from './service-client.js';
@@ -30,8 +29,7 @@ export class Poller {
     private readonly client: ServiceClient,
     private readonly lease: RevocationLease,
     private readonly uses: Uses,
-    private readonly clockCheck: ClockCheck,
-    private readonly misconfigurations: Misconfigurations,
+    private readonly checks: Checks,
   ) {}
 
   /** Also starts again after the service had no lease to hand on (REVOCATION_LEASE_MS=0). */
@@ -53,7 +51,7 @@ export class Poller {
       await this.lease.renew((cursor) => this.ask({ cursor, ...(uses.length > 0 && { used: uses }) }));
       if (this.failures > 0) this.settings.logger.warn('verifier_polls_answered_again', { failures: this.failures });
       this.failures = 0;
-      this.misconfigurations.clear(PATH);
+      this.checks.misconfigurations.clear(PATH);
     } catch (error) {
       // The poll in flight was broken by this verifier itself.
       if (this.isClosed) return;
@@ -64,6 +62,7 @@ export class Poller {
       }
       this.failures += 1;
     }
+    this.checks.serviceName.finish();
     if (this.isClosed) return;
     this.isPolling = this.leaseMs > 0;
     if (!this.isPolling) return;
@@ -80,10 +79,13 @@ export class Poller {
       body: JSON.stringify(body),
       isPoll: true,
     });
-    this.clockCheck.compare(answer.headers.date);
+    this.checks.clock.compare(answer.headers.date);
     const read = readPollAnswer(answer);
-    if (read.kind === 'misconfigured') this.misconfigurations.report(PATH, read.detail);
+    if (read.kind === 'misconfigured') this.checks.misconfigurations.report(PATH, read.detail);
     if (read.kind !== 'renewal') throw new ConnectionError('The poll was not answered', `status ${answer.status}`);
+    this.checks.serviceName.compare(answer.headers['x-platform-caller']);
+    if (this.checks.serviceName.isWrong)
+      throw new ConnectionError('The key is another service’s', 'the key of another service');
     this.leaseMs = read.leaseMs;
     // Without a lease nothing is held, whatever the grace.
     return read.leaseMs > 0 ? read.renewal : { ...read.renewal, freshForMs: -Infinity };

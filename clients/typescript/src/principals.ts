@@ -8,6 +8,8 @@ export interface AppPrincipal {
   readonly caller: string;
   /** This service. */
   readonly target: string;
+  /** What the key may do here. Absent: it is not restricted. */
+  readonly scopes?: readonly string[];
 }
 
 /** A node of a household. */
@@ -27,13 +29,16 @@ export interface UserPrincipal {
   readonly amr: readonly string[];
 }
 
-export type Principal = AppPrincipal | NodePrincipal | UserPrincipal;
+/** The principal of each door. */
+export interface Principals {
+  readonly app: AppPrincipal;
+  readonly node: NodePrincipal;
+  readonly user: UserPrincipal;
+}
 
-/**
- * The principal as the adapters attach it to a request: it has the fields of the door that the route requires, and no
- * others.
- */
-export interface RequestAuth
-  extends Omit<AppPrincipal, 'door'>, Omit<NodePrincipal, 'door'>, Omit<UserPrincipal, 'door'> {
-  readonly door: Door;
+/** The principal of one of these doors, told apart by `door`. */
+export type Principal<Doors extends Door = Door> = Principals[Doors];
+
+export function hasScope({ scopes }: AppPrincipal, scope: string): boolean {
+  return scopes === undefined || scopes.includes(scope);
 }

@@ -1,8 +1,8 @@
 import type { RevocationLease, Ticket } from '../../../packages/lease/src/lease.js';
 import { judge, type Judgement } from './answers.js';
+import type { Checks } from './checks.js';
 import { toFingerprint, type Credential } from './credentials.js';
 import { RefusedError, UnavailableError } from './errors.js';
-import type { Misconfigurations, UnexpectedErrors } from './events.js';
 import type { Door, Principal } from './principals.js';
 import { QuestionSlots, type Turn } from './question-slots.js';
 import { REFUSALS } from './refusals.js';
@@ -25,7 +25,7 @@ export interface Question<Identity extends Principal> {
   readonly check?: (deadlineMs: number) => Promise<TokenVerdict>;
   /** @returns undefined when the answer is about something else */
   readonly read: (body: Readonly<Record<string, unknown>>) => Identity | undefined;
-  readonly remember: (identity: Identity, term: Term, ticket: Ticket) => void;
+  remember(identity: Identity, term: Term, ticket: Ticket): void;
   /** Called when a credential that was valid is refused, before the poll tells it. */
   readonly forget: () => void;
 }
@@ -54,19 +54,21 @@ export class Questions {
     private readonly runtime: Runtime,
     private readonly client: ServiceClient,
     private readonly lease: RevocationLease,
-    private readonly misconfigurations: Misconfigurations,
-    private readonly unexpectedErrors: UnexpectedErrors,
+    private readonly checks: Checks,
     private readonly onRemember: () => void,
   ) {
     const createSlots = (): QuestionSlots => new QuestionSlots(maxQuestions, runtime);
     this.slots = { app: createSlots(), node: createSlots(), user: createSlots() };
   }
 
-  /** @throws {RefusedError} {UnavailableError} also at once, beyond the bound */
-  async ask<Identity extends Principal>(question: Question<Identity>): Promise<Identity> {
+  /**
+   * @param isAboutChange only the answer to a question that is sent from now on counts
+   * @throws {RefusedError} {UnavailableError} also at once, beyond the bound
+   */
+  async ask<Identity extends Principal>(question: Question<Identity>, isAboutChange = false): Promise<Identity> {
     const { outcome, isJoined } = await this.joinOrStart(question);
     // The question was sent before this request arrived: the credential may have become valid in between.
-    const isOutdated = isJoined && outcome.kind === 'no';
+    const isOutdated = isJoined && (outcome.kind === 'no' || isAboutChange);
     const newest = isOutdated ? (await this.joinOrStart(question)).outcome : outcome;
     if (newest.kind === 'no' && question.turn.wasValid) question.forget();
     return this.conclude(question, newest);
@@ -85,14 +87,15 @@ export class Questions {
     const joined = inFlight.get(fingerprint);
     if (joined) return { outcome: await joined, isJoined: true };
     const answered = this.waitAndDecide(question)
-      .catch((error: unknown) => this.toUnknown(error))
+      .catch((error: unknown) => this.toUnknown(error, question.credential))
       .finally(() => inFlight.delete(fingerprint));
     inFlight.set(fingerprint, answered);
     return { outcome: await answered, isJoined: false };
   }
 
-  private toUnknown(error: unknown): Outcome {
-    if (!(error instanceof ConnectionError || error instanceof TimeoutError)) this.unexpectedErrors.report(error);
+  private toUnknown(error: unknown, { toHeaders }: Credential): Outcome {
+    if (!(error instanceof ConnectionError || error instanceof TimeoutError))
+      this.checks.unexpectedErrors.report(error, Object.values(toHeaders()));
     return UNKNOWN;
   }
 
@@ -104,15 +107,26 @@ export class Questions {
   }
 
   private async decide<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
+    if (this.checks.serviceName.isWrong) return UNKNOWN;
     if ((await question.check?.(deadlineMs)) === 'bad') return { kind: 'no' };
     let ticket = this.lease.takeTicket();
     const takeTicket = (): void => void (ticket = this.lease.takeTicket());
     const timed = await this.client.sendWithRetry(question.request, deadlineMs, takeTicket);
     const judgement = judge(question.credential.door, timed.answer);
     if (judgement.verdict === 'yes') return this.accept(question, judgement, timed, ticket);
-    if (judgement.verdict === 'misconfigured') this.misconfigurations.report(question.path, judgement.detail);
-    if (judgement.verdict === 'no') this.misconfigurations.clear(question.path);
-    return judgement.verdict === 'no' ? { kind: 'no' } : UNKNOWN;
+    if (judgement.verdict === 'misconfigured') this.checks.misconfigurations.report(question.path, judgement.detail);
+    return judgement.verdict === 'no' ? this.refuse(question, deadlineMs) : UNKNOWN;
+  }
+
+  private async refuse<Identity extends Principal>(
+    { credential, path }: Question<Identity>,
+    deadlineMs: number,
+  ): Promise<Outcome> {
+    const { misconfigurations, serviceName } = this.checks;
+    misconfigurations.clear(path);
+    // Of a token it does not depend on the name of this service.
+    if (credential.door !== 'user') await serviceName.waitUntilCompared(deadlineMs);
+    return serviceName.isWrong ? UNKNOWN : { kind: 'no' };
   }
 
   /** Synchronous: no answer to a poll comes between the look at the ticket and remembering. */
@@ -124,14 +138,14 @@ export class Questions {
   ): Outcome {
     const identity = question.read(body);
     if (!identity) {
-      this.misconfigurations.report(question.path, 'the answer is about something else');
+      this.checks.misconfigurations.report(question.path, 'the answer is about something else');
       return UNKNOWN;
     }
-    this.misconfigurations.clear(question.path);
+    this.checks.misconfigurations.clear(question.path);
     const usableUntilMs = sentAtMs + freshForMs;
     const usableUntilWallMs = sentAtWallMs + freshForMs;
     const outcome = { kind: 'yes', identity, usableUntilMs, usableUntilWallMs } as const;
-    if (!this.isUsable(outcome)) return UNKNOWN;
+    if (this.checks.serviceName.isWrong || !this.isUsable(outcome)) return UNKNOWN;
     if (rememberForMs > 0) {
       question.remember(identity, { maxAgeMs: rememberForMs, endsAtWallMs: sentAtWallMs + rememberForMs }, ticket);
       this.onRemember();

@@ -1,5 +1,8 @@
 import type { Door } from './principals.js';
 
+/** One or more doors. */
+export type Doors<D extends Door = Door> = readonly [D, ...D[]];
+
 /** A kind of response to a request that was not accepted (RFC 9457), as the service documents it. */
 export interface Problem {
   readonly status: number;
@@ -57,6 +60,24 @@ export const DUPLICATE_HEADER: Problem = {
   detail: 'Send each credential header at most once.',
   extension: { errors: [] },
 };
+
+/** @param scope that the route needs */
+export function createMissingScope(scope: string): Problem {
+  return {
+    status: 403,
+    code: 'missing_scope',
+    title: 'A scope is missing',
+    detail: 'The key is valid. The operator, or the app credential, needs one of the scopes that `scopes` lists.',
+    extension: { scopes: [scope] },
+  };
+}
+
+/** For a request without a credential of any of these doors: the refusal of the first, with the challenges of all. */
+export function createMissingCredential([first, ...others]: Doors): Problem {
+  const refusals = [first, ...others].map((door) => (door === 'user' ? MISSING_TOKEN : REFUSALS[door]));
+  const challenges = refusals.map(({ headers }) => headers?.['WWW-Authenticate']);
+  return { ...(refusals[0] as Problem), headers: { 'WWW-Authenticate': challenges.join(', ') } };
+}
 
 export const UNAVAILABLE: Problem = {
   status: 503,

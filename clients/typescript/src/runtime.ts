@@ -26,8 +26,8 @@ export function createSystemRuntime(): Runtime {
 }
 
 /** Waits without blocking. */
-export function pause(runtime: Runtime, ms: number): Promise<void> {
+export function pause(runtime: Runtime, ms: number, isBackground = false): Promise<void> {
   return new Promise((resolve) => {
-    runtime.schedule(resolve, ms, false);
+    runtime.schedule(resolve, ms, isBackground);
   });
 }

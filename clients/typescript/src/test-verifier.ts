@@ -1,6 +1,7 @@
 import { hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
-import { toSettings } from './options.js';
-import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js';
+import type { Change } from '../../../packages/lease/src/change-feed.js';
+import { toSettings, type VerifierOptions } from './options.js';
+import type { AppPrincipal, NodePrincipal, Principal, UserPrincipal } from './principals.js';
 import { createSystemRuntime } from './runtime.js';
 import { ConnectionError, type ServiceAnswer, type ServiceRequest, type Transport } from './transport.js';
 import { VerifierCore } from './verifier-core.js';
@@ -8,6 +9,8 @@ import { VerifierCore } from './verifier-core.js';
 export interface TestVerifierOptions {
   /** The name of the service under test. Default: service-under-test. */
   readonly serviceName?: string;
+  /** As of the verifier in production. */
+  readonly onVerdict?: VerifierOptions['onVerdict'];
 }
 
 /** A credential of the test: the headers that present it, and the caller that it identifies. */
@@ -31,9 +34,9 @@ export class TestVerifier extends VerifierCore {
   private readonly serviceName: string;
 
   /** @internal */
-  constructor({ serviceName = 'service-under-test' }: TestVerifierOptions) {
+  constructor({ serviceName = 'service-under-test', onVerdict }: TestVerifierOptions) {
     const service = new MemoryService();
-    const options = { url: 'http://auth.test', appId: 'test', appKey: 'test', serviceName };
+    const options = { url: 'http://auth.test', appId: randomUUID(), appKey: 'pa_app_test', serviceName, onVerdict };
     super(toSettings({ ...options, logger: { warn: () => undefined } }), {
       ...createSystemRuntime(),
       transport: service,
@@ -42,13 +45,18 @@ export class TestVerifier extends VerifierCore {
     this.serviceName = serviceName;
   }
 
-  /** Mints a key of a calling service for the service under test. */
-  mintApp({ caller = 'caller', target = this.serviceName } = {}): TestCredential<AppPrincipal> {
+  /** Mints a key of a calling service for the service under test. Without scopes it is not restricted. */
+  mintApp({
+    caller = 'caller',
+    target = this.serviceName,
+    scopes,
+  }: { caller?: string; target?: string; scopes?: readonly string[] } = {}): TestCredential<AppPrincipal> {
     const appId = randomUUID();
     const key = generateSecret('test_app_');
-    this.service.issue(`app ${appId}`, key, { app_id: appId, caller, target });
+    const restriction = scopes && { scopes };
+    this.service.issue(`app ${appId}`, key, { app_id: appId, caller, target, ...restriction });
     const headers = { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': key };
-    return { headers, principal: { door: 'app', appId, caller, target } };
+    return { headers, principal: { door: 'app', appId, caller, target, ...restriction } };
   }
 
   /** Mints a key of a node. */
@@ -69,22 +77,29 @@ export class TestVerifier extends VerifierCore {
     const sessionId = randomUUID();
     const claims = { sub: userId, sid: sessionId, email, amr };
     const token = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}.${generateSecret()}`;
-    this.service.issue(`user ${sessionId}`, token, { user_id: userId, session_id: sessionId, email, amr });
+    this.service.issue(`session ${sessionId}`, token, { user_id: userId, session_id: sessionId, email, amr });
     const principal = { door: 'user', userId: userId.toLowerCase(), sessionId, email, amr } as const;
     return { headers: { Authorization: `Bearer ${token}` }, principal };
   }
 
   /** Revokes a key, or ends the session of a token: refused from now on. */
   revoke({ principal }: TestCredential<AppPrincipal | NodePrincipal | UserPrincipal>): void {
-    if (principal.door === 'app') this.service.revoke(`app ${principal.appId}`);
-    else if (principal.door === 'node') this.service.revoke(`node ${principal.nodeId}`);
-    else this.service.revoke(`user ${principal.sessionId}`);
+    const change = toChange(principal);
+    this.service.revoke(`${change.kind} ${change.id}`);
+    this.applyChange(change);
   }
 
   /** @param isAvailable false: every verification fails with 503, until this is called with true */
   setAvailable(isAvailable: boolean): void {
     this.service.isAvailable = isAvailable;
   }
+}
+
+/** What the feed of changes says when the credential ends. */
+function toChange(principal: Principal): Change {
+  if (principal.door === 'app') return { kind: 'app', id: principal.appId };
+  if (principal.door === 'node') return { kind: 'node', id: principal.nodeId };
+  return { kind: 'session', id: principal.sessionId };
 }
 
 /** The routes that a verifier asks, over credentials in memory. Grants no lease, so nothing is remembered. */
@@ -121,7 +136,7 @@ class MemoryService implements Transport {
     if (pathname === '/internal/validate-user') {
       const token = (headers.Authorization ?? '').slice('Bearer '.length);
       const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { sid: string };
-      return answer(this.find(`user ${claims.sid}`, token), 'invalid_access_token');
+      return answer(this.find(`session ${claims.sid}`, token), 'invalid_access_token');
     }
     const changes = { cursor: 'test', reset: true, lease_ms: 0, fresh_for_ms: 0, changes: [] };
     return Promise.resolve({ status: 200, headers: {}, body: JSON.stringify(changes) });

@@ -7,7 +7,9 @@ export function toAppPrincipal(body: Body, id: string, serviceName: string): App
   const appId = toId(body.app_id);
   const { caller, target } = body;
   if (appId !== id || typeof caller !== 'string' || target !== serviceName) return undefined;
-  return Object.freeze({ door: 'app', appId, caller, target: serviceName });
+  const identity = { door: 'app', appId, caller, target: serviceName } as const;
+  // Scopes of another form restrict the key to nothing.
+  return Object.freeze('scopes' in body ? { ...identity, scopes: toWords(body.scopes) } : identity);
 }
 
 export function toNodePrincipal(body: Body, id: string): NodePrincipal | undefined {
@@ -26,11 +28,11 @@ export function toUserPrincipal(
   const sessionId = toId(body.session_id);
   const { email } = body;
   if (userId !== claimed.userId || sessionId !== claimed.sessionId || typeof email !== 'string') return undefined;
-  return Object.freeze({ door: 'user', userId, sessionId, email, amr: toAmr(body.amr) });
+  return Object.freeze({ door: 'user', userId, sessionId, email, amr: toWords(body.amr) });
 }
 
-/** @returns nothing for what is not a list of words: a service that requires `mfa` then refuses */
-function toAmr(value: unknown): readonly string[] {
+/** @returns nothing for what is not a list of words: a service that requires `mfa` or a scope then refuses */
+function toWords(value: unknown): readonly string[] {
   const isList = Array.isArray(value) && value.every((word) => typeof word === 'string');
   return Object.freeze(isList ? [...value] : []);
 }

@@ -2,8 +2,8 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, errors, jwtVerify, type JSONWebKeySet } from 'jose';
 import type { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { isUnavailable, parseObject } from './answers.js';
-import { CLOCK_TOLERANCE_SECONDS, type ClockCheck } from './clock-check.js';
-import type { Misconfigurations } from './events.js';
+import type { Checks } from './checks.js';
+import { CLOCK_TOLERANCE_SECONDS } from './clock-check.js';
 import type { Settings } from './options.js';
 import type { UserPrincipal } from './principals.js';
 import type { Runtime } from './runtime.js';
@@ -48,8 +48,7 @@ export class TokenCheck {
     private readonly settings: Settings,
     private readonly runtime: Runtime,
     private readonly client: ServiceClient,
-    private readonly clockCheck: ClockCheck,
-    private readonly misconfigurations: Misconfigurations,
+    private readonly checks: Checks,
     lease: RevocationLease,
   ) {
     const dropKeys = (): void => this.dropKeys();
@@ -129,7 +128,7 @@ export class TokenCheck {
       return audience === undefined && payload.aud !== undefined ? 'bad' : 'good';
     } catch (error) {
       const isEvidence = error instanceof errors.JOSEError && !isAboutKeys(error);
-      return isEvidence && !(this.clockCheck.isWrong && isAboutTime(error)) ? 'bad' : 'unknown';
+      return isEvidence && !(this.checks.clock.isWrong && isAboutTime(error)) ? 'bad' : 'unknown';
     }
   }
 
@@ -155,10 +154,10 @@ export class TokenCheck {
     if (!timed || !resolve) {
       this.fetchFailedAtMs = this.runtime.clocks.monotonic();
       if (timed && !isUnavailable(timed.answer.status))
-        this.misconfigurations.report(JWKS, `${timed.answer.status}: not a JWKS`);
+        this.checks.misconfigurations.report(JWKS, `${timed.answer.status}: not a JWKS`);
       return undefined;
     }
-    this.misconfigurations.clear(JWKS);
+    this.checks.misconfigurations.clear(JWKS);
     if (this.drops !== dropsBefore) return undefined;
     const maxAgeMs = readMaxAgeSeconds(timed.answer.headers['cache-control']) * 1_000;
     return (this.keys = { resolve, sentAtMs: timed.sentAtMs, maxAgeMs });

@@ -8,34 +8,39 @@ export interface Use {
   readonly kind: 'app' | 'node';
   readonly id: string;
   readonly ago_ms: number;
+  /** The scope that the call needed, of an app whose key has scopes. */
+  readonly scope?: string;
 }
 
+/** By id; with a scope, by both with a space between them. */
 type Pending = Map<string, number>;
 
 /** When remembered keys were last used: the service cannot see it, and is told with the polls. */
 export class Uses {
   private readonly pending: Readonly<Record<Use['kind'], Pending>> = { app: new Map(), node: new Map() };
 
-  add(kind: Use['kind'], id: string, atMs: number): void {
+  add(kind: Use['kind'], name: string, atMs: number): void {
     const uses = this.pending[kind];
-    if (uses.size < MAX_PENDING || uses.has(id)) uses.set(id, atMs);
+    if (uses.size < MAX_PENDING || uses.has(name)) uses.set(name, atMs);
   }
 
   /** Takes out what fits into one poll. */
   take(nowMs: number): { readonly uses: readonly Use[]; putBack: () => void } {
-    const taken: { kind: Use['kind']; id: string; atMs: number }[] = [];
+    const taken: { kind: Use['kind']; name: string; atMs: number }[] = [];
     for (const kind of ['app', 'node'] as const) {
-      for (const [id, atMs] of this.pending[kind]) {
+      for (const [name, atMs] of this.pending[kind]) {
         if (taken.length >= MAX_USES_PER_POLL) break;
-        taken.push({ kind, id, atMs });
-        this.pending[kind].delete(id);
+        taken.push({ kind, name, atMs });
+        this.pending[kind].delete(name);
       }
     }
-    const toUse = ({ kind, id, atMs }: (typeof taken)[number]): Use => {
-      return { kind, id, ago_ms: Math.min(MAX_AGO_MS, Math.max(0, Math.floor(nowMs - atMs))) };
+    const toUse = ({ kind, name, atMs }: (typeof taken)[number]): Use => {
+      const [id = '', scope] = name.split(' ');
+      const ago_ms = Math.min(MAX_AGO_MS, Math.max(0, Math.floor(nowMs - atMs)));
+      return { kind, id, ago_ms, ...(scope !== undefined && { scope }) };
     };
     const putBack = (): void => {
-      for (const { kind, id, atMs } of taken) if (!this.pending[kind].has(id)) this.add(kind, id, atMs);
+      for (const { kind, name, atMs } of taken) if (!this.pending[kind].has(name)) this.add(kind, name, atMs);
     };
     return { uses: taken.map(toUse), putBack };
   }

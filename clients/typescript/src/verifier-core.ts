@@ -5,38 +5,60 @@
  * moment the question was sent; only the service refuses, except what is malformed or forged; what is not a verdict is 503.
  */
 import { inspect } from 'node:util';
+import type { Change } from '../../../packages/lease/src/change-feed.js';
 import { KeyCache } from '../../../packages/lease/src/key-cache.js';
 import { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { MAX_REMEMBER_MS } from './answers.js';
+import type { Checks } from './checks.js';
+import { ClockCheck } from './clock-check.js';
+import { readNetwork } from './client-network.js';
 import {
+  findDoors,
   readApp,
   readNode,
+  readRequestId,
   readToken,
   readTracing,
   toPresentedDigest,
   toStoredDigest,
   type Credential,
 } from './credentials.js';
-import { readNetwork } from './client-network.js';
-import { ClockCheck } from './clock-check.js';
-import { RefusedError } from './errors.js';
+import { Endings } from './endings.js';
+import { MissingScopeError, RefusedError, toVerificationError, VerificationError } from './errors.js';
 import { Misconfigurations, UnexpectedErrors } from './events.js';
+import { observeCounts } from './open-telemetry.js';
 import type { Settings } from './options.js';
 import { Poller } from './poller.js';
-import type { AppPrincipal, NodePrincipal, Principal, UserPrincipal } from './principals.js';
 import type { PresentedRequest } from './presented-request.js';
+import {
+  hasScope,
+  type AppPrincipal,
+  type Door,
+  type NodePrincipal,
+  type Principal,
+  type UserPrincipal,
+} from './principals.js';
 import type { Turn } from './question-slots.js';
 import { Questions, type Question } from './questions.js';
-import { REFUSALS } from './refusals.js';
+import { createMissingCredential, REFUSALS, type Doors } from './refusals.js';
 import type { Runtime } from './runtime.js';
 import { ServiceClient } from './service-client.js';
+import { ServiceName } from './service-name.js';
 import { toAppPrincipal, toNodePrincipal, toUserPrincipal } from './to-principal.js';
 import { TokenCache, type Term } from './token-cache.js';
 import { TokenCheck } from './token-check.js';
 import type { ServiceRequest } from './transport.js';
 import { Uses } from './uses.js';
+import { VerdictCounts, type Counts } from './verdict-counts.js';
+import type { Watch } from './watch.js';
 
 const MS_PER_SECOND = 1_000;
+const [APP_PATH, NODE_PATH, USER_PATH] = [
+  '/internal/validate-app',
+  '/internal/validate-node',
+  '/internal/validate-user',
+];
+const EVERY_DOOR: Doors = ['user', 'node', 'app'];
 const ASK_AGAIN_AFTER_MS = 0.75 * MAX_REMEMBER_MS;
 
 /** A yes of the service that was remembered. */
@@ -44,6 +66,22 @@ interface Remembered<Identity> {
   readonly identity: Identity;
   readonly takenAtMs: number;
   readonly maxAgeMs: number;
+}
+
+/** What memory has about a credential, and the question to the service about it. */
+interface LookUp<Identity extends Principal> {
+  /** Also what must not be used any more: the credential was valid recently. */
+  readonly found: Remembered<Identity> | undefined;
+  readonly isUsable: boolean;
+  /** The changes that may have ended it: kind and id. */
+  readonly endedBy: readonly string[];
+  readonly createQuestion: () => Question<Identity>;
+}
+
+/** What the route demands of an app besides a valid key. */
+export interface AppDemands {
+  /** Refused with 403 `missing_scope` when the key has scopes without this one. */
+  readonly scope?: string | undefined;
 }
 
 export class VerifierCore {
@@ -55,6 +93,9 @@ export class VerifierCore {
   private readonly questions: Questions;
   private readonly tokenCheck: TokenCheck;
   private readonly poller: Poller;
+  private readonly endings: Endings;
+  private readonly counts: VerdictCounts;
+  private readonly checks: Checks;
   private readonly askedAgain = new WeakSet<Remembered<unknown>>();
 
   /**
@@ -65,28 +106,22 @@ export class VerifierCore {
     private readonly settings: Settings,
     private readonly runtime: Runtime,
   ) {
-    const { maxEntries, maxQuestions, outageGraceSeconds, logger } = settings;
+    const { maxEntries, outageGraceSeconds, logger } = settings;
     const outageGraceMs = outageGraceSeconds * MS_PER_SECOND;
     this.lease = new RevocationLease({ leaseMs: 0, outageGraceMs, keepsLapsedEntries: true }, runtime.clocks);
     this.apps = new KeyCache('app', this.lease, maxEntries);
     this.nodes = new KeyCache('node', this.lease, maxEntries);
     this.tokens = new TokenCache(this.lease, maxEntries);
+    this.checks = createChecks(settings, runtime);
+    const report = (error: unknown): void => this.checks.unexpectedErrors.report(error);
     const client = new ServiceClient(runtime);
-    const misconfigurations = new Misconfigurations(logger);
-    const clockCheck = new ClockCheck(runtime.clocks, misconfigurations);
-    this.tokenCheck = new TokenCheck(settings, runtime, client, clockCheck, misconfigurations, this.lease);
-    this.poller = new Poller(settings, runtime, client, this.lease, this.uses, clockCheck, misconfigurations);
-    const unexpectedErrors = new UnexpectedErrors(logger);
+    this.tokenCheck = new TokenCheck(settings, runtime, client, this.checks, this.lease);
+    this.poller = new Poller(settings, runtime, client, this.lease, this.uses, this.checks);
     const onRemember = (): void => this.poller.start();
-    this.questions = new Questions(
-      maxQuestions,
-      runtime,
-      client,
-      this.lease,
-      misconfigurations,
-      unexpectedErrors,
-      onRemember,
-    );
+    this.questions = new Questions(settings.maxQuestions, runtime, client, this.lease, this.checks, onRemember);
+    this.endings = new Endings(runtime, this.lease, report);
+    this.counts = new VerdictCounts(settings.onVerdict, report);
+    observeCounts(() => this.readCounts());
     if (outageGraceMs > 0) {
       const detail = `While the authentication service is unreachable, a revoked credential may be accepted for up to ${outageGraceSeconds} s.`;
       logger.warn('verifier_outage_grace', { detail });
@@ -96,69 +131,73 @@ export class VerifierCore {
 
   /**
    * Verifies the key of a calling service: `X-Platform-App-Id` and `X-Platform-App-Key`.
-   * @throws {RefusedError} {UnavailableError}
+   * @throws {RefusedError} {MissingScopeError} {UnavailableError}
    */
-  async verifyApp(request: PresentedRequest): Promise<AppPrincipal> {
-    const credential = readApp(request);
-    const { id } = credential;
-    const { serviceName } = this.settings;
-    const path = '/internal/validate-app';
-    const { found, isUsable } = this.recallKey(this.apps, credential);
-    return this.answer(found, isUsable, () => ({
-      credential,
-      turn: toTurn(request, found),
-      path,
-      request: this.createRequest(path, request, credential.toHeaders(), { target: serviceName }),
-      read: (body) => toAppPrincipal(body, id, serviceName),
-      remember: (identity, term, ticket) => this.apps.remember(id, toVerifiedKey(credential, identity, term), ticket),
-      forget: () => this.apps.evict(id),
-    }));
+  verifyApp(request: PresentedRequest, { scope }: AppDemands = {}): Promise<AppPrincipal> {
+    return this.verify('app', request, () => this.lookUpApp(request), scope);
   }
 
   /**
    * Verifies the key of a node: `X-API-Key: node_id:api_key`.
    * @throws {RefusedError} {UnavailableError}
    */
-  async verifyNode(request: PresentedRequest): Promise<NodePrincipal> {
-    const credential = readNode(request);
-    const { id } = credential;
-    const path = '/internal/validate-node';
-    const { found, isUsable } = this.recallKey(this.nodes, credential);
-    return this.answer(found, isUsable, () => ({
-      credential,
-      turn: toTurn(request, found),
-      path,
-      request: this.createRequest(path, request, this.withOwnKey(credential)),
-      read: (body) => toNodePrincipal(body, id),
-      remember: (identity, term, ticket) => this.nodes.remember(id, toVerifiedKey(credential, identity, term), ticket),
-      forget: () => this.nodes.evict(id),
-    }));
+  verifyNode(request: PresentedRequest): Promise<NodePrincipal> {
+    return this.verify('node', request, () => this.lookUpNode(request));
   }
 
   /**
    * Verifies the access token of a user: `Authorization: Bearer`.
    * @throws {RefusedError} {UnavailableError}
    */
-  async verifyUser(request: PresentedRequest): Promise<UserPrincipal> {
-    const credential = readToken(request);
-    const { digest, token } = credential;
-    const found = this.tokens.find(digest);
-    const isUsable = found !== undefined && this.tokens.isUsable(found, this.runtime.clocks.wall());
-    const path = '/internal/validate-user';
-    return this.answer(found, isUsable, () => {
-      const claimed = this.tokenCheck.readClaims(token);
-      if (!claimed) throw new RefusedError(REFUSALS.user);
-      return {
-        credential,
-        turn: toTurn(request, found),
-        path,
-        request: this.createRequest(path, request, this.withOwnKey(credential)),
-        check: (deadlineMs) => this.tokenCheck.check(token, deadlineMs),
-        read: (body) => toUserPrincipal(body, claimed),
-        remember: (identity, term, ticket) => this.tokens.remember(digest, identity, term, ticket),
-        forget: () => this.tokens.forget(digest),
-      };
+  verifyUser(request: PresentedRequest): Promise<UserPrincipal> {
+    return this.verify('user', request, () => this.lookUpUser(request));
+  }
+
+  /**
+   * Verifies the credential of the first of these doors for which the request presents one.
+   * @throws {RefusedError} also when it presents none {UnavailableError}
+   */
+  async verifyAny<D extends Door>(request: PresentedRequest, doors: Doors<D>): Promise<Principal<D>> {
+    const door = this.findDoor(request, doors);
+    if (door !== undefined) return this.verifyAt(door, request);
+    return this.verify(doors[0], request, () => {
+      throw new RefusedError(createMissingCredential(doors));
     });
+  }
+
+  /**
+   * The same, and undefined when the request presents no credential. One that is presented and not valid is refused.
+   * @throws {RefusedError} {UnavailableError}
+   */
+  async verifyOptional<D extends Door>(request: PresentedRequest, doors: Doors<D>): Promise<Principal<D> | undefined> {
+    const door = this.findDoor(request, doors);
+    return door && this.verifyAt(door, request);
+  }
+
+  /**
+   * Calls back once, when the key that the request presents has ended, or the session or the user of its token: for connections
+   * that outlive their request. An access token that expires does not end its session.
+   * @returns what is to be closed when the connection ends
+   * @throws {RefusedError} without a credential, and for one that is malformed
+   */
+  onEnded(request: PresentedRequest, callback: () => void): Watch {
+    const door = this.findDoor(request, EVERY_DOOR);
+    if (door === undefined) throw new RefusedError(createMissingCredential(EVERY_DOOR));
+    const isLive = async (): Promise<boolean | undefined> => {
+      try {
+        const { found, isUsable, createQuestion } = this.lookUp(door, request);
+        if (!found || !isUsable) await this.questions.ask(createQuestion(), true);
+        return true;
+      } catch (error) {
+        return error instanceof RefusedError ? false : undefined;
+      }
+    };
+    return this.endings.add({ changes: this.lookUp(door, request).endedBy, isLive, onEnded: callback });
+  }
+
+  /** How many requests were accepted, refused and not verified (503) at each door, since the verifier was created. */
+  readCounts(): Counts {
+    return this.counts.read();
   }
 
   /** Stops polling and closes the connections. */
@@ -177,24 +216,140 @@ export class VerifierCore {
     return `Verifier ${JSON.stringify(this.toJSON())}`;
   }
 
-  private recallKey<Identity extends AppPrincipal | NodePrincipal>(cache: KeyCache<Identity>, credential: Credential) {
-    const { clocks } = this.runtime;
-    const { id } = credential;
-    const found = cache.find(id, toPresentedDigest(credential));
-    const isUsable = found !== undefined && cache.isUsable(found, new Date(clocks.wall()));
-    if (isUsable) this.uses.add(cache.kind, id, clocks.monotonic());
-    return { found, isUsable };
+  /**
+   * Takes over a change that no poll tells.
+   * @internal
+   */
+  protected applyChange({ kind, id }: Change): void {
+    this.lease.evict(kind, id);
   }
 
-  private async answer<Identity extends Principal>(
-    found: Remembered<Identity> | undefined,
-    isUsable: boolean,
-    createQuestion: () => Question<Identity>,
-  ): Promise<Identity> {
-    if (!found || !isUsable) return this.questions.ask(createQuestion());
-    // The answer is for the requests after this one.
-    if (this.isToBeAskedAgain(found)) this.questions.ask(createQuestion()).catch(() => undefined);
-    return found.identity;
+  private verifyAt<D extends Door>(door: D, request: PresentedRequest): Promise<Principal<D>> {
+    return this.verify<Door>(door, request, () => this.lookUp(door, request)) as Promise<Principal<D>>;
+  }
+
+  private async verify<D extends Door>(
+    door: D,
+    request: PresentedRequest,
+    lookUp: () => LookUp<Principal<D>>,
+    scope?: string,
+  ): Promise<Principal<D>> {
+    try {
+      const { found, isUsable, createQuestion } = lookUp();
+      const isRemembered = found !== undefined && isUsable;
+      const identity = isRemembered ? found.identity : await this.questions.ask(createQuestion());
+      // The answer is for the requests after this one.
+      if (isRemembered && this.isToBeAskedAgain(found)) this.questions.ask(createQuestion()).catch(() => undefined);
+      if (scope !== undefined && identity.door === 'app' && !hasScope(identity, scope))
+        throw new MissingScopeError(scope);
+      this.recordUse(identity, isRemembered, scope);
+      this.counts.add(door, 'accepted');
+      return identity;
+    } catch (error) {
+      throw this.explain(door, request, error);
+    }
+  }
+
+  /** Never anything else: what is not a verdict could not be verified. */
+  private explain(door: Door, request: PresentedRequest, error: unknown): VerificationError {
+    if (!(error instanceof VerificationError)) this.checks.unexpectedErrors.report(error);
+    const explained = toVerificationError(error);
+    explained.requestId = readRequestId(request);
+    this.counts.add(door, explained instanceof RefusedError ? 'refused' : 'unavailable');
+    return explained;
+  }
+
+  private findDoor<D extends Door>(request: PresentedRequest, doors: Doors<D>): D | undefined {
+    try {
+      return findDoors(request, doors)[0];
+    } catch {
+      // Verifying the credential tells the caller that the headers cannot be read.
+      return doors[0];
+    }
+  }
+
+  private lookUp(door: Door, request: PresentedRequest): LookUp<Principal> {
+    if (door === 'app') return this.lookUpApp(request);
+    return door === 'node' ? this.lookUpNode(request) : this.lookUpUser(request);
+  }
+
+  private lookUpApp(request: PresentedRequest): LookUp<AppPrincipal> {
+    const credential = readApp(request);
+    const { id } = credential;
+    const { serviceName } = this.settings;
+    const found = this.apps.find(id, toPresentedDigest(credential));
+    return {
+      found,
+      isUsable: found !== undefined && this.apps.isUsable(found, this.now()),
+      endedBy: [`app ${id}`],
+      createQuestion: () => ({
+        credential,
+        turn: toTurn(request, found),
+        path: APP_PATH,
+        request: this.createRequest(APP_PATH, request, credential.toHeaders(), { target: serviceName }),
+        read: (body) => toAppPrincipal(body, id, serviceName),
+        remember: (identity, term, ticket) => this.apps.remember(id, toVerifiedKey(credential, identity, term), ticket),
+        forget: () => this.apps.evict(id),
+      }),
+    };
+  }
+
+  private lookUpNode(request: PresentedRequest): LookUp<NodePrincipal> {
+    const credential = readNode(request);
+    const { id } = credential;
+    const found = this.nodes.find(id, toPresentedDigest(credential));
+    return {
+      found,
+      isUsable: found !== undefined && this.nodes.isUsable(found, this.now()),
+      endedBy: [`node ${id}`],
+      createQuestion: () => ({
+        credential,
+        turn: toTurn(request, found),
+        path: NODE_PATH,
+        // A node with targets is accepted at those only.
+        request: this.createRequest(NODE_PATH, request, {
+          ...this.withOwnKey(credential),
+          'X-Platform-Target': this.settings.serviceName,
+        }),
+        read: (body) => toNodePrincipal(body, id),
+        remember: (identity, term, ticket) =>
+          this.nodes.remember(id, toVerifiedKey(credential, identity, term), ticket),
+        forget: () => this.nodes.evict(id),
+      }),
+    };
+  }
+
+  private lookUpUser(request: PresentedRequest): LookUp<UserPrincipal> {
+    const credential = readToken(request);
+    const { digest, token } = credential;
+    const found = this.tokens.find(digest);
+    const claimed = found?.identity ?? this.tokenCheck.readClaims(token);
+    if (!claimed) throw new RefusedError(REFUSALS.user);
+    return {
+      found,
+      isUsable: found !== undefined && this.tokens.isUsable(found, this.runtime.clocks.wall()),
+      endedBy: [`session ${claimed.sessionId}`, `user ${claimed.userId}`],
+      createQuestion: () => ({
+        credential,
+        turn: toTurn(request, found),
+        path: USER_PATH,
+        request: this.createRequest(USER_PATH, request, this.withOwnKey(credential)),
+        check: (deadlineMs) => this.tokenCheck.check(token, deadlineMs),
+        read: (body) => toUserPrincipal(body, claimed),
+        remember: (identity, term, ticket) => this.tokens.remember(digest, identity, term, ticket),
+        forget: () => this.tokens.forget(digest),
+      }),
+    };
+  }
+
+  /** The service sees its own answers. It is told what was answered from memory, and which scope of an app was needed. */
+  private recordUse(identity: Principal, isRemembered: boolean, scope: string | undefined): void {
+    if (identity.door === 'user') return;
+    const { door } = identity;
+    const id = door === 'app' ? identity.appId : identity.nodeId;
+    const hasScopes = door === 'app' && identity.scopes !== undefined;
+    if (hasScopes && scope !== undefined) this.uses.add(door, `${id} ${scope}`, this.runtime.clocks.monotonic());
+    else if (isRemembered) this.uses.add(door, id, this.runtime.clocks.monotonic());
   }
 
   /**
@@ -206,6 +361,10 @@ export class VerifierCore {
     if (remembered.maxAgeMs < MAX_REMEMBER_MS || this.askedAgain.has(remembered)) return false;
     this.askedAgain.add(remembered);
     return true;
+  }
+
+  private now(): Date {
+    return new Date(this.runtime.clocks.wall());
   }
 
   private withOwnKey({ toHeaders }: Credential): Record<string, string> {
@@ -231,6 +390,20 @@ export class VerifierCore {
       ...(body && { body: JSON.stringify(body) }),
     };
   }
+}
+
+function createChecks(
+  { serviceName, logger, appKey, secretKey, secretKeyPrevious }: Settings,
+  runtime: Runtime,
+): Checks {
+  const misconfigurations = new Misconfigurations(logger);
+  const secrets = [appKey, secretKey, secretKeyPrevious].filter((secret) => secret !== undefined);
+  return {
+    clock: new ClockCheck(runtime.clocks, misconfigurations),
+    serviceName: new ServiceName(serviceName, runtime, misconfigurations),
+    misconfigurations,
+    unexpectedErrors: new UnexpectedErrors(logger, secrets),
+  };
 }
 
 function toVerifiedKey<Identity>(credential: Credential, identity: Identity, { maxAgeMs, endsAtWallMs }: Term) {

@@ -12,11 +12,12 @@ export class Verifier extends VerifierCore {
 
   /**
    * From AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME, and SECRET_KEY or AUTH_JWKS_URL: what `platform-auth init` writes.
-   * Also SECRET_KEY_PREVIOUS during a rotation, and JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them.
+   * Also SECRET_KEY_PREVIOUS during a rotation, JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them, and
+   * AUTH_OUTAGE_GRACE_SECONDS.
    * @throws {VerifierConfigurationError}
    */
   static fromEnvironment(
-    options: Pick<VerifierOptions, 'outageGraceSeconds' | 'maxEntries' | 'maxQuestions' | 'logger'> = {},
+    options: Pick<VerifierOptions, 'outageGraceSeconds' | 'maxEntries' | 'maxQuestions' | 'logger' | 'onVerdict'> = {},
     variables: NodeJS.ProcessEnv = process.env,
   ): Verifier {
     return new Verifier({ ...readEnvironment(variables), ...options });

@@ -8,7 +8,16 @@ import type { AddressInfo } from 'node:net';
 import { eventually } from '../../../tools/eventually.js';
 import * as expressGuards from '../src/express.js';
 import * as fastifyGuards from '../src/fastify.js';
-import { PlatformAuthModule, Principal, RequireApp, RequireNode, RequireUser, VerifierCore } from '../src/nest.js';
+import {
+  OptionalAuth,
+  PlatformAuthModule,
+  Principal,
+  RequireAny,
+  RequireApp,
+  RequireNode,
+  RequireUser,
+  VerifierCore,
+} from '../src/nest.js';
 import type { AppPrincipal, NodePrincipal, UserPrincipal } from '../src/principals.js';
 import { Verifier } from '../src/verifier.js';
 
@@ -25,10 +34,41 @@ function toUrl(server: Server): string {
 
 const startExpress: Start = async (verifier) => {
   const app = express();
-  const { requireApp, requireNode, requireUser } = expressGuards;
-  app.get('/app', requireApp(verifier), (request, response) => void response.json(request.auth));
-  app.get('/node', requireNode(verifier), (request, response) => void response.json(request.auth));
-  app.get('/user', requireUser(verifier), (request, response) => void response.json(request.auth));
+  const { requireApp, requireNode, requireUser, requireAny, optionalAuth, getPrincipal } = expressGuards;
+  app.get('/app', requireApp(verifier), (request, response) => void response.json(getPrincipal(request, 'app')));
+  app.get(
+    '/node',
+    requireNode(verifier).handle((request, response) => response.json(request.auth)),
+  );
+  app.get(
+    '/user',
+    requireUser(verifier).handle((request, response) => response.json(request.auth)),
+  );
+  app.get(
+    '/documents',
+    requireApp(verifier, { scope: 'documents:read' }).handle((request, response) => response.json(request.auth)),
+  );
+  app.get(
+    '/any',
+    requireAny(verifier, ['user', 'app']).handle((request, response) => response.json(request.auth)),
+  );
+  app.get(
+    '/optional',
+    optionalAuth(verifier, ['user']).handle((request, response) => response.json({ email: request.auth?.email })),
+  );
+  app.get('/both', requireApp(verifier), requireUser(verifier), (request, response) => {
+    response.json([getPrincipal(request, 'app').caller, getPrincipal(request, 'user').email]);
+  });
+  app.get(
+    '/failing',
+    requireApp(verifier).handle(() => Promise.reject(new Error('of the handler'))),
+  );
+  app.get('/none', (request, response) => void response.json(getPrincipal(request, 'app')));
+  const toAnswer: express.ErrorRequestHandler = (error: Error, _request, response, next) => {
+    if (response.headersSent) next(error);
+    else response.status(500).json({ error: error.message });
+  };
+  app.use(toAnswer);
   const server = await new Promise<Server>((resolve) => {
     const started = app.listen(0, '127.0.0.1', () => resolve(started));
   });
@@ -37,10 +77,20 @@ const startExpress: Start = async (verifier) => {
 
 const startFastify: Start = async (verifier) => {
   const app = fastify();
-  const { requireApp, requireNode, requireUser } = fastifyGuards;
+  const { requireApp, requireNode, requireUser, requireAny, optionalAuth, getPrincipal } = fastifyGuards;
   app.get('/app', { onRequest: requireApp(verifier) }, (request, reply) => reply.send(request.auth));
   app.get('/node', { onRequest: requireNode(verifier) }, (request, reply) => reply.send(request.auth));
   app.get('/user', { onRequest: requireUser(verifier) }, (request, reply) => reply.send(request.auth));
+  app.get('/documents', { onRequest: requireApp(verifier, { scope: 'documents:read' }) }, (request, reply) =>
+    reply.send(request.auth),
+  );
+  app.get('/any', { onRequest: requireAny(verifier, ['user', 'app']) }, (request, reply) => reply.send(request.auth));
+  app.get('/optional', { onRequest: optionalAuth(verifier, ['user']) }, (request, reply) =>
+    reply.send({ email: fastifyGuards.findPrincipal(request, 'user')?.email }),
+  );
+  app.get('/both', { onRequest: [requireApp(verifier), requireUser(verifier)] }, (request, reply) =>
+    reply.send([getPrincipal(request, 'app').caller, getPrincipal(request, 'user').email]),
+  );
   return { url: await app.listen({ port: 0, host: '127.0.0.1' }), stop: () => app.close() };
 };
 
@@ -54,8 +104,40 @@ class CallersController {
 
   @Get('node')
   @RequireNode()
-  getNode(@Principal() node: NodePrincipal): NodePrincipal {
+  getNode(@Principal('node') node: NodePrincipal): NodePrincipal {
     return node;
+  }
+
+  @Get('documents')
+  @RequireApp({ scope: 'documents:read' })
+  getDocuments(@Principal('app') caller: AppPrincipal): AppPrincipal {
+    return caller;
+  }
+
+  @Get('any')
+  @RequireAny('user', 'app')
+  getAny(@Principal() caller: AppPrincipal | UserPrincipal): AppPrincipal | UserPrincipal {
+    return caller;
+  }
+
+  @Get('optional')
+  @OptionalAuth('user')
+  getOptional(@Principal('user') user: UserPrincipal | undefined) {
+    return { email: user?.email };
+  }
+
+  @Get('both')
+  @RequireApp()
+  @RequireUser()
+  getBoth(@Principal('app') app: AppPrincipal, @Principal('user') user: UserPrincipal): string[] {
+    return [app.caller, user.email];
+  }
+
+  @Get('mistake')
+  @RequireUser()
+  // @ts-expect-error the parameter has another type
+  getMistake(@Principal('app') caller: UserPrincipal): UserPrincipal {
+    return caller;
   }
 
   @Get('user')
@@ -111,6 +193,35 @@ describe('the guards of Fastify', () => {
   });
 });
 
+describe('the guards of Express, in detail', () => {
+  const auth = Verifier.forTests();
+  const { headers } = auth.mintApp();
+  let service: Started;
+
+  beforeAll(async () => {
+    service = await startExpress(auth);
+  });
+
+  afterAll(async () => {
+    await service.stop();
+    auth.close();
+  });
+
+  it('hand what a handler throws to the error handlers of the service', async () => {
+    const { status, body } = await get(`${service.url}/failing`, Object.entries(headers).flat());
+    expect([status, body]).toEqual([500, { error: 'of the handler' }]);
+  });
+
+  it('say that no guard has run where a route asks for its caller without one', async () => {
+    const { body } = await get(`${service.url}/none`, Object.entries(headers).flat());
+    expect(body.error).toMatch(/^No guard of this route/);
+  });
+
+  it.each([[[]], [['admin']], [undefined]])('refuse to start with the doors %j', (doors) => {
+    expect(() => expressGuards.requireAny(auth, doors as never)).toThrow('Name one or more of app, node, user');
+  });
+});
+
 describe('a NestJS service under test', () => {
   @Module({ imports: [PlatformAuthModule.forRoot()], controllers: [CallersController] })
   class AppModule {}
@@ -118,11 +229,18 @@ describe('a NestJS service under test', () => {
   it('has the verifier of the test in place of the one from the environment', async () => {
     const auth = Verifier.forTests({ serviceName: 'recipes' });
     const builder = Test.createTestingModule({ imports: [AppModule] });
-    const app = (await builder.overrideProvider(VerifierCore).useValue(auth).compile()).createNestApplication();
+    const app = (await builder.overrideProvider(VerifierCore).useValue(auth).compile()).createNestApplication({
+      logger: false,
+    });
     await app.listen(0, '127.0.0.1');
     const node = auth.mintNode();
     const answer = await get(`${toUrl(app.getHttpServer() as Server)}/node`, Object.entries(node.headers).flat());
     expect([answer.status, answer.body]).toEqual([200, node.principal]);
+    const mistake = await get(
+      `${toUrl(app.getHttpServer() as Server)}/mistake`,
+      Object.entries(auth.mintUser().headers).flat(),
+    );
+    expect(mistake.status).toBe(500);
     expect(app.get(VerifierCore)).toBe(auth);
     await app.close();
   });
@@ -164,6 +282,45 @@ describe.each<[string, Start]>([
     expect([status, body.code, body.status]).toEqual([401, code, 401]);
     expect(headers['content-type']).toContain('application/problem+json');
     expect(headers['www-authenticate']).toContain(scheme);
+  });
+
+  it('answer 403 that names the scope to a valid key without it, and let unrestricted keys pass', async () => {
+    const read = auth.mintApp({ scopes: ['documents:read', 'jobs:run'] });
+    const { status, headers, body } = await ask('documents', auth.mintApp({ scopes: ['jobs:run'] }).headers);
+    expect([status, body.code, body.scopes]).toEqual([403, 'missing_scope', ['documents:read']]);
+    expect(headers['content-type']).toContain('application/problem+json');
+    expect((await ask('documents', auth.mintApp({ scopes: [] }).headers)).status).toBe(403);
+    expect((await ask('documents', read.headers)).body).toEqual(read.principal);
+    expect((await ask('documents', minted.app.headers)).status).toBe(200);
+    expect((await ask('app', read.headers)).body).toEqual(read.principal);
+  });
+
+  it('take the credential of any door that the route names, and refuse none with the challenges of all', async () => {
+    expect((await ask('any', minted.app.headers)).body).toEqual(minted.app.principal);
+    expect((await ask('any', { ...minted.app.headers, ...minted.user.headers })).body).toEqual(minted.user.principal);
+    expect((await ask('any', { ...minted.app.headers, Authorization: 'Bearer bad' })).status).toBe(401);
+    expect((await ask('any', { ...minted.app.headers, Authorization: 'Basic YTpi' })).status).toBe(200);
+    const { status, headers, body } = await ask('any', minted.node.headers);
+    expect([status, body.code]).toEqual([401, 'missing_access_token']);
+    expect(headers['www-authenticate']).toMatch(/^Bearer .*, PlatformApp /);
+  });
+
+  it('let a request without a credential pass where it is optional, and refuse a bad one', async () => {
+    const { email } = minted.user.principal;
+    expect((await ask('optional', minted.user.headers)).body).toEqual({ email });
+    expect([(await ask('optional', {})).status, (await ask('optional', {})).body]).toEqual([200, {}]);
+    expect((await ask('optional', { Authorization: 'Bearer bad' })).status).toBe(401);
+  });
+
+  it('keep both callers of a route with two guards', async () => {
+    const { body } = await ask('both', { ...minted.app.headers, ...minted.user.headers });
+    expect(body).toEqual([minted.app.principal.caller, minted.user.principal.email]);
+  });
+
+  it('name the request of the caller in a refusal, unless its id looks like a secret', async () => {
+    const of = async (id: string) => (await ask('app', { 'X-Request-Id': id })).body.request_id;
+    expect(await of('order-4711')).toBe('order-4711');
+    expect(await of('pa_app_of-somebody')).toMatch(/^[0-9a-f-]{36}$/);
   });
 
   it('answer 401 to a revoked credential', async () => {

@@ -28,7 +28,13 @@ describe('a verifier that is closed', () => {
     const transport = new SilentTransport();
     const logged: string[] = [];
     const logger = { warn: (event: string) => void logged.push(event) };
-    const options = { url: 'http://auth.test', appId: 'own', appKey: 'own', serviceName: 'recipes', logger };
+    const options = {
+      url: 'http://auth.test',
+      appId: '01985f4e-7c3a-7b52-9d1e-000000000c01',
+      appKey: 'pa_app_own',
+      serviceName: 'recipes',
+      logger,
+    };
     const verifier = new VerifierCore(toSettings(options), { ...createSystemRuntime(), transport });
     const asked = expect(verifier.verifyNode({ headers: { 'x-api-key': 'a:b' } })).rejects.toThrow(UnavailableError);
     await eventually('the question is sent', () => transport.sent === 2);

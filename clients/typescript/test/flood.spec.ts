@@ -50,7 +50,12 @@ describe('a verifier under a flood of random keys from one address', () => {
   beforeEach(() => {
     simulation = new Simulation();
     service = new SlowService(simulation);
-    const own = { url: 'http://auth.test', appId: 'own', appKey: 'own', serviceName: 'recipes' };
+    const own = {
+      url: 'http://auth.test',
+      appId: '01985f4e-7c3a-7b52-9d1e-000000000c01',
+      appKey: 'pa_app_own',
+      serviceName: 'recipes',
+    };
     verifier = new VerifierCore(
       toSettings({ ...own, maxEntries: 1_000, logger: { warn: () => undefined } }),
       simulation.createRuntime(service),

@@ -36,6 +36,20 @@ describe('a verifier from the environment', () => {
     });
   });
 
+  it('takes the grace from AUTH_OUTAGE_GRACE_SECONDS', () => {
+    const variables = { ...VARIABLES, AUTH_OUTAGE_GRACE_SECONDS: ' 2.5 ' };
+    expect(toSettings(readEnvironment(variables)).outageGraceSeconds).toBe(2.5);
+  });
+
+  it('logs a line in JSON with the time and the service unless it is given a logger', () => {
+    const print = jest.spyOn(console, 'warn').mockImplementation(() => undefined);
+    toSettings(readEnvironment(VARIABLES)).logger.warn('event', { detail: 'x' });
+    const line = JSON.parse(print.mock.calls[0]?.[0] as string) as { time: string };
+    expect(line).toEqual({ time: line.time, level: 'warn', event: 'event', service: 'recipes', detail: 'x' });
+    expect(new Date(line.time).toISOString()).toBe(line.time);
+    print.mockRestore();
+  });
+
   it('names every variable that is missing; an empty one counts as missing', () => {
     const message = messageOf(() => Verifier.fromEnvironment({}, { AUTH_URL: VARIABLES.AUTH_URL, AUTH_APP_ID: ' ' }));
     expect(message).toBe('Not set: AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME');
@@ -78,6 +92,12 @@ describe('a verifier from the environment', () => {
     ['AUTH_URL', 'http://auth:7701/#part'],
     ['AUTH_JWKS_URL', 'http://auth:7701/jwks.json?a'],
     ['AUTH_APP_KEY', 'kéy'],
+    ['AUTH_APP_KEY', 'pa_node_a-key-of-a-node'],
+    ['AUTH_APP_KEY', 'pa_app_a key in two parts'],
+    ['AUTH_APP_ID', 'recipes'],
+    ['AUTH_APP_ID', '01985f4e7c3a7b529d1e2f6a8c4b0d11'],
+    ['AUTH_OUTAGE_GRACE_SECONDS', '61'],
+    ['AUTH_OUTAGE_GRACE_SECONDS', '5s'],
     ['SERVICE_NAME', 'a name'],
     ['AUTH_JWKS_URL', 'file:///etc/passwd'],
     ['SECRET_KEY', 'short'],

@@ -1,7 +1,7 @@
 // Packs the verifier, installs the tarball into an empty folder, and tries it there: ES modules, CommonJS, types, and a real
 // service with a PostgreSQL of its own. `npm run test:pack`; needs what `npm run build` builds.
 import { execFile } from 'node:child_process';
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import type { Variables } from '../../../src/config/environment.js';
@@ -38,29 +38,65 @@ const TRY = `
     if (typeof requireApp(auth) !== 'function') throw new Error('no guard');
   });`;
 
+/** With the package of Auth0 in the same program, which declares an `auth` of every request. */
 const CONSUMER = `
   import express from 'express';
-  import { Verifier, type UserPrincipal } from '@platform-auth/verifier';
-  import { requireUser } from '@platform-auth/verifier/express';
+  import { Verifier, getPrincipal, type AppPrincipal, type Principal, type UserPrincipal } from '@platform-auth/verifier';
+  import { optionalAuth, requireAny, requireApp, requireUser } from '@platform-auth/verifier/express';
   import { requireNode } from '@platform-auth/verifier/fastify';
-  import { PlatformAuthModule, RequireApp, Principal, VerifierCore } from '@platform-auth/verifier/nest';
-  const auth: Verifier = Verifier.fromEnvironment({ outageGraceSeconds: 0 });
+  declare global { namespace Express { interface Request { auth?: { payload: { sub?: string } } } } }
+  const auth: Verifier = Verifier.fromEnvironment({ outageGraceSeconds: 0, onVerdict: (door, verdict) => console.log(door, verdict) });
   const recipesOf = (userId: string): string[] => [userId];
   const app = express();
-  app.get('/recipes', requireUser(auth), (request, response) => void response.json(recipesOf(request.auth.userId)));
+  app.get('/recipes', requireUser(auth).handle((request, response) => response.json(recipesOf(request.auth.userId))));
+  app.get('/documents', requireApp(auth, { scope: 'documents:read' }), (request, response) => {
+    const { caller, scopes }: AppPrincipal = getPrincipal(request, 'app');
+    response.json({ caller, scopes, ofAuth0: request.auth?.payload.sub });
+  });
+  app.get('/any', requireAny(auth, ['user', 'app']).handle(({ auth: caller }, response) => {
+    response.json(caller.door === 'user' ? caller.userId : caller.caller);
+  }));
+  app.get('/optional', optionalAuth(auth, ['user']).handle((request, response) => response.json(request.auth?.email)));
+  // @ts-expect-error a node has no user
+  app.get('/nodes', requireAny(auth, ['node']).handle((request, response) => response.json(request.auth.userId)));
+  // @ts-expect-error the caller is not known where it is optional
+  app.get('/none', optionalAuth(auth, ['user']).handle((request, response) => response.json(request.auth.email)));
+  // @ts-expect-error a door is missing
+  app.get('/empty', requireAny(auth, []));
   export const user: Promise<UserPrincipal> = auth.verifyUser({ headers: {} });
-  export const others = [requireNode(auth), PlatformAuthModule.forRoot(auth), RequireApp(), Principal()];
-  export const verifier: VerifierCore = auth;
-  export const token: { readonly prototype: VerifierCore } = VerifierCore;
+  export const hook = requireNode(auth);
   // @ts-expect-error the options are typed
   export const wrong = new Verifier({ url: 1 });`;
 
-/** How TypeScript finds packages. The last one does not read `exports`: the default of TypeScript 5 with `module: commonjs`. */
-const MODULE_SYSTEMS = {
-  nodenext: ['--module', 'nodenext'],
-  bundler: ['--module', 'preserve', '--moduleResolution', 'bundler'],
-  node10: ['--module', 'commonjs', '--moduleResolution', 'node10', '--ignoreDeprecations', '6.0'],
-};
+/** NestJS 12 is ES modules only. */
+const NEST_CONSUMER = `
+  import { Verifier, type AppPrincipal, type Principal, type UserPrincipal } from '@platform-auth/verifier';
+  import { PlatformAuthModule, RequireApp, Principal as Caller, VerifierCore } from '@platform-auth/verifier/nest';
+  const auth: Verifier = Verifier.fromEnvironment();
+  class Controller {
+    @RequireApp() getApp(@Caller('app') caller: AppPrincipal): string { return caller.caller; }
+    // @ts-expect-error the parameter is not of this door
+    @RequireApp() getUser(@Caller('app') caller: UserPrincipal): string { return caller.email; }
+    @RequireApp() getAny(id: string, @Caller() caller: Principal): string { return id + caller.door; }
+  }
+  export const others = [PlatformAuthModule.forRoot(auth), RequireApp(), Caller(), Controller];
+  export const verifier: VerifierCore = auth;
+  export const token: { readonly prototype: VerifierCore } = VerifierCore;`;
+
+/** How TypeScript finds packages, for a consumer in ES modules and one in CommonJS. */
+const MODULE_SYSTEMS: readonly { readonly type: 'module' | 'commonjs'; readonly flags: readonly string[] }[] = [
+  { type: 'module', flags: ['--module', 'node16'] },
+  { type: 'module', flags: ['--module', 'node18'] },
+  { type: 'module', flags: ['--module', 'node20'] },
+  { type: 'module', flags: ['--module', 'nodenext'] },
+  { type: 'module', flags: ['--module', 'preserve', '--moduleResolution', 'bundler'] },
+  { type: 'commonjs', flags: ['--module', 'node16'] },
+  { type: 'commonjs', flags: ['--module', 'node18'] },
+  { type: 'commonjs', flags: ['--module', 'node20'] },
+  { type: 'commonjs', flags: ['--module', 'nodenext'] },
+  // Does not read `exports`: the default of TypeScript 5 with `module: commonjs`.
+  { type: 'commonjs', flags: ['--module', 'commonjs', '--moduleResolution', 'node10', '--ignoreDeprecations', '6.0'] },
+];
 
 /** The program of a service that embeds the packed verifier; it verifies what it reads. */
 const SERVICE = `
@@ -80,11 +116,19 @@ interface PackedFile {
   readonly files: readonly { readonly path: string }[];
 }
 
+function writePackage(folder: string, type: 'module' | 'commonjs'): void {
+  const path = join(folder, 'package.json');
+  const written = existsSync(path)
+    ? (JSON.parse(readFileSync(path, 'utf8')) as object)
+    : { name: 'consumer', private: true };
+  writeFileSync(path, JSON.stringify({ ...written, type }));
+}
+
 /** @returns the files of the package */
 async function install(folder: string): Promise<string[]> {
   const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', folder], { cwd: PACKAGE });
   const [packed] = JSON.parse(stdout.slice(stdout.indexOf('['))) as [PackedFile];
-  writeFileSync(join(folder, 'package.json'), JSON.stringify({ name: 'consumer', type: 'module', private: true }));
+  writePackage(folder, 'module');
   const own = ['jose', 'lru-cache'].map((name) => join(MODULES, name));
   const flags = ['--offline', '--ignore-scripts', '--install-links', '--no-audit', '--no-fund', '--legacy-peer-deps'];
   await run('npm', ['install', ...flags, join(folder, packed.filename), ...own], { cwd: folder });
@@ -102,7 +146,7 @@ async function tryPack(folder: string): Promise<void> {
     files = await install(folder);
   });
   await checks.run('contains the build, the types and the README, and nothing else', () => {
-    const strange = files.filter((path) => !/^(dist\/[\w-]+\.(js|d\.ts)|README\.md|package\.json)$/.test(path));
+    const strange = files.filter((path) => !/^(dist\/[\w-]+\.(js|d\.c?ts)|README\.md|package\.json)$/.test(path));
     if (strange.length > 0 || !files.includes('README.md')) throw new Error(files.join('\n'));
   });
   const node = (name: string, text: string) => {
@@ -130,10 +174,18 @@ async function tryPack(folder: string): Promise<void> {
   );
   await checks.run('has strict types, and compiles the example of the README', async () => {
     writeFileSync(join(folder, 'consumer.ts'), CONSUMER);
+    writeFileSync(join(folder, 'nest-consumer.ts'), NEST_CONSUMER);
     const tsc = join(MODULES, 'typescript/bin/tsc');
     const flags = ['--strict', '--exactOptionalPropertyTypes', '--noEmit', '--target', 'es2022', '--types', 'node'];
-    for (const modules of Object.values(MODULE_SYSTEMS))
-      await run(process.execPath, [tsc, ...flags, '--esModuleInterop', ...modules, 'consumer.ts'], { cwd: folder });
+    for (const { type, flags: modules } of MODULE_SYSTEMS) {
+      writePackage(folder, type);
+      const consumers = type === 'module' ? ['consumer.ts', 'nest-consumer.ts'] : ['consumer.ts'];
+      const words = [tsc, ...flags, '--esModuleInterop', '--experimentalDecorators', ...modules, ...consumers];
+      await run(process.execPath, words, { cwd: folder }).catch((error: unknown) => {
+        throw new Error(`${type} ${modules.join(' ')}: ${(error as { stdout?: string }).stdout}`);
+      });
+    }
+    writePackage(folder, 'module');
   });
 }
 

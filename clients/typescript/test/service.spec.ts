@@ -5,7 +5,7 @@ import { TestApp } from '../../../test/support/test-app.js';
 import { problems, toProblemBody } from '../../../src/problems/problems.js';
 import { RefusedError } from '../src/errors.js';
 import { toSettings } from '../src/options.js';
-import { DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS } from '../src/refusals.js';
+import { createMissingScope, DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS } from '../src/refusals.js';
 import { createSystemRuntime } from '../src/runtime.js';
 import { VerifierCore } from '../src/verifier-core.js';
 
@@ -20,6 +20,7 @@ describe('a refusal of a verifier', () => {
     [REFUSALS.user, problems.invalidAccessToken],
     [MISSING_TOKEN, problems.missingAccessToken],
     [DUPLICATE_HEADER, problems.duplicateHeader],
+    [createMissingScope('nodes'), { ...problems.missingScope, extension: { scopes: ['nodes'] } }],
   ])('is the problem that the service answers with: $code', (refusal, problem) => {
     const { body, headers } = new RefusedError(refusal).toResponse('request-1');
     expect(body).toEqual(toProblemBody(problem, 'request-1'));
@@ -143,6 +144,33 @@ describe('a verifier before the service', () => {
     await untilRemembered(() => verifyNode(node.header));
     await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
     expect(await verdictOf(() => verifyNode(node.header))).toBe('invalid_node_credentials');
+  });
+
+  it('refuses a remembered node as soon as the call that took this service from its targets has answered', async () => {
+    const node = await app.node();
+    await untilRemembered(() => verifyNode(node.header));
+    await app.admin.patch(`/nodes/${node.nodeId}`, { targets: ['ocr'] }).expect(200);
+    expect(await verdictOf(() => verifyNode(node.header))).toBe('invalid_node_credentials');
+    await app.admin.patch(`/nodes/${node.nodeId}`, { targets: ['ocr', 'recipes'] }).expect(200);
+    expect(await verdictOf(() => verifyNode(node.header))).toBe('accepted');
+  });
+
+  it('refuses an app without the scope that the route needs, and tells the service which scope was needed', async () => {
+    const created = await app.admin.post('/app-credentials', {
+      caller: 'reader',
+      target: 'recipes',
+      scopes: ['recipes:read'],
+    });
+    const { app_id: appId, app_key: appKey } = created.body as Record<string, string>;
+    const request = { headers: { 'x-platform-app-id': appId, 'x-platform-app-key': appKey } };
+    const verify = (scope: string) => () => verifier.verifyApp(request, { scope });
+    expect(await principalOf(verify('recipes:read'))).toMatchObject({ caller: 'reader', scopes: ['recipes:read'] });
+    expect(await verdictOf(verify('recipes:write'))).toBe('missing_scope');
+    await eventually('the service knows the scope', async () => {
+      const { body } = await app.admin.get(`/app-credentials/${appId}`);
+      const [use] = (body as { scope_uses: { last_used_at: string | null }[] }).scope_uses;
+      return use?.last_used_at !== null;
+    });
   });
 
   it('refuses a remembered app as soon as the call that revoked it has answered', async () => {

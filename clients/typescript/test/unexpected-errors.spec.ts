@@ -15,7 +15,13 @@ describe('an unexpected error', () => {
     const send = () => Promise.reject(failure);
     const runtime = { ...createSystemRuntime(), transport: { send, close: () => undefined } };
     const logger = { warn: (event: string, fields: unknown) => void logged.push({ event, fields }) };
-    const options = { url: 'http://auth.test', appId: 'own', appKey: 'own', serviceName: 'recipes', logger };
+    const options = {
+      url: 'http://auth.test',
+      appId: '01985f4e-7c3a-7b52-9d1e-000000000c01',
+      appKey: 'pa_app_own',
+      serviceName: 'recipes',
+      logger,
+    };
     failure = new ConnectionError('refused');
     verifier = new VerifierCore(toSettings(options), runtime);
   });
@@ -24,13 +30,18 @@ describe('an unexpected error', () => {
 
   const findLogged = () => logged.filter(({ event }) => event === 'verifier_failed').map(({ fields }) => fields);
 
-  it('is answered 503 and logged once for each class, without its message', async () => {
-    for (const error of [new TypeError('pa_node_of-a-test'), new TypeError('again'), new RangeError('another')]) {
+  it('is answered 503 and logged once for each class and place, with its message and without secrets', async () => {
+    const present = async (error: Error): Promise<void> => {
       failure = error;
       await expect(verifier.verifyNode(NODE)).rejects.toThrow(UnavailableError);
-    }
-    expect(findLogged()).toEqual([{ error: 'TypeError' }, { error: 'RangeError' }]);
-    expect(JSON.stringify(logged)).not.toContain('pa_node_of-a-test');
+    };
+    await present(new TypeError('x is undefined, of node:pa_node_of-a-test with eyJhbGciOiJIUzI1NiJ9.e30.x'));
+    for (let i = 0; i < 2; i += 1) await present(new RangeError(`a\nlength of ${'secret-'.repeat(9)}`));
+    const where = expect.stringMatching(/^test\/unexpected-errors\.spec\.[jt]s:\d+$/);
+    expect(findLogged()).toEqual([
+      { service: 'recipes', error: 'TypeError', detail: 'x is undefined, of [redacted] with [redacted]', where },
+      { service: 'recipes', error: 'RangeError', detail: 'a length of [redacted]', where },
+    ]);
   });
 
   it('is not an outage: a refused connection is not logged as one', async () => {

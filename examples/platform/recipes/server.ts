@@ -1,7 +1,7 @@
 // A service that keeps recipes: users read them, and ocr adds drafts. Its environment is the file that `init` wrote.
 import express from 'express';
 import { Verifier } from '@platform-auth/verifier';
-import { requireApp, requireUser } from '@platform-auth/verifier/express';
+import { getPrincipal, requireApp, requireUser } from '@platform-auth/verifier/express';
 
 const TIMEOUT_MS = 5_000;
 const { PORT, OCR_URL = '', OCR_APP_ID = '', OCR_APP_KEY = '' } = process.env;
@@ -10,13 +10,14 @@ const auth = Verifier.fromEnvironment();
 const app = express();
 const drafts: { readonly from: string; readonly text: string }[] = [];
 
-app.get('/recipes', requireUser(auth), (request, response) => {
-  response.json({ reader: request.auth.email, drafts });
-});
+app.get(
+  '/recipes',
+  requireUser(auth).handle((request, response) => response.json({ reader: request.auth.email, drafts })),
+);
 
 app.post('/drafts', requireApp(auth), express.json(), (request, response) => {
   const { text } = request.body as { text: string };
-  drafts.push({ from: request.auth.caller, text });
+  drafts.push({ from: getPrincipal(request, 'app').caller, text });
   response.status(201).json({ number: drafts.length });
 });
 

@@ -113,7 +113,7 @@ export class RevocationLease {
     this.minTakenAtMs = polledAtMs + leaseMs - MAX_KEY_AGE_MS;
   }
 
-  private evict(kind: ChangedKind, id: string): void {
+  evict(kind: ChangedKind, id: string): void {
     for (const listener of this.listeners) {
       if (listener.kind !== kind) continue;
       this.version += 1;

@@ -7,7 +7,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { AccessModule } from '../../access/doors.js';
 import { AppCredentialsModule } from '../../app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
-import { AuditModule } from '../../audit/audit-log.js';
+import { AuditLog, AuditModule } from '../../audit/audit-log.js';
 import { Clock } from '../../common/clock.js';
 import { StartWatch } from '../../common/start-watch.js';
 import { ConfigModule } from '../../config/config.module.js';
@@ -29,6 +29,7 @@ export interface Services {
   readonly credentials: AppCredentialsService;
   readonly signingKeys: SigningKeyOperations;
   readonly accounts: AccountTransfer;
+  readonly audit: AuditLog;
   readonly databaseClock: DatabaseClock;
 }
 
@@ -64,6 +65,7 @@ export async function withServices<Result>(
       credentials: context.get(AppCredentialsService, { strict: false }),
       signingKeys: context.get(SigningKeyOperations),
       accounts: context.get(AccountTransfer),
+      audit: context.get(AuditLog, { strict: false }),
       databaseClock: context.get(DatabaseClock, { strict: false }),
     });
   } catch (error) {

@@ -6,7 +6,7 @@ import { isUnused } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, sendRequest, type HttpRequest } from '../http-client.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
-import type { Plan, PlannedPair } from './init-plan.js';
+import { isDelivered, type Plan, type PlannedPair } from './init-plan.js';
 import { credentialVariables, OWN_NAME } from './platform-map.js';
 
 /** One problem, and what to do about it. Holds no secret. */
@@ -112,8 +112,9 @@ async function checkCredentials({ plan, url, now, canCompare }: Checkup): Promis
  * Validating is not free of side effects. The first use of a rotated key ends the old key, which the running service may
  * still present; and any use hides that a key was unused for long. In both cases the plan has compared the digest.
  */
-function hasSideEffects({ action, credential }: PlannedPair, id: string, now: Date): boolean {
-  if (action !== 'keep' || credential?.id !== id) return false;
+function hasSideEffects(pair: PlannedPair, id: string, now: Date): boolean {
+  const { credential } = pair;
+  if (!isDelivered(pair) || credential?.id !== id) return false;
   return isOverlapOpen(credential, now) || isLongUnused(credential, now);
 }
 

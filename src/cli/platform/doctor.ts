@@ -34,8 +34,8 @@ import {
   resolveEnvPath,
   type TokenRules,
 } from './environment-files.js';
-import { makePlan, type PlannedService } from './init-plan.js';
-import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
+import { isDelivered, makePlan, type PlannedService } from './init-plan.js';
+import { credentialVariables, NODE_TARGETS, OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const RUN_INIT = 'Run init, then restart the service.';
 const REMOVE_LINE = 'Remove the line, and restart the service.';
@@ -157,6 +157,7 @@ function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap)
 /** With another name the service refuses its callers; with other claims or another secret, every access token. */
 function describeDifference({ service }: PlannedService, name: string, value: string): Finding {
   const where = `${service.name}.env`;
+  if (name === NODE_TARGETS) return warning(where, `${name} is not what the map says (${value}).`, RUN_INIT);
   if (name.startsWith('SECRET_KEY')) return broken(where, `${name} is not that of ${OWN_NAME}.env.`, RUN_INIT);
   if (!service.urls.some(({ variable }) => variable === name))
     return broken(where, `${name} is not ${value}: what its callers present is refused.`, RUN_INIT);
@@ -190,6 +191,10 @@ function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Chec
     const what = `SERVICE_NAME is not ${OWN_NAME}, the target of the keys that other services hold for this one.`;
     yield broken(where, what, REMOVE_LINE);
   }
+  if (isOwn && file.get(NODE_TARGETS) !== undefined && !service.nodeTargets) {
+    const what = `${NODE_TARGETS} restricts new nodes, and the map has no targets of nodes.`;
+    yield warning(where, what, 'Remove the line and restart the service, or write the targets into the map.');
+  }
   for (const variable of listStrayClaims(service, file, rules)) {
     const what = `${variable} is not what ${OWN_NAME} writes into access tokens: all of them are refused.`;
     yield broken(where, what, REMOVE_LINE);
@@ -220,13 +225,17 @@ function* checkDatabase({ schema: { pending, unknown }, aheadMs }: DatabaseView)
 
 function* checkKeys(live: readonly AppCredential[], { plan, now }: Checkup): Generator<Finding> {
   for (const pair of plan.services.flatMap(({ file, pairs }) => (file.exists ? pairs : []))) {
-    const { caller, action, credential } = pair;
+    const { caller, credential, newScopes } = pair;
+    if (credential && newScopes !== undefined) {
+      const [has, says] = [credential.scopes, newScopes].map((scopes) => scopes?.join(', ') ?? 'all');
+      const what = `The scopes of the credential are ${has}; the map says ${says}.`;
+      yield warning(formatPlace(pair), what, 'Run init: it changes the scopes, and the key stays.');
+    }
     if (!credential || !isOverlapOpen(credential, now)) continue;
     const until = `the old one works until ${credential.previousKeyExpiresAt?.toISOString() ?? ''}.`;
-    const [state, remedy] =
-      action === 'keep'
-        ? ['the new one was not used yet', `Restart ${caller}, so that it reads its file again.`]
-        : ['the file does not hold the new one', RUN_INIT];
+    const [state, remedy] = isDelivered(pair)
+      ? ['the new one was not used yet', `Restart ${caller}, so that it reads its file again.`]
+      : ['the file does not hold the new one', RUN_INIT];
     yield warning(formatPlace(pair), `The key was rotated and ${state}; ${until}`, remedy);
   }
   for (const credential of live) {

@@ -12,7 +12,7 @@ import {
   toFileVariable,
 } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
-import { OWN_NAME, OWN_URL_VARIABLE, type MappedService, type PlatformMap } from './platform-map.js';
+import { NODE_TARGETS, OWN_NAME, OWN_URL_VARIABLE, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailedError } from '../terminal.js';
 import { describeCause } from '../failures.js';
 
@@ -139,6 +139,7 @@ export function listSettings(
     // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. Where the SECRET_KEY
     // is in use, a new one would not verify the seals made so far.
     ...(isOwn && file.get('SECRET_KEY') === undefined && { AUDIT_SEAL_KEY: undefined }),
+    ...(service.nodeTargets && { [NODE_TARGETS]: service.nodeTargets.join(',') }),
     ...((isOwn || service.adminEndpoints) && { ADMIN_API_KEY: undefined }),
     ...Object.fromEntries(service.urls.map(({ variable, url }) => [variable, url])),
     ...listVerifierSettings(service, rules),

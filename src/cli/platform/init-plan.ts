@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
 import { computeDigest, isSameDigest } from '../../crypto/secret.js';
 import type { EnvFile } from '../../config/env-file.js';
@@ -13,9 +14,9 @@ import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } f
 
 /**
  * keep: the file holds the current key. issue: the pair has no credential. rotate: the pair has a credential, but the file
- * does not hold its current key. unknown: the credentials cannot be read before the database is migrated.
+ * does not hold its current key. update: the file holds it, and the credential gets other scopes. unknown: the credentials cannot be read before the database is migrated.
  */
-export type PairAction = 'keep' | 'issue' | 'rotate' | 'unknown';
+export type PairAction = 'keep' | 'issue' | 'rotate' | 'update' | 'unknown';
 
 export interface PlannedPair {
   readonly caller: string;
@@ -23,6 +24,8 @@ export interface PlannedPair {
   readonly action: PairAction;
   /** The live credential. */
   readonly credential: AppCredential | undefined;
+  /** What its credential gets; null: all. Undefined: it keeps those that it has. */
+  readonly newScopes?: readonly string[] | null | undefined;
 }
 
 export interface PlannedService {
@@ -98,17 +101,31 @@ export function listDestruction({ services, strays }: Plan, prune: boolean): str
 }
 
 function planPairs(
-  { name, calls }: MappedService,
+  { name, calls, scopes }: MappedService,
   file: EnvFile,
   live: readonly AppCredential[] | undefined,
 ): PlannedPair[] {
   return calls.map((target) => {
     const credential = live?.find((each) => each.caller === name && each.target === target);
-    const pair = { caller: name, target, credential };
+    const wanted = scopes[target];
+    const isOther = wanted !== undefined && !hasScopes(credential, wanted);
+    const pair = { caller: name, target, credential, ...(isOther && { newScopes: wanted }) };
     if (!live) return { ...pair, action: 'unknown' };
     if (!credential) return { ...pair, action: 'issue' };
-    return { ...pair, action: holdsKey(file, credential) ? 'keep' : 'rotate' };
+    if (!holdsKey(file, credential)) return { ...pair, action: 'rotate' };
+    return { ...pair, action: isOther ? 'update' : 'keep' };
   });
+}
+
+/** In any order. */
+function hasScopes(credential: AppCredential | undefined, wanted: readonly string[] | null): boolean {
+  const sort = (scopes: readonly string[] | null | undefined) => (scopes ? [...scopes].sort() : null);
+  return isDeepStrictEqual(sort(credential?.scopes), sort(wanted));
+}
+
+/** Whether the caller's file holds the current key of a live credential. */
+export function isDelivered({ action }: PlannedPair): boolean {
+  return action === 'keep' || action === 'update';
 }
 
 /** Whether the file holds the current key. The previous key of a rotation does not count: it ends soon. */

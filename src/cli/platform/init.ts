@@ -50,7 +50,14 @@ export interface InitReport {
   readonly dry_run: boolean;
   readonly migrations: string[];
   readonly files: { file: string; changed: boolean; variables: string[] }[];
-  readonly pairs: { caller: string; target: string; action: PairAction; app_id: string | null }[];
+  readonly pairs: {
+    caller: string;
+    target: string;
+    action: PairAction;
+    app_id: string | null;
+    /** When they change; null: all. */
+    scopes?: readonly string[] | null;
+  }[];
   /** Live credentials of pairs that are not in the map. */
   readonly strays: { caller: string; target: string; app_id: string; revoked: boolean }[];
 }
@@ -169,14 +176,20 @@ async function deliver({ service, file, settings, pairs }: PlannedService, run?:
     if (run && service.name === OWN_NAME && !file.exists) file.write(heading);
     if (run && pairs.some(({ action }) => action === 'issue' || action === 'rotate')) file.rehearseWrite();
     for (const pair of pairs) {
-      const { caller, target, action } = pair;
+      const { caller, target, action, newScopes } = pair;
       const { id, key } = run ? await carryOut(pair, run) : { id: pair.credential?.id, key: undefined };
       if (run && action === 'issue' && id !== undefined) issued.push({ caller, target, id });
       if (run && action === 'rotate') rotated.push(`${caller} → ${target}`);
       const names = credentialVariables(target);
       if (id !== undefined || action === 'issue') file.set(names.id, id ?? PLACEHOLDER);
       if (action === 'issue' || action === 'rotate') file.set(names.key, key ?? PLACEHOLDER);
-      delivered.push({ caller, target, action, app_id: id ?? null });
+      delivered.push({
+        caller,
+        target,
+        action,
+        app_id: id ?? null,
+        ...(newScopes !== undefined && { scopes: newScopes }),
+      });
     }
     if (run && file.needsWriting) file.write(heading);
     return delivered;
@@ -199,13 +212,18 @@ type IssuedPair = Readonly<{ caller: string; target: string; id: string }>;
 
 /** @returns the id of the pair's credential, if it has one now, and its key if that is new */
 async function carryOut(
-  { caller, target, action, credential }: PlannedPair,
+  { caller, target, action, credential, newScopes }: PlannedPair,
   { credentials, lockLost, actor }: Run,
 ): Promise<{ id: string | undefined; key: string | undefined }> {
   if (action === 'issue') {
     lockLost.throwIfAborted();
-    const issued = await credentials.issueAppCredential({ caller, target, expiresAt: null }, actor);
+    const pair = { caller, target, expiresAt: null, scopes: newScopes ?? null };
+    const issued = await credentials.issueAppCredential(pair, actor);
     return { id: issued.credential.id, key: issued.key };
+  }
+  if (credential && newScopes !== undefined) {
+    lockLost.throwIfAborted();
+    await credentials.updateScopes(credential.id, newScopes, actor);
   }
   if (action !== 'rotate' || !credential) return { id: credential?.id, key: undefined };
   lockLost.throwIfAborted();

@@ -62,8 +62,12 @@ async function readMap(path: string): Promise<PlatformMap> {
 function formatInitReport(report: InitReport): string {
   const { dry_run: isPlan, migrations, pairs, files, strays } = report;
   const changed = files.filter((file) => file.changed);
-  const isUnchanged = changed.length === 0 && migrations.length === 0 && !strays.some(({ revoked }) => revoked);
+  const scoped = pairs.filter(({ scopes }) => scopes !== undefined);
+  const isUnchanged =
+    changed.length === 0 && migrations.length === 0 && scoped.length === 0 && !strays.some(({ revoked }) => revoked);
   const parts = [formatTable(['caller', 'target', 'action', 'app_id'], pairs)];
+  if (scoped.length > 0)
+    parts.push([`Scopes ${isPlan ? 'to change' : 'changed'}:`, ...scoped.map(toScopesLine)].join('\n'));
   if (pairs.some(({ action }) => action === 'unknown'))
     parts.push(
       'Keys cannot be compared before the schema is up to date. To see their actions, run migrate, then this command again.',
@@ -84,6 +88,10 @@ function formatInitReport(report: InitReport): string {
 function isFirstRun({ pairs, files }: InitReport): boolean {
   // The first file is that of this service.
   return files[0]?.variables.includes('SECRET_KEY') === true && pairs.every(({ action }) => action === 'issue');
+}
+
+function toScopesLine({ caller, target, scopes }: InitReport['pairs'][number]): string {
+  return `  ${caller} → ${target}: ${scopes?.join(', ') ?? 'all'}`;
 }
 
 function toLine({ file, variables }: InitReport['files'][number]): string {
@@ -120,8 +128,10 @@ export function addDoctorCommand(root: Command): void {
     });
 }
 
+const LIMIT = 'A variable that a process was started with overrides its file, and doctor does not see it.';
+
 function formatFindings({ findings }: { findings: Finding[] }): string {
-  if (findings.length === 0) return 'No problems found.';
+  if (findings.length === 0) return `No problems found.\n\n${LIMIT}`;
   const width = fitWidth(TABLE_FRAME);
   const rows = findings.map((finding) => ({
     severity: finding.severity,
@@ -129,7 +139,7 @@ function formatFindings({ findings }: { findings: Finding[] }): string {
   }));
   const colour = (name: string, value: unknown) =>
     name !== 'severity' ? undefined : value === 'broken' ? ('red' as const) : ('yellow' as const);
-  return formatTable(['severity', WHAT], rows, { drop: ['severity'], colour });
+  return `${formatTable(['severity', WHAT], rows, { drop: ['severity'], colour })}\n${LIMIT}`;
 }
 
 function parseUrl(text: string): string {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import * as z from 'zod';
+import { APP_SCOPE_DETAIL, isAppScope, isRestriction, MAX_RESTRICTIONS } from '../../common/names.js';
 import { describeCause } from '../failures.js';
 import { CommandFailedError } from '../terminal.js';
 
@@ -8,8 +9,10 @@ import { CommandFailedError } from '../terminal.js';
 export const OWN_NAME = 'auth';
 /** Where a service that calls this one, or embeds a verifier, finds it. */
 export const OWN_URL_VARIABLE = `${toPrefix(OWN_NAME)}_URL`;
+/** What new nodes are restricted to. */
+export const NODE_TARGETS = 'NODE_TARGETS';
 const UNUSABLE = 'map_unusable';
-const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', 'ADMIN_API_KEY'];
+const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', 'ADMIN_API_KEY', NODE_TARGETS];
 /** Written for a service that embeds a verifier: what is not an address. */
 const VERIFIER_VARIABLES = ['SERVICE_NAME', 'JWT_ISSUER', 'JWT_AUDIENCE'];
 
@@ -26,14 +29,26 @@ const place = z
   .string()
   .regex(/^[\w.-]+(\/[\w.~%/-]*)?$/, 'must be a service of this map, with an optional path: logging/api/v0/logs');
 
+const appScopes = z
+  .array(z.string().refine(isAppScope, APP_SCOPE_DETAIL))
+  .refine(
+    (scopes) => isRestriction(scopes, isAppScope),
+    `must be 1 to ${MAX_RESTRICTIONS} different scopes, or nothing`,
+  );
+/** A list says nothing about scopes; after a name, nothing stands for all of them. */
+const calls = z.union([z.array(serviceName), z.record(serviceName, appScopes.nullable())]);
+
 const service = z.strictObject({
   url: address,
-  calls: z.array(serviceName).default([]),
+  calls: calls.default([]),
   urls: z.record(variableName, place).default({}),
   admin_endpoints: z.boolean().default(false),
   verifies_access_tokens: z.boolean().default(false),
 });
-const schema = z.strictObject({ services: z.record(serviceName, service) }).superRefine(refuseContradictions);
+const nodes = z.strictObject({ targets: z.array(serviceName).min(1).max(MAX_RESTRICTIONS) });
+const schema = z
+  .strictObject({ services: z.record(serviceName, service), nodes: nodes.optional() })
+  .superRefine(refuseContradictions);
 type RawMap = z.output<typeof schema>;
 type AddIssue = (path: (string | number)[], message: string) => void;
 
@@ -43,6 +58,10 @@ export interface MappedService {
   readonly url: string;
   /** Targets: the service has one credential for each. */
   readonly calls: readonly string[];
+  /** Of a target's credential; null: all. A target that is missing here keeps the scopes that it has. */
+  readonly scopes: Readonly<Record<string, readonly string[] | null>>;
+  /** Of this service: the targets of a node whose registration names none. */
+  readonly nodeTargets?: readonly string[] | undefined;
   /** Variables that hold an address. */
   readonly urls: readonly { readonly variable: string; readonly url: string }[];
   readonly adminEndpoints: boolean;
@@ -99,6 +118,11 @@ function createMapError(path: string, mistakes: { line: number; message: string 
 function toMistakes(issue: z.core.$ZodIssue): { path: PropertyKey[]; message: string }[] {
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => ({ path: [...issue.path, key], message: 'is not known here' }));
+  if (issue.code === 'invalid_union') {
+    // The form that was meant is the one with a mistake inside.
+    const meant = issue.errors.find((issues) => issues.every(({ path }) => path.length > 0)) ?? issue.errors[0] ?? [];
+    return meant.flatMap((each) => toMistakes({ ...each, path: [...issue.path, ...each.path] }));
+  }
   if (issue.code === 'invalid_key')
     return [{ path: issue.path, message: issue.issues[0]?.message ?? 'is not a valid name' }];
   return [{ path: issue.path, message: issue.message }];
@@ -121,22 +145,35 @@ function findOffset(document: Document.Parsed, path: PropertyKey[]): number {
   return offset;
 }
 
-function refuseContradictions({ services }: RawMap, context: z.RefinementCtx): void {
+/** @returns the targets, each with its place in the map */
+function listCalls({ calls }: RawMap['services'][string]): { target: string; at: string | number }[] {
+  if (Array.isArray(calls)) return calls.map((target, at) => ({ target, at }));
+  return Object.keys(calls).map((target) => ({ target, at: target }));
+}
+
+function refuseContradictions({ services, nodes }: RawMap, context: z.RefinementCtx): void {
   const addIssue: AddIssue = (path, message) =>
     context.addIssue({ code: 'custom', path: ['services', ...path], message });
+  nodes?.targets.forEach((target, index, all) => {
+    const path = ['nodes', 'targets', index];
+    if (!Object.hasOwn(services, target))
+      context.addIssue({ code: 'custom', path, message: `${target} is not a service of this map` });
+    if (all.indexOf(target) !== index) context.addIssue({ code: 'custom', path, message: `${target} is listed twice` });
+  });
   if (!Object.hasOwn(services, OWN_NAME)) addIssue([], `has no ${OWN_NAME}, which is this service itself`);
   const byPrefix = new Map<string, string>();
   for (const [name, raw] of Object.entries(services)) {
     const twin = byPrefix.get(toPrefix(name));
     if (twin !== undefined) addIssue([name], `would have the same variables as ${twin}: ${toPrefix(name)}_…`);
     byPrefix.set(toPrefix(name), name);
-    raw.calls.forEach((target, index) => {
-      if (!Object.hasOwn(services, target)) addIssue([name, 'calls', index], `${target} is not a service of this map`);
-      if (target === name) addIssue([name, 'calls', index], 'a service does not call itself');
-      if (raw.calls.indexOf(target) !== index) addIssue([name, 'calls', index], `${target} is listed twice`);
+    const targets = listCalls(raw).map(({ target }) => target);
+    listCalls(raw).forEach(({ target, at }, index) => {
+      if (!Object.hasOwn(services, target)) addIssue([name, 'calls', at], `${target} is not a service of this map`);
+      if (target === name) addIssue([name, 'calls', at], 'a service does not call itself');
+      if (targets.indexOf(target) !== index) addIssue([name, 'calls', at], `${target} is listed twice`);
     });
-    const credentials = raw.calls.flatMap((target) => Object.values(credentialVariables(target)));
-    const callsAuth = raw.calls.includes(OWN_NAME);
+    const credentials = targets.flatMap((target) => Object.values(credentialVariables(target)));
+    const callsAuth = targets.includes(OWN_NAME);
     const taken = [...OWN_VARIABLES, ...credentials, ...(callsAuth ? VERIFIER_VARIABLES : [])];
     for (const [variable, value] of Object.entries(raw.urls)) {
       if (!Object.hasOwn(services, parsePlace(value).name))
@@ -148,7 +185,7 @@ function refuseContradictions({ services }: RawMap, context: z.RefinementCtx): v
   }
 }
 
-function toServices({ services }: RawMap): MappedService[] {
+function toServices({ services, nodes }: RawMap): MappedService[] {
   return Object.entries(services)
     .sort(([left], [right]) => Number(left !== OWN_NAME) - Number(right !== OWN_NAME))
     .map(([name, raw]) => {
@@ -156,13 +193,16 @@ function toServices({ services }: RawMap): MappedService[] {
       // A verifier reads AUTH_URL, also when the map gives the same address under another name.
       const isGiven = (target: string): boolean =>
         given.some(({ variable, name: to }) => (target === OWN_NAME ? variable === OWN_URL_VARIABLE : to === target));
-      const plain = raw.calls
+      const calls = listCalls(raw).map(({ target }) => target);
+      const plain = calls
         .filter((target) => !isGiven(target))
         .map((target) => ({ variable: `${toPrefix(target)}_URL`, name: target, path: '' }));
       return {
         name,
         url: raw.url,
-        calls: raw.calls,
+        calls,
+        scopes: Array.isArray(raw.calls) ? {} : raw.calls,
+        ...(name === OWN_NAME && { nodeTargets: nodes?.targets }),
         urls: [...plain, ...given].map((url) => ({
           variable: url.variable,
           url: (services[url.name]?.url ?? '').replace(/\/$/, '') + url.path,

@@ -1,6 +1,4 @@
-import { createReadStream, createWriteStream, fstatSync, openSync, rmSync } from 'node:fs';
-import { once } from 'node:events';
-import { finished } from 'node:stream/promises';
+import { createReadStream, fstatSync, openSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
 import { Clock } from '../../common/clock.js';
 import { readVariables } from '../../config/environment.js';
@@ -14,6 +12,7 @@ import {
   type PortableAccount,
 } from '../../users/account-transfer.js';
 import { hasPassword } from '../../passwords/password-hasher.js';
+import { writeExport } from '../export-file.js';
 import { Progress, CommandFailedError } from '../terminal.js';
 import { withServices } from './database-services.js';
 
@@ -21,7 +20,6 @@ const BATCH_SIZE = 1_000;
 const MAX_LINE_BYTES = 16_384;
 /** The report names no more; it counts all. */
 const MAX_REPORTED_REFUSALS = 1_000;
-const PRIVATE_MODE = 0o600;
 
 export interface ImportReport extends ImportCounts {
   readonly dry_run: boolean;
@@ -114,25 +112,14 @@ function parseOrReport(
  * @returns the number of accounts
  */
 export async function exportUsers(file: string | undefined, signal: AbortSignal): Promise<number> {
-  const descriptor = file === undefined ? undefined : openSync(file, 'wx', PRIVATE_MODE);
-  const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
-  try {
-    return await withServices(readVariables(), async ({ accounts }) => {
-      let count = 0;
+  return writeExport(file, (writeLines) =>
+    withServices(readVariables(), async ({ accounts }) => {
       for await (const page of accounts.readAccounts()) {
         if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
-        const text = page.map((account) => `${formatAccountLine(account)}\n`).join('');
-        if (!target.write(text)) await once(target, 'drain');
-        count += page.length;
+        await writeLines(page.map(formatAccountLine));
       }
-      if (file !== undefined) await finished(target.end());
-      return count;
-    });
-  } catch (error) {
-    // A part of an export cannot be told from a complete one.
-    if (file !== undefined) rmSync(file, { force: true });
-    throw error;
-  }
+    }),
+  );
 }
 
 /** One line of a file. */

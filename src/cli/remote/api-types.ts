@@ -11,7 +11,10 @@ export interface Api {
     readonly app_id: string;
     readonly caller: string;
     readonly target: string;
+    readonly scopes: readonly string[] | null;
+    readonly scope_uses: readonly Api['ScopeUseResponse'][];
   };
+  readonly ScopeUseResponse: { readonly scope: string; readonly last_used_at: string | null };
   readonly AuditEventResponse: {
     readonly id: string;
     readonly time: string;
@@ -63,6 +66,8 @@ export interface Api {
     readonly app_id: string;
     readonly caller: string;
     readonly target: string;
+    readonly scopes: readonly string[] | null;
+    readonly scope_uses: readonly Api['ScopeUseResponse'][];
     readonly app_key: string;
   };
   readonly IssuedEnrolmentResponse: {
@@ -89,6 +94,7 @@ export interface Api {
     readonly household_id: string;
     readonly room: string;
     readonly name: string;
+    readonly targets: readonly string[] | null;
     readonly api_key: string;
   };
   readonly IssuedOperatorResponse: {
@@ -122,6 +128,7 @@ export interface Api {
     readonly household_id: string;
     readonly room: string;
     readonly name: string;
+    readonly targets: readonly string[] | null;
   };
   readonly OperatorResponse: {
     readonly created_at: string;

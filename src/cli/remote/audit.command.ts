@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, type Command } from 'commander';
 import { isId } from '../../common/ids.js';
-import { AUDIT_EVENT_NAMES } from '../../common/security-events.js';
+import { AUDIT_EVENT_NAMES, listMatchingEvents } from '../../common/security-events.js';
 import { createNumberParser, parsePast } from '../command-options.js';
 import { isPassing } from '../http-client.js';
 import { print, say } from '../terminal.js';
@@ -19,8 +19,8 @@ import {
 import type { Api } from './api-types.js';
 import { findUserId } from './users.command.js';
 
-const COLUMNS = ['time', 'event', 'actor', 'subject', 'address', 'count', 'request_id'] as const;
-const DROP = ['request_id', 'count', 'address', 'actor'] as const;
+const COLUMNS = ['time', 'event', 'actor', 'subject', 'details', 'address', 'count', 'request_id', 'id'] as const;
+const DROP = ['id', 'request_id', 'count', 'address', 'details', 'actor'] as const;
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1_000_000;
 const POLL_INTERVAL_MS = 2_000;
@@ -47,7 +47,11 @@ export function addAuditCommand(root: Command): Command {
       'only events of this user (id or e-mail address), app, node, operator:<name>, or admin, open, cli or service',
     )
     .option('--subject <id>', 'only events about this user (id or e-mail address), node, app credential or operator')
-    .option('--event <name>', 'only events of this name, as in admin.node.revoked', parseEvent)
+    .option(
+      '--event <name>',
+      "only events of this name, as in admin.node.revoked, or whose names begin so, as in 'user.*'",
+      parseEvent,
+    )
     .option('--since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parsePast)
     .option('--until <moment>', 'ISO 8601, or how long ago', parsePast)
     .option('--limit <number>', 'maximum number of events', createNumberParser(1, MAX_LIMIT), DEFAULT_LIMIT)
@@ -74,8 +78,10 @@ export function addAuditCommand(root: Command): Command {
 }
 
 function parseEvent(text: string): string {
-  if (!AUDIT_EVENT_NAMES.some((name) => name === text))
-    throw new InvalidArgumentError(`It must be one of: ${AUDIT_EVENT_NAMES.join(', ')}.`);
+  if (listMatchingEvents(text).length === 0)
+    throw new InvalidArgumentError(
+      `It must be one of: ${AUDIT_EVENT_NAMES.join(', ')}; or the beginning of some and .*, as in 'user.*'.`,
+    );
   return text;
 }
 
@@ -89,9 +95,12 @@ function listReferences({ event, actor, subject }: AuditEvent): Reference[] {
   return references;
 }
 
-function toRow({ time, event, actor, subject, address, count, request_id }: AuditEvent, names?: Names) {
+function toRow({ actor, subject, details, ...event }: AuditEvent, names?: Names) {
   const caller = actor.name ?? [actor.door, names?.get(actor.id)].filter(Boolean).join(' ');
-  return { time, event, actor: caller, subject: names?.get(subject), address, count, request_id };
+  const lines = Object.entries(details).map(
+    ([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  );
+  return { ...event, actor: caller, subject: names?.get(subject), details: lines };
 }
 
 /**
@@ -129,7 +138,7 @@ function lookBack(newest: string, oldest: string): string {
 }
 
 function formatLine(item: AuditEvent, names: Names): string {
-  const { time, event, actor, subject, address, count } = toRow(item, names);
-  const parts = [time, event, actor, subject, address, count > 1 ? `${count} times` : ''];
+  const { time, event, actor, subject, address, count, details, id } = toRow(item, names);
+  const parts = [time, event, actor, subject, address, count > 1 ? `${count} times` : '', details.join(', '), id];
   return parts.map(replaceControlCharacters).filter(Boolean).join('  ');
 }

@@ -3,20 +3,22 @@ import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import { isId } from '../../common/ids.js';
-import { isScopeList, SCOPES, type Scope } from '../../common/names.js';
+import { isAppScope, isScopeList, SCOPES, type Scope } from '../../common/names.js';
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, MAX_REVOKED_KEYS } from '../../config/limits.js';
 import {
   addCommand,
   createNumberParser,
+  createRestrictionParser,
   NEEDS_ADMIN_KEY,
   parseDuration,
   parseExpiry,
   toExpiresAt,
+  toRestriction,
 } from '../command-options.js';
 import { isExpiring } from '../credential-state.js';
 import { withAdvice } from '../http-client.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
-import { formatFields, replaceControlCharacters, type Cell, type Colour } from '../tables.js';
+import { formatFields, replaceControlCharacters, type Colour } from '../tables.js';
 import { act, addRemote, Names, type AdminClient, type Kind } from './admin-client.js';
 import type { Api } from './api-types.js';
 import { addLimits, joinLists, printList, toQuery, type List } from './list-command.js';
@@ -65,8 +67,8 @@ function toMomentColour(name: string, value: unknown): Colour | undefined {
 export function addShow(group: Command, { name, idField, path }: CredentialKind): void {
   addRemote(group, `show <${idField}>`, `Show one ${name.toLowerCase()}.`, EXAMPLES.id).action(
     act(
-      async (client, id: string) => client.get<Record<string, Cell>>(`${path}/${encodeURIComponent(id)}`),
-      (found) => formatFields(found),
+      async (client, id: string) => client.get<object>(`${path}/${encodeURIComponent(id)}`),
+      (found) => formatFields(joinLists(found)),
     ),
   );
 }
@@ -179,7 +181,8 @@ function addRotate(group: Command, kind: IssuedKind, argument: string, example: 
 }
 
 function formatIssued({ fields, shownOnce }: IssuedKind, issued: IssuedApp | IssuedOperator): string {
-  const shown = new Set([...fields, ...(issued.expires_at === null ? [] : ['expires_at'])]);
+  const optional = (['scopes', 'expires_at'] as const).filter((name) => issued[name] !== null);
+  const shown = new Set([...fields, ...optional]);
   const values = joinLists(issued);
   return `${formatFields(Object.fromEntries([...shown].map((name) => [name, values[name]])))}\n\n${shownOnce}`;
 }
@@ -196,12 +199,21 @@ const APPS: IssuedKind = {
   name: 'App credential',
   idField: 'app_id',
   path: '/app-credentials',
-  columns: ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'],
-  drop: ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at'],
+  columns: ['app_id', 'caller', 'target', 'scopes', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'],
+  drop: ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at', 'scopes'],
   fields: ['app_id', 'app_key', 'caller', 'target'],
   shownOnce: 'The key is shown only this once.',
   findId: (_client, id) => Promise.resolve(id),
 };
+
+const parseAppScopes = createRestrictionParser('scopes, such as documents:read', isAppScope);
+const SCOPES_OF_APP = 'the only scopes that it has at the target, separated by commas, or "all"';
+type IssueAppOptions = Readonly<{
+  caller: string;
+  target: string;
+  scopes?: ReturnType<typeof parseAppScopes>;
+  expires?: string;
+}>;
 
 /** `platform-auth apps …`: the credentials that services present to each other. */
 export function addAppsCommands(root: Command): void {
@@ -211,22 +223,39 @@ export function addAppsCommands(root: Command): void {
     .option('--caller <service>', 'only credentials that this service presents')
     .option('--target <service>', 'only credentials that are valid at this service');
   const description = 'Issue a credential for a pair of services, and print its key; it cannot be printed again.';
-  addRemote(apps, 'issue', description, '--caller recipes --target ocr')
+  addRemote(apps, 'issue', description, `--caller recipes --target ocr --scopes ${EXAMPLES.appScope}`)
     .alias('mint')
     .requiredOption('--caller <service>', 'the service that presents the credential')
     .requiredOption('--target <service>', 'the service that it is valid at')
+    .option('--scopes <list>', `${SCOPES_OF_APP} (default: all)`, parseAppScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .action(
       act(
-        async (client, { caller, target, expires }: { caller: string; target: string; expires?: string }) =>
+        async (client, { caller, target, scopes, expires }: IssueAppOptions) =>
           withAdvice(
-            client.post<IssuedApp>(APPS.path, { caller, target, expires_at: toExpiresAt(expires) }),
+            client.post<IssuedApp>(APPS.path, {
+              caller,
+              target,
+              scopes: toRestriction(scopes),
+              expires_at: toExpiresAt(expires),
+            }),
             `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
           ),
         (issued) => formatIssued(APPS, issued),
       ),
     );
   addShow(apps, APPS);
+  const change =
+    'Change the scopes of a credential. Its key stays, and the call answers when the change holds everywhere.';
+  addRemote(apps, 'update <app_id>', change, `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`)
+    .requiredOption('--scopes <list>', SCOPES_OF_APP, parseAppScopes)
+    .action(
+      act(
+        async (client, id: string, { scopes }: Required<Pick<IssueAppOptions, 'scopes'>>) =>
+          client.patch<object>(`${APPS.path}/${encodeURIComponent(id)}`, { scopes: toRestriction(scopes) }),
+        (changed) => formatFields(joinLists(changed)),
+      ),
+    );
   addRotate(apps, APPS, 'app_id', EXAMPLES.id);
   addRevoke(apps, APPS);
 }

@@ -24,19 +24,23 @@ export function addExplainCommands(root: Command): void {
   const needs = `${NEEDS_ADMIN_KEY}\nExit code 0 whatever the verdict: scripts read accepted_now of --json.`;
   const help = { needs, example: `node ${EXAMPLES.id}` };
   const explain = addCommand(root, 'explain', 'Say why a credential or a login would be refused now.', help);
-  addRemote(explain, 'node <node_id>', 'Why would this node be refused now?', EXAMPLES.id).action(
-    act(
-      async (client, id: string) => client.get<Explanation>(`/nodes/${encodeURIComponent(id)}/explain`),
-      (it, id) => formatExplanation(`Node ${id}`, it),
-    ),
-  );
-  const ofApp = 'Why would this app credential be refused now?';
-  addRemote(explain, 'app <app_id>', ofApp, `${EXAMPLES.id} --target recipes`)
-    .option('--target <service>', 'the service that the credential is presented to')
+  addRemote(explain, 'node <node_id>', 'Why would this node be refused now?', `${EXAMPLES.id} --target recipes`)
+    .option('--target <service>', 'the service that the key is presented to')
     .action(
       act(
         async (client, id: string, { target }: { target?: string }) =>
-          client.get<Explanation>(`/app-credentials/${encodeURIComponent(id)}/explain`, { target }),
+          client.get<Explanation>(`/nodes/${encodeURIComponent(id)}/explain`, { target }),
+        (it, id) => formatExplanation(`Node ${id}`, it),
+      ),
+    );
+  const ofApp = 'Why would this app credential be refused now?';
+  addRemote(explain, 'app <app_id>', ofApp, `${EXAMPLES.id} --target recipes`)
+    .option('--target <service>', 'the service that the credential is presented to')
+    .option('--scope <scope>', 'the scope that the call needs')
+    .action(
+      act(
+        async (client, id: string, { target, scope }: { target?: string; scope?: string }) =>
+          client.get<Explanation>(`/app-credentials/${encodeURIComponent(id)}/explain`, { target, scope }),
         (it, id) => formatExplanation(`App credential ${id}`, it),
       ),
     );

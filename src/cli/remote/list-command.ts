@@ -4,6 +4,7 @@ import { createNumberParser } from '../command-options.js';
 import { Table, type Cell, type TableOptions } from '../tables.js';
 import { say } from '../terminal.js';
 import { createClient, readOptions, type Query } from './admin-client.js';
+import type { Api } from './api-types.js';
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100_000_000;
@@ -74,8 +75,14 @@ class JsonList {
   }
 }
 
-/** Scopes stand in one line of a table. */
+type ScopeUse = Api['ScopeUseResponse'];
+
+/** Scopes and targets stand in one line of a table. */
 export function joinLists(item: object): Record<string, Cell> {
-  const fields = Object.entries(item) as [string, Cell | readonly Cell[]][];
-  return Object.fromEntries(fields.map(([name, value]) => [name, [value].flat().join(' ')]));
+  const fields = Object.entries(item) as [string, Cell | readonly (Cell | ScopeUse)[]][];
+  return Object.fromEntries(fields.map(([name, value]) => [name, [value].flat().map(toText).join(' ')]));
+}
+
+function toText(value: Cell | ScopeUse): Cell {
+  return typeof value === 'object' && value ? `${value.scope} (${value.last_used_at ?? 'never'})` : value;
 }

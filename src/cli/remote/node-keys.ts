@@ -9,7 +9,9 @@ import { CommandFailedError, say } from '../terminal.js';
 export type NodeView = Api['NodeResponse'];
 export type IssuedNode = Api['IssuedNodeResponse'];
 
-export type Registration = Pick<NodeView, 'household_id' | 'room' | 'name'>;
+export type Registration = Pick<NodeView, 'household_id' | 'room' | 'name'> & {
+  readonly targets?: NodeView['targets'] | undefined;
+};
 
 /**
  * Registers a node and writes its pair into its configuration file; when that fails, revokes the node.

@@ -1,6 +1,15 @@
 import { Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { addCommand, NEEDS_ADMIN_KEY, parseExpiry, parseUuid, toExpiresAt } from '../command-options.js';
+import { isServiceName } from '../../common/names.js';
+import {
+  addCommand,
+  createRestrictionParser,
+  NEEDS_ADMIN_KEY,
+  parseExpiry,
+  parseUuid,
+  toExpiresAt,
+  toRestriction,
+} from '../command-options.js';
 import { print } from '../terminal.js';
 import { formatFields } from '../tables.js';
 import { act, addRemote, createClient } from './admin-client.js';
@@ -13,6 +22,7 @@ import {
   type CredentialKind,
 } from './credentials.command.js';
 import { addEnrolmentCommands } from './enrolment.command.js';
+import { joinLists } from './list-command.js';
 import type { ConfigFormat } from './node-config-file.js';
 import {
   DuplicateWatch,
@@ -30,19 +40,24 @@ const NODES: CredentialKind = {
   name: 'Node',
   idField: 'node_id',
   path: '/nodes',
-  columns: ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'expires_at', 'revoked_at'],
-  drop: ['household_id', 'expires_at', 'revoked_at', 'last_used_at'],
+  columns: ['node_id', 'household_id', 'room', 'name', 'targets', 'last_used_at', 'expires_at', 'revoked_at'],
+  drop: ['household_id', 'expires_at', 'revoked_at', 'last_used_at', 'targets'],
 };
+const parseTargets = createRestrictionParser('names of services', isServiceName);
+const TARGETS = 'the only services at which the node is accepted, separated by commas, or "all"';
 const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const satisfies readonly ConfigFormat[];
 
 interface RegisterOptions {
   readonly household: string;
   readonly room: string;
   readonly name: string;
+  readonly targets?: ReturnType<typeof parseTargets>;
   readonly config?: string;
   readonly format?: ConfigFormat;
   readonly replace: boolean;
 }
+
+type UpdateOptions = Partial<Pick<RegisterOptions, 'room' | 'name' | 'targets'>> & { readonly expires?: string };
 
 interface RotateOptions {
   readonly config?: string;
@@ -80,14 +95,15 @@ function addRegister(nodes: Command): void {
     .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
     .requiredOption('--room <room>', 'the room of the node')
     .requiredOption('--name <name>', 'the name of the node')
+    .option('--targets <list>', `${TARGETS} (default: NODE_TARGETS of the service)`, parseTargets)
     .option('--config <file>', 'write node_id and api_key into this file, and keep the rest of it')
     .addOption(createFormatOption())
     .option('--replace', 'replace the pair even if its node is not revoked', false)
-    .action(async ({ household, room, name, config, format, replace }: RegisterOptions, command: Command) => {
+    .action(async ({ household, room, name, targets, config, format, replace }: RegisterOptions, command: Command) => {
       const client = createClient(command);
       const file = config === undefined ? undefined : await openConfigFile(config, format);
       if (file && !replace) await refuseToOverwrite(client, file);
-      const registration = { household_id: household, room, name };
+      const registration = { household_id: household, room, name, targets: toRestriction(targets) };
       if (!file) {
         await showKey(command, await register(client, registration), format);
       } else {
@@ -106,20 +122,21 @@ function createFormatOption(): Option {
 }
 
 function addUpdate(nodes: Command): void {
-  const description = 'Change the room, the name or the expiry of a node.';
-  addRemote(nodes, 'update <node_id>', description, `${EXAMPLES.id} --room hall --expires never`)
+  const description = 'Change the room, the name, the targets or the expiry of a node.';
+  addRemote(nodes, 'update <node_id>', description, `${EXAMPLES.id} --room hall --targets recipes,ocr`)
     .option('--room <room>', 'the new room')
     .option('--name <name>', 'the new name')
+    .option('--targets <list>', TARGETS, parseTargets)
     .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry)
     .action(
       act(
-        async (client, id: string, options: { room?: string; name?: string; expires?: string }, command: Command) => {
-          const change = { room: options.room, name: options.name, expires_at: toExpiresAt(options.expires) };
+        async (client, id: string, { room, name, targets, expires }: UpdateOptions, command: Command) => {
+          const change = { room, name, targets: toRestriction(targets), expires_at: toExpiresAt(expires) };
           if (Object.values(change).every((value) => value === undefined))
-            command.error('error: nothing to change: give --room, --name or --expires');
+            command.error('error: nothing to change: give --room, --name, --targets or --expires');
           return client.patch<NodeView>(`${NODES.path}/${encodeURIComponent(id)}`, change);
         },
-        (node) => formatFields({ ...node }),
+        (node) => formatFields(joinLists(node)),
       ),
     );
 }

@@ -1,6 +1,8 @@
 """Verifies the credentials of requests to a service of the platform."""
 
+from platform_auth.endings import Watch
 from platform_auth.errors import (
+    MissingScopeError,
     ProblemResponse,
     RefusedError,
     UnavailableError,
@@ -20,6 +22,7 @@ __all__ = [
     "App",
     "AppPrincipal",
     "Door",
+    "MissingScopeError",
     "Node",
     "NodePrincipal",
     "Principal",
@@ -33,4 +36,5 @@ __all__ = [
     "VerificationError",
     "Verifier",
     "VerifierConfigurationError",
+    "Watch",
 ]

@@ -89,6 +89,10 @@ class _Cache(Generic[Identity]):
         self._entries.clear()
         self._by_change.clear()
 
+    def forget(self, credential: Credential) -> None:
+        with self._lease.lock:
+            self._delete(compute_fingerprint(credential))
+
     def _put(self, entry: _Entry[Identity]) -> None:
         self._delete(entry.fingerprint)
         if len(self._entries) >= self._max_entries:

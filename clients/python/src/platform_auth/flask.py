@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, Protocol, TypeVar, cast
 
 from flask import Response, current_app, g, request
 from flask.typing import ResponseReturnValue
@@ -12,40 +12,42 @@ from platform_auth.principals import Door
 from platform_auth.verifier import Verifier
 from platform_auth.wsgi import Requirement
 
-Parameters = ParamSpec("Parameters")
-View = Callable[Parameters, ResponseReturnValue]
-Decorator = Callable[[View[Parameters]], View[Parameters]]
+View = TypeVar("View", bound=Callable[..., ResponseReturnValue])
 
 
-def require_app(verifier: Verifier, *, scope: str | None = None) -> Decorator[Parameters]:
+class Decorator(Protocol):
+    def __call__(self, view: View) -> View: ...
+
+
+def require_app(verifier: Verifier, *, scope: str | None = None) -> Decorator:
     """Admits requests with a valid key of another service, for this one, that has the scope."""
     return _guard(verifier, Requirement("app", scope=scope))
 
 
-def require_node(verifier: Verifier) -> Decorator[Parameters]:
+def require_node(verifier: Verifier) -> Decorator:
     """Admits requests with a valid key of a node."""
     return _guard(verifier, Requirement("node"))
 
 
-def require_user(verifier: Verifier) -> Decorator[Parameters]:
+def require_user(verifier: Verifier) -> Decorator:
     """Admits requests with a valid access token of a user."""
     return _guard(verifier, Requirement("user"))
 
 
-def require_any(verifier: Verifier, *doors: Door) -> Decorator[Parameters]:
+def require_any(verifier: Verifier, *doors: Door) -> Decorator:
     """Admits requests by the first of these doors for which they present a credential."""
     return _guard(verifier, Requirement(*doors))
 
 
-def accept_optional(verifier: Verifier, *doors: Door) -> Decorator[Parameters]:
+def accept_optional(verifier: Verifier, *doors: Door) -> Decorator:
     """The same, and `g.auth` is None when a request presents no credential."""
     return _guard(verifier, Requirement(*doors, is_optional=True))
 
 
-def _guard(verifier: Verifier, requirement: Requirement) -> Decorator[Parameters]:
-    def decorate(view: View[Parameters]) -> View[Parameters]:
+def _guard(verifier: Verifier, requirement: Requirement) -> Decorator:
+    def decorate(view: View) -> View:
         @wraps(view)
-        def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> ResponseReturnValue:
+        def guarded(*args: Any, **kwargs: Any) -> ResponseReturnValue:
             try:
                 g.auth = requirement.verify(verifier, request.environ)
             except Exception as error:
@@ -54,6 +56,6 @@ def _guard(verifier: Verifier, requirement: Requirement) -> Decorator[Parameters
             answer_of_view: ResponseReturnValue = current_app.ensure_sync(view)(*args, **kwargs)
             return answer_of_view
 
-        return guarded
+        return cast(View, guarded)
 
     return decorate

@@ -50,6 +50,8 @@ class Question(Generic[Identity]):
     read: Callable[[Mapping[str, Any]], Identity | None] = field(repr=False)
     # Takes the moment when the question was sent, and for how many seconds from then it may be remembered.
     remember: Callable[[Identity, Instant, float, Ticket], None] = field(repr=False)
+    # After a refusal, if it was remembered.
+    forget: Callable[[], None] = field(repr=False)
     # Decides before the service is asked, if it can.
     check: Callable[[float], Awaitable[TokenVerdict]] | None = field(default=None, repr=False)
 
@@ -201,6 +203,7 @@ class Questions:
                 return Verdict.UNKNOWN
             case Verdict.NO:
                 self._misconfigurations.clear(question.path)
+                question.forget()
                 return await self._refuse(question.credential.door, deadline)
             case verdict:
                 return verdict

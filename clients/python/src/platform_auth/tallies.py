@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, get_args
 
 from platform_auth.principals import Door
@@ -32,16 +32,27 @@ class _Counter:
 class Tally:
     """Of one door."""
 
-    def __init__(self, door: Door, hook: VerdictHook | None) -> None:
-        self._counters = {name: _Counter() for name in get_args(VerdictName)}
+    def __init__(self, door: Door, hook: VerdictHook | None, report: Callable[[Exception], None]) -> None:
+        """`report` is called when the hook fails, which changes no verdict."""
+        self._counters: dict[VerdictName, _Counter] = {name: _Counter() for name in get_args(VerdictName)}
 
         def create(name: VerdictName) -> Callable[[], object]:
             add = self._counters[name].add
-            return add if hook is None else lambda: (add(), hook(door, name))
+            if hook is None:
+                return add
+
+            def add_and_tell() -> None:
+                add()
+                try:
+                    hook(door, name)
+                except Exception as error:
+                    report(error)
+
+            return add_and_tell
 
         self.accept = create("accepted")
         self.refuse = create("refused")
         self.miss = create("unavailable")
 
-    def read(self) -> Mapping[VerdictName, int]:
+    def read(self) -> dict[VerdictName, int]:
         return {name: counter.read() for name, counter in self._counters.items()}

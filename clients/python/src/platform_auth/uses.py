@@ -26,10 +26,13 @@ class Use:
     at: float = 0.0
     # Whether a poll will report it. Until then a later use only moves `at`, which takes no lock.
     is_pending: bool = False
+    # That the call needed, of an app whose key has scopes.
+    scope: str | None = None
 
     def to_body(self, now: float) -> dict[str, object]:
         ago_ms = int((now - self.at) * 1_000)
-        return {"kind": self.kind, "id": self.id, "ago_ms": min(_MAX_AGO_MS, max(0, ago_ms))}
+        body: dict[str, object] = {"kind": self.kind, "id": self.id, "ago_ms": min(_MAX_AGO_MS, max(0, ago_ms))}
+        return body if self.scope is None else {**body, "scope": self.scope}
 
 
 class Uses:
@@ -37,14 +40,14 @@ class Uses:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pending: dict[tuple[UsedKind, str], Use] = {}
+        self._pending: dict[tuple[UsedKind, str, str | None], Use] = {}
 
     def add(self, use: Use) -> None:
         """
         Replaces the pending use of the same key, remembered before or, when this thread was preempted, since. The later moment
         is kept. The replaced use is added again at its next use.
         """
-        name = (use.kind, use.id)
+        name = (use.kind, use.id, use.scope)
         with self._lock:
             pending = self._pending
             replaced = pending.get(name)
@@ -71,4 +74,4 @@ class Uses:
         """After a poll without an answer. A later use of the same key is kept."""
         with self._lock:
             for use in uses:
-                self._pending.setdefault((use.kind, use.id), use).is_pending = True
+                self._pending.setdefault((use.kind, use.id, use.scope), use).is_pending = True

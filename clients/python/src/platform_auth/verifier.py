@@ -17,13 +17,14 @@ from platform_auth.clocks import SYSTEM_CLOCKS
 from platform_auth.credentials import Headers, find_app, find_doors, find_node, find_token, read_request_id
 from platform_auth.endings import Watch
 from platform_auth.errors import (
+    MissingScopeError,
     RefusedError,
     UnavailableError,
     VerificationError,
     VerifierConfigurationError,
     refuse_missing,
 )
-from platform_auth.events import LOGGER
+from platform_auth.events import LOGGER, UnexpectedErrors
 from platform_auth.lease import Change
 from platform_auth.options import Settings, read_environment
 from platform_auth.principals import DOORS, AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
@@ -100,7 +101,8 @@ class Verifier:
             logger=logger or LOGGER,
         )
         self._trusted = _read_authorities() if self._settings.needs_certificates else None
-        self._tallies = {door: Tally(door, on_verdict) for door in DOORS}
+        self._unexpected_errors = UnexpectedErrors(self._settings.log)
+        self._tallies = {door: Tally(door, on_verdict, self._unexpected_errors.report) for door in DOORS}
         self._accept_app, self._accept_node, self._accept_user = (self._tallies[door].accept for door in DOORS)
         self._starting = threading.Lock()
         self._is_closed = False
@@ -136,8 +138,9 @@ class Verifier:
         """Verifies the key of a calling service, `X-Platform-App-Id` and `X-Platform-App-Key`, and that it has the scope."""
         core = self._core or self._get_core()
         principal = core.apps.recall(find_app(headers), headers, address)
-        if principal is None or (scope is not None and not principal.has_scope(scope)):
+        if principal is None:
             return await self._verify("app", headers, core.verify_app(headers, scope, address))
+        self._check_scope(core, principal, scope, headers)
         self._accept_app()
         return principal
 
@@ -179,8 +182,9 @@ class Verifier:
         """As verify_app, for threads without an event loop."""
         core = self._core or self._get_core()
         principal = core.apps.recall(find_app(headers), headers, address)
-        if principal is None or (scope is not None and not principal.has_scope(scope)):
+        if principal is None:
             return self._verify_sync("app", headers, core.verify_app(headers, scope, address))
+        self._check_scope(core, principal, scope, headers)
         self._accept_app()
         return principal
 
@@ -269,7 +273,7 @@ class Verifier:
         door = self._choose_door(headers, ("user", "node", "app"))
         return self._get_core().watch(door, headers, callback)
 
-    def read_counts(self) -> dict[Door, Mapping[VerdictName, int]]:
+    def read_counts(self) -> dict[Door, dict[VerdictName, int]]:
         """How many requests were accepted, refused and not verified (503) at each door, since the verifier was created."""
         return {door: tally.read() for door, tally in self._tallies.items()}
 
@@ -295,6 +299,12 @@ class Verifier:
         error.request_id = read_request_id(headers)
         raise error
 
+    def _check_scope(self, core: VerifierCore, principal: AppPrincipal, scope: str | None, headers: Headers) -> None:
+        try:
+            core.check_scope(principal, scope)
+        except MissingScopeError as error:
+            raise self._explain("app", headers, error) from None
+
     async def _verify(self, door: Door, headers: Headers, steps: Verification[Identity]) -> Identity:
         try:
             principal = await take_steps(steps, PATIENCE_SECONDS)
@@ -314,8 +324,7 @@ class Verifier:
     def _explain(self, door: Door, headers: Headers, error: Exception) -> VerificationError:
         """Never anything else: what is not a verdict could not be verified."""
         if not isinstance(error, VerificationError):
-            if self._core is not None:
-                self._core.report_unexpected(error)
+            self._unexpected_errors.report(error)
             error = UnavailableError()
         error.request_id = read_request_id(headers)
         tally = self._tallies[door]
@@ -333,7 +342,7 @@ class Verifier:
         return core
 
     def _start(self) -> VerifierCore:
-        return VerifierCore(self._settings, self._create_runtime())
+        return VerifierCore(self._settings, self._create_runtime(), self._unexpected_errors)
 
     def _create_runtime(self) -> Runtime:
         return create_system_runtime(self._trusted)

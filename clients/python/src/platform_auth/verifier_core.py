@@ -47,7 +47,7 @@ from platform_auth.service_name import ServiceName
 from platform_auth.token_check import TokenCheck
 from platform_auth.tokens import parse_token
 from platform_auth.transport import ServiceRequest
-from platform_auth.uses import Uses
+from platform_auth.uses import Use, Uses
 from platform_auth.waiting import call_on_this_loop, take_steps
 
 # Yields what the caller waits for, in a thread or on an event loop.
@@ -57,17 +57,16 @@ Verification = Generator["Future[Outcome]", Outcome, Identity]
 class VerifierCore:
     """Safe with threads. Polls when it is created."""
 
-    def __init__(self, settings: Settings, runtime: Runtime) -> None:
+    def __init__(self, settings: Settings, runtime: Runtime, unexpected_errors: UnexpectedErrors) -> None:
         self._settings = settings
         self._runtime = runtime
         lease = self._lease = Lease(runtime.clocks, settings.outage_grace_seconds)
-        uses = Uses()
+        uses = self._uses = Uses()
         entries = settings.max_entries
         self.apps: KeyCache[AppPrincipal] = KeyCache("app", lease, uses, entries, self._renew_app)
         self.nodes: KeyCache[NodePrincipal] = KeyCache("node", lease, uses, entries, self._renew_node)
         self.tokens = TokenCache(lease, entries, self._renew_user)
         misconfigurations = Misconfigurations(settings.log)
-        self._unexpected_errors = UnexpectedErrors(settings.log)
         clock_check = ClockCheck(runtime.clocks, misconfigurations)
         service_name = ServiceName(settings.service_name, misconfigurations)
         polls = ServiceClient(runtime, runtime.polls.transport)
@@ -76,9 +75,9 @@ class VerifierCore:
         client = ServiceClient(runtime, runtime.questions.transport)
         self._token_check = TokenCheck(settings, runtime, client, clock_check, misconfigurations, lease)
         self._questions = Questions(
-            settings, runtime, client, lease, service_name, misconfigurations, self._unexpected_errors
+            settings, runtime, client, lease, service_name, misconfigurations, unexpected_errors
         )
-        self._endings = Endings(runtime, lease, self.report_unexpected)
+        self._endings = Endings(runtime, lease, unexpected_errors.report)
         self._poller.start()
 
     def verify_app(self, headers: Headers, scope: str | None, address: str | None) -> Verification[AppPrincipal]:
@@ -86,9 +85,16 @@ class VerifierCore:
         principal = self.apps.recall_by_id(credential.id, credential.digest, headers, address)
         if principal is None:
             principal = yield from self._ask(self._ask_about_app(credential, headers, address))
-        if scope is not None and not principal.has_scope(scope):
-            raise MissingScopeError(scope)
+        self.check_scope(principal, scope)
         return principal
+
+    def check_scope(self, principal: AppPrincipal, scope: str | None) -> None:
+        """The polls tell when each scope was last asked for. Raises MissingScopeError."""
+        if scope is None or principal.scopes is None:
+            return
+        self._uses.add(Use("app", principal.app_id, self._uses, self._runtime.clocks.monotonic(), scope=scope))
+        if not principal.has_scope(scope):
+            raise MissingScopeError(scope)
 
     def verify_node(self, headers: Headers, address: str | None) -> Verification[NodePrincipal]:
         credential = read_node(headers)
@@ -134,9 +140,6 @@ class VerifierCore:
         self._runtime.polls.close()
         self._runtime.questions.close()
 
-    def report_unexpected(self, error: Exception) -> None:
-        self._unexpected_errors.report(error)
-
     def _prepare(self, question: Question[Identity]) -> "Callable[[], Generator[Future[Outcome], Outcome, Outcome]]":
         return lambda: self._questions.ask(question)
 
@@ -161,11 +164,12 @@ class VerifierCore:
             self._create_request(path, headers, forwarded, json.dumps({"target": name}).encode()),
             read=lambda body: to_app_principal(body, credential.id, name),
             remember=self._remember_in(self.apps.remember, credential),
+            forget=lambda: self.apps.forget(credential),
         )
 
     def _ask_about_node(self, credential: Credential, headers: Headers, address: str | None) -> Question[NodePrincipal]:
         path = "/internal/validate-node"
-        forwarded = self._with_own_key(credential)
+        forwarded = {**self._with_own_key(credential), "X-Platform-Target": self._settings.service_name}
         return Question(
             credential,
             address,
@@ -173,6 +177,7 @@ class VerifierCore:
             self._create_request(path, headers, forwarded),
             read=lambda body: to_node_principal(body, credential.id),
             remember=self._remember_in(self.nodes.remember, credential),
+            forget=lambda: self.nodes.forget(credential),
         )
 
     def _ask_about_user(self, credential: PresentedToken, headers: Headers, address: str | None) -> Question[UserPrincipal]:
@@ -187,6 +192,7 @@ class VerifierCore:
             self._create_request(path, headers, self._with_own_key(credential)),
             read=lambda body: to_user_principal(body, token.user_id, token.session_id),
             remember=self._remember_in(self.tokens.remember, credential),
+            forget=lambda: self.tokens.forget(credential),
             check=lambda deadline: self._token_check.check(token, deadline),
         )
 

@@ -19,8 +19,8 @@ export class VerifierProcess extends Process implements Transport {
   start(): void {
     const settings = toSettings({
       url: 'http://auth.test',
-      appId: 'own',
-      appKey: 'own',
+      appId: '01985f4e-7c3a-7b52-9d1e-000000000c01',
+      appKey: 'pa_app_own',
       serviceName: 'recipes',
       // The default allocates for 100,000, in each history.
       maxEntries: 10,

@@ -1,0 +1,88 @@
+"""A service as a strictly typed project writes it. It is checked, not run."""
+
+from collections.abc import Mapping
+from typing import assert_type
+
+from django.http import HttpRequest, HttpResponse
+from fastapi import Depends, FastAPI, WebSocket
+from flask import Flask, g
+
+from platform_auth import App, Door, MissingScopeError, Node, Principal, RefusedError, UnavailableError, User, Verifier
+from platform_auth.asgi import RequireUser
+from platform_auth.django import public, require
+from platform_auth.flask import accept_optional, require_app
+
+auth = Verifier.from_environment(outage_grace_seconds=2, on_verdict=lambda door, verdict: print(door, verdict))
+api = FastAPI()
+site = Flask(__name__)
+
+
+@api.get("/recipes")
+async def recipes(caller: User = Depends(auth.user)) -> str:
+    return caller.user_id
+
+
+@api.get("/documents")
+async def documents(caller: App = Depends(auth.app_with("documents:read"))) -> tuple[str, ...] | None:
+    return caller.scopes
+
+
+@api.get("/either")
+async def either(caller: Principal = Depends(auth.any("user", "app"))) -> str:
+    return caller.user_id if caller.door == "user" else "another service"
+
+
+@api.get("/anyone")
+async def anyone(caller: User | None = Depends(auth.optional("user"))) -> bool:
+    return caller is None
+
+
+@api.websocket("/stream")
+async def stream(socket: WebSocket, node: Node = Depends(auth.node)) -> None:
+    await socket.accept()
+    watch = auth.on_ended(socket.scope["headers"], lambda: print("ended", node.node_id))
+    watch.close()
+
+
+@site.get("/documents/<name>")
+@require_app(auth, scope="documents:read")
+def document(name: str) -> str:
+    caller: App = g.auth
+    return f"{name} {caller.caller}"
+
+
+@site.get("/")
+@accept_optional(auth, "user", "node")
+def home() -> str:
+    return "home"
+
+
+@require("node")
+def lamp(_request: HttpRequest) -> HttpResponse:
+    return HttpResponse("on")
+
+
+@public
+def status(_request: HttpRequest) -> HttpResponse:
+    return HttpResponse("up")
+
+
+guarded = RequireUser(api, auth)
+
+
+async def verify(headers: Mapping[str, str]) -> Node | None:
+    try:
+        assert_type(await auth.verify_user(headers), User)
+        assert_type(auth.verify_any_sync([(b"x-api-key", b"a:b")], "node", "user"), Principal)
+        return await auth.verify_node(headers, address="192.0.2.1")
+    except MissingScopeError as error:
+        print(error.scope)
+    except (RefusedError, UnavailableError) as error:
+        print(error.to_response("request").status)
+    return None
+
+
+doors: tuple[Door, ...] = ("app", "node", "user")
+refused = sum(auth.read_counts()[door]["refused"] for door in doors)
+double = Verifier.for_tests("recipes")
+assert_type(double.mint_app(scopes=["documents:read"]).principal, App)

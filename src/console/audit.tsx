@@ -1,0 +1,118 @@
+/** The audit log: filtered in the address bar, one click from an id to its rows, and downloads of what is filtered. */
+import { Get, Query, Req, Res } from '@nestjs/common';
+import type { Request, Response } from 'express';
+import { AuditEventsQuery, type AuditEventResponse } from '../admin/audit-events.admin.controller.js';
+import { AdminApi } from './admin-api.js';
+import { ConsolePages, getSession, type Fields } from './console-requests.js';
+import { describeActor } from './timeline.js';
+import { Field, Filters, Moment, Page, Pager, Row, sendPage, setPageHeaders, Table, toAddress } from './view.js';
+
+const ADDRESS = '/console/audit';
+const BATCH = '100';
+const FORMATS = {
+  csv: { type: 'text/csv', head: 'time,event,actor,subject,address,count,request_id,details\n', toLine: toCsv },
+  ndjson: {
+    type: 'application/x-ndjson',
+    head: '',
+    toLine: (event: AuditEventResponse) => `${JSON.stringify(event)}\n`,
+  },
+} as const;
+
+@ConsolePages('console')
+export class AuditPages {
+  constructor(private readonly api: AdminApi) {}
+
+  @Get('audit')
+  async showEvents(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
+    const { items, next_cursor } = await this.readEvents(request, query);
+    const rows = items.map((event) => (
+      <Row
+        cells={[
+          <Moment at={event.time} />,
+          <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
+          <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
+          <IdLink name="subject" id={event.subject} text={event.subject ?? ''} />,
+          event.address,
+          event.count,
+          <Details event={event} />,
+        ]}
+      />
+    ));
+    const filter = { ...query, cursor: undefined };
+    sendPage(
+      response,
+      <Page title="Audit" session={getSession(request)} at={ADDRESS} needs={['read']}>
+        <Filters action={ADDRESS}>
+          <Field label="Event" name="event" value={query.event} />
+          <Field label="About (id)" name="subject" value={query.subject} />
+          <Field label="By (id, or operator:name)" name="actor" value={query.actor} />
+          <Field label="Since" name="since" value={query.since} />
+          <Field label="Until" name="until" value={query.until} />
+        </Filters>
+        <Table caption="Events" head={['Time', 'Event', 'By', 'About', 'Address', 'Count', 'Details']} rows={rows} />
+        <Pager address={ADDRESS} query={query} next={next_cursor} />
+        <p>
+          Download what is filtered: <a href={toAddress(`${ADDRESS}.csv`, filter)}>CSV</a>,{' '}
+          <a href={toAddress(`${ADDRESS}.ndjson`, filter)}>NDJSON</a>
+        </p>
+      </Page>,
+    );
+  }
+
+  @Get('audit.csv')
+  async downloadCsv(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
+    await this.download(request, response, query, 'csv');
+  }
+
+  @Get('audit.ndjson')
+  async downloadLines(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
+    await this.download(request, response, query, 'ndjson');
+  }
+
+  /** Page by page, and only as fast as the client reads. An error after the first page cuts the connection. */
+  private async download(
+    request: Request,
+    response: Response,
+    query: Fields,
+    format: keyof typeof FORMATS,
+  ): Promise<void> {
+    const { type, head, toLine } = FORMATS[format];
+    let page = await this.readEvents(request, { ...query, limit: BATCH });
+    setPageHeaders(response);
+    response.type(type).attachment(`audit.${format}`).write(head);
+    for (;;) {
+      const isRead = response.write(page.items.map(toLine).join(''));
+      if (!isRead) await new Promise((resolve) => response.once('drain', resolve).once('close', resolve));
+      if (page.next_cursor === null || response.destroyed) break;
+      page = await this.readEvents(request, { ...query, limit: BATCH, cursor: page.next_cursor });
+    }
+    response.end();
+  }
+
+  private async readEvents(request: Request, query: Fields) {
+    return this.api.call(request, 'audit', 'listAuditEvents', await this.api.read('query', AuditEventsQuery, query));
+  }
+}
+
+function IdLink({ name, id, text }: { name: string; id: string | null; text: string }) {
+  return id === null ? <>{text}</> : <a href={toAddress(ADDRESS, { [name]: id })}>{text}</a>;
+}
+
+function Details({ event: { details, request_id } }: { event: AuditEventResponse }) {
+  return (
+    <details>
+      <summary>Show</summary>
+      <pre>
+        <code>{JSON.stringify({ request_id, ...details }, null, 1)}</code>
+      </pre>
+    </details>
+  );
+}
+
+/** RFC 4180. A cell that a spreadsheet would take for a formula gets a quotation mark before it. */
+function toCsv(event: AuditEventResponse): string {
+  const { time, subject, address, count, request_id, details } = event;
+  const cells = [time, event.event, describeActor(event), subject, address, count, request_id, JSON.stringify(details)];
+  const texts = cells.map((cell) => String(cell ?? '').replace(/^[=+\-@\t\r]/, "'$&"));
+  return `${texts.map((text) => `"${text.replaceAll('"', '""')}"`).join(',')}\n`;
+}

@@ -1,0 +1,219 @@
+/**
+ * What surrounds the pages: the cookie, the guard that asks for a session and checks each form, and the filter that turns
+ * refusals into pages. Invariants: a request that changes something comes from a form that a page of this session made, from
+ * this origin, and is done once (ASVS 3.5.1); GET changes nothing.
+ */
+import { applyDecorators, Catch, Controller, Injectable, UseFilters, UseGuards } from '@nestjs/common';
+import type { ArgumentsHost, CanActivate, ExecutionContext } from '@nestjs/common';
+import { ApiExcludeController } from '@nestjs/swagger';
+import type { Request, Response } from 'express';
+import { Log } from '../logging/log.js';
+import { refuseHostileText } from '../http/validation.js';
+import { ProblemFilter } from '../problems/problem.filter.js';
+import { ProblemException, problems, type Occurrence, type Problem } from '../problems/problems.js';
+import { getRequestId } from '../common/ids.js';
+import { ConsoleSessions, readFormToken, type ConsoleSession } from './console-sessions.js';
+import { Page, sendPage, setPageHeaders, toAddress } from './view.js';
+
+const LOGIN = '/console/login';
+const MAX_FIELDS = 32;
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+
+/** A page of the console that says why it does nothing. */
+export class ConsoleRefusal extends Error {
+  override readonly name = 'ConsoleRefusal';
+
+  constructor(
+    readonly status: number,
+    readonly title: string,
+    readonly advice: string,
+  ) {
+    super(title);
+  }
+}
+
+class NotLoggedInError extends Error {
+  override readonly name = 'NotLoggedInError';
+}
+
+interface Locals {
+  session?: ConsoleSession;
+  /** The number of the form that this request claimed. */
+  form?: string;
+}
+
+export function getSession(request: Request): ConsoleSession {
+  const { session } = (request.res?.locals ?? {}) as Locals;
+  if (!session) throw new Error('The route has no guard of the console');
+  return session;
+}
+
+/** Without TLS, only on loopback: the prefix makes browsers refuse a cookie that was set without TLS, or by another host. */
+function chooseCookie(request: Request): { name: string; isSecure: boolean } {
+  if (request.secure) return { name: '__Host-console', isSecure: true };
+  if (LOOPBACK.test(request.hostname)) return { name: 'console', isSecure: false };
+  const advice = 'Open the console with https, or on 127.0.0.1 of this machine, such as through an SSH tunnel.';
+  throw new ConsoleRefusal(403, 'The console needs TLS', advice);
+}
+
+export function readCookie(request: Request): string | undefined {
+  const { name } = chooseCookie(request);
+  const cookies = (request.headers.cookie ?? '').split(/; */).map((each) => each.split('=', 2));
+  return cookies.find(([each]) => each === name)?.[1];
+}
+
+/** @param token undefined to delete the cookie */
+export function setCookie(request: Request, token: string | undefined): void {
+  const { name, isSecure } = chooseCookie(request);
+  const options = { path: '/', httpOnly: true, sameSite: 'strict', secure: isSecure } as const;
+  if (token === undefined) request.res?.clearCookie(name, options);
+  else request.res?.cookie(name, token, options);
+}
+
+/** Browsers send both headers with a form; a form of another origin, also of another port, is refused. */
+export function refuseOtherOrigin({ headers, protocol }: Request): void {
+  const { origin, host = '', 'sec-fetch-site': site } = headers;
+  const isSame = origin === undefined ? site === 'same-origin' : origin === `${protocol}://${host}`;
+  if (isSame && (site === undefined || site === 'same-origin')) return;
+  throw new ConsoleRefusal(403, 'Not a form of this console', 'Open the page in the console, and send its form again.');
+}
+
+/** @returns the fields of a form; a repeated one is a list */
+export function readForm({ body }: Request): Map<string, string[]> {
+  const fields = new Map<string, string[]>();
+  const pairs = [...new URLSearchParams(Buffer.isBuffer(body) ? body.toString('latin1') : '')];
+  if (pairs.length > MAX_FIELDS) throw new ProblemException(problems.malformedRequest);
+  for (const [name, value] of pairs) {
+    refuseHostileText(value, '');
+    fields.set(name, [...(fields.get(name) ?? []), value]);
+  }
+  return fields;
+}
+
+export type Fields = Readonly<Record<string, string | undefined>>;
+
+/** @returns the fields of a form; the values of a repeated one are joined by blanks */
+export function readFields(request: Request): Fields {
+  return Object.fromEntries([...readForm(request)].map(([name, values]) => [name, values.join(' ')]));
+}
+
+/** @throws {ConsoleRefusal} when what the form is about was changed since its page was shown */
+export function refuseOutdated(request: Request, updatedAt: string): void {
+  if (readFields(request).seen === updatedAt) return;
+  const advice = 'Somebody changed it after you opened the page. Nothing was done: look at it again, and decide.';
+  throw new ConsoleRefusal(409, 'Changed meanwhile', advice);
+}
+
+@Injectable()
+export class ConsoleGuard implements CanActivate {
+  constructor(private readonly sessions: ConsoleSessions) {}
+
+  async canActivate(context: ExecutionContext): Promise<true> {
+    const request = context.switchToHttp().getRequest<Request>();
+    const locals = request.res?.locals as Locals;
+    const token = readCookie(request);
+    const session = token === undefined ? undefined : await this.sessions.findSession(token);
+    if (!session) throw new NotLoggedInError();
+    locals.session = session;
+    request.user = session.principal;
+    if (request.method !== 'GET' && request.method !== 'HEAD') await this.claimForm(request, locals, session);
+    return true;
+  }
+
+  private async claimForm(request: Request, locals: Locals, session: ConsoleSession): Promise<void> {
+    refuseOtherOrigin(request);
+    const form = readFormToken(session, readForm(request).get('form')?.[0] ?? '', request.path);
+    if (form === undefined)
+      throw new ConsoleRefusal(403, 'Not a form of this session', 'Open the page again, and send its form.');
+    if (!(await this.sessions.claimForm(session, form)))
+      throw new ConsoleRefusal(
+        409,
+        'This form was sent before',
+        'It was done once, and not again. A new key was shown in the first answer only: if you do not have it, rotate the key.',
+      );
+    locals.form = form;
+  }
+}
+
+/** Refusals are logged and counted as those of the other routes. */
+@Catch()
+@Injectable()
+export class ConsoleErrors extends ProblemFilter {
+  constructor(
+    log: Log,
+    private readonly sessions: ConsoleSessions,
+  ) {
+    super(log);
+  }
+
+  override catch(error: unknown, host: ArgumentsHost): void {
+    const [request, response] = [
+      host.switchToHttp().getRequest<Request>(),
+      host.switchToHttp().getResponse<Response>(),
+    ];
+    if (error instanceof NotLoggedInError) {
+      redirectToLogin(request, response);
+      return;
+    }
+    if (!(error instanceof ConsoleRefusal)) {
+      super.catch(error, host);
+      return;
+    }
+    const { title, advice, status } = error;
+    sendPage(response, <Refusal title={title} advice={advice} request={request} />, status);
+  }
+
+  protected override send(problem: Problem, { errors = [] }: Occurrence, request: Request, response: Response): void {
+    const { session, form } = response.locals as Locals;
+    const details = errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}.`.trimStart());
+    const advice = [problem.detail, ...details].join(' ');
+    const page = <Refusal title={problem.title} advice={advice} request={request} code={problem.code} />;
+    const sendRefusal = (): void => sendPage(response, page, problem.status);
+    // A refused form changed nothing, and may be corrected and sent again. What a 5xx did is not known.
+    const isChangeless = session && form !== undefined && problem.status < 500;
+    const released = isChangeless ? this.sessions.releaseForm(session, form) : Promise.resolve();
+    released.then(sendRefusal, sendRefusal);
+  }
+}
+
+function redirectToLogin(request: Request, response: Response): void {
+  setPageHeaders(response);
+  const next = request.method === 'GET' ? request.originalUrl : undefined;
+  response.redirect(303, toAddress(LOGIN, { next }));
+}
+
+interface RefusalProps {
+  readonly title: string;
+  readonly advice: string;
+  readonly request: Request;
+  readonly code?: string;
+}
+
+function Refusal({ title, advice, request, code }: RefusalProps) {
+  const { session } = (request.res?.locals ?? {}) as Locals;
+  return (
+    <Page title={title} session={session}>
+      <p>{advice}</p>
+      {code === problems.missingScope.code && (
+        <p>An operator with the scope operators, or whoever has the root key, can grant it: see the page Operators.</p>
+      )}
+      <p>
+        <small>Request {getRequestId(request)}</small>
+      </p>
+      <p>
+        <a href="/console">To the first page</a>
+      </p>
+    </Page>
+  );
+}
+
+/** @returns where to go after the login: a page of the console, whatever the address bar says (ASVS 3.7.2) */
+export function toNextPage(next: unknown): string {
+  return typeof next === 'string' && /^\/console(?:[/?][\w/?=&.:%+-]*)?$/.test(next) && !next.startsWith(LOGIN)
+    ? next
+    : '/console';
+}
+
+/** Pages behind the login. They are no part of the API, and answer errors with pages. */
+export const ConsolePages = (path: string): ClassDecorator =>
+  applyDecorators(Controller(path), ApiExcludeController(), UseGuards(ConsoleGuard), UseFilters(ConsoleErrors));

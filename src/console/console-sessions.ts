@@ -1,0 +1,127 @@
+/**
+ * The sessions of the console. An operator's key, or the root key, is exchanged for a random token in a cookie; only its
+ * digest is stored. A session ends when the key with which it began is no longer the current one, so a rotation, a
+ * revocation or an expiry holds from the next request on, on every replica; and after 30 minutes without a request, or 8
+ * hours (ASVS 7.3.1, 7.3.2). Without the comparison of keys test/console/sessions.spec.ts fails.
+ */
+import { Injectable } from '@nestjs/common';
+import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
+import { addSeconds } from '../common/clock.js';
+import { Environment } from '../config/environment.js';
+import {
+  computeDigest,
+  computeMac,
+  generateSecret,
+  isSameDigest,
+  isSameSecret,
+  type SecretDigest,
+} from '../crypto/secret.js';
+import { ComparedClock } from '../database/compared-clock.js';
+import { Database } from '../database/database.js';
+import { isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
+
+const IDLE_SECONDS = 30 * 60;
+const MAX_SECONDS = 8 * 3_600;
+/** A form that was sent is remembered while this many others follow it. */
+const MAX_SENT_FORMS = 200;
+
+const INSERT = {
+  name: 'console_sessions_insert',
+  text: `WITH ended AS (DELETE FROM console_sessions WHERE created_at <= $4 OR seen_at <= $5)
+    INSERT INTO console_sessions (digest, operator_id, key_digest, created_at, seen_at) VALUES ($1, $2, $3, $6, $6)`,
+};
+/** Written at most once a minute. */
+const SEE = {
+  name: 'console_sessions_see',
+  text: `WITH seen AS (UPDATE console_sessions SET seen_at = $4
+      WHERE digest = $1 AND seen_at > $3 AND seen_at < $4::timestamptz - interval '1 minute')
+    SELECT session.key_digest AS session_key_digest, operators.id, name, scopes, operators.key_digest,
+      previous_key_digest, previous_key_expires_at, expires_at, revoked_at
+    FROM console_sessions AS session LEFT JOIN operators ON operators.id = session.operator_id
+    WHERE digest = $1 AND session.created_at > $2 AND seen_at > $3`,
+};
+const DELETE = { name: 'console_sessions_delete', text: 'DELETE FROM console_sessions WHERE digest = $1' };
+const CLAIM_FORM = {
+  name: 'console_sessions_claim_form',
+  text: `UPDATE console_sessions SET sent_forms = (array_prepend($2::uuid, sent_forms))[1:${MAX_SENT_FORMS}]
+    WHERE digest = $1 AND NOT sent_forms @> ARRAY[$2::uuid] RETURNING true AS is_first`,
+};
+const RELEASE_FORM = {
+  name: 'console_sessions_release_form',
+  text: 'UPDATE console_sessions SET sent_forms = array_remove(sent_forms, $2::uuid) WHERE digest = $1',
+};
+
+type SessionRow = { readonly session_key_digest: SecretDigest } & Partial<KeyRow & Omit<OperatorIdentity, 'keyDigest'>>;
+
+export interface ConsoleSession {
+  /** What the cookie holds. */
+  readonly token: string;
+  readonly principal: AdminPrincipal;
+}
+
+@Injectable()
+export class ConsoleSessions {
+  constructor(
+    private readonly environment: Environment,
+    private readonly database: Database,
+    private readonly clock: ComparedClock,
+  ) {}
+
+  /** @param key valid at the admin door, as this principal. @returns the token of a new session */
+  async startSession({ operator }: AdminPrincipal, key: string): Promise<string> {
+    const token = generateSecret();
+    const { now, oldest, idleSince } = this.readTimes();
+    const values = [computeDigest(token), operator?.id ?? null, computeDigest(key), oldest, idleSince, now];
+    await this.database.rows(INSERT, values);
+    return token;
+  }
+
+  /** @returns undefined when the session has ended, or never began */
+  async findSession(token: string): Promise<ConsoleSession | undefined> {
+    const { now, oldest, idleSince } = this.readTimes();
+    const row = await this.database.row<SessionRow>(SEE, [computeDigest(token), oldest, idleSince, now]);
+    const principal = row && this.toPrincipal(row);
+    return principal && { token, principal };
+  }
+
+  async endSession(token: string): Promise<void> {
+    await this.database.rows(DELETE, [computeDigest(token)]);
+  }
+
+  /** @returns false when this form was sent before in this session, or the session has ended */
+  async claimForm({ token }: ConsoleSession, form: string): Promise<boolean> {
+    return (await this.database.row(CLAIM_FORM, [computeDigest(token), form])) !== undefined;
+  }
+
+  async releaseForm({ token }: ConsoleSession, form: string): Promise<void> {
+    await this.database.rows(RELEASE_FORM, [computeDigest(token), form]);
+  }
+
+  private toPrincipal(row: SessionRow): AdminPrincipal | undefined {
+    const { session_key_digest: keyDigest, id, name, scopes } = row;
+    if (id == null || name === undefined || scopes === undefined) {
+      const { adminApiKey } = this.environment;
+      const isCurrent = adminApiKey !== undefined && isSameDigest(keyDigest, computeDigest(adminApiKey));
+      return isCurrent ? { door: 'admin', operator: null } : undefined;
+    }
+    const judgement = judgeKey(keyDigest, row as KeyRow, this.clock);
+    if (isRefusal(judgement) || judgement === 'previous') return undefined;
+    return { door: 'admin', operator: { id, name, scopes, keyDigest } };
+  }
+
+  private readTimes() {
+    const now = this.clock.trustedNow();
+    return { now, oldest: addSeconds(now, -MAX_SECONDS), idleSince: addSeconds(now, -IDLE_SECONDS) };
+  }
+}
+
+/** @returns what a form of this session carries: its number, and a proof that this session's page made it for this action */
+export function createFormToken({ token }: Pick<ConsoleSession, 'token'>, form: string, action: string): string {
+  return `${form}.${computeMac(`console form ${token}`, `${form} ${action}`).toString('base64url')}`;
+}
+
+/** @returns the number of the form; undefined when no page of this session made it for this action */
+export function readFormToken(session: ConsoleSession, sent: string, action: string): string | undefined {
+  const [form = ''] = sent.split('.', 1);
+  return isSameSecret(sent, createFormToken(session, form, action)) ? form : undefined;
+}

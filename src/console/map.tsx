@@ -1,0 +1,168 @@
+/** Who calls whom: services as boxes, app credentials as arrows, drawn on the server; and the same as a table. */
+import { Get, Query, Req, Res } from '@nestjs/common';
+import * as dagre from '@dagrejs/dagre';
+import type { Request, Response } from 'express';
+import type { VNode } from 'preact';
+import { AppCredentialsQuery, type AppCredentialResponse } from '../admin/app-credentials.admin.controller.js';
+import { AdminApi } from './admin-api.js';
+import { ConsolePages, getSession, type Fields } from './console-requests.js';
+import { State } from './credential-pages.js';
+import { Field, Filters, Moment, Page, Row, sendPage, Table, toAddress } from './view.js';
+
+const ADDRESS = '/console/map';
+/** More arrows are not readable, and take long to lay out: the page asks for a service. */
+const MAX_ARROWS = 100;
+const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
+const BOX = { height: 36, letterWidth: 9, padding: 24 };
+
+interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+type Size = Readonly<Record<'width' | 'height', number>>;
+
+/** What is used here of dagre, whose own types name files without the endings that Node.js asks for. */
+interface LayoutGraph {
+  setGraph(options: object): void;
+  setNode(name: string, size: Size): void;
+  setEdge(from: string, to: string, label: object, id: string): void;
+  graph(): Size;
+  nodes(): string[];
+  node(name: string): Point & Size;
+  edge(from: string, to: string, id: string): { readonly points: readonly Point[] };
+}
+const { Graph, layout } = dagre as unknown as {
+  readonly Graph: new (options: object) => LayoutGraph;
+  readonly layout: (graph: LayoutGraph) => void;
+};
+
+@ConsolePages('console/map')
+export class MapPage {
+  constructor(private readonly api: AdminApi) {}
+
+  @Get()
+  async show(@Req() request: Request, @Res() response: Response, @Query() { service }: Fields): Promise<void> {
+    const { arrows, isWhole } = await this.readArrows(request, service);
+    sendPage(
+      response,
+      <Page title="Map" session={getSession(request)} at={ADDRESS} needs={['apps', 'read']}>
+        <Filters action={ADDRESS}>
+          <Field label="Only a service and its neighbours" name="service" value={service} />
+        </Filters>
+        {isWhole ? (
+          <Drawing arrows={arrows} />
+        ) : (
+          <p role="note">There are more than {MAX_ARROWS} arrows: choose a service.</p>
+        )}
+        <ArrowTable arrows={arrows} />
+        {!isWhole && (
+          <p>
+            <a href="/console/keys">All keys, page by page</a>
+          </p>
+        )}
+      </Page>,
+    );
+  }
+
+  /** Live credentials: of a service those that it uses, and those that others use to call it. */
+  private async readArrows(request: Request, service: string | undefined) {
+    const sides = service ? [{ caller: service }, { target: service }] : [{}];
+    const pages = await Promise.all(
+      sides.map(async (side) => {
+        const query = await this.api.read('query', AppCredentialsQuery, {
+          ...side,
+          live: 'true',
+          limit: String(MAX_ARROWS),
+        });
+        return this.api.call(request, 'apps', 'listAppCredentials', query);
+      }),
+    );
+    const arrows = new Map(pages.flatMap(({ items }) => items.map((item) => [item.app_id, item] as const)));
+    return { arrows: [...arrows.values()], isWhole: pages.every(({ next_cursor }) => next_cursor === null) };
+  }
+}
+
+function describeUse({ last_used_at }: AppCredentialResponse): string {
+  if (last_used_at === null) return 'never used';
+  const age = Date.now() - Date.parse(last_used_at);
+  if (age < MINUTE_MS) return 'used in the last minute';
+  return age < DAY_MS ? 'used in the last day' : `last used ${last_used_at.slice(0, 10)}`;
+}
+
+function toClass(arrow: AppCredentialResponse): string {
+  if (arrow.expires_at !== null || arrow.previous_key_expires_at !== null) return 'warn';
+  const isUsed = arrow.last_used_at !== null && Date.now() - Date.parse(arrow.last_used_at) < DAY_MS;
+  return isUsed ? 'used' : 'unused';
+}
+
+function computeLayout(arrows: readonly AppCredentialResponse[]): LayoutGraph {
+  const graph = new Graph({ multigraph: true });
+  graph.setGraph({ rankdir: 'LR', nodesep: 24, ranksep: 90, marginx: 8, marginy: 8 });
+  for (const name of new Set(arrows.flatMap(({ caller, target }) => [caller, target])))
+    graph.setNode(name, { width: name.length * BOX.letterWidth + BOX.padding, height: BOX.height });
+  for (const { app_id, caller, target } of arrows) graph.setEdge(caller, target, {}, app_id);
+  layout(graph);
+  return graph;
+}
+
+function Drawing({ arrows }: { arrows: readonly AppCredentialResponse[] }): VNode | null {
+  if (arrows.length === 0) return null;
+  const graph = computeLayout(arrows);
+  const { width, height } = graph.graph();
+  return (
+    <div class="map overflow" tabindex={0} role="region" aria-label="Drawing of the map">
+      <svg width={width} height={height} role="group" aria-label="Services and their keys">
+        <marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" orient="auto">
+          <polygon points="0 0 10 5 0 10" fill="currentColor" />
+        </marker>
+        {arrows.map((arrow) => (
+          <Arrow arrow={arrow} points={graph.edge(arrow.caller, arrow.target, arrow.app_id).points} />
+        ))}
+        {graph.nodes().map((name) => (
+          <ServiceBox name={name} box={graph.node(name)} />
+        ))}
+      </svg>
+      <p>Whole lines: used in the last day. Dashed: not. Coloured: the key expires, or is being rotated.</p>
+    </div>
+  );
+}
+
+function Arrow({ arrow, points }: { arrow: AppCredentialResponse; points: readonly Point[] }): VNode {
+  const label = `${arrow.caller} calls ${arrow.target}: ${describeUse(arrow)}`;
+  const line = `M${points.map(({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`).join('L')}`;
+  return (
+    <a href={`/console/keys/${arrow.app_id}`} aria-label={label}>
+      <path class="hit" d={line} />
+      <path class={toClass(arrow)} d={line} marker-end="url(#tip)" />
+    </a>
+  );
+}
+
+function ServiceBox({ name, box: { x, y, width, height } }: { name: string; box: Point & Size }): VNode {
+  return (
+    <a href={toAddress(ADDRESS, { service: name })}>
+      <rect x={x - width / 2} y={y - height / 2} width={width} height={height} rx="6" />
+      <text x={x} y={y}>
+        {name}
+      </text>
+    </a>
+  );
+}
+
+function ArrowTable({ arrows }: { arrows: readonly AppCredentialResponse[] }): VNode {
+  const rows = arrows.map((arrow) => (
+    <Row
+      cells={[
+        arrow.caller,
+        arrow.target,
+        <State of={arrow} />,
+        <Moment at={arrow.last_used_at} />,
+        <a href={`/console/keys/${arrow.app_id}`}>
+          Key of {arrow.caller} for {arrow.target}
+        </a>,
+      ]}
+    />
+  ));
+  return <Table caption="The map as a table" head={['Caller', 'Target', 'State', 'Last used', 'Key']} rows={rows} />;
+}

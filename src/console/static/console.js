@@ -1,0 +1,34 @@
+// What pages of the console do beyond forms and links: they work without it.
+
+const REFRESH_MS = 10_000;
+
+// A form is sent once, also by an impatient click.
+addEventListener('submit', ({ target }) => {
+  if (!target.matches('form[data-once]')) return;
+  for (const button of target.querySelectorAll('button')) button.disabled = true;
+});
+
+// A page from the browser's memory may show a key, or forms that were sent.
+addEventListener('pageshow', ({ persisted }) => {
+  if (persisted) location.reload();
+});
+
+for (const button of document.querySelectorAll('[data-copy]')) {
+  button.hidden = false;
+  button.addEventListener('click', async () => {
+    await navigator.clipboard.writeText(button.parentElement.querySelector('code').textContent);
+    button.textContent = 'Copied';
+  });
+}
+
+const isBusy = () => document.hidden || document.querySelector('main').contains(document.activeElement);
+
+async function refresh() {
+  if (isBusy()) return;
+  const response = await fetch(location.href, { redirect: 'error' });
+  if (!response.ok || isBusy()) return;
+  const page = new DOMParser().parseFromString(await response.text(), 'text/html');
+  document.querySelector('main').replaceWith(page.querySelector('main'));
+}
+
+if (document.querySelector('[data-live]')) setInterval(() => refresh().catch(() => undefined), REFRESH_MS);

@@ -1,0 +1,265 @@
+/** What the pages of the console are made of. Text is escaped by the renderer; nothing here runs in a browser. */
+import type { Response } from 'express';
+import type { ComponentChildren, VNode } from 'preact';
+import { renderToString } from 'preact-render-to-string';
+import { createRandomId } from '../common/ids.js';
+import { createFormToken, type ConsoleSession } from './console-sessions.js';
+
+/** No inline script, no inline style, nothing of another origin (ASVS 3.4.3). Data URLs are the icons of the style sheet. */
+const CONTENT_SECURITY_POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+  "form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const PAGES = [
+  ['/console', 'Now'],
+  ['/console/map', 'Map'],
+  ['/console/keys', 'Keys'],
+  ['/console/homes', 'Homes'],
+  ['/console/people', 'People'],
+  ['/console/operators', 'Operators'],
+  ['/console/why', 'Why?'],
+  ['/console/audit', 'Audit'],
+] as const;
+
+export function setPageHeaders(response: Response): void {
+  response.setHeader('Content-Security-Policy', CONTENT_SECURITY_POLICY);
+  // With no-referrer, browsers send `Origin: null` with a form.
+  response.setHeader('Referrer-Policy', 'same-origin');
+  response.removeHeader('Location');
+}
+
+export function sendPage(response: Response, page: VNode, status = 200): void {
+  setPageHeaders(response);
+  response
+    .status(status)
+    .type('html')
+    .send(`<!doctype html>${renderToString(page)}`);
+}
+
+export interface PageProps {
+  readonly title: string;
+  /** Undefined before the login. */
+  readonly session?: ConsoleSession | undefined;
+  /** The address of the page in the navigation. */
+  readonly at?: string;
+  /** The scopes of which one opens the page. */
+  readonly needs?: readonly string[];
+  /** Refreshed by console.js while nobody types into it. */
+  readonly isLive?: boolean;
+  readonly children: ComponentChildren;
+}
+
+export function Page({ title, session, at, needs = [], isLive, children }: PageProps): VNode {
+  return (
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        <title>{`${title} · Authentication service`}</title>
+        <link rel="icon" href="data:," />
+        <link rel="stylesheet" href="/console/static/pico.min.css" />
+        <link rel="stylesheet" href="/console/static/console.css" />
+        <script type="module" src="/console/static/console.js" />
+      </head>
+      <body>
+        <a class="skip" href="#main">
+          Skip to the content
+        </a>
+        {session && <Navigation session={session} at={at} />}
+        <main id="main" class="container-fluid" data-live={isLive}>
+          <h1>{title}</h1>
+          {children}
+        </main>
+        {session && (
+          <footer class="container-fluid">
+            You act as <b>{session.principal.operator?.name ?? 'the root key'}</b>
+            {needs.length > 0 && `. This page needs the scope ${needs.join(' or ')}`}.
+          </footer>
+        )}
+      </body>
+    </html>
+  );
+}
+
+function Navigation({ session, at }: { session: ConsoleSession; at: string | undefined }): VNode {
+  return (
+    <header class="container-fluid">
+      <nav aria-label="Pages">
+        <ul>
+          {PAGES.map(([address, name]) => (
+            <li>
+              <a href={address} aria-current={address === at ? 'page' : undefined}>
+                {name}
+              </a>
+            </li>
+          ))}
+        </ul>
+      </nav>
+      <Form session={session} action="/console/logout" submit="Log out" look="outline secondary" />
+    </header>
+  );
+}
+
+export interface FormProps {
+  readonly session: Pick<ConsoleSession, 'token'>;
+  readonly action: string;
+  readonly submit: string;
+  readonly look?: string;
+  /** When what the form is about was last changed. */
+  readonly seen?: string;
+  readonly fields?: readonly FieldProps[];
+  readonly children?: ComponentChildren;
+}
+
+/** A form that changes something: it proves that a page of this session made it, and can be sent once. */
+export function Form({ session, action, submit, look, seen, fields = [], children }: FormProps): VNode {
+  return (
+    <form method="post" action={action} data-once>
+      <input type="hidden" name="form" value={createFormToken(session, createRandomId(), action)} />
+      {seen !== undefined && <input type="hidden" name="seen" value={seen} />}
+      {children}
+      {fields.map((field) => (
+        <Field {...field} />
+      ))}
+      <button type="submit" class={look}>
+        {submit}
+      </button>
+    </form>
+  );
+}
+
+export interface FieldProps {
+  readonly label: string;
+  readonly name: string;
+  readonly value?: string | undefined;
+  readonly type?: 'text' | 'email' | 'number' | 'password';
+  readonly hint?: string;
+  readonly isRequired?: boolean;
+  /** The texts of the values. */
+  readonly options?: Readonly<Record<string, string>>;
+}
+
+export function Field({ label, name, value, type = 'text', hint, isRequired, options }: FieldProps): VNode {
+  const id = `field-${name}`;
+  const common = { id, name, required: isRequired, 'aria-describedby': hint === undefined ? undefined : `${id}-hint` };
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {options ? (
+        <select {...common}>
+          {Object.entries(options).map(([each, text]) => (
+            <option value={each} selected={each === value}>
+              {text}
+            </option>
+          ))}
+        </select>
+      ) : (
+        <input {...common} {...({ type, value, autocomplete: 'off' } as object)} />
+      )}
+      {hint !== undefined && <small id={`${id}-hint`}>{hint}</small>}
+    </div>
+  );
+}
+
+/** The filters of a list: in the address bar, so that a page can be kept and sent. */
+export function Filters({ action, children }: { action: string; children: ComponentChildren }): VNode {
+  return (
+    <form method="get" action={action} class="filters">
+      {children}
+      <button type="submit">Show</button>
+    </form>
+  );
+}
+
+export function Table({
+  caption,
+  head,
+  rows,
+}: {
+  caption: string;
+  head: readonly string[];
+  rows: readonly VNode[];
+}): VNode {
+  if (rows.length === 0) return <p>{caption}: none.</p>;
+  return (
+    <div class="overflow" tabindex={0} role="region" aria-label={caption}>
+      <table>
+        <caption>{caption}</caption>
+        <thead>
+          <tr>
+            {head.map((name) => (
+              <th scope="col">{name}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{rows}</tbody>
+      </table>
+    </div>
+  );
+}
+
+export function Row({ cells }: { cells: readonly ComponentChildren[] }): VNode {
+  return (
+    <tr>
+      {cells.map((cell) => (
+        <td>{cell}</td>
+      ))}
+    </tr>
+  );
+}
+
+export function Facts({ facts }: { facts: readonly (readonly [name: string, value: ComponentChildren])[] }): VNode {
+  return (
+    <dl>
+      {facts.map(([name, value]) => (
+        <div>
+          <dt>{name}</dt>
+          <dd>{value ?? '–'}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** @param at a moment in ISO 8601; shown in UTC, to the second */
+export function Moment({ at }: { at: string | null | undefined }): VNode {
+  return at == null ? <>never</> : <time dateTime={at}>{at.slice(0, 19).replace('T', ' ')} UTC</time>;
+}
+
+/** Text of others: its direction does not leak into what is around it. */
+export function Name({ text }: { text: string }): VNode {
+  return <bdi>{text}</bdi>;
+}
+
+export function Pager({ address, query, next }: { address: string; query: object; next: string | null }): VNode | null {
+  if (next === null) return null;
+  return (
+    <p>
+      <a href={toAddress(address, { ...query, cursor: next })} rel="next">
+        Next page
+      </a>
+    </p>
+  );
+}
+
+/** @returns the address with the parameters that have a value */
+export function toAddress(address: string, parameters: object): string {
+  const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== '');
+  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return query === '' ? address : `${address}?${query}`;
+}
+
+/** What is shown once: going back does not show it again, because the page is not stored. */
+export function Secret({ name, text }: { name: string; text: string }): VNode {
+  return (
+    <figure class="secret">
+      <figcaption>{name}</figcaption>
+      <pre>
+        <code>{text}</code>
+      </pre>
+      <button type="button" class="outline" data-copy hidden>
+        Copy
+      </button>
+    </figure>
+  );
+}

@@ -1,0 +1,120 @@
+/** Why was it refused? Answers with what the explanations of the operators' API say, and the events of the audit log. */
+import { Get, Post, Query, Req, Res } from '@nestjs/common';
+import type { Request, Response } from 'express';
+import { isIP } from 'node:net';
+import type { VNode } from 'preact';
+import { UsersQuery } from '../admin/users.admin.controller.js';
+import { isId } from '../common/ids.js';
+import { AdminApi } from './admin-api.js';
+import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
+import { readTimeline, Timeline } from './timeline.js';
+import { Field, Form, Moment, Page, Row, sendPage, Table, toAddress } from './view.js';
+
+const ADDRESS = '/console/why';
+/** What stands before the key in X-API-Key is the node's id. */
+const ID_BEFORE_KEY = /^([0-9a-f-]{36}):/i;
+const LOOKS_SECRET = /pa_[a-z]+_|eyJ|[A-Za-z0-9_-]{40}/;
+
+@ConsolePages('console/why')
+export class WhyPage {
+  constructor(private readonly api: AdminApi) {}
+
+  @Get()
+  async show(@Req() request: Request, @Res() response: Response, @Query() { about, address }: Fields): Promise<void> {
+    const found = about === undefined ? undefined : await this.explain(request, about.trim(), address);
+    sendPage(
+      response,
+      <Page title="Why?" session={getSession(request)} at={ADDRESS} needs={['read']}>
+        <Form session={getSession(request)} action={ADDRESS} submit="Explain">
+          <Field
+            label="Id of a node, key, user or request, or an e-mail address"
+            name="about"
+            value={about}
+            isRequired
+            hint="Of a node's credential, its id is enough: what stands before the colon."
+          />
+          <Field label="Address of the client (of a login)" name="address" value={address} />
+        </Form>
+        {found}
+      </Page>,
+    );
+  }
+
+  /** A form, so that what is pasted by mistake is in no address. */
+  @Post()
+  ask(@Req() request: Request, @Res() response: Response): void {
+    const { about = '', address } = readFields(request);
+    const id = ID_BEFORE_KEY.exec(about.trim())?.[1] ?? about.trim();
+    if (LOOKS_SECRET.test(id) && !isId(id))
+      throw new ConsoleRefusal(
+        400,
+        'That is a key',
+        'Paste the id, not the key. If others can have seen this key, rotate it.',
+      );
+    response.redirect(303, toAddress(ADDRESS, { about: id, address }));
+  }
+
+  private async explain(request: Request, about: string, address: string | undefined): Promise<VNode> {
+    if (isId(about)) return this.explainId(request, about, address);
+    if (!about.includes('@'))
+      return (
+        <p role="note">
+          {isIP(about) === 0
+            ? 'It is no id, and no e-mail address.'
+            : 'Name the user too: limits by network are part of that answer.'}
+        </p>
+      );
+    const query = await this.api.read('query', UsersQuery, { email: about });
+    const [user] = (await this.api.call(request, 'users', 'listUsers', query)).items;
+    return user ? this.explainId(request, user.id, address) : <p role="note">No user has this e-mail address.</p>;
+  }
+
+  private async explainId(request: Request, id: string, address: string | undefined): Promise<VNode> {
+    const key = await Promise.all([
+      this.api.call(request, 'explanations', 'explainNode', id, {}),
+      this.api.call(request, 'explanations', 'explainAppCredential', id, {}),
+    ]);
+    const user = await this.api.call(
+      request,
+      'explanations',
+      'explainUser',
+      id,
+      address === undefined ? {} : { address },
+    );
+    const known = [
+      { name: 'node', page: `/console/homes/${id}`, answer: key[0] },
+      { name: 'app credential', page: `/console/keys/${id}`, answer: key[1] },
+      { name: 'user', page: `/console/people/${id}`, answer: user },
+    ].find(({ answer }) => !answer.reasons.some(({ code }) => code === 'unknown'));
+    return (
+      <>
+        {known ? <Answer {...known} /> : <p role="note">No node, app credential or user has this id.</p>}
+        <Timeline events={await readTimeline(this.api, request, id)} subject={id} />
+      </>
+    );
+  }
+}
+
+interface Explained {
+  readonly accepted_now: boolean;
+  readonly reasons: readonly {
+    readonly code: string;
+    readonly detail: string;
+    readonly since?: string | null;
+    readonly actor?: string | null;
+  }[];
+}
+
+function Answer({ name, page, answer }: { name: string; page: string; answer: Explained }): VNode {
+  const rows = answer.reasons.map(({ code, detail, since, actor }) => (
+    <Row cells={[<code>{code}</code>, detail, since ? <Moment at={since} /> : '', actor ?? '']} />
+  ));
+  return (
+    <section>
+      <h2>
+        The <a href={page}>{name}</a> {answer.accepted_now ? 'would be accepted now' : 'would be refused now'}
+      </h2>
+      <Table caption="Reasons" head={['Reason', 'What to do', 'Since', 'By']} rows={rows} />
+    </section>
+  );
+}

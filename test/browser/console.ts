@@ -1,0 +1,231 @@
+// The console in a real browser: the life of a key, a node, a user and an operator through its pages, with JavaScript and
+// without; accessibility, widths and the policy of each page. With SCREENSHOTS=yes it renews the pictures of docs/console/.
+import { mkdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { ApiClient } from '../../tools/api-client.js';
+import type { Cleanup } from '../../tools/cleanup.js';
+import { checks, launchBrowser } from './browser.js';
+import { startFirstRun } from './service.js';
+
+const TIMEOUT_MS = 20_000;
+const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+const PICTURES = join(import.meta.dirname, '../../../docs/console');
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const PAGES = ['', '/map', '/keys', '/keys/new', '/homes', '/people', '/operators', '/why', '/audit'];
+const VIEWS = [
+  { colorScheme: 'light', viewport: { width: 1920, height: 1080 } },
+  { colorScheme: 'dark', viewport: { width: 360, height: 740 } },
+] as const;
+
+interface Console {
+  readonly browser: Browser;
+  readonly url: string;
+  readonly adminKey: string;
+}
+
+/** Violations of the policy, and errors of the page's script. */
+const complaints: string[] = [];
+
+async function openConsole({ browser, url }: Console, options: object = {}): Promise<Page> {
+  const context: BrowserContext = await browser.newContext({ baseURL: url, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(TIMEOUT_MS);
+  page.on('pageerror', (error) => void complaints.push(error.message));
+  page.on('console', (message) => {
+    if (/Content Security Policy|Refused to/.test(message.text())) complaints.push(message.text());
+  });
+  return page;
+}
+
+async function fillAndSend(page: Page, fields: Readonly<Record<string, string>>, button: string): Promise<void> {
+  for (const [label, value] of Object.entries(fields)) await page.getByLabel(label, { exact: true }).fill(value);
+  await page.getByRole('button', { name: button, exact: true }).click();
+}
+
+async function logIn(page: Page, key: string): Promise<void> {
+  await page.goto('/console/login');
+  await fillAndSend(page, { Key: key }, 'Log in');
+}
+
+async function expectTitle(page: Page, name: string, title: string | RegExp): Promise<void> {
+  await checks.run(name, () => page.getByRole('heading', { level: 1, name: title }).waitFor());
+}
+
+async function expectText(page: Page, name: string, text: string | RegExp): Promise<void> {
+  await checks.run(name, () => page.getByText(text).first().waitFor());
+}
+
+const follow = (page: Page, name: string | RegExp): Promise<void> => page.getByRole('link', { name }).first().click();
+
+async function checkNode(page: Page, suffix: string): Promise<void> {
+  await page.goto('/console/homes/new');
+  await fillAndSend(page, { Household: HOUSEHOLD, Room: 'kitchen', Name: 'speaker' }, 'Issue the key');
+  await expectText(page, `a new node's key is shown ${suffix}`, /NODE_API_KEY=pa_node_/);
+  await page.reload();
+  await expectTitle(page, `the same form makes no second node ${suffix}`, 'This form was sent before');
+  await page.goto('/console/homes?search=kitchen');
+  await follow(page, 'kitchen/speaker');
+  await follow(page, 'Rotate …');
+  await fillAndSend(page, { 'Hours for which the old key stays valid': '2' }, 'Rotate');
+  await expectText(page, `the rotated key is shown ${suffix}`, /NODE_API_KEY=pa_node_/);
+  await follow(page, /^To /);
+  await expectText(page, `the node has two keys ${suffix}`, 'two keys');
+  await follow(page, 'Change …');
+  await fillAndSend(page, { Room: '</script>&מטבח' }, 'Change');
+  await expectTitle(page, `a name is text, whatever it contains ${suffix}`, '</script>&מטבח/speaker');
+  await follow(page, 'Revoke …');
+  await page.getByRole('button', { name: 'Revoke' }).click();
+  await expectText(page, `the node is revoked ${suffix}`, 'revoked');
+  await expectText(page, `its time line has the revocation ${suffix}`, 'admin.node.revoked');
+}
+
+async function checkKey(page: Page, suffix: string, target: string): Promise<void> {
+  await page.goto('/console/keys/new');
+  await fillAndSend(page, { Caller: 'ocr', Target: target }, 'Issue the key');
+  await expectText(page, `a new app credential is shown ${suffix}`, /AUTH_APP_KEY=pa_app_/);
+  await page.goto('/console/keys/new');
+  await fillAndSend(page, { Caller: 'ocr', Target: target }, 'Issue the key');
+  await expectTitle(page, `a second one for the same pair is refused ${suffix}`, 'The pair has a live credential');
+  await page.goto('/console/map');
+  await page.getByRole('link', { name: `ocr calls ${target}` }).press('Enter');
+  await follow(page, 'Revoke …');
+  await expectText(page, `it says what a revocation does ${suffix}`, 'It was never used.');
+  await page.getByRole('button', { name: 'Revoke' }).click();
+  await expectText(page, `the credential is revoked ${suffix}`, 'admin.app_credential.revoked');
+}
+
+async function checkUser(page: Page, suffix: string, email: string): Promise<void> {
+  await page.goto('/console/people/new');
+  await fillAndSend(page, { 'E-mail': email, Password: 'correct horse battery' }, 'Create the user');
+  await expectTitle(page, `a user is created ${suffix}`, email);
+  await follow(page, 'Disable …');
+  await page.getByRole('button', { name: 'Disable' }).click();
+  await expectText(page, `the user is disabled ${suffix}`, 'disabled');
+  await follow(page, 'Enable …');
+  await page.getByRole('button', { name: 'Enable' }).click();
+  await follow(page, 'Reset the password …');
+  await page.getByRole('button', { name: 'Reset the password' }).click();
+  await expectText(page, `the reset token is shown ${suffix}`, /pa_reset_/);
+  await follow(page, 'To the user');
+  await follow(page, 'Delete …');
+  await fillAndSend(page, { 'Type the e-mail address': 'another@example.org' }, 'Delete');
+  await expectTitle(page, `another address deletes nothing ${suffix}`, 'Not the address');
+  await page.goBack();
+  await fillAndSend(page, { 'Type the e-mail address': email }, 'Delete');
+  await expectTitle(page, `the user is deleted ${suffix}`, 'People');
+}
+
+/** Two operators act on one node; one operator is revoked by another. */
+async function checkOperators(service: Console, root: Page): Promise<void> {
+  await root.goto('/console/operators/new');
+  await fillAndSend(root, { Name: 'nora', Scopes: 'nodes' }, 'Issue the key');
+  const key = await root.locator('.secret code').first().textContent();
+  const nora = await openConsole(service);
+  await logIn(nora, key ?? '');
+  await nora.goto('/console/operators');
+  await expectText(nora, 'an operator without the scope is told who can grant it', /can grant it/);
+  await nora.goto('/console/homes');
+  await follow(nora, 'hall/lamp');
+  await follow(nora, 'Change …');
+  await root.goto('/console/homes');
+  await follow(root, 'hall/lamp');
+  await follow(root, 'Change …');
+  await fillAndSend(root, { Name: 'light' }, 'Change');
+  await expectTitle(root, 'the first operator changes the node', 'hall/light');
+  await fillAndSend(nora, { Name: 'candle' }, 'Change');
+  await expectTitle(nora, 'the second one is told', 'Changed meanwhile');
+  await root.goto('/console/operators?name=nora');
+  await follow(root, 'nora');
+  await follow(root, 'Revoke …');
+  await fillAndSend(root, { 'Type the name': 'nora' }, 'Revoke');
+  await expectText(root, 'an operator is revoked', 'admin.operator.revoked');
+  await nora.goto('/console/homes');
+  await expectTitle(nora, 'a session ends with the key that began it', 'Log in');
+}
+
+async function checkWhy(page: Page): Promise<void> {
+  await page.goto('/console/why');
+  await page.getByLabel('Id of a node, key, user or request, or an e-mail address').fill('alice@example.org');
+  await page.keyboard.press('Enter');
+  await expectText(page, 'a login is explained', 'would be accepted now');
+  await page.goto('/console/why');
+  await fillAndSend(
+    page,
+    { 'Id of a node, key, user or request, or an e-mail address': `pa_node_${'x'.repeat(43)}` },
+    'Explain',
+  );
+  await expectTitle(page, 'a pasted key gets into no address', 'That is a key');
+  await page.goto('/console/login?key=abc');
+  await expectTitle(page, 'a key in the address bar is refused', 'Not in the address bar');
+}
+
+interface Axe {
+  run(): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }>;
+}
+
+async function checkPage(page: Page, path: string, view: string): Promise<void> {
+  await page.goto(`/console${path}`);
+  await page.evaluate(AXE);
+  const found = await page.evaluate(async () => {
+    const { violations } = await (globalThis as unknown as { axe: Axe }).axe.run();
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
+  });
+  checks.note(`/console${path} has no violation of axe-core, ${view}`, found.length === 0, found.join('\n'));
+  const overflow = await page.evaluate(
+    () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  );
+  checks.note(`/console${path} does not scroll sideways, ${view}`, overflow <= 0, overflow);
+}
+
+async function checkLooks(service: Console): Promise<void> {
+  for (const { colorScheme, viewport } of VIEWS) {
+    const page = await openConsole(service, { colorScheme, viewport });
+    await logIn(page, service.adminKey);
+    for (const path of PAGES) {
+      await checkPage(page, path, `${colorScheme}, ${viewport.width} px`);
+      if (process.env.SCREENSHOTS !== 'yes' || colorScheme === 'dark') continue;
+      mkdirSync(PICTURES, { recursive: true });
+      await page.setViewportSize({ width: 1280, height: 800 });
+      await page.screenshot({ path: join(PICTURES, `${path.slice(1).replace('/', '-') || 'now'}.png`) });
+      await page.setViewportSize(viewport);
+    }
+  }
+}
+
+export async function checkConsole(cleanup: Cleanup): Promise<void> {
+  const { server, adminKey } = await startFirstRun(cleanup);
+  const service = { browser: await launchBrowser(cleanup), url: server.url, adminKey };
+  const client = new ApiClient(server.url, adminKey);
+  await client.register({ email: 'alice@example.org', password: 'correct horse battery' });
+  await client.registerNode({ household_id: HOUSEHOLD, room: 'hall', name: 'lamp' });
+  for (const [caller, target] of [
+    ['ocr', 'auth'],
+    ['ui', 'ocr'],
+    ['ui', 'recipes'],
+    ['recipes', 'notification'],
+  ] as const)
+    await client.mintAppCredential({ caller, target });
+  for (const javaScriptEnabled of [true, false]) {
+    const suffix = javaScriptEnabled ? 'with JavaScript' : 'without JavaScript';
+    const page = await openConsole(service, { javaScriptEnabled });
+    await logIn(page, 'not-the-key-of-anybody-0123456789abcdef');
+    await expectTitle(page, `a wrong key is refused ${suffix}`, 'The admin key is not valid');
+    await logIn(page, adminKey);
+    await expectTitle(page, `the root key opens the console ${suffix}`, 'Now');
+    await checkNode(page, suffix);
+    await checkKey(page, suffix, javaScriptEnabled ? 'speech' : 'settings');
+    await checkUser(page, suffix, javaScriptEnabled ? 'bob@example.org' : 'carol@example.org');
+    if (!javaScriptEnabled) continue;
+    await checkOperators(service, page);
+    await checkWhy(page);
+    await page.goto('/console');
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await expectTitle(page, 'the logout leads to the login', 'Log in');
+    await page.goto('/console/keys');
+    await expectTitle(page, 'and ends the session', 'Log in');
+  }
+  await checkLooks(service);
+  checks.note('no page complains about its policy or its script', complaints.length === 0, complaints.join('\n'));
+}

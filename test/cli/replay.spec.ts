@@ -1,0 +1,86 @@
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { useCli } from '../support/cli.js';
+import { useApp } from '../support/use-app.js';
+
+/** The tables that a dump brings back as they were. */
+const TABLES = ['sessions', 'users', 'nodes', 'app_credentials', 'operators'];
+
+describe('platform-auth replay', () => {
+  const app = useApp();
+  const cli = useCli(app);
+
+  const copy = async (): Promise<void> => {
+    for (const table of TABLES) await app.database.query(`CREATE TABLE dump_${table} AS TABLE ${table}`);
+  };
+  const restore = async (): Promise<void> => {
+    await app.database.query(`TRUNCATE ${TABLES.join(', ')} CASCADE`);
+    for (const table of [...TABLES].reverse())
+      await app.database.query(`INSERT INTO ${table} SELECT * FROM dump_${table}`);
+  };
+
+  it('ends again, once, what was ended since the dump, and nothing else', async () => {
+    const [kept, revoked] = [await app.node(), await app.node()];
+    const service = await app.service();
+    const operator = await app.operator(['read'], 'mallory');
+    const [gone, disabled, enabled, left, stays] = [
+      await app.user(),
+      await app.user(),
+      await app.user(),
+      await app.user(),
+      await app.user(),
+    ];
+    const tokens = await left.logsIn();
+    const open = await stays.logsIn();
+    await copy();
+    await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
+    await app.admin.delete(`/app-credentials/${service.appId}`).expect(204);
+    await app.admin.delete(`/operators/${operator.id}`).expect(204);
+    await app.admin.delete(`/users/${gone.id}`).expect(204);
+    for (const { id } of [disabled, enabled]) await app.admin.patch(`/users/${id}`, { is_active: false }).expect(200);
+    await app.admin.patch(`/users/${enabled.id}`, { is_active: true }).expect(200);
+    await app.logout(tokens.refresh_token).expect(204);
+    await app.admin.post(`/nodes/${kept.nodeId}/rotate`).expect(200);
+    const ofDatabase = cli.with({ DATABASE_URL: app.database.url });
+    await ofDatabase.ok('audit', 'export', '--from-database', '-o', 'audit.ndjson');
+    expect(statSync(cli.path('audit.ndjson')).mode & 0o777).toBe(0o600);
+    await cli.ok('audit', 'export', '-o', 'same.ndjson');
+    const read = (name: string): unknown[] =>
+      readFileSync(cli.path(name), 'utf8')
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line) as unknown);
+    expect(read('audit.ndjson')).toEqual(read('same.ndjson'));
+    await restore();
+
+    expect(await cli.fails('replay', 'audit.ndjson')).toMatch(/Add --yes to confirm/);
+    type Report = { steps: { act: string; subject: string }[]; by_hand: Record<string, string[]> };
+    const plan = await cli.json<Report>('replay', 'audit.ndjson', '--dry-run');
+    expect(plan.steps.map(({ act, subject }) => `${act} ${subject}`).sort()).toEqual(
+      [
+        `delete ${gone.email}`,
+        `disable ${disabled.email}`,
+        `end sessions ${left.email}`,
+        `revoke ${service.caller}/${service.target}`,
+        'revoke mallory',
+        'revoke kitchen/speaker',
+      ].sort(),
+    );
+    expect(plan.by_hand).toEqual({ 'admin.node.rotated': [kept.nodeId] });
+    expect(await cli.json('replay', 'audit.ndjson', '--yes')).toMatchObject({ done: true, steps: plan.steps });
+    expect(await cli.json('replay', 'audit.ndjson', '--yes')).toMatchObject({ steps: [] });
+    await app.admin.get(`/users/${gone.id}`).expect(404);
+    await app.refresh(tokens.refresh_token).expect(401);
+    await app.refresh(open.refresh_token).expect(200);
+    await app.asAdmin(operator.key).get('/nodes').expect(401);
+    expect((await app.admin.get(`/users/${disabled.id}`)).body).toMatchObject({ is_active: false });
+    expect((await app.admin.get(`/users/${enabled.id}`)).body).toMatchObject({ is_active: true });
+    const { items } = await cli.json<{ items: object[] }>('audit', '--event', 'admin.*', '--subject', revoked.nodeId);
+    expect(items).toMatchObject([{ event: 'admin.node.revoked' }, { event: 'admin.node.revoked' }, {}]);
+  });
+
+  it('refuses a file of another kind', async () => {
+    writeFileSync(cli.path('other.ndjson'), '{"id":"1"}\n');
+    expect(await cli.fails('replay', 'other.ndjson')).toMatch(/^Line 1 of other.ndjson is not an event/);
+    expect(await cli.fails('replay', 'missing.ndjson')).toMatch(/missing\.ndjson/);
+  });
+});

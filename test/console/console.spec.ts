@@ -1,0 +1,296 @@
+import { ADMIN_KEY } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
+import type { Response } from 'supertest';
+
+const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+const HOST = '127.0.0.1:7701';
+const ORIGIN = `http://${HOST}`;
+
+/** A browser with one cookie, at one replica. */
+class Browser {
+  cookie = '';
+
+  constructor(readonly app: TestApp) {}
+
+  static async logIn(app: TestApp, key = ADMIN_KEY): Promise<Browser> {
+    const browser = new Browser(app);
+    await browser.sendKey(key).expect(303);
+    return browser;
+  }
+
+  sendKey(key: string, fields: Record<string, string> = {}) {
+    return this.send('/console/login', { key, ...fields }).expect(({ headers }: Response) => {
+      this.cookie = /^[^;]+/.exec(headers['set-cookie']?.[0] ?? '')?.[0] ?? this.cookie;
+    });
+  }
+
+  get(path: string) {
+    return this.app.get(path).set({ Host: HOST, Cookie: this.cookie });
+  }
+
+  send(path: string, fields: Record<string, string>, headers: Record<string, string> = {}) {
+    const call = this.app
+      .post(path)
+      .type('form')
+      .set({ Host: HOST, Origin: ORIGIN, Cookie: this.cookie, ...headers });
+    return call.send(new URLSearchParams(fields).toString());
+  }
+
+  /** @returns the hidden fields of the form with this action on a page */
+  async readForm(path: string, action = path): Promise<Record<string, string>> {
+    const { text } = await this.get(path).expect(200);
+    const form = text.slice(text.indexOf(`action="${action}"`)).split('</form>', 1)[0]!;
+    const hidden = form.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)"/g);
+    return Object.fromEntries([...hidden].map(([, name = '', value = '']) => [name, value]));
+  }
+
+  async submit(path: string, fields: Record<string, string> = {}): Promise<Response> {
+    return this.send(path, { ...(await this.readForm(path)), ...fields });
+  }
+}
+
+describe('/console', () => {
+  const app = useApp({ variables: { CONSOLE: 'on' } });
+
+  const addOperator = async (name: string, scopes: string[], expires_at?: string): Promise<Record<string, string>> =>
+    (await app.admin.post('/operators', { name, scopes, expires_at }).expect(201)).body as Record<string, string>;
+
+  const countNodes = async (): Promise<number> =>
+    ((await app.admin.get('/nodes').expect(200)).body.items as unknown[]).length;
+
+  it('leads to the login, and back to the page that was asked for', async () => {
+    const browser = new Browser(app);
+    const { headers } = await browser.get('/console/keys?live=true').expect(303);
+    expect(headers.location).toBe('/console/login?next=%2Fconsole%2Fkeys%3Flive%3Dtrue');
+    const answer = await browser.sendKey(ADMIN_KEY, { next: '/console/keys?live=true' }).expect(303);
+    expect(answer.headers.location).toBe('/console/keys?live=true');
+    expect(answer.headers['set-cookie']).toEqual([
+      expect.stringMatching(/^console=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict$/),
+    ]);
+    await browser.get('/console/keys?live=true').expect(200);
+  });
+
+  it.each([
+    '//evil.example',
+    'https://evil.example',
+    '/console/login',
+    '/consolex',
+    '/console/\\evil',
+    '/api/v0/admin',
+  ])('goes to its first page instead of %s after the login', async (next) => {
+    const { headers } = await new Browser(app).sendKey(ADMIN_KEY, { next }).expect(303);
+    expect(headers.location).toBe('/console');
+  });
+
+  it('refuses a wrong key like the admin door, and counts it', async () => {
+    const key = 'wrong-console-key-0123456789abcdefghijklmnop';
+    await new Browser(app).sendKey(key).expect(401);
+    const { body } = await app.admin.get('/audit-events?event=admin.key.refused').expect(200);
+    expect(body.items).toHaveLength(1);
+    expect(JSON.stringify(app.log.lines)).not.toContain(key);
+  });
+
+  it('refuses a key in the address bar, and does not log it', async () => {
+    await app.get('/console/login?key=secret-in-the-address').set({ Host: HOST }).expect(400);
+    expect(JSON.stringify(app.log.lines)).not.toContain('secret-in-the-address');
+  });
+
+  it('sets no cookie without TLS, except on loopback', async () => {
+    const { text } = await app.get('/console/login').set({ Host: 'auth.example.org' }).expect(403);
+    expect(text).toContain('The console needs TLS');
+  });
+
+  describe('a form', () => {
+    const fields = { household_id: HOUSEHOLD, room: 'attic', name: 'sensor' };
+    let browser: Browser;
+    beforeAll(async () => {
+      browser = await Browser.logIn(app);
+    });
+
+    const makeForm = async () => ({ ...(await browser.readForm('/console/homes/new', '/console/homes')), ...fields });
+
+    it.each([
+      ['another origin', { Origin: 'https://evil.example' }],
+      ['another port of this host', { Origin: 'http://127.0.0.1:7702' }],
+      ['no known origin', { Origin: 'null' }],
+      ['another site, as the browser says', { 'Sec-Fetch-Site': 'cross-site' }],
+      ['the same site, another origin', { 'Sec-Fetch-Site': 'same-site' }],
+    ])('from %s changes nothing', async (_what, headers) => {
+      const before = await countNodes();
+      await browser.send('/console/homes', await makeForm(), headers).expect(403);
+      expect(await countNodes()).toBe(before);
+    });
+
+    it('without a proof, with that of another action, or of another session, changes nothing', async () => {
+      const before = await countNodes();
+      const other = await Browser.logIn(app);
+      const proofs = ['', (await browser.readForm('/console/keys/new', '/console/keys')).form!];
+      proofs.push((await other.readForm('/console/homes/new', '/console/homes')).form!);
+      for (const form of proofs) await browser.send('/console/homes', { ...fields, form }).expect(403);
+      expect(await countNodes()).toBe(before);
+    });
+
+    it('is done once', async () => {
+      const before = await countNodes();
+      const form = await makeForm();
+      const answers = await Promise.all([1, 2, 3].map(() => browser.send('/console/homes', form)));
+      expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409]);
+      expect(await countNodes()).toBe(before + 1);
+    });
+
+    it('that was refused may be corrected and sent again', async () => {
+      const form = await makeForm();
+      const { text } = await browser.send('/console/homes', { ...form, room: '' }).expect(400);
+      expect(text).toContain('room');
+      await browser.send('/console/homes', form).expect(200);
+    });
+
+    it('with a list of fields that would be costly is refused', async () => {
+      const many = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`f${index}`, 'x']));
+      await browser.send('/console/homes', many).expect(400);
+      await browser.send('/console/homes', { ...(await makeForm()), room: 'x'.repeat(10_000) }).expect(400);
+      await browser.app.post('/console/homes', {}).set({ Host: HOST, Cookie: browser.cookie }).expect(415);
+    });
+
+    it('shows names as text', async () => {
+      const name = `</script><img src=x onerror=alert(1)>`;
+      await browser.send('/console/homes', { ...(await makeForm()), room: name }).expect(200);
+      const { text } = await browser.get('/console/homes').expect(200);
+      expect(text).toContain('&lt;/script>');
+      expect(text).not.toContain('<img');
+    });
+  });
+
+  describe('a session', () => {
+    it.each([
+      ['its key is revoked', async (id: string) => app.admin.delete(`/operators/${id}`).expect(204)],
+      [
+        'its key is rotated',
+        async (id: string) => app.admin.post(`/operators/${id}/rotate`, { overlap_hours: 24 }).expect(200),
+      ],
+      [
+        'its key expires',
+        async (id: string) =>
+          app.admin
+            .patch(`/operators/${id}`, { expires_at: new Date(app.clock.now().getTime() + 1).toISOString() })
+            .expect(200),
+      ],
+    ])('ends on every replica when %s', async (_when, end) => {
+      const replica = await app.startReplica();
+      const { operator_id, api_key } = await addOperator(`op-${app.clock.monotonicMs()}`.replace('.', '-'), ['read']);
+      const browser = await Browser.logIn(app, api_key);
+      const elsewhere = new Browser(replica);
+      elsewhere.cookie = browser.cookie;
+      await elsewhere.get('/console').expect(200);
+      await end(operator_id!);
+      app.clock.advance({ seconds: 1 });
+      await elsewhere.get('/console').expect(303);
+      await browser.get('/console').expect(303);
+      await replica.stop();
+    });
+
+    it('ends with the logout, and shows nothing afterwards', async () => {
+      const browser = await Browser.logIn(app);
+      const form = await browser.readForm('/console', '/console/logout');
+      const { headers } = await browser.send('/console/logout', form).expect(303);
+      expect(headers['clear-site-data']).toBe('"cache", "storage"');
+      const { headers: after } = await browser.get('/console/people').expect(303);
+      expect(after['cache-control']).toBe('no-store');
+    });
+
+    it('ends after 30 minutes without a request, and after 8 hours', async () => {
+      const idle = await Browser.logIn(app);
+      app.clock.advance({ minutes: 29 });
+      await idle.get('/console').expect(200);
+      app.clock.advance({ minutes: 29 });
+      await idle.get('/console').expect(200);
+      app.clock.advance({ minutes: 31 });
+      await idle.get('/console').expect(303);
+      const busy = await Browser.logIn(app);
+      for (let minutes = 0; minutes < 8 * 60 - 20; minutes += 20) {
+        app.clock.advance({ minutes: 20 });
+        await busy.get('/console/keys').expect(200);
+      }
+      app.clock.advance({ minutes: 21 });
+      await busy.get('/console/keys').expect(303);
+    });
+
+    it('may do what its operator may, and each act is audited as the operator’s', async () => {
+      const { api_key } = await addOperator('reader', ['read']);
+      const reader = await Browser.logIn(app, api_key);
+      const { nodeId: id } = await app.node();
+      expect((await reader.get(`/console/homes/${id}`).expect(200)).text).not.toContain('Revoke …');
+      const refused = await reader.submit(`/console/homes/${id}/revoke`);
+      expect({ status: refused.status, text: refused.text }).toEqual({
+        status: 403,
+        text: expect.stringContaining('can grant it'),
+      });
+      const keeper = await Browser.logIn(app, (await addOperator('keeper', ['nodes'])).api_key);
+      expect((await keeper.submit(`/console/homes/${id}/revoke`)).status).toBe(303);
+      const { body } = await app.admin.get(`/audit-events?subject=${id}&event=admin.node.revoked`).expect(200);
+      expect(body.items).toEqual([
+        expect.objectContaining({ actor: expect.objectContaining({ name: 'operator:keeper' }) }),
+      ]);
+    });
+  });
+
+  describe('a page', () => {
+    let browser: Browser;
+    beforeAll(async () => {
+      browser = await Browser.logIn(app);
+      for (let index = 0; index < 120; index += 1) {
+        const pair = { caller: `service-${index % 20}`, target: `target-${index}` };
+        await app.admin.post('/app-credentials', pair).expect(201);
+      }
+    });
+
+    it.each(['', '/map', '/map?service=service-1', '/keys', '/homes', '/people', '/operators', '/why', '/audit'])(
+      '/console%s is small, is neither cached nor framed, and has no inline script or style',
+      async (path) => {
+        const { text, headers } = await browser.get(`/console${path}`).expect(200);
+        expect(text.length).toBeLessThan(150_000);
+        expect(headers).toMatchObject({
+          'cache-control': 'no-store',
+          'content-security-policy': expect.stringContaining("frame-ancestors 'none'"),
+        });
+        expect(headers['content-security-policy']).not.toContain('unsafe');
+        expect(text).not.toMatch(/ (style|on\w+)="/);
+      },
+    );
+
+    it('draws the neighbours of a service when there are more arrows than one can read', async () => {
+      expect((await browser.get('/console/map').expect(200)).text).not.toContain('<svg');
+      const { text } = await browser.get('/console/map?service=service-1').expect(200);
+      expect(text.match(/class="hit"/g)).toHaveLength(6);
+    });
+
+    it('downloads all filtered events, and no formula', async () => {
+      const path = '/console/audit.ndjson?event=admin.app_credential.minted';
+      const text = String((await browser.get(path).buffer(true).parse(readText).expect(200)).body);
+      expect(text.trim().split('\n')).toHaveLength(120);
+      expect(JSON.parse(text.split('\n', 1)[0]!)).toMatchObject({ event: 'admin.app_credential.minted' });
+      const csv = (await browser.get('/console/audit.csv').expect(200)).text;
+      expect(csv).not.toMatch(/(^|,)"?[=+@-]/m);
+    });
+  });
+});
+
+function readText(response: Response, done: (error: Error | null, text: string) => void): void {
+  let text = '';
+  response.on('data', (chunk: Buffer) => (text += chunk.toString())).on('end', () => done(null, text));
+}
+
+describe('without CONSOLE', () => {
+  it('is not there', async () => {
+    const app = await TestApp.start();
+    for (const path of ['/console', '/console/login', '/console/static/console.css']) await app.get(path).expect(404);
+    await app.stop();
+  });
+
+  it('is on INTERNAL_PORT only, where that is set', async () => {
+    const app = await TestApp.start({ variables: { CONSOLE: 'on', INTERNAL_PORT: '0' } });
+    for (const path of ['/console', '/console/login', '/console/static/console.css']) await app.get(path).expect(404);
+    await app.stop();
+  });
+});
