@@ -23,6 +23,8 @@ const SCHEMAS = [
   'PasswordResetResponse',
   'Problem',
   'SessionResponse',
+  'TargetsOfNodesResponse',
+  'UnusedScopesResponse',
   'UserExplanationResponse',
   'AdminUserResponse',
 ];

@@ -3,7 +3,13 @@ import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
-import { AppCredentialsService, type AppCredential } from '../app-credentials/app-credentials.service.js';
+import {
+  AppCredentialsService,
+  MAX_UNUSED_SCOPES,
+  type AppCredential,
+  type UnusedScope,
+} from '../app-credentials/app-credentials.service.js';
+import { UNUSED_DAYS } from '../config/limits.js';
 import { EXAMPLES } from '../common/examples.js';
 import {
   APP_SCOPES,
@@ -102,6 +108,25 @@ function toScopeUses({ scopes, scopeUses }: AppCredential): ScopeUseResponse[] {
   return [...names].sort().map((scope) => ({ scope, last_used_at: scopeUses[scope] ?? null }));
 }
 
+export class UnusedScopeResponse implements UnusedScope {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  app_id!: string;
+
+  @ApiProperty({ example: EXAMPLES.caller })
+  caller!: string;
+
+  @ApiProperty({ example: EXAMPLES.target })
+  target!: string;
+
+  @ApiProperty({ example: EXAMPLES.appScope })
+  scope!: string;
+}
+
+export class UnusedScopesResponse {
+  @ApiProperty({ type: [UnusedScopeResponse], maxItems: MAX_UNUSED_SCOPES })
+  items!: UnusedScopeResponse[];
+}
+
 export class IssuedAppCredentialResponse extends AppCredentialResponse {
   @ApiProperty({ description: 'shown only in this response', example: 'pa_app_7Qd…' })
   app_key!: string;
@@ -155,6 +180,16 @@ export class AppCredentialsAdminController {
   @RequireAdmin('apps', { summary: 'Count the app credentials', returns: KeyCountsResponse })
   async countAppCredentials(): Promise<KeyCountsResponse> {
     return this.credentials.keys.countKeys();
+  }
+
+  @Get('unused-scopes')
+  @RequireAdmin('apps', {
+    summary: 'List the scopes of live credentials that were not asked for lately',
+    description: `Not in ${UNUSED_DAYS} days, nor since the scopes were changed.`,
+    returns: UnusedScopesResponse,
+  })
+  async listUnusedScopes(): Promise<UnusedScopesResponse> {
+    return { items: await this.credentials.listUnusedScopes() };
   }
 
   @Get(':app_id')

@@ -79,6 +79,8 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/nodes/:node_id/explain': 'explainNode: admin with nodes',
   'GET api/v0/admin/app-credentials/:app_id/explain': 'explainAppCredential: admin with apps',
   'POST api/v0/admin/app-credentials': 'mintAppCredential: admin with apps',
+  'GET api/v0/admin/app-credentials/unused-scopes': 'listUnusedScopes: admin with apps',
+  'GET api/v0/admin/nodes/targets': 'listTargetsOfNodes: admin with nodes',
   'PATCH api/v0/admin/app-credentials/:app_id': 'updateAppCredential: admin with apps',
   'GET api/v0/admin/app-credentials': 'listAppCredentials: admin with apps',
   'GET api/v0/admin/app-credentials/summary': 'countAppCredentials: admin with apps',

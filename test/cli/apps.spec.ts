@@ -315,9 +315,33 @@ describe('platform-auth', () => {
     expect(await withoutKey.json('status')).toMatchObject({ health: { status: 'ok' }, nodes: null });
   });
 
-  it('map draws the credentials of the service', async () => {
+  it('status names the scopes that were not asked for in 30 days', async () => {
+    const { appId, caller } = await app.service(undefined, 'ocr');
+    await app.admin.patch(`/app-credentials/${appId}`, { scopes: ['a:used', 'b:unused', 'c:unused'] }).expect(200);
+    expect(await cli.json('status')).toMatchObject({ unused_scopes: [] });
+    await app.database.query(
+      `UPDATE app_credentials SET created_at = now() - interval '40 days', scopes_changed_at = now() - interval '31 days',
+         scope_uses = jsonb_build_object('a:used', now(), 'b:unused', now() - interval '31 days') WHERE id = $1`,
+      [appId],
+    );
+    expect(await cli.ok('status')).toContain(
+      `not asked for in 30 days: ${caller} → ocr b:unused, ${caller} → ocr c:unused\n`,
+    );
+    await app.admin.patch(`/app-credentials/${appId}`, { scopes: ['b:unused'] }).expect(200);
+    expect(await cli.json('status')).toMatchObject({ unused_scopes: [] });
+  });
+
+  it('map draws the credentials of the service, and a box for each set of targets of nodes', async () => {
     const { caller, target } = await app.service();
-    expect(await cli.ok('map', '--format', 'dot')).toContain(`"${caller}" -> "${target}"`);
+    for (const targets of [['ocr', 'speech'], ['speech', 'ocr'], ['recipes']])
+      await app.admin.patch(`/nodes/${(await app.node()).nodeId}`, { targets }).expect(200);
+    const drawn = await cli.ok('map', '--format', 'dot');
+    expect(drawn).toContain(`"${caller}" -> "${target}"`);
+    expect(drawn.match(/"\d nodes? \(set \d\)" -> "\w+"/g)).toEqual([
+      '"2 nodes (set 1)" -> "ocr"',
+      '"2 nodes (set 1)" -> "speech"',
+      '"1 node (set 2)" -> "recipes"',
+    ]);
     expect(await cli.json('map')).toMatchObject({
       calls: expect.arrayContaining([expect.objectContaining({ caller })]),
     });

@@ -162,6 +162,11 @@ describe('platform-auth doctor', () => {
         () => add('ocr', `SECRET_KEY=${platform.variables('auth').SECRET_KEY}`),
         warning('ocr.env', /holds the SECRET_KEY/),
       ],
+      [
+        'targets of new nodes that the map does not have',
+        () => add('auth', 'NODE_TARGETS=ocr'),
+        warning('auth.env', /^NODE_TARGETS restricts new nodes/),
+      ],
       ['a variable that is gone', () => removeLine('ocr', 'AUTH_URL'), broken('ocr.env', 'Not set: AUTH_URL.')],
       [
         'another name of a service that embeds a verifier',
@@ -281,6 +286,29 @@ describe('platform-auth doctor', () => {
       const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
       platform.edit('auth', (text) => `${text}LOGGING_SERVICE_URL=${there}\n`);
       expect(await platform.diagnose(url)).toMatchObject([{ severity: 'warning', what: expect.stringMatching(/302/) }]);
+      server.close();
+    });
+
+    it('reports targets of nodes that the map does not have, and none where a node is restricted to its services', async () => {
+      const [right, wrong] = [await app.node(), await app.node()];
+      await app.admin.patch(`/nodes/${right.nodeId}`, { targets: ['ocr'] }).expect(200);
+      await app.admin.patch(`/nodes/${wrong.nodeId}`, { targets: ['ocr', 'speach'] }).expect(200);
+      const expected = warning('nodes with the targets ocr, speach (1)', 'The map has no service speach.');
+      expect(await platform.diagnose(url)).toMatchObject([expected]);
+      for (const { nodeId } of [right, wrong]) await app.admin.delete(`/nodes/${nodeId}`).expect(204);
+    });
+
+    it('reports a service that would accept a node outside its targets', async () => {
+      const answers: Readonly<Record<string, object>> = {
+        '/health': { details: {} },
+        '/api/v0/admin/nodes/targets': { items: [{ targets: ['ocr'], live: 3, node_id: 'n' }] },
+        '/api/v0/admin/nodes/n/explain?target=auth': { accepted_now: true },
+      };
+      const server = createServer((request, response) => response.end(JSON.stringify(answers[request.url!] ?? {})));
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const expected = broken('nodes with the targets ocr (3)', 'auth would accept n.');
+      expect(await platform.diagnose(there)).toContainEqual(expect.objectContaining(expected));
       server.close();
     });
 

@@ -46,6 +46,10 @@ const NOT_TRIED = 'No credential was tried.';
 const NAME_PORT = 'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
 const health = z.object({ details: z.object({ database: z.object({ status: z.string() }) }) });
 const jwks = z.object({ keys: z.array(z.unknown()) });
+const restrictedNodes = z.object({
+  items: z.array(z.object({ targets: z.array(z.string()), live: z.number(), node_id: z.string() })),
+});
+const explanation = z.object({ accepted_now: z.boolean() });
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
 /** Asks the running services. When this one is away, that is the only finding about it. */
@@ -54,7 +58,12 @@ export async function callServices(checkup: Checkup): Promise<Finding[]> {
   const away = await findServiceAway(url);
   const found = away
     ? [away]
-    : [...(await checkCredentials(checkup)), await checkAdminKey(own, url), await checkPublishedKeys(rules, url)];
+    : [
+        ...(await checkCredentials(checkup)),
+        await checkAdminKey(own, url),
+        ...(await checkNodes(checkup)),
+        await checkPublishedKeys(rules, url),
+      ];
   return [...found, await checkLoggingService(own)].filter((finding) => finding !== undefined);
 }
 
@@ -176,6 +185,34 @@ async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Fin
     `Restart ${OWN_NAME} with this file, from a shell that does not export these variables: an exported one wins over the file. ` +
       'Or write the SECRET_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY with which it runs into the file, and run init.',
   );
+}
+
+/**
+ * Only the node has its key, so doctor asks the service how it would judge the node: a restricted node must be refused at a
+ * service outside its targets, and its targets must be services of the map.
+ */
+async function checkNodes({ own, url, plan }: Checkup): Promise<Finding[]> {
+  const adminKey = own?.get('ADMIN_API_KEY');
+  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return [];
+  const headers = { 'X-Admin-Key': adminKey };
+  const names = plan.services.map(({ service }) => service.name);
+  const { data } = restrictedNodes.safeParse((await ask(`${url}/api/v0/admin/nodes/targets`, { headers })).body);
+  const found: Finding[] = [];
+  for (const { targets, live, node_id } of data?.items ?? []) {
+    const where = `nodes with the targets ${targets.join(', ')} (${live})`;
+    const unknown = targets.filter((target) => !names.includes(target));
+    if (unknown.length > 0) {
+      const remedy = 'Correct them with nodes update --targets, or add the services to the map.';
+      found.push(warning(where, `The map has no service ${unknown.join(', ')}.`, remedy));
+    }
+    const outside = names.find((name) => !targets.includes(name));
+    if (outside === undefined) continue;
+    const probe = `${url}/api/v0/admin/nodes/${node_id}/explain?target=${encodeURIComponent(outside)}`;
+    const { data: explained } = explanation.safeParse((await ask(probe, { headers })).body);
+    if (explained?.accepted_now === true)
+      found.push(broken(where, `${outside} would accept ${node_id}.`, `Restart ${OWN_NAME} with its present version.`));
+  }
+  return found;
 }
 
 /** Under ES256 verifiers read the public keys: none is published when the running service still signs with SECRET_KEY. */

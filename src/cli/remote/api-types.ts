@@ -171,6 +171,19 @@ export interface Api {
     readonly ended_at: string | null;
     readonly end_reason: string | null;
   };
+  readonly TargetsOfNodesResponse: { readonly items: readonly Api['RestrictedNodesResponse'][] };
+  readonly RestrictedNodesResponse: {
+    readonly targets: readonly string[];
+    readonly live: number;
+    readonly node_id: string;
+  };
+  readonly UnusedScopesResponse: { readonly items: readonly Api['UnusedScopeResponse'][] };
+  readonly UnusedScopeResponse: {
+    readonly app_id: string;
+    readonly caller: string;
+    readonly target: string;
+    readonly scope: string;
+  };
   readonly UserExplanationResponse: {
     readonly accepted_now: boolean;
     readonly methods: readonly string[];
