@@ -4,7 +4,7 @@ import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swag
 import { SCOPE_EXTENSION } from '../src/access/require.js';
 import { EXAMPLES } from '../src/common/examples.js';
 import { readPackageVersion } from '../src/common/package-version.js';
-import { listAcceptedScopes, type Scope } from '../src/common/names.js';
+import { listAcceptedScopes, type RouteScope } from '../src/common/names.js';
 import { createProblemExamples, ProblemSchema } from '../src/problems/api-problems.js';
 
 // The OpenAPI document, made when the service is built: what @nestjs/swagger finds in the controllers, completed by what it
@@ -93,7 +93,7 @@ interface Response {
 interface Operation {
   tags?: string[];
   description?: string;
-  [SCOPE_EXTENSION]?: Scope;
+  [SCOPE_EXTENSION]?: RouteScope;
   security?: object[];
   parameters?: { in: string; required?: boolean; schema?: Schema }[];
   requestBody?: { content: Record<string, Media> };

@@ -18,6 +18,7 @@ import { isForGateway, takesForm, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } f
 /** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
 const LIST_FIELDS: readonly { route: RegExp; pointer: string; maxCommas?: number }[] = [
   { route: /^\/api\/v0\/admin\/(nodes|app-credentials)\/revoke$/, pointer: '/ids', maxCommas: MAX_REVOKED_KEYS },
+  { route: /^\/api\/v0\/admin\/keys\/identify$/, pointer: '/digests' },
   { route: /^\/api\/v0\/admin\/nodes(\/[^/]+)?$/, pointer: '/targets' },
   { route: /^\/api\/v0\/admin\/app-credentials(\/[^/]+)?$/, pointer: '/scopes' },
   { route: /^\/api\/v0\/admin\/operators(\/[^/]+)?$/, pointer: '/scopes' },

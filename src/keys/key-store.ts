@@ -36,6 +36,7 @@ import {
 import {
   type AskedUse,
   buildKeyCount,
+  findByDigests,
   type KeyCounts,
   type KeyTable,
   issueKey,
@@ -159,6 +160,11 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const credential = await this.readCredential(id);
     if (!credential) throw new ProblemException(problems.notFound);
     return credential;
+  }
+
+  /** @returns the credentials whose current or previous key has one of these digests; reads the whole table */
+  async findByDigests(digests: SecretDigest[]): Promise<Entity[]> {
+    return findByDigests(this.repository, digests);
   }
 
   async countKeys(): Promise<KeyCounts> {

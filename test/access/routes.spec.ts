@@ -87,6 +87,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/app-credentials/:app_id': 'getAppCredential: admin with apps',
   'DELETE api/v0/admin/app-credentials/:app_id': 'revokeAppCredential: admin with apps',
   'POST api/v0/admin/app-credentials/:app_id/rotate': 'rotateAppCredential: admin with apps',
+  'POST api/v0/admin/keys/identify': 'identifyKeys: admin with any',
   'POST api/v0/admin/operators': 'addOperator: admin with operators',
   'GET api/v0/admin/operators': 'listOperators: admin with operators',
   'GET api/v0/admin/operators/:operator_id': 'getOperator: admin with operators',

@@ -24,7 +24,7 @@ describe('/api/v0/admin/nodes', () => {
     const created = await app.admin.post('/nodes', body).expect(201);
     expect(created.body).toMatchObject({
       ...body,
-      api_key: expect.stringMatching(/^pa_node_[\w-]{43}$/),
+      api_key: expect.stringMatching(/^pa_node_[\w-]{43}\w{6}$/),
       revoked_at: null,
     });
     const { node_id, api_key, ...shown } = created.body as Record<string, string>;

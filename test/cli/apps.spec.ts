@@ -1,6 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
+import { computeDigest, generateSecret } from '../../src/crypto/secret.js';
 import { problems } from '../../src/problems/problems.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -171,7 +172,7 @@ describe('platform-auth operators', () => {
 
   it('prints the key for people with what it is for', async () => {
     expect(await cli.ok('operators', 'issue', 'bob', '--scopes', 'nodes')).toMatch(
-      /name +bob\napi_key +pa_admin_[\w-]{43}\nscopes +nodes\n\nThe key is shown only this once\./,
+      /name +bob\napi_key +pa_admin_[\w-]{49}\nscopes +nodes\n\nThe key is shown only this once\./,
     );
   });
 
@@ -313,6 +314,86 @@ describe('platform-auth', () => {
     expect(await besideService.json('status')).toMatchObject({ url: `http://127.0.0.1:${port}` });
     const withoutKey = cli.with({ ADMIN_API_KEY: '' });
     expect(await withoutKey.json('status')).toMatchObject({ health: { status: 'ok' }, nodes: null });
+  });
+
+  describe('leaked', () => {
+    const digestOf = (key: string): string => computeDigest(key).toString('hex');
+
+    it('names each key by file and line, whose it is and whether it is live, prints none, and ends with 1', async () => {
+      const [live, revoked, service] = [await app.node(), await app.node(), await app.service()];
+      await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
+      await app.validateApp(service.headers).expect(200);
+      const session = await (await app.user()).logsIn();
+      const keys = [live.apiKey, revoked.apiKey, service.appKey, session.refresh_token, generateSecret('pa_app_')];
+      const file = cli.path('leak.txt');
+      writeFileSync(file, `nothing\n${keys.map((key) => `KEY="${key}"`).join('\n')}`);
+      const { code, stdout, stderr } = await cli.run('leaked', file, '--json');
+      expect({ code, failure: JSON.parse(stderr) as object }).toMatchObject({
+        code: 1,
+        failure: { code: 'live_key_found' },
+      });
+      const { items } = JSON.parse(stdout) as { items: object[] };
+      expect(items).toMatchObject([
+        { place: `${file}:2`, kind: 'node', verdict: 'LIVE', owner: 'kitchen/speaker', id: live.nodeId },
+        { place: `${file}:3`, kind: 'node', verdict: 'ended', id: revoked.nodeId },
+        { place: `${file}:4`, kind: 'app', verdict: 'LIVE', owner: `${service.caller} → ${service.target}` },
+        { place: `${file}:5`, kind: 'session', verdict: 'LIVE' },
+        { place: `${file}:6`, kind: 'app', verdict: 'unknown', owner: '' },
+      ]);
+      const text = (await cli.run('leaked', file)).stdout;
+      for (const key of keys) for (const shown of [stdout, stderr, text]) expect(shown).not.toContain(key.slice(0, 30));
+    });
+
+    it('reads the history of a repository, and names the commit and the file', async () => {
+      const { apiKey } = await app.node();
+      const commit = 'a'.repeat(40);
+      const history = `commit ${commit}\n--- a/.env\n+++ b/.env\n@@ -1 +0,0 @@\n-API_KEY=${apiKey}\n`;
+      const { stdout } = await cli.withInput(history).run('leaked', '--json');
+      const { items } = JSON.parse(stdout) as { items: object[] };
+      expect(items).toMatchObject([{ place: `stdin:5 (${commit.slice(0, 12)} .env)`, verdict: 'LIVE' }]);
+    });
+
+    it('revokes what is live after a question, and then finds nothing live', async () => {
+      const [node, service] = [await app.node(), await app.service()];
+      const file = cli.path('to-revoke.txt');
+      writeFileSync(file, `${node.apiKey} ${service.appKey}`);
+      expect((await cli.run('leaked', file, '--revoke')).stderr).toContain('Add --yes to confirm.');
+      await app.validateNode(node.header).expect(200);
+      expect((await cli.run('leaked', file, '--revoke', '--yes')).code).toBe(1);
+      await app.validateNode(node.header).expect(401);
+      await app.validateApp(service.headers).expect(401);
+      expect(await cli.ok('leaked', file)).toMatch(/ended[^]*ended/);
+    });
+
+    it('asks about both keys of a rotation', async () => {
+      const service = await app.service();
+      const { body } = await app.admin.post(`/app-credentials/${service.appId}/rotate`);
+      const digests = [service.appKey, (body as { app_key: string }).app_key].map(digestOf);
+      const identify = async () => (await app.admin.post('/keys/identify', { digests }).expect(200)).body as object;
+      expect(await identify()).toMatchObject({ items: digests.map((digest) => ({ digest, live: true })) });
+      await app.admin.post(`/app-credentials/${service.appId}/rotate`, { overlap_hours: 0 });
+      expect(await identify()).toEqual({ items: [], searched: ['node', 'app', 'operator', 'session'] });
+    });
+
+    it('tells an operator only of the kinds of its scopes', async () => {
+      const [node, service] = [await app.node(), await app.service()];
+      const operator = await app.operator(['apps']);
+      const file = cli.path('scoped.txt');
+      writeFileSync(file, `${node.apiKey} ${service.appKey} ${operator.key}`);
+      const { stdout } = await cli.with({ ADMIN_API_KEY: operator.key }).run('leaked', file, '--json');
+      expect((JSON.parse(stdout) as { items: { verdict: string }[] }).items.map(({ verdict }) => verdict)).toEqual([
+        'not looked up: scope',
+        'LIVE',
+        'not looked up: scope',
+      ]);
+    });
+
+    it.each([[[]], [['x']], [['A'.repeat(64)]], [Array(33).fill('a'.repeat(64))], ['a'.repeat(64)]])(
+      'answers 400 to %j',
+      async (digests) => {
+        expect((await app.admin.post('/keys/identify', { digests: digests as string[] })).status).toBe(400);
+      },
+    );
   });
 
   it('status names the scopes that were not asked for in 30 days', async () => {

@@ -60,6 +60,7 @@ export class ProxiedCalls {
     await this.callAsAdminForApps();
     await this.callAsAdminForNodes();
     await this.callAsAdminForOperators();
+    await this.callAsAdminForKeys();
     await this.callAsAdminForUsers();
     await this.callForLinks();
     await this.call({ operation: 'GET /health', status: 200 });
@@ -238,6 +239,13 @@ export class ProxiedCalls {
     await this.call({ operation: `GET ${path}/{node_id}/explain`, status: 200, headers: asAdmin, id });
     await this.call({ operation: `PATCH ${path}/{node_id}`, status: 409, headers: asAdmin, id, body: change });
     await this.callForEnrolments(body);
+  }
+
+  private async callAsAdminForKeys(): Promise<void> {
+    const { asAdmin: headers } = this;
+    const operation = 'POST /api/v0/admin/keys/identify';
+    await this.call({ operation, status: 200, headers, body: { digests: ['a'.repeat(64)] } });
+    await this.call({ operation, status: 400, headers, body: { digests: [] } });
   }
 
   private async callForEnrolments(body: object): Promise<void> {

@@ -1,12 +1,12 @@
 import { Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { isServiceName } from '../../common/names.js';
 import {
   addCommand,
-  createRestrictionParser,
   NEEDS_ADMIN_KEY,
   parseExpiry,
+  parseTargets,
   parseUuid,
+  TARGETS,
   toExpiresAt,
   toRestriction,
 } from '../command-options.js';
@@ -43,8 +43,6 @@ const NODES: CredentialKind = {
   columns: ['node_id', 'household_id', 'room', 'name', 'targets', 'last_used_at', 'expires_at', 'revoked_at'],
   drop: ['household_id', 'expires_at', 'revoked_at', 'last_used_at', 'targets'],
 };
-const parseTargets = createRestrictionParser('names of services', isServiceName);
-const TARGETS = 'the only services at which the node is accepted, separated by commas, or "all"';
 const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const satisfies readonly ConfigFormat[];
 
 interface RegisterOptions {
