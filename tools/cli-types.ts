@@ -12,6 +12,7 @@ const SCHEMAS = [
   'AuditEventResponse',
   'BackgroundWorkResponse',
   'EnrolmentResponse',
+  'IdentifiedKeysResponse',
   'ExplanationResponse',
   'IssuedAppCredentialResponse',
   'IssuedEnrolmentResponse',
@@ -23,6 +24,8 @@ const SCHEMAS = [
   'PasswordResetResponse',
   'Problem',
   'SessionResponse',
+  'TargetsOfNodesResponse',
+  'UnusedScopesResponse',
   'UserExplanationResponse',
   'AdminUserResponse',
 ];

@@ -1,14 +1,14 @@
-// Builds dist/: the verifier with the code that it shares with the service, bundled, and its types. Needs the development
-// packages of the root of the project.
+// Builds dist/, or the folder that is named: the verifier with the code that it shares with the service, bundled, and its types.
+// Needs the development packages of the root of the project.
 import { execFileSync } from 'node:child_process';
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { build } from 'esbuild';
 
 const PACKAGE = import.meta.dirname;
-const DIST = join(PACKAGE, 'dist');
-const TYPES = join(PACKAGE, 'dist/.types');
+const DIST = resolve(process.argv[2] ?? join(PACKAGE, 'dist'));
+const TYPES = join(DIST, '.types');
 const require = createRequire(import.meta.url);
 
 rmSync(DIST, { recursive: true, force: true });

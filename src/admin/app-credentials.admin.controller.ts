@@ -3,7 +3,13 @@ import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
-import { AppCredentialsService, type AppCredential } from '../app-credentials/app-credentials.service.js';
+import {
+  AppCredentialsService,
+  MAX_UNUSED_SCOPES,
+  type AppCredential,
+  type UnusedScope,
+} from '../app-credentials/app-credentials.service.js';
+import { UNUSED_DAYS } from '../config/limits.js';
 import { EXAMPLES } from '../common/examples.js';
 import {
   APP_SCOPES,
@@ -16,7 +22,17 @@ import {
 import type { IssuedCredential } from '../keys/key-table.js';
 import { createPageResponse, toPageRequest } from '../http/page.js';
 import { problems, refuseField } from '../problems/problems.js';
-import { describeRotation, KeyCountsResponse, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
+import {
+  describeRevocations,
+  describeRotation,
+  RevokedKeysResponse,
+  RevokeKeysRequest,
+  KeyCountsResponse,
+  KeyResponse,
+  KeysQuery,
+  RotateRequest,
+  toKeyFilter,
+} from './key.dto.js';
 
 export class MintAppCredentialRequest {
   @ServiceNameField(EXAMPLES.caller)
@@ -92,6 +108,25 @@ function toScopeUses({ scopes, scopeUses }: AppCredential): ScopeUseResponse[] {
   return [...names].sort().map((scope) => ({ scope, last_used_at: scopeUses[scope] ?? null }));
 }
 
+export class UnusedScopeResponse implements UnusedScope {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  app_id!: string;
+
+  @ApiProperty({ example: EXAMPLES.caller })
+  caller!: string;
+
+  @ApiProperty({ example: EXAMPLES.target })
+  target!: string;
+
+  @ApiProperty({ example: EXAMPLES.appScope })
+  scope!: string;
+}
+
+export class UnusedScopesResponse {
+  @ApiProperty({ type: [UnusedScopeResponse], maxItems: MAX_UNUSED_SCOPES })
+  items!: UnusedScopeResponse[];
+}
+
 export class IssuedAppCredentialResponse extends AppCredentialResponse {
   @ApiProperty({ description: 'shown only in this response', example: 'pa_app_7Qd…' })
   app_key!: string;
@@ -147,6 +182,16 @@ export class AppCredentialsAdminController {
     return this.credentials.keys.countKeys();
   }
 
+  @Get('unused-scopes')
+  @RequireAdmin('apps', {
+    summary: 'List the scopes of live credentials that were not asked for lately',
+    description: `Not in ${UNUSED_DAYS} days, nor since the scopes were changed.`,
+    returns: UnusedScopesResponse,
+  })
+  async listUnusedScopes(): Promise<UnusedScopesResponse> {
+    return { items: await this.credentials.listUnusedScopes() };
+  }
+
   @Get(':app_id')
   @RequireAdmin('apps', {
     summary: 'Get an app credential',
@@ -183,6 +228,15 @@ export class AppCredentialsAdminController {
   })
   async revokeAppCredential(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
     await this.credentials.keys.revokeKey(id, toActor(request));
+  }
+
+  @Post('revoke')
+  @RequireAdmin('apps', describeRevocations('app credentials'))
+  async revokeAppCredentials(
+    @Req() request: Request,
+    @Body() { ids }: RevokeKeysRequest,
+  ): Promise<RevokedKeysResponse> {
+    return { revoked: await this.credentials.keys.revokeKeys(ids, toActor(request)) };
   }
 
   @Post(':app_id/rotate')

@@ -3,7 +3,14 @@ import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
-import { NodesService, type NodeChange, type NodeRegistration, type NodeDevice } from '../nodes/nodes.service.js';
+import {
+  MAX_SETS_OF_TARGETS,
+  NodesService,
+  type NodeChange,
+  type NodeRegistration,
+  type NodeDevice,
+  type RestrictedNodes,
+} from '../nodes/nodes.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import {
   ExpiresAtField,
@@ -18,7 +25,17 @@ import { ApiIdempotencyKey, readIdempotencyKey } from '../http/idempotency-key.j
 import { createPageResponse, toPageRequest } from '../http/page.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { problems, refuseField } from '../problems/problems.js';
-import { describeRotation, KeyCountsResponse, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
+import {
+  describeRevocations,
+  describeRotation,
+  RevokedKeysResponse,
+  RevokeKeysRequest,
+  KeyCountsResponse,
+  KeyResponse,
+  KeysQuery,
+  RotateRequest,
+  toKeyFilter,
+} from './key.dto.js';
 
 export class RegisterNodeRequest {
   @UuidField({ example: EXAMPLES.householdId })
@@ -108,6 +125,22 @@ export class NodeResponse extends KeyResponse {
   }
 }
 
+export class RestrictedNodesResponse implements RestrictedNodes {
+  @ApiProperty(TARGETS)
+  targets!: string[];
+
+  @ApiProperty({ type: 'integer', description: 'live nodes with these targets', example: 12 })
+  live!: number;
+
+  @ApiProperty({ type: String, format: 'uuid', description: 'one of them', example: EXAMPLES.id })
+  node_id!: string;
+}
+
+export class TargetsOfNodesResponse {
+  @ApiProperty({ type: [RestrictedNodesResponse], maxItems: MAX_SETS_OF_TARGETS })
+  items!: RestrictedNodesResponse[];
+}
+
 export class IssuedNodeResponse extends NodeResponse {
   @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' })
   api_key!: string;
@@ -159,6 +192,16 @@ export class NodesAdminController {
     return this.nodes.keys.countKeys();
   }
 
+  @Get('targets')
+  @RequireAdmin('nodes', {
+    summary: 'List the sets of targets that live nodes have',
+    description: 'The most frequent ones first. All other live nodes are accepted at every service.',
+    returns: TargetsOfNodesResponse,
+  })
+  async listTargetsOfNodes(): Promise<TargetsOfNodesResponse> {
+    return { items: await this.nodes.countRestrictedNodes() };
+  }
+
   @Get(':node_id')
   @RequireAdmin('nodes', { summary: 'Get a node', refusals: [problems.notFound], returns: NodeResponse })
   async getNode(@Param('node_id') id: string): Promise<NodeResponse> {
@@ -192,6 +235,12 @@ export class NodesAdminController {
   })
   async revokeNode(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
     await this.nodes.keys.revokeKey(id, toActor(request));
+  }
+
+  @Post('revoke')
+  @RequireAdmin('nodes', describeRevocations('nodes'))
+  async revokeNodes(@Req() request: Request, @Body() { ids }: RevokeKeysRequest): Promise<RevokedKeysResponse> {
+    return { revoked: await this.nodes.keys.revokeKeys(ids, toActor(request)) };
   }
 
   @Post(':node_id/rotate')

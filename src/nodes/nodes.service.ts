@@ -15,7 +15,14 @@ import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
 import { DatabaseClock, Database } from '../database/database.js';
 import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
-import { KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyTable } from '../keys/key-table.js';
+import {
+  isLiveAt,
+  KeyColumns,
+  toKeyFilters,
+  type IssuedCredential,
+  type KeyFilter,
+  type KeyTable,
+} from '../keys/key-table.js';
 import { ProblemException, problems } from '../problems/problems.js';
 
 @Entity('nodes')
@@ -140,6 +147,20 @@ export class RegistrationRetries {
   }
 }
 
+/** The live nodes that have the same targets. */
+export interface RestrictedNodes {
+  readonly targets: string[];
+  readonly live: number;
+  /** One of them. */
+  readonly node_id: string;
+}
+
+export const MAX_SETS_OF_TARGETS = 100;
+const RESTRICTED_NODES = `SELECT sorted AS targets, count(*)::integer AS live, min(id::text) AS node_id
+  FROM nodes, LATERAL (SELECT ARRAY(SELECT unnest(targets) ORDER BY 1) AS sorted) AS canonical
+  WHERE targets IS NOT NULL AND ${isLiveAt('$1::timestamptz')}
+  GROUP BY sorted ORDER BY live DESC, sorted LIMIT ${MAX_SETS_OF_TARGETS}`;
+
 @Injectable()
 export class NodesService {
   constructor(
@@ -195,6 +216,11 @@ export class NodesService {
     };
     const logFields = { node_id: node.id, household_id: node.householdId };
     await this.audit.record(transaction, { event, actor, time: node.createdAt, subject: node.id, details, logFields });
+  }
+
+  /** @returns the sets of targets that live nodes have, the most frequent ones first */
+  async countRestrictedNodes(): Promise<RestrictedNodes[]> {
+    return this.nodes.query<RestrictedNodes[]>(RESTRICTED_NODES, [this.clock.now()]);
   }
 
   async listNodes(page: PageRequest, { householdId, search, ...keys }: NodeFilter): Promise<Page<NodeDevice>> {

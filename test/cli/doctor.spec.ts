@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { diagnose } from '../../src/cli/platform/doctor.js';
+import { describeUnreadable } from '../../src/cli/platform/environment-files.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
@@ -167,6 +168,11 @@ describe('platform-auth doctor', () => {
         () => add('ocr', `SECRET_KEY=${platform.variables('auth').SECRET_KEY}`),
         warning('ocr.env', /holds the SECRET_KEY/),
       ],
+      [
+        'targets of new nodes that the map does not have',
+        () => add('auth', 'NODE_TARGETS=ocr'),
+        warning('auth.env', /^NODE_TARGETS restricts new nodes/),
+      ],
       ['a variable that is gone', () => removeLine('ocr', 'AUTH_URL'), broken('ocr.env', 'Not set: AUTH_URL.')],
       [
         'another name of a service that embeds a verifier',
@@ -199,6 +205,11 @@ describe('platform-auth doctor', () => {
         'a key that is refused',
         () => set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong'),
         broken('ocr.env: ocr → auth', 'The credential in the file is refused.'),
+      ],
+      [
+        'a folder in which every user may write',
+        () => chmodSync(platform.envDir, 0o777),
+        { severity: 'broken', what: 'Every user may replace the files in this folder.' },
       ],
       [
         'the credential of another caller',
@@ -286,6 +297,29 @@ describe('platform-auth doctor', () => {
       const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
       platform.edit('auth', (text) => `${text}LOGGING_SERVICE_URL=${there}\n`);
       expect(await platform.diagnose(url)).toMatchObject([{ severity: 'warning', what: expect.stringMatching(/302/) }]);
+      server.close();
+    });
+
+    it('reports targets of nodes that the map does not have, and none where a node is restricted to its services', async () => {
+      const [right, wrong] = [await app.node(), await app.node()];
+      await app.admin.patch(`/nodes/${right.nodeId}`, { targets: ['ocr'] }).expect(200);
+      await app.admin.patch(`/nodes/${wrong.nodeId}`, { targets: ['ocr', 'speach'] }).expect(200);
+      const expected = warning('nodes with the targets ocr, speach (1)', 'The map has no service speach.');
+      expect(await platform.diagnose(url)).toMatchObject([expected]);
+      for (const { nodeId } of [right, wrong]) await app.admin.delete(`/nodes/${nodeId}`).expect(204);
+    });
+
+    it('reports a service that would accept a node outside its targets', async () => {
+      const answers: Readonly<Record<string, object>> = {
+        '/health': { details: {} },
+        '/api/v0/admin/nodes/targets': { items: [{ targets: ['ocr'], live: 3, node_id: 'n' }] },
+        '/api/v0/admin/nodes/n/explain?target=auth': { accepted_now: true },
+      };
+      const server = createServer((request, response) => response.end(JSON.stringify(answers[request.url!] ?? {})));
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const expected = broken('nodes with the targets ocr (3)', 'auth would accept n.');
+      expect(await platform.diagnose(there)).toContainEqual(expect.objectContaining(expected));
       server.close();
     });
 
@@ -387,6 +421,22 @@ describe('platform-auth doctor', () => {
       ]);
       expect(await platform.diagnose(inside)).toEqual([]);
       await split.stop();
+    });
+
+    it('says that a service has another database, and not to run init', async () => {
+      const other = await TestApp.start({ clock: platform.clock });
+      const { port } = other.server.address() as AddressInfo;
+      const remedies = (await platform.diagnose(`http://127.0.0.1:${port}`)).map((finding) => finding.do);
+      await other.stop();
+      expect(remedies).toContain(
+        'The service there uses another database: correct --url, or the DATABASE_URL of one of them.',
+      );
+      expect(remedies.filter((remedy) => remedy.startsWith('Run init'))).toEqual([]);
+    });
+
+    it('does not advise to remove a file that it may not read', () => {
+      const denied = Object.assign(new Error('EACCES: permission denied'), { code: 'EACCES' });
+      expect(describeUnreadable('ocr.env', denied).remedy).toMatch(/Do not remove it/);
     });
 
     describe('while an overlap is open', () => {

@@ -155,7 +155,7 @@ describe('the lists of platform-auth', () => {
     expect(stdout).toContain('20000 live, 3 revoked or expired, 2 not used for 30 days, 1 expiring within 14 days\n');
     expect(stdout).toMatch(/audit unsealed +121 min: overdue\npurge age +90 s\n/);
     expect([code, stderr]).toEqual([1, expect.stringContaining('Overdue: audit_unsealed_seconds.')]);
-    const admin = ['nodes/summary', 'app-credentials/summary', 'background-work'];
+    const admin = ['nodes/summary', 'app-credentials/summary', 'app-credentials/unused-scopes', 'background-work'];
     expect(paths).toEqual(['/health', ...admin.map((path) => `/api/v0/admin/${path}`)]);
     server.close();
     server.closeAllConnections();

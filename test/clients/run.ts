@@ -1,5 +1,7 @@
 // Lints the OpenAPI document, generates two clients of it and runs each against the service, and has Prism compare real
-// answers with it. Prints what was checked; the last line counts it.
+// answers with it. Also runs the verifier with NestJS 11, which only this folder installs. Prints what was checked; the last line
+// counts it.
+import { build } from 'esbuild';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -51,7 +53,7 @@ async function generateClients(): Promise<void> {
   );
   const heyApi = ['--input', DOCUMENT, '--output', join(GENERATED, 'hey-api'), '--client', '@hey-api/client-fetch'];
   await runTool('@hey-api/openapi-ts', 'openapi-ts', ...heyApi, '--no-log-file', '--silent');
-  await runTool('both clients compile strictly', 'tsc', '--project', '.');
+  await runTool('all clients compile strictly', 'tsc', '--project', '.');
 }
 
 async function runFlows({ server, adminKey }: FirstRun): Promise<void> {
@@ -66,6 +68,30 @@ async function runFlows({ server, adminKey }: FirstRun): Promise<void> {
   }
 }
 
+/** The service is developed with a later NestJS, which treats the media type of an error in another way. */
+async function runWithNest11(): Promise<void> {
+  const bundle = join(GENERATED, 'verifier.js');
+  await build({
+    stdin: {
+      contents: `export * from './nest.js'; export { Verifier } from './verifier.js';`,
+      resolveDir: join(process.cwd(), 'dist/clients/typescript/src'),
+    },
+    outfile: bundle,
+    bundle: true,
+    format: 'esm',
+    platform: 'node',
+    external: ['@nestjs/common', 'jose', 'lru-cache'],
+    logLevel: 'warning',
+  });
+  const { runRefusals } = (await import(pathToFileURL(join(GENERATED, 'dist/src/nest-11.js')).href)) as {
+    runRefusals: (verifier: unknown) => Promise<void>;
+  };
+  const verifier: unknown = await import(pathToFileURL(bundle).href);
+  await checks.run('NestJS 11: refusals of the verifier are problem documents, and log no warning', () =>
+    runRefusals(verifier),
+  );
+}
+
 await checks.around(async (cleanup) => {
   const service = await startFirstRun(cleanup);
   const document = (await (await fetch(`${service.server.url}/docs-json`)).json()) as Document;
@@ -73,6 +99,7 @@ await checks.around(async (cleanup) => {
   mkdirSync(GENERATED);
   writeFileSync(DOCUMENT, JSON.stringify(document));
   await generateClients();
+  await runWithNest11();
   await runFlows(service);
   const operations = Object.entries(document.paths).flatMap(([path, item]) =>
     Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`),

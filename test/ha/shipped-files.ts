@@ -131,14 +131,14 @@ function makeCertificate(folder: string, user: ProgramUser | undefined, addresse
   return file;
 }
 
-function findServerUser(): ProgramUser | undefined {
+export function findServerUser(): ProgramUser | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const id = (flag: string): number => Number(execFileSync('id', [flag, SYSTEM_USER], { encoding: 'utf8' }));
   return { uid: id('-u'), gid: id('-g') };
 }
 
 /** @returns the folder of the newest installed version */
-function findPostgresPrograms(): string {
+export function findPostgresPrograms(): string {
   const [version] = readdirSync(PROGRAMS).toSorted((a, b) => Number(b) - Number(a));
   return join(PROGRAMS, String(version), 'bin');
 }

@@ -229,18 +229,21 @@ describe('a NestJS service under test', () => {
   it('has the verifier of the test in place of the one from the environment', async () => {
     const auth = Verifier.forTests({ serviceName: 'recipes' });
     const builder = Test.createTestingModule({ imports: [AppModule] });
-    const app = (await builder.overrideProvider(VerifierCore).useValue(auth).compile()).createNestApplication({
-      logger: false,
-    });
+    const logged: unknown[] = [];
+    const note = (message: unknown): void => void logged.push(message);
+    const logger = { log: () => undefined, warn: note, error: note };
+    const module = await builder.overrideProvider(VerifierCore).useValue(auth).compile();
+    const app = module.createNestApplication({ logger });
     await app.listen(0, '127.0.0.1');
     const node = auth.mintNode();
-    const answer = await get(`${toUrl(app.getHttpServer() as Server)}/node`, Object.entries(node.headers).flat());
+    const ask = (path: string, headers: Readonly<Record<string, string>> = {}) =>
+      get(`${toUrl(app.getHttpServer() as Server)}/${path}`, Object.entries(headers).flat());
+    const answer = await ask('node', node.headers);
     expect([answer.status, answer.body]).toEqual([200, node.principal]);
-    const mistake = await get(
-      `${toUrl(app.getHttpServer() as Server)}/mistake`,
-      Object.entries(auth.mintUser().headers).flat(),
-    );
-    expect(mistake.status).toBe(500);
+    const refusal = await ask('node');
+    expect([refusal.status, refusal.headers['content-type']]).toEqual([401, 'application/problem+json']);
+    expect(logged).toEqual([]);
+    expect((await ask('mistake', auth.mintUser().headers)).status).toBe(500);
     expect(app.get(VerifierCore)).toBe(auth);
     await app.close();
   });

@@ -44,8 +44,13 @@ const POLL_PAUSE_MS = 200;
 const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
 const NOT_TRIED = 'No credential was tried.';
 const NAME_PORT = 'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
+const OTHER_DATABASE = `The service there uses another database: correct --url, or the DATABASE_URL of one of them.`;
 const health = z.object({ details: z.object({ database: z.object({ status: z.string() }) }) });
 const jwks = z.object({ keys: z.array(z.unknown()) });
+const restrictedNodes = z.object({
+  items: z.array(z.object({ targets: z.array(z.string()), live: z.number(), node_id: z.string() })),
+});
+const explanation = z.object({ accepted_now: z.boolean() });
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
 /** Asks the running services. When this one is away, that is the only finding about it. */
@@ -54,7 +59,12 @@ export async function callServices(checkup: Checkup): Promise<Finding[]> {
   const away = await findServiceAway(url);
   const found = away
     ? [away]
-    : [...(await checkCredentials(checkup)), await checkAdminKey(own, url), await checkPublishedKeys(rules, url)];
+    : [
+        ...(await checkCredentials(checkup)),
+        await checkAdminKey(own, url),
+        ...(await checkNodes(checkup)),
+        await checkPublishedKeys(rules, url),
+      ];
   return [...found, await checkLoggingService(own)].filter((finding) => finding !== undefined);
 }
 
@@ -139,6 +149,9 @@ async function findRefusal(pair: PlannedPair, headers: AppHeaders, url: string):
   const request = { method: 'POST', headers, body: { target } };
   const { status, body, error } = await ask(`${url}/internal/validate-app`, request);
   if (error !== undefined) return broken(where, `No verdict: ${error}.`, READ_LOG);
+  // The plan compared the key with the database of the file.
+  if (status === 401 && isDelivered(pair) && pair.credential?.id === headers['X-Platform-App-Id'])
+    return broken(where, `The key is valid in the database of ${OWN_NAME}.env, and ${url} refuses it.`, OTHER_DATABASE);
   if (status === 401) return broken(where, 'The credential in the file is refused.', remedy);
   if (status !== 200)
     return broken(where, `No verdict: ${status} from ${OWN_NAME}.`, status === 404 ? NAME_PORT : READ_LOG);
@@ -176,6 +189,34 @@ async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Fin
     `Restart ${OWN_NAME} with this file, from a shell that does not export these variables: an exported one wins over the file. ` +
       'Or write the SECRET_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY with which it runs into the file, and run init.',
   );
+}
+
+/**
+ * Only the node has its key, so doctor asks the service how it would judge the node: a restricted node must be refused at a
+ * service outside its targets, and its targets must be services of the map.
+ */
+async function checkNodes({ own, url, plan }: Checkup): Promise<Finding[]> {
+  const adminKey = own?.get('ADMIN_API_KEY');
+  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return [];
+  const headers = { 'X-Admin-Key': adminKey };
+  const names = plan.services.map(({ service }) => service.name);
+  const { data } = restrictedNodes.safeParse((await ask(`${url}/api/v0/admin/nodes/targets`, { headers })).body);
+  const found: Finding[] = [];
+  for (const { targets, live, node_id } of data?.items ?? []) {
+    const where = `nodes with the targets ${targets.join(', ')} (${live})`;
+    const unknown = targets.filter((target) => !names.includes(target));
+    if (unknown.length > 0) {
+      const remedy = 'Correct them with nodes update --targets, or add the services to the map.';
+      found.push(warning(where, `The map has no service ${unknown.join(', ')}.`, remedy));
+    }
+    const outside = names.find((name) => !targets.includes(name));
+    if (outside === undefined) continue;
+    const probe = `${url}/api/v0/admin/nodes/${node_id}/explain?target=${encodeURIComponent(outside)}`;
+    const { data: explained } = explanation.safeParse((await ask(probe, { headers })).body);
+    if (explained?.accepted_now === true)
+      found.push(broken(where, `${outside} would accept ${node_id}.`, `Restart ${OWN_NAME} with its present version.`));
+  }
+  return found;
 }
 
 /** Under ES256 verifiers read the public keys: none is published when the running service still signs with SECRET_KEY. */

@@ -1,5 +1,5 @@
 // `platform-auth map`: which service calls which, when it last did, and what needs attention. Drawn from the live app
-// credentials, as text, Mermaid, Graphviz or SVG.
+// credentials and the targets of nodes, as text, Mermaid, Graphviz or SVG.
 import { Option, type Command } from 'commander';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
 import { isExpiring, isLive, isUnused } from '../credential-state.js';
@@ -8,6 +8,7 @@ import { act, addRemote } from './admin-client.js';
 import type { Api } from './api-types.js';
 
 export type AppView = Api['AppCredentialResponse'];
+type RestrictedNodes = Api['RestrictedNodesResponse'];
 type Format = keyof typeof DRAWINGS;
 type CallState = 'ok' | 'unused' | 'expiring';
 
@@ -22,11 +23,21 @@ export function addMapCommand(root: Command): void {
   addRemote(root, 'map', `Draw which services call which: ${states}.`, '--format svg > platform.svg')
     .addOption(new Option('--format <format>', 'of the drawing').choices(Object.keys(DRAWINGS)).default('text'))
     .action(
-      act<[{ format: Format }], { calls: Call[] }>(
-        async (client) => ({ calls: toCalls(await client.list<AppView>('/app-credentials', { live: 'true' })) }),
-        ({ calls }, { format }) => DRAWINGS[format](calls),
+      act<[{ format: Format }], { calls: Call[]; nodes: RestrictedNodes[] }>(
+        async (client) => ({
+          calls: toCalls(await client.list<AppView>('/app-credentials', { live: 'true' })),
+          nodes: (await client.find<Api['TargetsOfNodesResponse']>('/nodes/targets'))?.items.slice() ?? [],
+        }),
+        ({ calls, nodes }, { format }) => DRAWINGS[format]([...calls, ...nodes.flatMap(toCallsOfNodes)]),
       ),
     );
+}
+
+/** One box for each set of targets. */
+export function toCallsOfNodes({ targets, live }: RestrictedNodes, index: number): Call[] {
+  const caller = `${live} ${live === 1 ? 'node' : 'nodes'} (set ${index + 1})`;
+  const call = { caller, label: 'accepted', state: 'ok', last_used_at: null, expires_at: null } as const;
+  return targets.map((target) => ({ ...call, target }));
 }
 
 /** Sorted by caller and target. */

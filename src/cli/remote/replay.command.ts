@@ -28,7 +28,9 @@ const eventSchema = z.object({
   time: z.string().transform((text) => Date.parse(text)),
   event: z.string(),
   subject: z.string().nullable(),
-  details: z.object({ after: z.object({ is_active: z.boolean().optional(), email: z.string().optional() }).optional() }).catch({}),
+  details: z
+    .object({ after: z.object({ is_active: z.boolean().optional(), email: z.string().optional() }).optional() })
+    .catch({}),
 });
 
 /** The last time of each act on a subject. */

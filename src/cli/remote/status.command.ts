@@ -11,6 +11,7 @@ interface Health {
   readonly details: Readonly<Record<string, { readonly status: string; readonly message?: string }>>;
 }
 type Counts = Api['KeyCountsResponse'];
+type UnusedScopes = Api['UnusedScopesResponse'];
 type Work = Api['BackgroundWorkResponse'];
 
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
@@ -29,12 +30,13 @@ export function addStatusCommand(root: Command): void {
     const client = isCounting ? AdminClient.from(variables, url) : undefined;
     const nodes = await readIfAllowed<Counts>(client, '/nodes/summary');
     const app_credentials = await readIfAllowed<Counts>(client, '/app-credentials/summary');
+    const unused_scopes = (await readIfAllowed<UnusedScopes>(client, '/app-credentials/unused-scopes'))?.items ?? null;
     const background_work = await readIfAllowed<Work>(client, '/background-work');
     const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
       name,
       message === undefined ? status : `${status}: ${message}`,
     ]);
-    print(command, { url, health, background_work, nodes, app_credentials }, () =>
+    print(command, { url, health, background_work, nodes, app_credentials, unused_scopes }, () =>
       formatFields({
         address: url,
         status: health.status,
@@ -42,6 +44,7 @@ export function addStatusCommand(root: Command): void {
         ...(background_work && formatWork(background_work)),
         ...(nodes && { nodes: formatCounts(nodes) }),
         ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
+        ...(unused_scopes?.length && { 'unused scopes': formatScopes(unused_scopes) }),
       }),
     );
     if (health.status !== 'ok' && health.status !== 'degraded')
@@ -76,6 +79,11 @@ function formatWork({ items }: Work): Record<string, string> {
     return [name.replace(/_seconds$/, '').replaceAll('_', ' '), is_overdue ? `${age}: overdue` : age] as const;
   });
   return Object.fromEntries(lines);
+}
+
+function formatScopes(unused: UnusedScopes['items']): string {
+  const names = unused.map(({ caller, target, scope }) => `${caller} → ${target} ${scope}`);
+  return `not asked for in ${UNUSED_DAYS} days: ${names.join(', ')}`;
 }
 
 function formatCounts({ live, ended, unused, expiring }: Counts): string {

@@ -1,0 +1,129 @@
+// Makes a release of the verifiers, and installs each package as a stranger does: into an empty folder, without the checkout.
+// `npm run test:release`. The last line counts.
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Checks } from '../../tools/checks.js';
+import { makeTemporaryFolder } from '../../tools/postgres.js';
+
+const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+const TARBALL = `platform-auth-verifier-${version}.tgz`;
+const WHEEL = `platform_auth-${version}-py3-none-any.whl`;
+const SOURCES = `platform_auth-${version}.tar.gz`;
+const TEXTS = [/LICENSE$/, /CHANGELOG\.md$/];
+/** Without an environment, so that nothing of the checkout is found. */
+const env = { PATH: process.env.PATH, HOME: process.env.HOME, PIP_DISABLE_PIP_VERSION_CHECK: '1', PIP_RETRIES: '10' };
+const checks = new Checks();
+
+const TRY_TYPESCRIPT = `
+  import { RefusedError, Verifier } from '@platform-auth/verifier';
+  const auth = Verifier.forTests({ serviceName: 'recipes' });
+  const node = auth.mintNode();
+  await auth.verifyNode({ headers: node.headers });
+  auth.revoke(node);
+  const error = await auth.verifyNode({ headers: node.headers }).catch((refusal) => refusal);
+  if (!(error instanceof RefusedError)) throw new Error('not refused');`;
+
+const TRY_PYTHON = `
+import importlib.metadata, sys
+from platform_auth import RefusedError, Verifier
+auth = Verifier.for_tests("recipes")
+node = auth.mint_node()
+assert auth.verify_node_sync(node.headers) == node.principal
+auth.revoke(node)
+try:
+    auth.verify_node_sync(node.headers)
+    raise AssertionError("not refused")
+except RefusedError:
+    print(importlib.metadata.version("platform-auth"))
+`;
+
+function run(program: string, flags: readonly string[], cwd: string): string {
+  return execFileSync(program, flags, { cwd, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+}
+
+function makeFolder(parent: string, name: string): string {
+  const folder = join(parent, name);
+  mkdirSync(folder);
+  return folder;
+}
+
+async function tryRelease(folder: string, release: string): Promise<void> {
+  await checks.run('holds the packages, the changelog and checksums, and nothing else', () => {
+    const files = readdirSync(release).sort();
+    const expected = [TARBALL, WHEEL, SOURCES, 'CHANGELOG.md', 'SHA256SUMS'].sort();
+    if (files.join() !== expected.join()) throw new Error(files.join('\n'));
+  });
+  await checks.run('has the checksum of each file', () => {
+    const lines = readFileSync(join(release, 'SHA256SUMS'), 'utf8').trim().split('\n');
+    for (const [digest, name = ''] of lines.map((line) => line.split('  '))) {
+      const found = createHash('sha256').update(readFileSync(join(release, name)));
+      if (found.digest('hex') !== digest) throw new Error(name);
+    }
+    if (lines.length !== 4) throw new Error(lines.join('\n'));
+  });
+  for (const [name, flags] of [
+    [TARBALL, ['tar', '-tzf']],
+    [SOURCES, ['tar', '-tzf']],
+    [WHEEL, ['python3', '-m', 'zipfile', '-l']],
+  ] as const) {
+    await checks.run(`has licence and changelog in ${name}`, () => {
+      const [program, ...words] = flags;
+      const listed = run(program, [...words, join(release, name)], folder)
+        .split('\n')
+        .map((line) => line.split(' ')[0] ?? '');
+      for (const text of TEXTS) if (!listed.some((path) => text.test(path))) throw new Error(`${text} is not in it`);
+      const strange = listed.filter((path) => /node_modules|\.venv|test_|\.spec\.|\.env/.test(path));
+      if (strange.length > 0) throw new Error(strange.join('\n'));
+    });
+  }
+}
+
+async function tryTypescript(folder: string, release: string): Promise<void> {
+  await checks.run('installs the tarball into an empty project', () => {
+    writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
+    run('npm', ['install', '--silent', '--no-audit', '--no-fund', join(release, TARBALL)], folder);
+    writeFileSync(join(folder, 'try.js'), TRY_TYPESCRIPT);
+    run(process.execPath, ['try.js'], folder);
+  });
+}
+
+async function tryPython(folder: string, release: string): Promise<void> {
+  run(process.env.PYTHON ?? 'python3', ['-m', 'venv', 'venv'], folder);
+  const python = join(folder, 'venv/bin/python');
+  const install = (...words: string[]): string => run(python, ['-m', 'pip', 'install', '--quiet', ...words], folder);
+  const tryIt = (expected: string): void => {
+    const found = run(python, ['-I', '-c', TRY_PYTHON], folder).trim();
+    if (found !== expected) throw new Error(`${found} instead of ${expected}`);
+    run(python, ['-m', 'pip', 'uninstall', '--quiet', '--yes', 'platform-auth'], folder);
+  };
+  await checks.run('installs the wheel into an empty environment', () => {
+    install(join(release, WHEEL));
+    tryIt(version);
+  });
+  await checks.run('installs the source archive', () => {
+    install('--no-deps', join(release, SOURCES));
+    tryIt(version);
+  });
+  await checks.run('finds the newest release in a folder, as in a registry', () => {
+    install('--no-deps', '--no-index', '--find-links', release, 'platform-auth');
+    tryIt(version);
+  });
+  await checks.run('installs the subdirectory of a Git repository', () => {
+    const { version: inGit } =
+      /^version = "(?<version>.*)"$/m.exec(readFileSync('clients/python/pyproject.toml', 'utf8'))?.groups ?? {};
+    const commit = run('git', ['rev-parse', 'HEAD'], '.').trim();
+    install('--no-deps', `git+file://${resolve('.')}@${commit}#subdirectory=clients/python`);
+    tryIt(inGit ?? '');
+  });
+}
+
+await checks.around(async (cleanup) => {
+  const folder = makeTemporaryFolder(cleanup, 'release');
+  const release = join(folder, 'release');
+  execFileSync(process.execPath, ['dist/tools/release-clients.js', release], { stdio: 'inherit' });
+  await tryRelease(folder, release);
+  await tryTypescript(makeFolder(folder, 'typescript'), release);
+  await tryPython(makeFolder(folder, 'python'), release);
+});

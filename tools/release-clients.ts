@@ -1,0 +1,75 @@
+// Makes what strangers install: the packages of both verifiers, with the changelog and checksums, in release/ or the folder that is
+// named. The version is that of the project's package.json.
+//   npm run release:clients -- [FOLDER]
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { prepareVerifierPython } from './verifier-python.js';
+
+const TYPESCRIPT = 'clients/typescript';
+const PYTHON = 'clients/python';
+/** Part of every package. */
+const CHANGELOG = 'CHANGELOG.md';
+const LICENSE = 'LICENSE';
+const CHECKSUMS = 'SHA256SUMS';
+const BUILD_BOTH =
+  'import sys; from flit_core import buildapi as b; b.build_wheel(sys.argv[1]); b.build_sdist(sys.argv[1])';
+
+interface Manifest {
+  version: string;
+  files: string[];
+  scripts?: unknown;
+}
+
+const folder = resolve(process.argv[2] ?? 'release');
+const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as Manifest;
+const stage = mkdtempSync(join(tmpdir(), 'platform-auth-release-'));
+try {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  packTypescript(join(stage, 'typescript'));
+  packPython(join(stage, 'python'));
+  cpSync(CHANGELOG, join(folder, CHANGELOG));
+  writeFileSync(join(folder, CHECKSUMS), readdirSync(folder).sort().map(describeFile).join(''));
+  console.log(readFileSync(join(folder, CHECKSUMS), 'utf8').trimEnd());
+} finally {
+  rmSync(stage, { recursive: true, force: true });
+}
+
+function packTypescript(staged: string): void {
+  run(process.execPath, [join(TYPESCRIPT, 'build.js'), join(staged, 'dist')]);
+  const manifest = JSON.parse(readFileSync(join(TYPESCRIPT, 'package.json'), 'utf8')) as Manifest;
+  // Its scripts are those of the checkout.
+  const published = { ...manifest, version, files: [...manifest.files, CHANGELOG], scripts: undefined };
+  cpSync(join(TYPESCRIPT, 'README.md'), join(staged, 'README.md'));
+  copyTexts(staged);
+  writeFileSync(join(staged, 'package.json'), `${JSON.stringify(published, null, 2)}\n`);
+  run('npm', ['pack', '--silent', '--ignore-scripts', '--pack-destination', folder], staged);
+}
+
+function packPython(staged: string): void {
+  const isPart = (path: string): boolean => !/(^|\/)(__pycache__|\.venv|tests)$/.test(path);
+  cpSync(PYTHON, staged, { recursive: true, filter: isPart });
+  copyTexts(staged);
+  const manifest = readFileSync(join(PYTHON, 'pyproject.toml'), 'utf8')
+    .replace(/^version = .*$/m, `version = "${version}"`)
+    .replace(/^license-files = .*$/m, `license-files = ["${LICENSE}", "${CHANGELOG}"]`);
+  writeFileSync(join(staged, 'pyproject.toml'), manifest);
+  run(prepareVerifierPython(), ['-c', BUILD_BOTH, folder], staged);
+}
+
+function copyTexts(staged: string): void {
+  for (const name of [CHANGELOG, LICENSE]) cpSync(name, join(staged, name));
+}
+
+/** A line of `sha256sum --check`. */
+function describeFile(name: string): string {
+  const digest = createHash('sha256').update(readFileSync(join(folder, name)));
+  return `${digest.digest('hex')}  ${name}\n`;
+}
+
+function run(program: string, flags: readonly string[], cwd = '.'): void {
+  execFileSync(program, flags, { cwd, stdio: ['ignore', 'ignore', 'inherit'] });
+}
