@@ -12,6 +12,7 @@ const SCHEMAS = [
   'AuditEventResponse',
   'BackgroundWorkResponse',
   'EnrolmentResponse',
+  'IdentifiedKeysResponse',
   'ExplanationResponse',
   'IssuedAppCredentialResponse',
   'IssuedEnrolmentResponse',

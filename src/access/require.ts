@@ -29,6 +29,7 @@ import {
   SCOPES,
   SERVICE_NAME_DETAIL,
   SERVICE_NAME_PATTERN,
+  type RouteScope,
   type Scope,
 } from '../common/names.js';
 import { Environment } from '../config/environment.js';
@@ -73,7 +74,7 @@ const PROBLEMS_OF_EVERY_ROUTE: Problem[] = [
  * that the request presents a credential for decides: another credential does not make up for an invalid one.
  * @param scope of an operator, for the admin door; the strategy of that door compares it
  */
-function createDoorGuard(accepted: readonly [Door, ...Door[]], scope?: Scope): Type<CanActivate> {
+function createDoorGuard(accepted: readonly [Door, ...Door[]], scope?: RouteScope): Type<CanActivate> {
   if (accepted.includes('admin') !== (scope !== undefined))
     throw new Error('A route declares a scope if, and only if, it accepts the admin door');
   @Injectable()
@@ -115,10 +116,10 @@ export const Public = () => applyDecorators(SetMetadata(DOORS_OF_ROUTE, []), Api
 const UserGuard = createDoorGuard(['user']);
 const AppGuard = createDoorGuard(['app']);
 const NodeGuard = createDoorGuard(['node']);
-const ADMIN_GUARDS = Object.fromEntries(SCOPES.map((scope) => [scope, createDoorGuard(['admin'], scope)])) as Record<
-  Scope,
-  Type<CanActivate>
->;
+const ROUTE_SCOPES: readonly RouteScope[] = [...SCOPES, 'any'];
+const ADMIN_GUARDS = Object.fromEntries(
+  ROUTE_SCOPES.map((scope) => [scope, createDoorGuard(['admin'], scope)]),
+) as Record<RouteScope, Type<CanActivate>>;
 
 export const RequireUser = () => RequireWith(UserGuard, 'user');
 
@@ -148,7 +149,10 @@ interface AdminRoute {
 }
 
 /** @param scope that an operator needs; `read` is enough for a GET */
-export function RequireAdmin(scope: Scope, { refusals = [], returns, creates, ...route }: AdminRoute): MethodDecorator {
+export function RequireAdmin(
+  scope: RouteScope,
+  { refusals = [], returns, creates, ...route }: AdminRoute,
+): MethodDecorator {
   const { optionalBody, ...operation } = route;
   return applyDecorators(
     creates ? Answers(201, creates) : Answers(returns ? 200 : 204, returns ?? ''),
@@ -165,7 +169,7 @@ type OtherDoor = Exclude<Door, 'admin'>;
 export const RequireAdminOr = (scope: Scope, ...others: [OtherDoor, ...OtherDoor[]]) =>
   applyDecorators(RequireWith(createDoorGuard(['admin', ...others], scope), 'admin', ...others), NeedsScope(scope));
 
-const NeedsScope = (scope: Scope) =>
+const NeedsScope = (scope: RouteScope) =>
   applyDecorators(
     SetMetadata(SCOPE_OF_ROUTE, scope),
     ApiExtension(SCOPE_EXTENSION, scope),

@@ -29,6 +29,7 @@ import { AppCredentialsAdminController } from './app-credentials.admin.controlle
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
 import { EnrolmentsAdminController } from './enrolments.admin.controller.js';
+import { IdentifyAdminController } from './identify.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
@@ -60,7 +61,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     request.user = principal;
     const { scope } = (request.res?.locals ?? {}) as ResponseLocals;
     if (scope === undefined) throw new Error('The route declares no scope');
-    await this.requireScope(request, principal, scope);
+    if (scope !== 'any') await this.requireScope(request, principal, scope);
     return principal;
   }
 
@@ -120,6 +121,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     NodesAdminController,
     OperatorsAdminController,
     ExplanationsAdminController,
+    IdentifyAdminController,
     AuditEventsAdminController,
     BackgroundWorkAdminController,
   ],

@@ -5,7 +5,16 @@ import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { FlagField, IfSent, LabelField, MOMENT, NULLABLE_MOMENT, UuidField } from '../common/fields.js';
+import {
+  FlagField,
+  IfSent,
+  LabelField,
+  MOMENT,
+  NULLABLE_MOMENT,
+  TARGETS,
+  TargetsField,
+  UuidField,
+} from '../common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import {
   ENROLMENT_STATES,
@@ -29,6 +38,9 @@ export class IssueEnrolmentRequest {
 
   @LabelField(EXAMPLES.name)
   name!: string;
+
+  @TargetsField('; absent: those of NODE_TARGETS')
+  targets?: string[] | null;
 
   @ApiPropertyOptional({
     type: 'integer',
@@ -65,6 +77,9 @@ export class EnrolmentResponse {
   @ApiProperty({ example: EXAMPLES.name })
   name!: string;
 
+  @ApiProperty({ ...TARGETS, nullable: true, description: `${TARGETS.description}; null: all` })
+  targets!: string[] | null;
+
   @ApiProperty(MOMENT)
   created_at!: string;
 
@@ -84,6 +99,7 @@ export class EnrolmentResponse {
       household_id: enrolment.householdId,
       room: enrolment.room,
       name: enrolment.name,
+      targets: enrolment.targets,
       created_at: enrolment.createdAt.toISOString(),
       expires_at: enrolment.expiresAt.toISOString(),
       used_at: enrolment.usedAt?.toISOString() ?? null,
@@ -118,9 +134,9 @@ export class EnrolmentsAdminController {
   })
   async issueEnrolment(
     @Req() request: Request,
-    @Body() { household_id, room, name, expires_in_minutes }: IssueEnrolmentRequest,
+    @Body() { household_id, expires_in_minutes, ...node }: IssueEnrolmentRequest,
   ): Promise<IssuedEnrolmentResponse> {
-    const asked = { householdId: household_id.toLowerCase(), room, name, expiresInMinutes: expires_in_minutes };
+    const asked = { ...node, householdId: household_id.toLowerCase(), expiresInMinutes: expires_in_minutes };
     const issued = await this.enrolments.issueEnrolment(asked, toActor(request));
     request.res?.location(`/api/v0/admin/nodes/enrolments/${issued.enrolment.id}`);
     return IssuedEnrolmentResponse.fromIssued(issued);

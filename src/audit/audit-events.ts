@@ -5,6 +5,7 @@
  */
 import type { Actor } from '../access/actor.js';
 import { createId } from '../common/ids.js';
+import { redactSecrets } from '../common/secrets-in-text.js';
 import type { AuditEventName } from '../common/security-events.js';
 import type { Statement } from '../database/database.js';
 import type { LogFields } from '../logging/log.js';
@@ -122,7 +123,7 @@ export function toAuditValues({ event, actor, time, subject, details = {} }: Aud
     subject,
     request_id: requestId,
     address,
-    details: JSON.stringify(allDetails),
+    details: redactSecrets(JSON.stringify(allDetails)),
   };
   return PARAMETER_COLUMNS.map((column) => values[column]);
 }

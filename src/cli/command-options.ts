@@ -1,7 +1,7 @@
 // How commands are added, and how their options are parsed.
 import { InvalidArgumentError, type Command } from 'commander';
 import { isId } from '../common/ids.js';
-import { isRestriction } from '../common/names.js';
+import { isRestriction, isServiceName } from '../common/names.js';
 import { parseBaseUrl } from './http-client.js';
 
 export const NEEDS_ADMIN_KEY =
@@ -97,6 +97,9 @@ export function createRestrictionParser(what: string, isName: (each: unknown) =>
     throw new InvalidArgumentError(`It must be ${what}, separated by commas, each once, or "all".`);
   };
 }
+
+export const TARGETS = 'the only services at which the node is accepted, separated by commas, or "all"';
+export const parseTargets = createRestrictionParser('names of services', isServiceName);
 
 /** Commander has no null for the value of an option. */
 export function toRestriction(given: Restriction | undefined): string[] | null | undefined {

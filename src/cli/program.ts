@@ -11,6 +11,7 @@ import { addAuditExportCommand } from './remote/audit-export.command.js';
 import { addAuditCommand } from './remote/audit.command.js';
 import { addAppsCommands, addOperatorsCommands } from './remote/credentials.command.js';
 import { addExplainCommands } from './remote/explain.command.js';
+import { addLeakedCommand } from './remote/leaked.command.js';
 import { addMapCommand } from './remote/map.command.js';
 import { addNodesCommands } from './remote/nodes.command.js';
 import { addReplayCommand } from './remote/replay.command.js';
@@ -29,6 +30,8 @@ export function createProgram(version: string, output: Output): Command {
     .configureHelp({ showGlobalOptions: true })
     .addHelpText('after', `\n${EXIT_CODES}\nEach command's --help names the variables that it needs.`)
     .showHelpAfterError('(see --help)')
+    // The most similar word may revoke or delete.
+    .showSuggestionAfterError(false)
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
   addInitCommand(root);
@@ -44,6 +47,7 @@ export function createProgram(version: string, output: Output): Command {
   addExplainCommands(root);
   addStatusCommand(root);
   addMapCommand(root);
+  addLeakedCommand(root);
   const audit = addAuditCommand(root);
   addVerifyCommand(audit);
   addCheckpointCommand(audit);

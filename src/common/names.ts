@@ -47,8 +47,12 @@ export function isRestriction(value: unknown, isName: (each: unknown) => each is
 export const SCOPES = ['read', 'nodes', 'apps', 'users', 'operators'] as const;
 export type Scope = (typeof SCOPES)[number];
 
+/** What a route declares. `any`: every operator may call it, and its answer has what the operator's scopes allow. */
+export type RouteScope = Scope | 'any';
+
 /** @returns the scopes of which a call needs one: the scope of its route, or `read` for a call that changes nothing */
-export function listAcceptedScopes(ofRoute: Scope, method: string): readonly Scope[] {
+export function listAcceptedScopes(ofRoute: RouteScope, method: string): readonly Scope[] {
+  if (ofRoute === 'any') return SCOPES;
   const isRead = method === 'GET' || method === 'HEAD';
   return isRead && ofRoute !== 'read' ? [ofRoute, 'read'] : [ofRoute];
 }

@@ -49,6 +49,22 @@ export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, clock
   return row.previous_key_digest ? 'current_in_overlap' : 'current';
 }
 
+/** Judges a key by its digest alone, for an operator who has found it somewhere. */
+export function judgeDigest(digest: SecretDigest, row: KeyColumns, clock: ComparedClock): Judgement {
+  return judgeKey(
+    digest,
+    {
+      id: row.id,
+      key_digest: row.keyDigest,
+      previous_key_digest: row.previousKeyDigest,
+      previous_key_expires_at: row.previousKeyExpiresAt,
+      expires_at: row.expiresAt,
+      revoked_at: row.revokedAt,
+    },
+    clock,
+  );
+}
+
 export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {
   return judgement !== 'current' && judgement !== 'current_in_overlap' && judgement !== 'previous';
 }

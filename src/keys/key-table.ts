@@ -2,9 +2,10 @@
  * The columns that nodes, app credentials and operators share, and new keys. A key is shown once, when it is issued or rotated;
  * the database has only its digest.
  */
-import { Column, PrimaryColumn } from 'typeorm';
+import { Column, In, PrimaryColumn, type FindOptionsWhere, type Repository } from 'typeorm';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../config/limits.js';
-import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
+import { generateKey } from '../crypto/key-format.js';
+import { computeDigest, type SecretDigest } from '../crypto/secret.js';
 import { type Filter, toFilter } from '../http/page.js';
 import type { LogFields } from '../logging/log.js';
 
@@ -127,6 +128,15 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   toChangeableFields(row: Entity): Record<string, unknown>;
 }
 
+/** @returns the rows whose current or previous key has one of these digests */
+export async function findByDigests<Row extends KeyColumns>(
+  rows: Repository<Row>,
+  digests: SecretDigest[],
+): Promise<Row[]> {
+  const where: unknown = [{ keyDigest: In(digests) }, { previousKeyDigest: In(digests) }];
+  return rows.find({ where: where as FindOptionsWhere<Row>[] });
+}
+
 /** A row, and its new key in plain text, which exists nowhere else. */
 export interface IssuedCredential<Row extends KeyColumns> {
   readonly credential: Row;
@@ -139,6 +149,6 @@ export interface IssuedKey {
 }
 
 export function issueKey(prefix: string): IssuedKey {
-  const key = generateSecret(prefix);
+  const key = generateKey(prefix);
   return { key, keyDigest: computeDigest(key) };
 }

@@ -6,6 +6,7 @@ import { Global, Injectable, Module, type LoggerService, type OnApplicationShutd
 import type { Request } from 'express';
 import { pino, type Logger } from 'pino';
 import { default as pretty } from 'pino-pretty';
+import { redactSecrets } from '../common/secrets-in-text.js';
 import { Environment } from '../config/environment.js';
 import { LogShipper } from './log-shipper.js';
 
@@ -174,7 +175,17 @@ export class Log implements OnApplicationShutdown {
 }
 
 function createLine(level: LogLevel, message: string, context: LogFields = {}): LogLine {
-  return { timestamp: new Date().toISOString(), level, service: 'platform-auth', message, context };
+  return { timestamp: new Date().toISOString(), level, service: 'platform-auth', message, context: redact(context) };
+}
+
+/** Names of services are text of callers too. */
+function redact(context: LogFields): LogFields {
+  const fields = Object.entries(context);
+  const isClean = fields.every(([, value]) => typeof value !== 'string' || redactSecrets(value) === value);
+  if (isClean) return context;
+  return Object.fromEntries(
+    fields.map(([name, value]) => [name, typeof value === 'string' ? redactSecrets(value) : value]),
+  );
 }
 
 /** Takes what Nest itself logs: fixed texts, which go to the console and are never shipped to the logging service. */

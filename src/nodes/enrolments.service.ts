@@ -45,6 +45,7 @@ export class NodeEnrolment {
   @Column({ type: 'text' })
   name!: string;
 
+  /** Of the node; null: all services. */
   @Column({ type: 'text', array: true, nullable: true })
   targets!: string[] | null;
 
@@ -68,7 +69,7 @@ export class NodeEnrolment {
   retryMac!: Buffer | null;
 }
 
-export type EnrolmentRequest = Pick<NodeRegistration, 'householdId' | 'room' | 'name'> & {
+export type EnrolmentRequest = Pick<NodeRegistration, 'householdId' | 'room' | 'name' | 'targets'> & {
   readonly expiresInMinutes: number;
 };
 
@@ -106,7 +107,7 @@ export class EnrolmentsService {
   private readonly macKeys: readonly [MacKey, ...MacKey[]];
 
   constructor(
-    { secretKey, secretKeyPrevious }: Environment,
+    private readonly environment: Environment,
     @InjectRepository(NodeEnrolment) private readonly enrolments: Repository<NodeEnrolment>,
     private readonly database: Database,
     private readonly clock: DatabaseClock,
@@ -114,6 +115,7 @@ export class EnrolmentsService {
     private readonly audit: AuditLog,
     private readonly nodes: NodesService,
   ) {
+    const { secretKey, secretKeyPrevious } = environment;
     const derive = (secret: string) => deriveKey(secret, 'platform-auth enrolment codes v1');
     this.macKeys = [derive(secretKey), ...(secretKeyPrevious === undefined ? [] : [derive(secretKeyPrevious)])];
   }
@@ -121,8 +123,10 @@ export class EnrolmentsService {
   async issueEnrolment({ expiresInMinutes, ...node }: EnrolmentRequest, actor: Actor): Promise<IssuedEnrolment> {
     const code = generateEnrolmentCode();
     const now = await this.clock.now();
+    const { targets = this.environment.nodeTargets ?? null } = node;
     const enrolment = this.enrolments.create({
       ...node,
+      targets,
       id: createId(),
       codeMac: computeMac(this.macKeys[0], canonicalizeCode(code)),
       createdAt: now,
@@ -201,8 +205,8 @@ export class EnrolmentsService {
     actor: Actor,
     retryMac: Buffer | undefined,
   ): Promise<IssuedCredential<NodeDevice> | undefined> {
-    const { householdId, room, name } = enrolment;
-    const issued = this.nodes.issueNode({ householdId, room, name, expiresAt: null });
+    const { householdId, room, name, targets } = enrolment;
+    const issued = this.nodes.issueNode({ householdId, room, name, targets, expiresAt: null });
     return this.enrolments.manager.transaction(async (transaction) => {
       const values = [enrolment.id, await this.clock.now(transaction), issued.credential.id, retryMac ?? null];
       const [used] = await transaction.query<[unknown[], number]>(USE, values);
@@ -253,9 +257,9 @@ function refuseEnrolment(reason: RefusedEnrolment): ProblemException {
 
 function toAuditEvent(
   event: 'admin.enrolment.issued' | 'admin.enrolment.cancelled',
-  { id, householdId, room, name, expiresAt }: NodeEnrolment,
+  { id, householdId, room, name, targets, expiresAt }: NodeEnrolment,
   actor: Actor,
 ): AuditEvent {
-  const details = { household_id: householdId, room, name, expires_at: expiresAt };
+  const details = { household_id: householdId, room, name, ...(targets && { targets }), expires_at: expiresAt };
   return { event, actor, subject: id, details, logFields: { household_id: householdId } };
 }

@@ -17,11 +17,19 @@ import { addSeconds } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import type { Scope } from '../common/names.js';
 import type { RefusalReason } from '../common/security-events.js';
+import type { SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { buildRotation, isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
-import { issueKey, KeyColumns, toKeyFilters, type IssuedCredential, type KeyFilter } from '../keys/key-table.js';
+import {
+  findByDigests,
+  issueKey,
+  KeyColumns,
+  toKeyFilters,
+  type IssuedCredential,
+  type KeyFilter,
+} from '../keys/key-table.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { OperatorKeys } from './operator-keys.js';
 
@@ -104,6 +112,10 @@ export class OperatorsService {
 
   async listOperators(page: PageRequest, filter: KeyFilter, name?: string): Promise<Page<Operator>> {
     return findPage(this.operators, page, { name }, toKeyFilters(filter, this.clock.now()));
+  }
+
+  async findByDigests(digests: SecretDigest[]): Promise<Operator[]> {
+    return findByDigests(this.operators, digests);
   }
 
   /** @returns the ids of the operators that have, or had, this name */

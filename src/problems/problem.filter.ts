@@ -1,7 +1,7 @@
 import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { getCallerRequestId, getRequestId } from '../common/ids.js';
-import type { Scope } from '../common/names.js';
+import type { RouteScope } from '../common/names.js';
 import { getClientAddress } from '../common/network.js';
 import { isWarning } from '../common/security-events.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
@@ -35,7 +35,7 @@ export interface ResponseLocals {
   /** Whether revoking calls knew the promises of this replica when a question for a fresh verdict arrived. */
   couldPromiseOnArrival?: boolean;
   /** The scope that the route declares, where it accepts the admin door. */
-  scope?: Scope | undefined;
+  scope?: RouteScope | undefined;
 }
 
 @Catch()

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { parse } from 'uuid';
 import { toUuid } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
+import { appendChecksum, CHECKSUM_LENGTH } from '../crypto/key-format.js';
 import {
   deriveKey,
   computeDigest,
@@ -32,7 +33,8 @@ export interface RefreshToken {
 /**
  * The format of refresh tokens: session id, generation and seed, with an HMAC over the three under a key derived from
  * SECRET_KEY. From any generation that a client presents, every other one can be derived. To forge one, an attacker needs
- * both the key and the seed, of which the database has only a digest.
+ * both the key and the seed, of which the database has only a digest. The last characters of the HMAC give way to a checksum
+ * (crypto/key-format.ts): 220 of its bits are left, and replicas from before the checksum can parse the token.
  */
 @Injectable()
 export class RefreshTokens {
@@ -67,20 +69,31 @@ export class RefreshTokens {
   }
 
   /**
-   * Whether this service issued the token for the session whose current token has this digest. False for a forgery by an
-   * attacker who knows only the session id.
+   * @returns the current token of the session with this digest; undefined when this service did not issue the presented one for
+   * that session, as for a forgery by an attacker who knows only the session id
    */
-  isOfSession(token: RefreshToken, currentGeneration: number, currentDigest: SecretDigest): boolean {
-    const isOurs = isSameDigest(this.deriveGeneration(token.generation, token).digest, token.digest);
-    return isOurs && isSameDigest(this.deriveGeneration(currentGeneration, token).digest, currentDigest);
+  deriveCurrent(token: RefreshToken, currentGeneration: number, currentDigest: SecretDigest): RefreshToken | undefined {
+    const isOurs = this.deriveIssued(token.generation, token, token.digest) !== undefined;
+    return isOurs ? this.deriveIssued(currentGeneration, token, currentDigest) : undefined;
   }
 
-  private encode(sessionId: string, generation: number, seed: Buffer): RefreshToken {
+  /** @returns the token of a generation that has this digest: with a checksum, or as before there were checksums */
+  private deriveIssued(
+    generation: number,
+    { sessionId, seed }: RefreshToken,
+    digest: SecretDigest,
+  ): RefreshToken | undefined {
+    const forms = [true, false].map((hasChecksum) => this.encode(sessionId, generation, seed, hasChecksum));
+    return forms.find((form) => isSameDigest(form.digest, digest));
+  }
+
+  private encode(sessionId: string, generation: number, seed: Buffer, hasChecksum = true): RefreshToken {
     const body = Buffer.alloc(BODY_BYTES);
     body.set(parse(sessionId), 0);
     body.writeUInt32BE(generation, ID_BYTES);
     body.set(seed, ID_BYTES + GENERATION_BYTES);
-    const text = PREFIX + Buffer.concat([body, computeMac(this.key, body)]).toString('base64url');
+    const complete = PREFIX + Buffer.concat([body, computeMac(this.key, body)]).toString('base64url');
+    const text = hasChecksum ? appendChecksum(complete.slice(0, -CHECKSUM_LENGTH)) : complete;
     return { text, digest: computeDigest(text), sessionId, generation, seed };
   }
 }

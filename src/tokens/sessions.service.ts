@@ -6,7 +6,17 @@
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { Column, Entity, Index, IsNull, MoreThan, PrimaryColumn, type EntityManager, type Repository } from 'typeorm';
+import {
+  Column,
+  Entity,
+  In,
+  Index,
+  IsNull,
+  MoreThan,
+  PrimaryColumn,
+  type EntityManager,
+  type Repository,
+} from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -201,9 +211,16 @@ export class SessionsService {
     // The digest alone identifies the current token, also when SECRET_KEY has changed since it was issued.
     const isOfSession =
       row &&
-      (row.token_digest.equals(token.digest) || this.tokens.isOfSession(token, row.generation, row.token_digest));
+      (row.token_digest.equals(token.digest) || this.tokens.deriveCurrent(token, row.generation, row.token_digest));
     if (isOfSession) await this.endSessionByLogout(sessionId, row.user_id, actor);
     return true;
+  }
+
+  /** @returns the sessions whose current refresh token has one of these digests; reads the whole table */
+  async findByDigests(digests: SecretDigest[]): Promise<{ session: Session; isLive: boolean }[]> {
+    const found = await this.sessions.findBy({ tokenDigest: In(digests) });
+    const now = this.clock.now();
+    return found.map((session) => ({ session, isLive: session.endedAt === null && session.expiresAt > now }));
   }
 
   async endSessionByLogout(sessionId: string, userId: string, actor: Actor): Promise<void> {

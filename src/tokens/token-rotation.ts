@@ -87,7 +87,7 @@ export class TokenRotation {
     if (!token) throw createRefusedRefresh('malformed');
     const successor = this.tokens.deriveGeneration(token.generation + 1, token);
     const row = await this.rotateIfCurrent(token, successor, actor);
-    if (row.user_id === null) return this.resolveSupersededToken(token, successor, row.was_current, actor);
+    if (row.user_id === null) return this.resolveSupersededToken(token, row.was_current, actor);
     return this.issueGrant(successor, row, 'rotated', actor);
   }
 
@@ -128,22 +128,17 @@ export class TokenRotation {
    * @param wasCurrent the rotation became visible while this request waited for it, so the request is within the grace
    * period however long the commit took
    */
-  private async resolveSupersededToken(
-    token: RefreshToken,
-    successor: RefreshToken,
-    wasCurrent: boolean,
-    actor: Actor,
-  ): Promise<Grant> {
+  private async resolveSupersededToken(token: RefreshToken, wasCurrent: boolean, actor: Actor): Promise<Grant> {
     const now = this.clock.trustedNow();
     const { sessionId } = token;
     const row = await this.database.row<SupersededRow>(READ_SUPERSEDED, [sessionId, now]);
     if (!row) throw createRefusedRefresh('unknown');
-    if (token.generation >= row.generation || !this.tokens.isOfSession(token, row.generation, row.token_digest))
-      throw createRefusedRefresh('forged');
+    const current = this.tokens.deriveCurrent(token, row.generation, row.token_digest);
+    if (token.generation >= row.generation || !current) throw createRefusedRefresh('forged');
     const isParent = token.generation + 1 === row.generation;
     if (isParent && (wasCurrent || now <= addSeconds(row.rotated_at, this.environment.refreshGraceSeconds))) {
       const isElsewhere = await this.recordRepeatElsewhere(sessionId, row, actor);
-      return this.issueGrant(successor, row, isElsewhere ? 'repeated_elsewhere' : 'repeated', actor);
+      return this.issueGrant(current, row, isElsewhere ? 'repeated_elsewhere' : 'repeated', actor);
     }
     await this.sessions.endReusedSession(sessionId, row.user_id, actor);
     const fields = { session_id: sessionId, user_id: row.user_id };

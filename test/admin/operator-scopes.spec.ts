@@ -24,7 +24,9 @@ const RESOURCES: readonly [RegExp, Scope][] = [
 ];
 
 /** The scopes of which an operator needs one. */
-function acceptedOn({ method, path }: Route): Scope[] {
+function acceptedOn({ method, path }: Route): readonly Scope[] {
+  // Its answer has what the scopes allow.
+  if (path === '/keys/identify') return SCOPES;
   const resource = RESOURCES.find(([prefix]) => prefix.test(path))?.[1];
   return [...(resource ? [resource] : []), ...(method === 'get' ? (['read'] as const) : [])];
 }

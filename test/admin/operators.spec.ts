@@ -18,7 +18,7 @@ describe('/api/v0/admin/operators', () => {
     const name = newName();
     const answer = await app.admin.post('/operators', { name, scopes: ['nodes', 'read'] }).expect(201);
     const { api_key, ...shown } = answer.body as View;
-    expect(api_key).toMatch(/^pa_admin_[\w-]{43}$/);
+    expect(api_key).toMatch(/^pa_admin_[\w-]{43}\w{6}$/);
     expect(answer.headers).toMatchObject({
       location: `/api/v0/admin/operators/${shown.operator_id}`,
       'cache-control': 'no-store',

@@ -72,7 +72,7 @@ describe('app credentials', () => {
       expectProblem(await mint(pair), problems.appCredentialExists);
       clock.advance({ minutes: 2 });
       const { body } = await mint(pair).expect(201);
-      expect(body).toMatchObject({ app_key: expect.stringMatching(/^pa_app_[\w-]{43}$/) });
+      expect(body).toMatchObject({ app_key: expect.stringMatching(/^pa_app_[\w-]{43}\w{6}$/) });
     });
 
     it('lists by caller and target, and shows a credential without its key', async () => {
@@ -131,7 +131,7 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
   it('returns a new key for the same pair and app id', async () => {
     const old = await app.service();
     const fresh = await rotated(old);
-    expect(fresh.appKey).toMatch(/^pa_app_[\w-]{43}$/);
+    expect(fresh.appKey).toMatch(/^pa_app_[\w-]{43}\w{6}$/);
     expect(fresh.appKey).not.toBe(old.appKey);
     const { body } = await replica.validateApp(fresh.headers).expect(200);
     expect(body).toEqual({ valid: true, app_id: old.appId, caller: old.caller, target: old.target });

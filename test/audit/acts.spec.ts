@@ -160,6 +160,10 @@ describe('the audit log', () => {
       event: 'admin.app_credential.rotated',
       subject: appId,
     });
+    await expectRow(app.admin.patch(`/app-credentials/${appId}`, { scopes: ['documents:read'] }), {
+      event: 'admin.app_credential.updated',
+      subject: appId,
+    });
     await expectRow(app.admin.delete(`/app-credentials/${appId}`), {
       event: 'admin.app_credential.revoked',
       subject: appId,

@@ -40,7 +40,7 @@ describe('platform-auth nodes', () => {
     const text = await cli.ok('nodes', ...registration());
     await app.validateNode(/X-API-Key: (\S+)/.exec(text)![1]!).expect(200);
     const lines = await cli.ok('nodes', ...registration(), '--format', 'env');
-    expect(lines).toMatch(/^NODE_ID=[\w-]{36}\nAPI_KEY=pa_node_[\w-]{43}\n$/);
+    expect(lines).toMatch(/^NODE_ID=[\w-]{36}\nAPI_KEY=pa_node_[\w-]{49}\n$/);
   });
 
   describe('enrol', () => {

@@ -207,7 +207,8 @@ const readId = (id: string): string | undefined => getCallerRequestId({ headers:
 
 describe('X-Request-Id', () => {
   it('is looked at for every prefix of a secret that the service issues', () => {
-    expect(prefixes).toEqual(['pa_admin_', 'pa_app_', 'pa_email_', 'pa_node_', 'pa_reset_', 'pa_rt_']);
+    const kinds = ['admin', 'app', 'change', 'email', 'node', 'reset', 'rt'];
+    expect(prefixes).toEqual(kinds.map((kind) => `pa_${kind}_`));
   });
 
   it.each(prefixes)('is not logged when it holds a secret: %s', (prefix) => {

@@ -64,6 +64,21 @@ describe('the enrolment of nodes', () => {
     expect(await read(shown.enrolment_id)).toMatchObject({ state: 'used', node_id, used_at: expect.any(String) });
   });
 
+  it('gives the node the targets of its enrolment, or those of NODE_TARGETS', async () => {
+    const withDefault = await app.startReplica({ variables: { NODE_TARGETS: 'ocr' } });
+    const enrolled = async (on: typeof app, more: object) => {
+      const { body } = await on.admin.post('/nodes/enrolments', request(more)).expect(201);
+      const { node_id } = (await enrol((body as Issued).code).expect(201)).body as Enrolled;
+      return [body as object, (await app.admin.get(`/nodes/${node_id}`)).body as object];
+    };
+    const targets = ['recipes'];
+    expect(await enrolled(app, { targets })).toMatchObject([{ targets }, { targets }]);
+    expect(await enrolled(app, {})).toMatchObject([{ targets: null }, { targets: null }]);
+    expect(await enrolled(withDefault, {})).toMatchObject([{ targets: ['ocr'] }, { targets: ['ocr'] }]);
+    expect(await enrolled(withDefault, { targets: null })).toMatchObject([{ targets: null }, { targets: null }]);
+    await withDefault.stop();
+  });
+
   it.each([
     ['lower case', (code: string) => code.toLowerCase()],
     ['no hyphen', (code: string) => code.replace('-', '')],
@@ -204,6 +219,7 @@ describe('the enrolment of nodes', () => {
     ['household_id', 'kitchen'],
     ['room', ''],
     ['name', 7],
+    ['targets', []],
     ['expires_in_minutes', 0],
     ['expires_in_minutes', 1_441],
     ['expires_in_minutes', 1.5],

@@ -35,10 +35,24 @@ export interface Api {
     readonly household_id: string;
     readonly room: string;
     readonly name: string;
+    readonly targets: readonly string[] | null;
     readonly created_at: string;
     readonly expires_at: string;
     readonly used_at: string | null;
     readonly node_id: string | null;
+  };
+  readonly IdentifiedKeysResponse: {
+    readonly items: readonly Api['IdentifiedKeyResponse'][];
+    readonly searched: readonly string[];
+  };
+  readonly IdentifiedKeyResponse: {
+    readonly digest: string;
+    readonly kind: string;
+    readonly id: string;
+    readonly owner: string;
+    readonly live: boolean;
+    readonly last_used_at: string | null;
+    readonly last_used_for: string | null;
   };
   readonly ExplanationResponse: {
     readonly accepted_now: boolean;
@@ -76,6 +90,7 @@ export interface Api {
     readonly household_id: string;
     readonly room: string;
     readonly name: string;
+    readonly targets: readonly string[] | null;
     readonly created_at: string;
     readonly expires_at: string;
     readonly used_at: string | null;

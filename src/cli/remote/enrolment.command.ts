@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { parseDuration, parseUuid } from '../command-options.js';
+import { parseDuration, parseTargets, parseUuid, TARGETS, toRestriction } from '../command-options.js';
 import { isPassing, withAdvice } from '../http-client.js';
 import { CommandFailedError, print, say } from '../terminal.js';
 import { act, addRemote, createClient, readOptions, type AdminClient } from './admin-client.js';
@@ -12,8 +12,8 @@ import { addLimits, printList, toQuery } from './list-command.js';
 const PATH = '/nodes/enrolments';
 const POLL_INTERVAL_MS = 2_000;
 const MS_PER_MINUTE = 60_000;
-const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'expires_at', 'node_id'];
-const DROP = ['household_id', 'expires_at', 'node_id'];
+const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'targets', 'expires_at', 'node_id'];
+const DROP = ['household_id', 'targets', 'expires_at', 'node_id'];
 
 type Enrolment = Api['EnrolmentResponse'];
 
@@ -21,6 +21,7 @@ interface EnrolOptions {
   readonly household: string;
   readonly room: string;
   readonly name: string;
+  readonly targets?: ReturnType<typeof parseTargets>;
   readonly expiresIn?: number;
   readonly wait: boolean;
 }
@@ -55,11 +56,13 @@ function addEnrol(nodes: Command): void {
     .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
     .requiredOption('--room <room>', 'the room of the node')
     .requiredOption('--name <name>', 'the name of the node')
+    .option('--targets <list>', `${TARGETS} (default: NODE_TARGETS of the service)`, parseTargets)
     .option('--expires-in <duration>', 'for how long the code can be used: 10m, 2h (default: 10m)', parseMinutes)
     .option('--no-wait', 'end when the code is printed; with --json always')
-    .action(async ({ household, room, name, expiresIn, wait }: EnrolOptions, command: Command) => {
+    .action(async ({ household, room, name, targets, expiresIn, wait }: EnrolOptions, command: Command) => {
       const client = createClient(command);
-      const asked = { household_id: household, room, name, expires_in_minutes: expiresIn };
+      const minutes = { expires_in_minutes: expiresIn };
+      const asked = { household_id: household, room, name, targets: toRestriction(targets), ...minutes };
       const issued = await withAdvice(
         client.post<Api['IssuedEnrolmentResponse']>(PATH, asked),
         'Run this again: a code that is not shown cannot be used.',

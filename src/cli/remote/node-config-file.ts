@@ -16,7 +16,7 @@ import { CommandFailedError } from '../terminal.js';
 import { detectLineEnd, setVariable } from '../../config/env-file.js';
 
 /** As long as a real pair, so that a rehearsal needs as much disk space. */
-const SAMPLE: NodePair = { nodeId: '0'.repeat(36), apiKey: '0'.repeat(51) };
+const SAMPLE: NodePair = { nodeId: '0'.repeat(36), apiKey: '0'.repeat(57) };
 
 /** A node's configuration file. Only node_id and api_key are changed; the rest belongs to the node. */
 export class ConfigFile {

@@ -1,12 +1,12 @@
 import { Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { isServiceName } from '../../common/names.js';
 import {
   addCommand,
-  createRestrictionParser,
   NEEDS_ADMIN_KEY,
   parseExpiry,
+  parseTargets,
   parseUuid,
+  TARGETS,
   toExpiresAt,
   toRestriction,
 } from '../command-options.js';
@@ -24,7 +24,16 @@ import {
 import { addEnrolmentCommands } from './enrolment.command.js';
 import { joinLists } from './list-command.js';
 import type { ConfigFormat } from './node-config-file.js';
-import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
+import {
+  DuplicateWatch,
+  refuseToOverwrite,
+  register,
+  warnOfDuplicate,
+  registerInto,
+  rotateInto,
+  type IssuedNode,
+  type NodeView,
+} from './node-keys.js';
 
 const NODES: CredentialKind = {
   kind: 'node',
@@ -34,8 +43,6 @@ const NODES: CredentialKind = {
   columns: ['node_id', 'household_id', 'room', 'name', 'targets', 'last_used_at', 'expires_at', 'revoked_at'],
   drop: ['household_id', 'expires_at', 'revoked_at', 'last_used_at', 'targets'],
 };
-const parseTargets = createRestrictionParser('names of services', isServiceName);
-const TARGETS = 'the only services at which the node is accepted, separated by commas, or "all"';
 const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const satisfies readonly ConfigFormat[];
 
 interface RegisterOptions {
@@ -62,16 +69,17 @@ export function addNodesCommands(root: Command): void {
   const help = { needs: NEEDS_ADMIN_KEY, example: 'list' };
   const nodes = addCommand(root, 'nodes', 'Register and manage edge devices.', help);
   addRegister(nodes);
-  addList(nodes, NODES, `--household ${EXAMPLES.householdId} --live --unused-for 30d`, {
-    household: 'household_id',
-    search: 'search',
-  })
+  const filters = { household: 'household_id', search: 'search' };
+  const example = `--household ${EXAMPLES.householdId} --live --unused-for 30d`;
+  addList(nodes, NODES, example, filters, () => new DuplicateWatch())
     .option('--household <uuid>', 'only nodes of this household', parseUuid)
     .option('--search <text>', 'only nodes whose room/name contains this');
   addShow(nodes, NODES);
   addUpdate(nodes);
   addRotate(nodes);
-  addRevoke(nodes, NODES);
+  addRevoke(nodes, NODES)
+    .option('--household <uuid>', 'revoke the live nodes of this household', parseUuid)
+    .option('--room <room>', 'revoke the live nodes of this room; with --household, only there');
   addEnrolmentCommands(nodes);
 }
 
@@ -96,11 +104,12 @@ function addRegister(nodes: Command): void {
       const registration = { household_id: household, room, name, targets: toRestriction(targets) };
       if (!file) {
         await showKey(command, await register(client, registration), format);
-        return;
+      } else {
+        const { node_id } = await registerInto(client, file, registration);
+        const text = `Node ${node_id} (${room}, ${name}) is registered; ${file.path} holds its node_id and api_key.`;
+        print(command, { node_id, ...registration, config: file.path }, () => text);
       }
-      const { node_id } = await registerInto(client, file, registration);
-      const text = `Node ${node_id} (${room}, ${name}) is registered; ${file.path} holds its node_id and api_key.`;
-      print(command, { node_id, ...registration, config: file.path }, () => text);
+      await warnOfDuplicate(client, registration);
     });
 }
 

@@ -1,0 +1,173 @@
+import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ArrayMaxSize, ArrayMinSize, IsArray, Matches } from 'class-validator';
+import type { Request } from 'express';
+import { getPrincipal } from '../access/principals.js';
+import { RequireAdmin } from '../access/require.js';
+import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { EXAMPLES } from '../common/examples.js';
+import { NULLABLE_MOMENT } from '../common/fields.js';
+import type { Scope } from '../common/names.js';
+import { isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import { ComparedClock } from '../database/compared-clock.js';
+import { isRefusal, judgeDigest } from '../keys/key-ends.js';
+import type { KeyColumns } from '../keys/key-table.js';
+import { NodesService } from '../nodes/nodes.service.js';
+import { OperatorsService } from '../operators/operators.service.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+
+/** No body has more names or list items (http/validation.ts). */
+const MAX_DIGESTS = 32;
+const DIGEST_PATTERN = /^[0-9a-f]{64}$/;
+const DIGESTS_DETAIL = `must be a list of 1 to ${MAX_DIGESTS} SHA-256 digests in lower-case hexadecimal`;
+
+/** The kinds of credentials, and the scope that an operator needs to be told of them, or `read`. */
+const SCOPE_OF_KIND = { node: 'nodes', app: 'apps', operator: 'operators', session: 'users' } as const satisfies Record<
+  string,
+  Scope
+>;
+type Kind = keyof typeof SCOPE_OF_KIND;
+const KINDS = Object.keys(SCOPE_OF_KIND) as Kind[];
+
+export class IdentifyKeysRequest {
+  @ApiProperty({
+    type: 'array',
+    items: { type: 'string', pattern: DIGEST_PATTERN.source, maxLength: 64 },
+    minItems: 1,
+    maxItems: MAX_DIGESTS,
+    description: 'SHA-256 of each key as it was found, in lower-case hexadecimal',
+    example: ['9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08'],
+  })
+  @IsArray({ message: DIGESTS_DETAIL })
+  @ArrayMinSize(1, { message: DIGESTS_DETAIL })
+  @ArrayMaxSize(MAX_DIGESTS, { message: DIGESTS_DETAIL })
+  @Matches(DIGEST_PATTERN, { each: true, message: DIGESTS_DETAIL })
+  digests!: string[];
+}
+
+export class IdentifiedKeyResponse {
+  @ApiProperty({ type: String, example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08' })
+  digest!: string;
+
+  @ApiProperty({ enum: KINDS })
+  kind!: Kind;
+
+  @ApiProperty({ type: String, format: 'uuid', description: 'of the credential', example: EXAMPLES.id })
+  id!: string;
+
+  @ApiProperty({
+    description:
+      'room/name of a node, caller → target of an app credential, name of an operator, id of the user of a session',
+    example: 'kitchen/speaker',
+  })
+  owner!: string;
+
+  @ApiProperty({ description: 'whether a door would accept it now', example: true })
+  live!: boolean;
+
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'of the credential; of a session, its last refresh' })
+  last_used_at!: string | null;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description: 'the service it was last used for',
+    example: EXAMPLES.caller,
+  })
+  last_used_for!: string | null;
+}
+
+export class IdentifiedKeysResponse {
+  @ApiProperty({ type: [IdentifiedKeyResponse], description: 'digests of no credential are left out' })
+  items!: IdentifiedKeyResponse[];
+
+  @ApiProperty({
+    type: 'array',
+    items: { type: 'string', enum: KINDS },
+    description: 'the kinds that were looked for: those of the operator’s scopes; all with `read`',
+    example: KINDS,
+  })
+  searched!: Kind[];
+}
+
+interface Owner {
+  readonly kind: Kind;
+  readonly owner: string;
+}
+
+@ApiTags('admin')
+@Controller('api/v0/admin/keys')
+export class IdentifyAdminController {
+  constructor(
+    private readonly nodes: NodesService,
+    private readonly apps: AppCredentialsService,
+    private readonly operators: OperatorsService,
+    private readonly sessions: SessionsService,
+    private readonly clock: ComparedClock,
+  ) {}
+
+  @Post('identify')
+  @RequireAdmin('any', {
+    summary: 'Tell whose keys these digests are of',
+    description:
+      'For keys that were found in a place where they should not be. The keys themselves are not sent. It reads whole tables: not ' +
+      'for a loop. Of refresh tokens it knows the current one of each session.',
+    returns: IdentifiedKeysResponse,
+  })
+  @HttpCode(200)
+  async identifyKeys(@Req() request: Request, @Body() body: IdentifyKeysRequest): Promise<IdentifiedKeysResponse> {
+    const { operator } = getPrincipal(request, 'admin');
+    const may = (kind: Kind): boolean =>
+      !operator || operator.scopes.includes('read') || operator.scopes.includes(SCOPE_OF_KIND[kind]);
+    const searched = KINDS.filter(may);
+    const digests = body.digests.map((text) => Buffer.from(text, 'hex') as SecretDigest);
+    const items: IdentifiedKeyResponse[] = [];
+    for (const kind of searched) items.push(...(await this.findOfKind(kind, digests)));
+    return { items, searched };
+  }
+
+  private async findOfKind(kind: Kind, digests: SecretDigest[]): Promise<IdentifiedKeyResponse[]> {
+    switch (kind) {
+      case 'node': {
+        const found = await this.nodes.keys.findByDigests(digests);
+        return found.flatMap((row) => this.toItems(digests, row, { kind, owner: `${row.room}/${row.name}` }));
+      }
+      case 'app': {
+        const found = await this.apps.keys.findByDigests(digests);
+        return found.flatMap((row) => this.toItems(digests, row, { kind, owner: `${row.caller} → ${row.target}` }));
+      }
+      case 'operator': {
+        const found = await this.operators.findByDigests(digests);
+        return found.flatMap((row) => this.toItems(digests, row, { kind, owner: row.name }));
+      }
+      case 'session': {
+        const found = await this.sessions.findByDigests(digests);
+        return found.map(({ session, isLive }) => ({
+          digest: session.tokenDigest.toString('hex'),
+          kind,
+          id: session.id,
+          owner: session.userId,
+          live: isLive,
+          last_used_at: session.rotatedAt.toISOString(),
+          last_used_for: null,
+        }));
+      }
+    }
+  }
+
+  /** Both keys of a rotation may have been found. */
+  private toItems(digests: readonly SecretDigest[], row: KeyColumns, owner: Owner): IdentifiedKeyResponse[] {
+    const isOf = (digest: SecretDigest): boolean =>
+      [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest));
+    return digests
+      .filter(isOf)
+      .map((digest) => ({
+        digest: digest.toString('hex'),
+        ...owner,
+        id: row.id,
+        live: !isRefusal(judgeDigest(digest, row, this.clock)),
+        last_used_at: row.lastUsedAt?.toISOString() ?? null,
+        last_used_for: row.lastUsedFor,
+      }));
+  }
+}

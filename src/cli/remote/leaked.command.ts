@@ -1,0 +1,145 @@
+// `platform-auth leaked`: finds keys in files, or in the history of a repository, and tells whose they are. A key leaves this
+// process as a digest only, and is never printed.
+import { createReadStream } from 'node:fs';
+import type { Readable } from 'node:stream';
+import type { Command } from 'commander';
+import { findKeys } from '../../crypto/key-format.js';
+import { computeDigest } from '../../crypto/secret.js';
+import { NEEDS_ADMIN_KEY } from '../command-options.js';
+import { describeFileReason } from '../failures.js';
+import { formatTable } from '../tables.js';
+import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
+import { addRemote, createClient, type AdminClient } from './admin-client.js';
+import type { Api } from './api-types.js';
+
+type Identified = Api['IdentifiedKeysResponse'];
+type KnownKey = Identified['items'][number];
+
+/** The service takes no more in one request. */
+const MAX_DIGESTS = 32;
+const COLUMNS = ['place', 'kind', 'verdict', 'owner', 'id', 'last_used_at', 'last_used_for'] as const;
+const DROP = ['last_used_for', 'id', 'last_used_at'] as const;
+/** The name of the kind in a key, and as the service calls it. */
+const KINDS = { node: 'node', app: 'app', admin: 'operator', rt: 'session' } as const;
+const PATHS: Readonly<Record<string, (key: KnownKey) => string>> = {
+  node: ({ id }) => `/nodes/${id}`,
+  app: ({ id }) => `/app-credentials/${id}`,
+  operator: ({ id }) => `/operators/${id}`,
+  session: ({ owner }) => `/users/${owner}/sessions`,
+};
+
+interface Find {
+  /** `file:line`, or in a Git history the commit too. */
+  readonly place: string;
+  readonly kind: (typeof KINDS)[keyof typeof KINDS];
+  readonly digest: string;
+}
+
+export function addLeakedCommand(root: Command): void {
+  const description =
+    'Find our keys in files or standard input (`git log -p --all | platform-auth leaked`), and tell whether they are live.';
+  const command = addRemote(root, 'leaked [files...]', description, 'backup.sql .env', NEEDS_ADMIN_KEY);
+  addYes(command)
+    .option('--revoke', 'revoke the live ones after one question; of a session, all of its user', false)
+    .addHelpText(
+      'after',
+      '\nExit code 1 when a live key was found. A key is never printed, and only its digest is sent.',
+    )
+    .action(async (files: string[], { revoke }: { revoke: boolean }) => {
+      const client = createClient(command);
+      const finds = await findInAll(files);
+      const known = await identify(client, finds);
+      const rows = finds.map((find) => toRow(find, known));
+      print(command, { items: rows }, () =>
+        rows.length === 0 ? 'No key found.' : formatTable(COLUMNS, rows, { drop: DROP }),
+      );
+      const live = [...known.items.values()].filter((key) => key.live);
+      if (live.length === 0) return;
+      if (revoke) await revokeAll(command, client, live);
+      const count = `${live.length} live ${live.length === 1 ? 'key was' : 'keys were'} found`;
+      throw new CommandFailedError(
+        `${count}${revoke ? ' and revoked' : ': add --revoke to end them'}.`,
+        'live_key_found',
+      );
+    });
+}
+
+async function findInAll(files: readonly string[]): Promise<Find[]> {
+  const finds: Find[] = [];
+  if (files.length === 0) for await (const find of findInStream('stdin', process.stdin)) finds.push(find);
+  for (const file of files) {
+    try {
+      for await (const find of findInStream(file, createReadStream(file))) finds.push(find);
+    } catch (error) {
+      throw new CommandFailedError(
+        `${file} cannot be read: ${describeFileReason(error) ?? (error as Error).name}.`,
+        'file_unreadable',
+      );
+    }
+  }
+  return finds;
+}
+
+/** Reads any bytes, line by line. In the output of `git log -p`, a place is the commit and the file that a line is of. */
+async function* findInStream(name: string, stream: Readable): AsyncGenerator<Find> {
+  let number = 0;
+  let [commit, path] = ['', ''];
+  for await (const line of readLines(stream)) {
+    number += 1;
+    commit = /^commit ([0-9a-f]{40,64})\b/.exec(line)?.[1] ?? commit;
+    path = /^(?:\+\+\+|---) [ab]\/(.+)$/.exec(line)?.[1] ?? path;
+    for (const { kind, key } of findKeys(line)) {
+      const inCommit =
+        commit === ''
+          ? ''
+          : ` (${[commit.slice(0, 12), Buffer.from(path, 'latin1').toString()].filter(Boolean).join(' ')})`;
+      yield { place: `${name}:${number}${inCommit}`, kind: KINDS[kind], digest: computeDigest(key).toString('hex') };
+    }
+  }
+}
+
+/** A stream of its own, because readline does not pass on why a file cannot be read. */
+async function* readLines(stream: Readable): AsyncGenerator<string> {
+  let rest = '';
+  for await (const chunk of stream.setEncoding('latin1') as AsyncIterable<string>) {
+    const [first = '', ...more] = chunk.split('\n');
+    rest += first;
+    for (const next of more) {
+      yield rest;
+      rest = next;
+    }
+  }
+  yield rest;
+}
+
+/** @returns the credentials by digest, and the kinds that the operator may be told of */
+async function identify(client: AdminClient, finds: readonly Find[]) {
+  const digests = [...new Set(finds.map(({ digest }) => digest))];
+  const items = new Map<string, KnownKey>();
+  let searched: readonly string[] = [];
+  for (let start = 0; start < digests.length; start += MAX_DIGESTS) {
+    const body = { digests: digests.slice(start, start + MAX_DIGESTS) };
+    const answer = await client.post<Identified>('/keys/identify', body);
+    for (const item of answer.items) items.set(item.digest, item);
+    searched = answer.searched;
+  }
+  return { items, searched };
+}
+
+function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<ReturnType<typeof identify>>) {
+  const key = items.get(digest);
+  const verdict = key ? (key.live ? 'LIVE' : 'ended') : searched.includes(kind) ? 'unknown' : 'not looked up: scope';
+  const { owner = '', id = '', last_used_at = null, last_used_for = null } = key ?? {};
+  return { place, kind, verdict, owner, id, last_used_at, last_used_for };
+}
+
+async function revokeAll(command: Command, client: AdminClient, live: readonly KnownKey[]): Promise<void> {
+  const names = live.map(({ kind, owner }) => `${kind} ${owner}`).join(', ');
+  await createConfirm(command)(`This revokes permanently: ${names}.`);
+  for (const key of live) {
+    const path = PATHS[key.kind]?.(key);
+    if (path === undefined) throw new CommandFailedError(`This program cannot revoke a ${key.kind}. Update it.`);
+    await client.delete(path);
+    say(`${key.kind} ${key.owner} is revoked.`);
+  }
+}
