@@ -15,6 +15,8 @@ const RETRY_INTERVAL_MS = 100;
 const IDLE_POLL_INTERVAL_MS = 10;
 const START_INTERVAL_MS = 10;
 const OPERATOR = '10.0.0.1';
+/** 403: the key is valid, and lacks the scope. */
+const VERDICTS: readonly Answer['status'][] = [200, 401, 403];
 
 const problem = z.object({ code: z.string() });
 
@@ -126,7 +128,7 @@ export class Load {
    * @returns true when it was accepted, false when it was refused, undefined without a verdict
    */
   judge(route: Route, what: string, life: Life, answer: Answer): boolean | undefined {
-    if (answer.status !== 200 && answer.status !== 401) {
+    if (!VERDICTS.includes(answer.status)) {
       this.addNoVerdict(route, what, answer);
       return undefined;
     }
@@ -146,7 +148,7 @@ export class Load {
       this.record.addUnavailable(route, answer);
       return undefined;
     }
-    if (answer.status !== 200 && answer.status !== 401) {
+    if (!VERDICTS.includes(answer.status)) {
       this.record.addWrongVerdict(`${route} of ${what}: ${answer.status} ${JSON.stringify(answer.body)}`);
       return undefined;
     }

@@ -30,7 +30,16 @@ const BAD_TYPES = [
 ];
 const BAD_ENCODINGS = ['gzip', 'br', 'zstd', 'deflate', 'identity', 'zip', SECRET, 'gzip, gzip', ''];
 const HEADER_NAMES = [
-  ...['X-Platform-Target', 'X-Target', 'X-Request-Id', 'X-Forwarded-For', 'Forwarded', 'User-Agent', 'Referer'],
+  ...[
+    'X-Platform-Target',
+    'X-Platform-Scope',
+    'X-Target',
+    'X-Request-Id',
+    'X-Forwarded-For',
+    'Forwarded',
+    'User-Agent',
+    'Referer',
+  ],
   ...['Origin', 'Cookie', 'Accept', 'Via'],
   ...['Range', 'If-Match', 'If-None-Match', 'If-Modified-Since', 'If-Unmodified-Since', 'If-Range', 'Expect', 'TE'],
   ...['X-HTTP-Method-Override', 'X-Original-URL', 'Accept-Encoding', 'Accept-Language', 'Prefer', 'traceparent'],

@@ -71,6 +71,7 @@ const BODY_STATUSES = ['413', '415'];
 const BODY_EXAMPLE = 'body_too_deep';
 
 interface Schema {
+  description?: string;
   type?: string | string[];
   format?: string;
   nullable?: boolean;
@@ -96,7 +97,7 @@ interface Operation {
   [SCOPE_EXTENSION]?: RouteScope;
   security?: object[];
   parameters?: { in: string; required?: boolean; schema?: Schema }[];
-  requestBody?: { content: Record<string, Media> };
+  requestBody?: { required?: boolean; content: Record<string, Media> };
   responses: Record<string, Response>;
 }
 type ProblemExamples = ReturnType<typeof createProblemExamples>;
@@ -114,6 +115,7 @@ function completeDocument(created: OpenAPIObject): OpenAPIObject {
   for (const item of Object.values(items)) {
     for (const [method, operation] of Object.entries(item)) {
       completeOperation(method, operation, problemExamples);
+      if (!WITHOUT_BODY.has(method)) operation.requestBody ??= describeEmptyBody(schemas);
       Object.assign(requestExamples, completeRequest(operation, schemas));
     }
   }
@@ -150,6 +152,12 @@ function completeOperation(method: string, operation: Operation, problemExamples
     const common = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
     response.headers = { ...common, ...response.headers };
   }
+}
+
+/** Some clients send `{}` with every POST. */
+function describeEmptyBody(schemas: Record<string, Schema>): NonNullable<Operation['requestBody']> {
+  schemas.EmptyBody = { type: 'object', properties: {}, description: 'No fields. The body may be left out.' };
+  return { required: false, content: { 'application/json': { schema: { $ref: '#/components/schemas/EmptyBody' } } } };
 }
 
 /** An apiKey scheme has no scopes in OpenAPI: the description names them. */

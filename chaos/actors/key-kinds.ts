@@ -22,7 +22,12 @@ export interface KeyKind {
   /** Reads the response to a request that minted or rotated one. @throws when it does not have its form */
   readonly read: (body: unknown) => IdAndKey;
   readonly request: (id: string, key: string) => Request;
+  /** The change after which that request is refused, as after a revocation. */
+  readonly restriction: object;
 }
+
+/** What the requests of apps need. */
+const SCOPE = 'documents:write';
 
 const nodeBody = z.object({ node_id: z.string(), api_key: z.string() });
 const appBody = z.object({ app_id: z.string(), app_key: z.string() });
@@ -39,6 +44,7 @@ const node: KeyKind = {
     return { id, key };
   },
   request: (id, key) => ({ path: '/internal/validate-node', headers: { 'X-API-Key': `${id}:${key}` } }),
+  restriction: { targets: ['elsewhere'] },
 };
 
 const app: KeyKind = {
@@ -54,8 +60,9 @@ const app: KeyKind = {
   },
   request: (id, key) => ({
     path: '/internal/validate-app',
-    headers: { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key },
+    headers: { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key, 'X-Platform-Scope': SCOPE },
   }),
+  restriction: { scopes: ['documents:read'] },
 };
 
 export const keyKinds = { node, app };

@@ -13,7 +13,7 @@ const MAX_MINTS = 5;
  */
 const OVERLAP_LAG_MS = 600;
 
-/** Mints a credential, uses it, rotates it with or without overlap, revokes it, and checks each step on every replica. */
+/** Mints a credential, uses it, rotates it with or without overlap, restricts it, revokes it, and checks each step on every replica. */
 export async function liveKey(load: Load, kind: KeyKind): Promise<void> {
   const credential = await mint(load, kind);
   if (!credential) {
@@ -25,6 +25,7 @@ export async function liveKey(load: Load, kind: KeyKind): Promise<void> {
   await validateEverywhere(load, credential);
   await validateForgery(load, credential, from);
   if (Math.random() < 0.7) await rotate(load, credential, from);
+  if (Math.random() < 0.5) await restrict(load, credential);
   await revoke(load, credential);
 }
 
@@ -88,6 +89,16 @@ export async function rotateAtOnce(load: Load, credential: Credential): Promise<
 
 function makeKey(kind: KeyKind, id: string, text: string): Key {
   return { text, life: new Life(), name: `${kind.name} ${id} (…${text.slice(-4)})` };
+}
+
+/** Takes the target or the scope of every request away: a revocation to the judge. */
+async function restrict(load: Load, credential: Credential): Promise<void> {
+  const { kind, id, key } = credential;
+  key.life.markEnding();
+  const attempt = () => load.askAsAdmin('PATCH', `${kind.path}/${id}`, kind.restriction);
+  if (!(await load.insist('admin', `restricting ${key.name}`, attempt, 200))) return;
+  key.life.markEnded();
+  await validateEverywhere(load, credential);
 }
 
 async function revoke(load: Load, credential: Credential): Promise<void> {

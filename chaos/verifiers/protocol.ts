@@ -6,7 +6,7 @@ export interface VerifierQuestion {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** `status`: 200 accepted, 401 refused, 503 unavailable; anything else is a mistake of the verifier. */
+/** `status`: 200 accepted, 401 refused, 403 without the scope, 503 unavailable; anything else is a mistake of the verifier. */
 export interface VerifierAnswer {
   readonly id: number;
   readonly status: number;

@@ -9,7 +9,7 @@ const verifier = Verifier.fromEnvironment();
 async function answer({ id, door, headers }: VerifierQuestion): Promise<VerifierAnswer> {
   const request = { headers };
   try {
-    if (door === 'app') await verifier.verifyApp(request);
+    if (door === 'app') await verifier.verifyApp(request, { scope: headers['x-platform-scope'] });
     else if (door === 'node') await verifier.verifyNode(request);
     else await verifier.verifyUser(request);
     return { id, status: 200, code: '' };

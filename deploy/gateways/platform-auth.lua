@@ -14,8 +14,8 @@ local IDENTITY = {
 local OPTIONAL = { node = {}, app = {}, user = { "x-auth-amr" } }
 
 local FORWARDED = {
-    node = { "x-api-key" },
-    app = { "x-platform-app-id", "x-platform-app-key", "x-platform-target" },
+    node = { "x-api-key", "x-platform-target" },
+    app = { "x-platform-app-id", "x-platform-app-key", "x-platform-target", "x-platform-scope" },
     user = { "authorization" },
 }
 

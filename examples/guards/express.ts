@@ -28,7 +28,7 @@ export interface GuardOptions {
 export function createGuard(door: keyof typeof DOORS, { authUrl, serviceName }: GuardOptions): RequestHandler {
   const { forwards, verdicts } = DOORS[door];
   return async ({ headersDistinct }, response, next) => {
-    const headers = new Headers(door === 'app' ? { 'X-Platform-Target': serviceName } : {});
+    const headers = new Headers(door === 'user' ? {} : { 'X-Platform-Target': serviceName });
     for (const name of [...forwards, ...TRACING])
       headersDistinct[name]?.forEach((value) => headers.append(name, value));
     const answer = await ask(`${authUrl}/internal/validate-${door}`, headers);

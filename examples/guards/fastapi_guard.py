@@ -34,7 +34,7 @@ class Guard:
     def __init__(self, door: str, auth_url: str, service_name: str):
         self.forwards, self.verdicts = DOORS[door]
         self.url = f"{auth_url}/internal/validate-{door}"
-        self.own = [(b"x-platform-target", service_name.encode())] if door == "app" else []
+        self.own = [(b"x-platform-target", service_name.encode())] if door != "user" else []
         # trust_env: no proxy of the environment sees credentials.
         self.client = httpx.AsyncClient(trust_env=False)
 

@@ -22,7 +22,17 @@ import {
 import type { IssuedCredential } from '../keys/key-table.js';
 import { createPageResponse, toPageRequest } from '../http/page.js';
 import { problems, refuseField } from '../problems/problems.js';
-import { describeRotation, KeyCountsResponse, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
+import {
+  describeRevocations,
+  describeRotation,
+  RevokedKeysResponse,
+  RevokeKeysRequest,
+  KeyCountsResponse,
+  KeyResponse,
+  KeysQuery,
+  RotateRequest,
+  toKeyFilter,
+} from './key.dto.js';
 
 export class MintAppCredentialRequest {
   @ServiceNameField(EXAMPLES.caller)
@@ -218,6 +228,15 @@ export class AppCredentialsAdminController {
   })
   async revokeAppCredential(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
     await this.credentials.keys.revokeKey(id, toActor(request));
+  }
+
+  @Post('revoke')
+  @RequireAdmin('apps', describeRevocations('app credentials'))
+  async revokeAppCredentials(
+    @Req() request: Request,
+    @Body() { ids }: RevokeKeysRequest,
+  ): Promise<RevokedKeysResponse> {
+    return { revoked: await this.credentials.keys.revokeKeys(ids, toActor(request)) };
   }
 
   @Post(':app_id/rotate')

@@ -80,7 +80,7 @@ export class AuditActorResponse {
   @ApiProperty({
     type: String,
     nullable: true,
-    description: 'operator:<name> when an operator acted; otherwise null',
+    description: 'operator:<name> when an operator acted; for cli the name that was given, if any; otherwise null',
     example: `operator:${EXAMPLES.operator}`,
   })
   name!: string | null;
@@ -150,6 +150,7 @@ function readOperatorName(actor: string | undefined): string | undefined {
 }
 
 function toActorName({ actor_door, actor_id, details }: StoredAuditEvent): string | null {
+  if (actor_door === 'cli' && typeof details.operator === 'string') return details.operator;
   if (actor_door !== 'admin' || actor_id === null || typeof details.operator !== 'string') return null;
   return describeAdmin(details.operator);
 }

@@ -1,8 +1,15 @@
 import type { Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { IsInt, Max, Min } from 'class-validator';
+import { ArrayMaxSize, ArrayNotEmpty, IsInt, IsUUID, Max, Min } from 'class-validator';
+import { EXAMPLES } from '../common/examples.js';
 import { FlagField, IfSent, MOMENT, MomentField, NULLABLE_MOMENT, parseMoment } from '../common/fields.js';
-import { DEFAULT_OVERLAP_HOURS, EXPIRY_NOTICE_DAYS, MAX_OVERLAP_HOURS, UNUSED_DAYS } from '../config/limits.js';
+import {
+  DEFAULT_OVERLAP_HOURS,
+  EXPIRY_NOTICE_DAYS,
+  MAX_OVERLAP_HOURS,
+  MAX_REVOKED_KEYS,
+  UNUSED_DAYS,
+} from '../config/limits.js';
 import { PageQuery } from '../http/page.js';
 import type { KeyColumns, KeyCounts, KeyFilter } from '../keys/key-table.js';
 import { problems, type Problem } from '../problems/problems.js';
@@ -87,6 +94,26 @@ export class RotateRequest {
   @Max(MAX_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
   overlap_hours = DEFAULT_OVERLAP_HOURS;
 }
+
+export class RevokeKeysRequest {
+  @ApiProperty({ type: [String], format: 'uuid', minItems: 1, maxItems: MAX_REVOKED_KEYS, example: [EXAMPLES.id] })
+  @IsUUID('loose', { each: true, message: 'must be a list of UUIDs' })
+  @ArrayNotEmpty({ message: 'must not be empty' })
+  @ArrayMaxSize(MAX_REVOKED_KEYS, { message: `must have at most ${MAX_REVOKED_KEYS} items` })
+  ids!: string[];
+}
+
+export class RevokedKeysResponse {
+  @ApiProperty({ type: [String], description: 'those that this call revoked', example: [EXAMPLES.id] })
+  revoked!: string[];
+}
+
+/** @param owners of the keys, in the plural */
+export const describeRevocations = (owners: string) => ({
+  summary: `Revoke several ${owners}`,
+  description: 'As one by one, with one wait. Unknown ones, and those that were revoked before, are skipped.',
+  returns: RevokedKeysResponse,
+});
 
 /** @param owner of the key, with its article */
 export const describeRotation = (owner: string, returns: Type, ...further: Problem[]) => ({

@@ -25,7 +25,17 @@ import { ApiIdempotencyKey, readIdempotencyKey } from '../http/idempotency-key.j
 import { createPageResponse, toPageRequest } from '../http/page.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { problems, refuseField } from '../problems/problems.js';
-import { describeRotation, KeyCountsResponse, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
+import {
+  describeRevocations,
+  describeRotation,
+  RevokedKeysResponse,
+  RevokeKeysRequest,
+  KeyCountsResponse,
+  KeyResponse,
+  KeysQuery,
+  RotateRequest,
+  toKeyFilter,
+} from './key.dto.js';
 
 export class RegisterNodeRequest {
   @UuidField({ example: EXAMPLES.householdId })
@@ -225,6 +235,12 @@ export class NodesAdminController {
   })
   async revokeNode(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
     await this.nodes.keys.revokeKey(id, toActor(request));
+  }
+
+  @Post('revoke')
+  @RequireAdmin('nodes', describeRevocations('nodes'))
+  async revokeNodes(@Req() request: Request, @Body() { ids }: RevokeKeysRequest): Promise<RevokedKeysResponse> {
+    return { revoked: await this.nodes.keys.revokeKeys(ids, toActor(request)) };
   }
 
   @Post(':node_id/rotate')

@@ -30,6 +30,8 @@ export function createProgram(version: string, output: Output): Command {
     .configureHelp({ showGlobalOptions: true })
     .addHelpText('after', `\n${EXIT_CODES}\nEach command's --help names the variables that it needs.`)
     .showHelpAfterError('(see --help)')
+    // The most similar word may revoke or delete.
+    .showSuggestionAfterError(false)
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
   addInitCommand(root);

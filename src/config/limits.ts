@@ -8,6 +8,9 @@ import { availableParallelism } from 'node:os';
 export const MAX_OVERLAP_HOURS = 8_760;
 export const DEFAULT_OVERLAP_HOURS = 24;
 
+/** In one call. A call costs less than a millisecond before its key is verified. */
+export const MAX_REVOKED_KEYS = 500;
+
 /** A live key that was not used for this long is reported as unused. */
 export const UNUSED_DAYS = 30;
 /** A live key that expires within this time is reported as expiring. */

@@ -60,8 +60,8 @@ const MIGRATIONS = [
   AddMailNetworks1763858600000,
   IndexLists1763858700000,
   CreateJobRuns1763945000000,
-  CreateConsoleSessions1763945400000,
   RestrictKeys1763945100000,
+  CreateConsoleSessions1763945400000,
   CreateNodeEnrolments1763946000000,
   KeepFirstProofs1763947000000,
 ];

@@ -6,7 +6,7 @@
  */
 import type { FactoryProvider, OnApplicationShutdown, OnModuleInit, Type } from '@nestjs/common';
 import { getRepositoryToken } from '@nestjs/typeorm';
-import type { FindOptionsWhere, Repository } from 'typeorm';
+import { In, IsNull, type FindOptionsWhere, type Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import type { Rememberable } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
@@ -194,7 +194,17 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
 
   /** Idempotent: the first revocation is the recorded one. */
   async revokeKey(id: string, actor: Actor): Promise<Entity> {
-    return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
+    return this.propagation.propagateAfter(async () => this.commitRevocation(await this.findCredential(id), actor));
+  }
+
+  /** Revokes several keys with one wait. @returns the ids of those that were live; unknown ones are skipped */
+  async revokeKeys(ids: readonly string[], actor: Actor): Promise<string[]> {
+    return this.propagation.propagateAfter(async () => {
+      const where = { id: In(ids), revokedAt: IsNull() } as FindOptionsWhere<Entity>;
+      const found = await this.repository.findBy(where);
+      for (const credential of found) await this.commitRevocation(credential, actor);
+      return found.map(({ id }) => id);
+    });
   }
 
   /** Idempotent: a change that changes nothing is not recorded. @throws {ProblemException} not_found; credential_revoked */
@@ -245,8 +255,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     throw new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
   }
 
-  private async commitRevocation(givenId: string, actor: Actor): Promise<Entity> {
-    const credential = await this.findCredential(givenId);
+  private async commitRevocation(credential: Entity, actor: Actor): Promise<Entity> {
     const now = this.clock.now();
     const details = { before: { revoked_at: null }, after: { revoked_at: now } };
     const event = this.toAuditEvent('revoked', credential, { actor, time: now, details });

@@ -74,6 +74,8 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/nodes/:node_id': 'getNode: admin with nodes',
   'PATCH api/v0/admin/nodes/:node_id': 'updateNode: admin with nodes',
   'DELETE api/v0/admin/nodes/:node_id': 'revokeNode: admin with nodes',
+  'POST api/v0/admin/nodes/revoke': 'revokeNodes: admin with nodes',
+  'POST api/v0/admin/app-credentials/revoke': 'revokeAppCredentials: admin with apps',
   'POST api/v0/admin/nodes/:node_id/rotate': 'rotateNode: admin with nodes',
   'GET api/v0/admin/nodes/:node_id/explain': 'explainNode: admin with nodes',
   'GET api/v0/admin/app-credentials/:app_id/explain': 'explainAppCredential: admin with apps',

@@ -4,6 +4,7 @@ import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { recorded } from '../audit/record.js';
 import { type Device, TestApp } from '../support/test-app.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
@@ -30,6 +31,27 @@ describe('/api/v0/admin/nodes', () => {
     const read = await app.admin.get(`/nodes/${node_id}`).expect(200);
     expect(read.body).toEqual({ node_id, ...shown });
     expect(JSON.stringify(read.body)).not.toContain(api_key);
+  });
+
+  it('revokes several nodes with one call, each with an event of its own, and skips all others', async () => {
+    const [one, two, gone, kept] = [await app.node(), await app.node(), await app.node(), await app.node()];
+    await app.admin.delete(`/nodes/${gone.nodeId}`).expect(204);
+    const ids = [one.nodeId.toUpperCase(), two.nodeId, gone.nodeId, randomUUID()];
+    const { body, headers } = await app.admin.post('/nodes/revoke', { ids }).expect(200);
+    expect((body as { revoked: string[] }).revoked.sort()).toEqual([one.nodeId, two.nodeId].sort());
+    for (const { header } of [one, two, gone])
+      expectProblem(await app.validateNode(header), problems.invalidNodeCredentials);
+    await app.validateNode(kept.header).expect(200);
+    for (const { nodeId: subject } of [one, two])
+      expect(await recorded(app, { subject, event: 'admin.node.revoked' })).toMatchObject([
+        { request_id: headers['x-request-id'], details: { before: { revoked_at: null } } },
+      ]);
+    expect((await app.admin.post('/nodes/revoke', { ids }).expect(200)).body).toEqual({ revoked: [] });
+    const many = (count: number) => ({ ids: Array.from({ length: count }, () => randomUUID()) });
+    await app.admin.post('/nodes/revoke', many(500)).expect(200);
+    expectInvalid(await app.admin.post('/nodes/revoke', many(501)), '');
+    for (const invalid of [[], ['x'], 'x', [7], undefined])
+      expectInvalid(await app.admin.post('/nodes/revoke', { ids: invalid }), '/ids');
   });
 
   it.each([

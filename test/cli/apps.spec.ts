@@ -33,6 +33,49 @@ describe('platform-auth apps and explain', () => {
     );
   });
 
+  it('revokes the credentials of a file with one confirmation', async () => {
+    const [one, two] = [await app.service(), await app.service()];
+    writeFileSync(cli.path('ids'), `${one.appId}\n${two.appId} ${randomUUID()}\n`);
+    expect(await cli.fails('apps', 'revoke', '--file', cli.path('ids'))).toBe(
+      'This revokes 3 app credentials permanently. Add --yes to confirm. It was not done.\n',
+    );
+    await app.validateApp(one.headers).expect(200);
+    const done = 'App credentials that are revoked now: 2.\n';
+    expect(await cli.ok('apps', 'revoke', '--file', cli.path('ids'), '--yes')).toBe(done);
+    for (const { headers } of [one, two]) expectProblem(await app.validateApp(headers), problems.invalidAppCredentials);
+    writeFileSync(cli.path('ids'), 'app_id,caller\n');
+    expect(await cli.fails('apps', 'revoke', '--file', cli.path('ids'), '--yes')).toMatch(/something else than UUIDs/);
+    expect(await cli.fails('apps', 'revoke', '--file', cli.path('missing'))).toMatch(/missing/);
+    expect((await cli.run('apps', 'revoke')).code).toBe(2);
+  });
+
+  it('revokes the nodes of a household or room, and warns of nodes in one place', async () => {
+    const household = randomUUID();
+    const register = (room: string) => [
+      'nodes',
+      'register',
+      '--household',
+      household,
+      '--room',
+      room,
+      '--name',
+      'lamp',
+    ];
+    for (const room of ['hall', 'hall 2', 'attic'])
+      expect((await cli.run(...register(room))).stderr).not.toContain('Several');
+    const warning = `Several live nodes have the same household, room and name: ${household} hall/lamp (2).`;
+    expect((await cli.run(...register('hall'))).stderr).toContain(warning);
+    const list = ['nodes', 'list', '--household', household];
+    expect((await cli.run(...list)).stderr).toContain(warning);
+    const revoke = ['nodes', 'revoke', '--household', household, '--yes'];
+    expect(await cli.json(...revoke, '--room', 'hall')).toMatchObject({
+      revoked: [expect.any(String), expect.any(String)],
+    });
+    expect((await cli.run(...list)).stderr).not.toContain('Several');
+    expect(await cli.ok(...revoke)).toBe('Nodes that are revoked now: 2.\n');
+    expect((await cli.json<{ items: object[] }>(...list, '--live')).items).toEqual([]);
+  });
+
   it('issues a credential that is valid at its target until it expires', async () => {
     const pair = ['--caller', 'recipes', '--target', 'issue-target'];
     const issued = await cli.json<Record<string, string>>('apps', 'issue', ...pair, '--expires', '2d');
@@ -142,6 +185,17 @@ describe('platform-auth operators', () => {
     expect(await cli.ok('operators', 'rotate', carol.id, '--overlap-hours', '0')).toMatch(
       /pa_admin_[^]*shown only this once[^]*The old one is refused from now on\./,
     );
+  });
+
+  it('changes the scopes and the expiry of an operator, whose key stays', async () => {
+    const grace = await app.operator(['nodes'], 'grace');
+    expect(await cli.ok('operators', 'update', 'Grace', '--scopes', 'read,users', '--expires', '2d')).toMatch(
+      /^scopes +read users$/m,
+    );
+    await grace.as().get('/users').expect(200);
+    await grace.as().post('/nodes', {}).expect(403);
+    expect(await cli.json('operators', 'update', grace.id, '--expires', 'never')).toMatchObject({ expires_at: null });
+    expect((await cli.run('operators', 'update', 'grace')).code).toBe(2);
   });
 
   it('revokes an operator by name or id, with a confirmation', async () => {

@@ -43,6 +43,18 @@ describe('--help', () => {
   );
 });
 
+it.each([
+  ['nodes', 'revok'],
+  ['users', 'delet'],
+  ['init', '--prun'],
+])('a misspelt command is not answered with a similar one, which may destroy something: %s %s', async (...words) => {
+  const cli = new Cli('http://127.0.0.1:1');
+  const { code, stderr } = await cli.run(...words);
+  expect(code).toBe(2);
+  expect(stderr).not.toMatch(/did you mean|revoke|delete|--prune/i);
+  cli.remove();
+});
+
 const GROUPS = ['nodes', 'apps', 'users', 'operators', 'explain', 'audit'];
 
 describe('platform-auth completion', () => {

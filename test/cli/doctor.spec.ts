@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { diagnose } from '../../src/cli/platform/doctor.js';
+import { describeUnreadable } from '../../src/cli/platform/environment-files.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
@@ -199,6 +200,11 @@ describe('platform-auth doctor', () => {
         'a key that is refused',
         () => set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong'),
         broken('ocr.env: ocr → auth', 'The credential in the file is refused.'),
+      ],
+      [
+        'a folder in which every user may write',
+        () => chmodSync(platform.envDir, 0o777),
+        { severity: 'broken', what: 'Every user may replace the files in this folder.' },
       ],
       [
         'the credential of another caller',
@@ -410,6 +416,22 @@ describe('platform-auth doctor', () => {
       ]);
       expect(await platform.diagnose(inside)).toEqual([]);
       await split.stop();
+    });
+
+    it('says that a service has another database, and not to run init', async () => {
+      const other = await TestApp.start({ clock: platform.clock });
+      const { port } = other.server.address() as AddressInfo;
+      const remedies = (await platform.diagnose(`http://127.0.0.1:${port}`)).map((finding) => finding.do);
+      await other.stop();
+      expect(remedies).toContain(
+        'The service there uses another database: correct --url, or the DATABASE_URL of one of them.',
+      );
+      expect(remedies.filter((remedy) => remedy.startsWith('Run init'))).toEqual([]);
+    });
+
+    it('does not advise to remove a file that it may not read', () => {
+      const denied = Object.assign(new Error('EACCES: permission denied'), { code: 'EACCES' });
+      expect(describeUnreadable('ocr.env', denied).remedy).toMatch(/Do not remove it/);
     });
 
     describe('while an overlap is open', () => {

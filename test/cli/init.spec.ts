@@ -1,4 +1,5 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
 import { init } from '../../src/cli/platform/init.js';
 import { EnvFile } from '../../src/config/env-file.js';
 import { migrate } from '../../src/database/migrate.js';
@@ -119,6 +120,22 @@ describe('platform-auth init', () => {
       await app.validateApp(platform.headers('ocr', 'auth'), { target: 'auth' }).expect(200);
       await app.validateApp(old, { target: 'auth' }).expect(401);
       await app.stop();
+    });
+
+    it('rotates the keys of one service or of all, and records who asked for it', async () => {
+      await platform.init();
+      const acted = (operator: string) =>
+        platform.database.query(`SELECT FROM audit_events WHERE actor_door = 'cli' AND details ->> 'operator' = $1`, [
+          operator,
+        ]);
+      expect(await acted(userInfo().username)).toHaveLength(9);
+      const report = await platform.init({ rotate: 'ocr', as: 'alice' });
+      const rotated = report.pairs.filter(({ action }) => action !== 'keep');
+      expect(new Set(rotated.map(({ caller, action }) => `${caller} ${action}`))).toEqual(new Set(['ocr rotate']));
+      expect(await acted('alice')).toHaveLength(rotated.length);
+      expect(actions(await platform.init({ rotate: 'all' }))).toEqual(['rotate']);
+      expect(actions(await platform.init())).toEqual(['keep']);
+      await expect(platform.init({ rotate: 'none' })).rejects.toMatchObject({ code: 'unknown_service' });
     });
 
     it('restores a lost id without a new key', async () => {

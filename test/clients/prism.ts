@@ -206,6 +206,7 @@ export class ProxiedCalls {
     await this.call({ operation: `POST ${path}/{app_id}/rotate`, status: 200, headers, id, body: {} });
     await this.call({ operation: `GET ${path}/{app_id}/explain`, status: 200, headers, id, query: '?target=ocr' });
     await this.call({ operation: `GET ${path}/summary`, status: 200, headers });
+    await this.call({ operation: `POST ${path}/revoke`, status: 200, headers, body: { ids: [id] } });
     await this.call({ operation: `GET ${path}/unused-scopes`, status: 200, headers });
     await this.call({ operation: `DELETE ${path}/{app_id}`, status: 204, headers, id });
     await this.call({ operation: `POST ${path}/{app_id}/rotate`, status: 409, headers, id, body: {} });
@@ -235,6 +236,7 @@ export class ProxiedCalls {
     await this.call({ operation: validate, status: 200, headers: named });
     await this.call({ operation: `GET ${path}/targets`, status: 200, headers: asAdmin });
     await this.call({ operation: `POST ${path}/{node_id}/rotate`, status: 200, headers: asAdmin, id, body: {} });
+    await this.call({ operation: `POST ${path}/revoke`, status: 200, headers: asAdmin, body: { ids: [id] } });
     await this.call({ operation: `DELETE ${path}/{node_id}`, status: 204, headers: asAdmin, id });
     await this.call({ operation: `GET ${path}/{node_id}/explain`, status: 200, headers: asAdmin, id });
     await this.call({ operation: `PATCH ${path}/{node_id}`, status: 409, headers: asAdmin, id, body: change });

@@ -76,22 +76,33 @@ async function expectQuestion(gateway: Gateway, world: World, door: Door): Promi
   const headers: Headers = [
     ['Cookie', 'a=b'],
     ['X-Platform-Target', 'speech'],
+    ['X-Platform-Scope', 'documents:read'],
     ['Content-Type', 'text/plain'],
   ];
   const { question } = await askStandIn(gateway, world, { door, identity: world.credentials[door].identity, headers });
   const sent = Object.fromEntries(question.headers);
-  const target = door === 'app' ? { 'x-platform-target': sent['x-platform-target'] } : {};
+  const target = door === 'user' ? {} : { 'x-platform-target': sent['x-platform-target'] };
   const { cookie, 'content-type': type, 'content-length': length = '0', 'transfer-encoding': encoding } = sent;
   expectEqual(
-    { url: question.url, body: question.length, cookie, type, length, encoding, ...target },
+    {
+      url: question.url,
+      body: question.length,
+      scope: sent['x-platform-scope'],
+      cookie,
+      type,
+      length,
+      encoding,
+      ...target,
+    },
     {
       url: `/internal/authorize/${door}`,
       body: 0,
+      scope: undefined,
       cookie: undefined,
       type: undefined,
       length: '0',
       encoding: undefined,
-      ...(door === 'app' && { 'x-platform-target': 'recipes' }),
+      ...(door !== 'user' && { 'x-platform-target': 'recipes' }),
     },
   );
 }

@@ -214,6 +214,29 @@ def test_knows_the_scopes_of_an_app_from_memory_until_the_call_that_changes_them
     assert asyncio.run(first_answer(auth.verify_app, headers)).scopes == ("documents:write",)
 
 
+def test_answers_503_with_the_name_of_another_service_and_logs_it(
+    replicas: tuple[Replica, Replica], own_key: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    auth = Verifier(
+        url=replicas[0].url,
+        app_id=own_key["X-Platform-App-Id"],
+        app_key=own_key["X-Platform-App-Key"],
+        service_name="recipe",
+    )
+    headers = replicas[0].create_app("lists", "recipes")
+
+    def read_causes() -> list[object]:
+        return [vars(one)["cause"] for one in caplog.records if vars(one).get("event") == "verifier_misconfigured"]
+
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not read_causes():
+        assert asyncio.run(verdict_of(auth.verify_app, headers)) != "accepted"
+        assert time.monotonic() < end
+    assert {asyncio.run(verdict_of(auth.verify_app, headers)) for _ in range(5)} == {"unavailable"}
+    auth.close()
+    assert read_causes() == ["SERVICE_NAME"]
+
+
 def test_tells_a_connection_that_its_session_has_ended(replicas: tuple[Replica, Replica], auth: Verifier) -> None:
     first, second = replicas
     first.create_user("carol@example.org")

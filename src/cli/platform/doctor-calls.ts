@@ -44,6 +44,7 @@ const POLL_PAUSE_MS = 200;
 const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
 const NOT_TRIED = 'No credential was tried.';
 const NAME_PORT = 'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
+const OTHER_DATABASE = `The service there uses another database: correct --url, or the DATABASE_URL of one of them.`;
 const health = z.object({ details: z.object({ database: z.object({ status: z.string() }) }) });
 const jwks = z.object({ keys: z.array(z.unknown()) });
 const restrictedNodes = z.object({
@@ -148,6 +149,9 @@ async function findRefusal(pair: PlannedPair, headers: AppHeaders, url: string):
   const request = { method: 'POST', headers, body: { target } };
   const { status, body, error } = await ask(`${url}/internal/validate-app`, request);
   if (error !== undefined) return broken(where, `No verdict: ${error}.`, READ_LOG);
+  // The plan compared the key with the database of the file.
+  if (status === 401 && isDelivered(pair) && pair.credential?.id === headers['X-Platform-App-Id'])
+    return broken(where, `The key is valid in the database of ${OWN_NAME}.env, and ${url} refuses it.`, OTHER_DATABASE);
   if (status === 401) return broken(where, 'The credential in the file is refused.', remedy);
   if (status !== 200)
     return broken(where, `No verdict: ${status} from ${OWN_NAME}.`, status === 404 ? NAME_PORT : READ_LOG);

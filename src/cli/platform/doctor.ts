@@ -1,6 +1,6 @@
 // What is wrong with a platform: what `init` would do, what it leaves behind, and what the running services answer. The
 // findings are in the order in which an operator would repair.
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
 import { Clock } from '../../common/clock.js';
 import { EnvFile } from '../../config/env-file.js';
@@ -39,6 +39,7 @@ import { credentialVariables, NODE_TARGETS, OWN_NAME, type PlatformMap } from '.
 
 const RUN_INIT = 'Run init, then restart the service.';
 const REMOVE_LINE = 'Remove the line, and restart the service.';
+const WRITABLE_BY_ALL = 0o002;
 const MAX_SKEW_MS = 2_000;
 /** The default grace of refresh tokens: a larger skew changes which tokens are accepted. */
 const MAX_HARMLESS_SKEW_MS = 10_000;
@@ -55,6 +56,8 @@ export async function diagnose(
   if (!existsSync(envDir))
     throw new CommandFailedError(`The folder ${envDir} does not exist. Correct --env-dir.`, 'strange_env_dir');
   const found: Finding[] = [];
+  if ((statSync(envDir).mode & WRITABLE_BY_ALL) !== 0)
+    found.push(broken(envDir, 'Every user may replace the files in this folder.', `chmod 700 ${envDir}`));
   const files = readFiles(map, envDir, found);
   const own = files.get(OWN_NAME);
   const rules = readRules(map, own, found);
@@ -75,8 +78,8 @@ function readFiles(map: PlatformMap, envDir: string, found: Finding[]): Map<stri
     try {
       files.set(name, EnvFile.read(resolveEnvPath(envDir, name)));
     } catch (error) {
-      const remedy = 'Replace it by a regular file that this user may read, or remove it, and run init.';
-      found.push(broken(`${name}.env`, `${describeUnreadable(`${name}.env`, error)}.`, remedy));
+      const { what, remedy } = describeUnreadable(`${name}.env`, error);
+      found.push(broken(`${name}.env`, what, remedy));
     }
   }
   return files;

@@ -39,8 +39,8 @@ export function readEnvFile(envDir: string, service: string): EnvFile {
   try {
     file = EnvFile.read(path);
   } catch (error) {
-    const remedy = 'Replace it by a regular file, or remove it, and run this again.';
-    throw new CommandFailedError(`${describeUnreadable(path, error)}. ${remedy}`, 'file_unusable');
+    const { what, remedy } = describeUnreadable(path, error);
+    throw new CommandFailedError(`${what} ${remedy}`, 'file_unusable');
   }
   const variable = KEPT_IN_ENV_FILE.map(toFileVariable).find((name) => file.get(name) !== undefined);
   if (service === OWN_NAME && variable !== undefined)
@@ -51,8 +51,12 @@ export function readEnvFile(envDir: string, service: string): EnvFile {
   return file;
 }
 
-export function describeUnreadable(name: string, error: unknown): string {
-  return error instanceof NotRegularFileError ? error.message : `${name} cannot be read: ${describeCause(error)}`;
+/** A regular file that this user may not read holds keys: it must not be removed. */
+export function describeUnreadable(name: string, error: unknown): { what: string; remedy: string } {
+  if (error instanceof NotRegularFileError)
+    return { what: `${error.message}.`, remedy: 'Replace it by a regular file, or remove it, and run this again.' };
+  const remedy = 'Give this user the right to read it, and run this again. Do not remove it: it holds keys.';
+  return { what: `${name} cannot be read: ${describeCause(error)}.`, remedy };
 }
 
 /** Whether the file gives a variable, or names the file of its value. */

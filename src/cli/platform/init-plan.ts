@@ -9,6 +9,7 @@ import {
   type NewSettings,
   type TokenRules,
 } from './environment-files.js';
+import { CommandFailedError } from '../terminal.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 
 /**
@@ -64,6 +65,19 @@ export function makePlan(
     }),
     strays: live?.filter((credential) => !isMapped(credential)) ?? [],
   };
+}
+
+/**
+ * Plans new keys for the calls of a service, or of `all`.
+ * @throws {CommandFailedError} for a service that is not in the map
+ */
+export function addRotations({ services, strays }: Plan, caller: string): Plan {
+  const isChosen = ({ service }: PlannedService): boolean => caller === 'all' || service.name === caller;
+  if (!services.some(isChosen))
+    throw new CommandFailedError(`The map has no service ${caller}. Nothing was changed.`, 'unknown_service');
+  const rotate = (pair: PlannedPair): PlannedPair => (pair.action === 'keep' ? { ...pair, action: 'rotate' } : pair);
+  const plan = (each: PlannedService) => (isChosen(each) ? { ...each, pairs: each.pairs.map(rotate) } : each);
+  return { services: services.map(plan), strays };
 }
 
 /**

@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs';
-import { COMMAND_LINE } from '../../access/actor.js';
+import { userInfo } from 'node:os';
+import { COMMAND_LINE, type Actor } from '../../access/actor.js';
 import type { AppCredential, AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
 import { Clock } from '../../common/clock.js';
 import type { EnvFile } from '../../config/env-file.js';
@@ -14,6 +15,7 @@ import { CommandFailedError, announceIfSlow, say, type Confirm } from '../termin
 import { migrateWatched, withServices, type Services } from './database-services.js';
 import { isSetIn, readDatabaseVariables, readEnvFile, readEnvFiles, readTokenRules } from './environment-files.js';
 import {
+  addRotations,
   listDestruction,
   makePlan,
   type Plan,
@@ -33,6 +35,10 @@ export interface InitRequest {
   readonly envDir: string;
   /** Revoke the live credentials of pairs that are not in the map. */
   readonly prune: boolean;
+  /** Make new keys for the calls of this service, or of all; the former ones work during the overlap. */
+  readonly rotate?: string | undefined;
+  /** Who acts, for the audit log. Default: the user of the operating system. */
+  readonly as?: string | undefined;
   /** Report what would be done, and change neither the database nor a file. */
   readonly dryRun: boolean;
   /** Asked before keys of several services are rotated, and before a credential is revoked. */
@@ -69,12 +75,14 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   const databaseUrl = variables.DATABASE_URL;
   // Before anything is changed: a file that cannot be read stops the whole run.
   readEnvFiles(map, envDir);
+  const actor = { ...COMMAND_LINE, operator: request.as ?? readSystemUser() };
   const { pending, isEmpty } = await readSchemaState(databaseUrl);
   if (!isEmpty) await refuseStrangeFolder(envDir, databaseUrl);
   const plan = (live: readonly AppCredential[] | undefined): Plan => {
     const files = readEnvFiles(map, envDir);
     refuseWeakSecret(files.get(OWN_NAME));
-    return makePlan(map, files, live, rules, { databaseUrl, secretKey: generateSecret() });
+    const planned = makePlan(map, files, live, rules, { databaseUrl, secretKey: generateSecret() });
+    return request.rotate === undefined ? planned : addRotations(planned, request.rotate);
   };
   if (dryRun) {
     // Missing migrations may add columns that the query names.
@@ -91,7 +99,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
       const planned = plan(await credentials.listLiveAppCredentials());
       const acts = listDestruction(planned, prune);
       if (acts.length > 0) await request.confirm(`This would ${acts.join(', and ')}.`);
-      return applyPlan(planned, prune, migrations, { credentials, lockLost });
+      return applyPlan(planned, prune, migrations, { credentials, lockLost, actor });
     };
   const run = async (lockLost: AbortSignal) => withServices(variables, apply(lockLost), clock);
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
@@ -115,6 +123,15 @@ async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise
   );
 }
 
+/** @returns the numeric id for a user without an entry, such as that of a container */
+function readSystemUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return String(process.getuid?.());
+  }
+}
+
 /** @throws {CommandFailedError} when the file holds a SECRET_KEY that the service would refuse */
 function refuseWeakSecret(own: EnvFile | undefined): void {
   const weakness = secret.optional().safeParse(own?.get('SECRET_KEY')).error?.issues[0];
@@ -128,6 +145,7 @@ function refuseWeakSecret(own: EnvFile | undefined): void {
 /** The run that holds the lock. */
 interface Run {
   readonly credentials: AppCredentialsService;
+  readonly actor: Actor;
   /** Then it issues no more keys, because another run may do so; it still revokes undelivered ones. */
   readonly lockLost: AbortSignal;
 }
@@ -195,27 +213,27 @@ type IssuedPair = Readonly<{ caller: string; target: string; id: string }>;
 /** @returns the id of the pair's credential, if it has one now, and its key if that is new */
 async function carryOut(
   { caller, target, action, credential, newScopes }: PlannedPair,
-  { credentials, lockLost }: Run,
+  { credentials, lockLost, actor }: Run,
 ): Promise<{ id: string | undefined; key: string | undefined }> {
   if (action === 'issue') {
     lockLost.throwIfAborted();
     const pair = { caller, target, expiresAt: null, scopes: newScopes ?? null };
-    const issued = await credentials.issueAppCredential(pair, COMMAND_LINE);
+    const issued = await credentials.issueAppCredential(pair, actor);
     return { id: issued.credential.id, key: issued.key };
   }
   if (credential && newScopes !== undefined) {
     lockLost.throwIfAborted();
-    await credentials.updateScopes(credential.id, newScopes, COMMAND_LINE);
+    await credentials.updateScopes(credential.id, newScopes, actor);
   }
   if (action !== 'rotate' || !credential) return { id: credential?.id, key: undefined };
   lockLost.throwIfAborted();
-  const { key } = await credentials.keys.rotateKey(credential.id, DEFAULT_OVERLAP_HOURS, COMMAND_LINE);
+  const { key } = await credentials.keys.rotateKey(credential.id, DEFAULT_OVERLAP_HOURS, actor);
   return { id: credential.id, key };
 }
 
 /** Revokes at the same time, so that all wait for the replicas once. @throws the first failure, after the last attempt */
-async function revokeAll(revoked: readonly { readonly id: string }[], { credentials }: Run): Promise<void> {
-  const attempts = await Promise.allSettled(revoked.map(({ id }) => credentials.keys.revokeKey(id, COMMAND_LINE)));
+async function revokeAll(revoked: readonly { readonly id: string }[], { credentials, actor }: Run): Promise<void> {
+  const attempts = await Promise.allSettled(revoked.map(({ id }) => credentials.keys.revokeKey(id, actor)));
   const failure = attempts.find((attempt) => attempt.status === 'rejected');
   if (failure) throw failure.reason;
 }

@@ -12,7 +12,14 @@ const URL_OF_OWN_FILE =
   'Connects to the database: DATABASE_URL is taken from the environment, or else from <dir>/auth.env.';
 const MAP_EXAMPLE = '--map platform.yaml --env-dir env';
 
-type InitOptions = Readonly<{ map: string; envDir: string; prune: boolean; dryRun: boolean }>;
+type InitOptions = Readonly<{
+  map: string;
+  envDir: string;
+  prune: boolean;
+  rotate?: string | true;
+  as?: string;
+  dryRun: boolean;
+}>;
 
 /** `platform-auth init`: makes keys and environment files from the map; see docs/platform.md. */
 export function addInitCommand(root: Command): void {
@@ -30,11 +37,14 @@ Asks before it rotates live keys of more than one service, makes a new SECRET_KE
     ),
   )
     .option('--prune', 'revoke the live credentials of pairs that are not in the map', false)
+    .option('--rotate [service]', 'make new keys for the calls of this service, or of all; the old ones work for a day')
+    .option('--as <name>', 'who acts, for the audit log (default: your user on this machine)')
     .option('--dry-run', 'print what would be done, and change nothing', false)
-    .action(async ({ map: path, ...options }: InitOptions, command: Command) => {
+    .action(async ({ map: path, rotate, ...options }: InitOptions, command: Command) => {
       const map = await readMap(path);
       const { init } = await import('./init.js');
-      print(command, await init({ map, ...options, confirm: createConfirm(command) }), formatInitReport);
+      const request = { map, ...options, rotate: rotate === true ? 'all' : rotate, confirm: createConfirm(command) };
+      print(command, await init(request), formatInitReport);
     });
 }
 

@@ -1,9 +1,10 @@
 // `platform-auth apps` and `platform-auth operators`, and what the commands for nodes share with them.
+import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import { isId } from '../../common/ids.js';
 import { isAppScope, isScopeList, SCOPES, type Scope } from '../../common/names.js';
-import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from '../../config/limits.js';
+import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, MAX_REVOKED_KEYS } from '../../config/limits.js';
 import {
   addCommand,
   createNumberParser,
@@ -20,7 +21,7 @@ import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { formatFields, replaceControlCharacters, type Colour } from '../tables.js';
 import { act, addRemote, Names, type AdminClient, type Kind } from './admin-client.js';
 import type { Api } from './api-types.js';
-import { addLimits, joinLists, printList, toQuery } from './list-command.js';
+import { addLimits, joinLists, printList, toQuery, type List } from './list-command.js';
 
 /** A kind of credential: what its commands differ by. */
 export interface CredentialKind {
@@ -37,16 +38,17 @@ export interface CredentialKind {
 /** @param filters the parameter of the service for each option that the caller adds */
 export function addList(
   group: Command,
-  { name, path, columns, drop }: CredentialKind,
+  { name, ...shown }: CredentialKind,
   example: string,
   filters: Readonly<Record<string, string>> = {},
+  createWatch: () => List['watch'] = () => undefined,
 ): Command {
   const all = { ...filters, live: 'live', unusedFor: 'unused_since' };
   return addLimits(addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example))
     .option('--live', 'only live ones: neither revoked nor expired')
     .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseAge)
     .action(async (options: object, command: Command) =>
-      printList(command, { path, query: toQuery(options, all), columns, drop, colour: toMomentColour }),
+      printList(command, { ...shown, query: toQuery(options, all), colour: toMomentColour, watch: createWatch() }),
     );
 }
 
@@ -71,22 +73,67 @@ export function addShow(group: Command, { name, idField, path }: CredentialKind)
   );
 }
 
-export function addRevoke(group: Command, { kind, name, idField, path }: CredentialKind): void {
-  const description = `Revoke the ${name.toLowerCase()} permanently.`;
-  addYes(addRemote(group, `revoke <${idField}>`, description, EXAMPLES.id)).action(
-    act(
-      async (client, id: string, _options: unknown, command: Command) => {
-        await createConfirm(command)(async () => {
-          const names = new Names(client);
-          await names.learn([{ kind, id }]);
-          return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
-        });
-        await client.delete(`${path}/${encodeURIComponent(id)}`);
-        return { [idField]: id, revoked: true };
-      },
-      (_result, id) => `${name} ${id} is revoked.`,
-    ),
-  );
+interface Selection {
+  readonly file?: string;
+  readonly household?: string;
+  readonly room?: string;
+}
+
+/** The caller adds further options of a {@link Selection}. */
+export function addRevoke(group: Command, credentialKind: CredentialKind): Command {
+  const { kind, name, idField, path } = credentialKind;
+  const description = `Revoke the ${name.toLowerCase()}, or several, permanently.`;
+  return addYes(addRemote(group, `revoke [${idField}]`, description, EXAMPLES.id))
+    .option('--file <file>', 'revoke those whose ids are in this file, separated by blanks or lines')
+    .action(
+      act(
+        async (client, id: string | undefined, selection: Selection, command: Command) => {
+          if (id === undefined) return revokeSeveral(client, credentialKind, selection, command);
+          await createConfirm(command)(async () => {
+            const names = new Names(client);
+            await names.learn([{ kind, id }]);
+            return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
+          });
+          await client.delete(`${path}/${encodeURIComponent(id)}`);
+          return { [idField]: id, revoked: true };
+        },
+        ({ revoked }, id) =>
+          Array.isArray(revoked) ? `${name}s that are revoked now: ${revoked.length}.` : `${name} ${id} is revoked.`,
+      ),
+    );
+}
+
+/** One confirmation, and one wait for the replicas in each call. */
+async function revokeSeveral(
+  client: AdminClient,
+  { name, path, idField }: CredentialKind,
+  { file, household, room }: Selection,
+  command: Command,
+): Promise<{ revoked: string[] }> {
+  if ((file === undefined) === (household === undefined && room === undefined))
+    command.error('error: name one credential, or a selection by one of the options');
+  const query = { household_id: household, search: room, live: 'true' };
+  const isChosen = (each: Record<string, string>): boolean => room === undefined || each.room === room;
+  const ids =
+    file === undefined
+      ? (await client.list<Record<string, string>>(path, query)).filter(isChosen).map((each) => String(each[idField]))
+      : readIds(file);
+  if (ids.length > 0) await createConfirm(command)(`This revokes ${ids.length} ${name.toLowerCase()}s permanently.`);
+  const revoked: string[] = [];
+  for (let start = 0; start < ids.length; start += MAX_REVOKED_KEYS) {
+    const call = client.post<{ revoked: string[] }>(`${path}/revoke`, {
+      ids: ids.slice(start, start + MAX_REVOKED_KEYS),
+    });
+    revoked.push(...(await withAdvice(call, 'Run this again: the change is idempotent.')).revoked);
+  }
+  return { revoked };
+}
+
+/** @throws {CommandFailedError} when the file holds anything else */
+function readIds(file: string): string[] {
+  const ids = readFileSync(file, 'utf8').trim().split(/\s+/);
+  if (ids.every(isId)) return ids;
+  throw new CommandFailedError(`${file} holds something else than UUIDs. Nothing was changed.`, 'file_unusable');
 }
 
 /** @param condition under which the option is allowed */
@@ -245,6 +292,7 @@ export function addOperatorsCommands(root: Command): void {
         (issued) => formatIssued(OPERATORS, issued),
       ),
     );
+  addOperatorUpdate(operators);
   addRotate(operators, OPERATORS, 'operator', EXAMPLES.operator);
   const revocation = 'Revoke an operator permanently: the next call with its key is refused.';
   addYes(addRemote(operators, 'revoke <operator>', revocation, EXAMPLES.operator)).action(
@@ -258,6 +306,25 @@ export function addOperatorsCommands(root: Command): void {
       ({ name }) => `Operator ${name} is revoked.`,
     ),
   );
+}
+
+function addOperatorUpdate(operators: Command): void {
+  const change = 'Change the scopes or the expiry of an operator; its key stays.';
+  addRemote(operators, 'update <operator>', change, `${EXAMPLES.operator} --scopes read,users --expires never`)
+    .option('--scopes <list>', 'all that it may do from now on, separated by commas', parseScopes)
+    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry)
+    .action(
+      act(
+        async (client, operator: string, options: { scopes?: Scope[]; expires?: string }, command: Command) => {
+          if (!options.scopes && !options.expires)
+            command.error('error: nothing to change: give --scopes or --expires');
+          const body = { scopes: options.scopes, expires_at: toExpiresAt(options.expires) };
+          const id = await OPERATORS.findId(client, operator);
+          return client.patch<Api['OperatorResponse']>(`${OPERATORS.path}/${encodeURIComponent(id)}`, body);
+        },
+        (updated) => formatFields(joinLists(updated)),
+      ),
+    );
 }
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */

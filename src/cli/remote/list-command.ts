@@ -14,13 +14,15 @@ interface ListOptions {
   readonly all?: true;
 }
 
-type Item = Readonly<Record<string, Cell | readonly Cell[]>>;
+export type Item = Readonly<Record<string, Cell | readonly Cell[]>>;
 
 /** What is read from the service, and how its items are shown. */
-interface List extends TableOptions<string> {
+export interface List extends TableOptions<string> {
   readonly path: string;
   readonly query?: Query;
   readonly columns: readonly string[];
+  /** Gets every item, and is read after the last one. @returns what to tell about them all */
+  readonly watch?: { add(item: Item): void; describe(): string | undefined } | undefined;
 }
 
 export function addLimits(command: Command): Command {
@@ -40,15 +42,18 @@ export function toQuery(options: object, filters: Readonly<Record<string, string
 }
 
 /** Prints a list as a table, or as one JSON object whose `has_more` tells whether the limit left items out. */
-export async function printList(command: Command, { path, query, columns, ...options }: List): Promise<void> {
+export async function printList(command: Command, { path, query, columns, watch, ...options }: List): Promise<void> {
   const { limit, all } = command.opts<ListOptions>();
   const output = readOptions(command).json ? new JsonList() : new Table(columns, options);
   let hasMore = false;
   for await (const page of createClient(command).readPages<Item>(path, query, all ? Infinity : limit)) {
     hasMore = page.hasMore;
+    for (const item of page.items) watch?.add(item);
     process.stdout.write(output.add(output instanceof Table ? page.items.map(joinLists) : page.items));
   }
   process.stdout.write(output.end(hasMore));
+  const remark = watch?.describe();
+  if (remark !== undefined) say(remark);
   if (hasMore) say(`Only the first ${limit}: --limit shows more, and --all shows every one.`);
 }
 

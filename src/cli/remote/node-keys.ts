@@ -3,6 +3,7 @@ import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile, NodePair } from './node-config-file.js';
 import { withAdvice } from '../http-client.js';
+import { replaceControlCharacters } from '../tables.js';
 import { CommandFailedError, say } from '../terminal.js';
 
 export type NodeView = Api['NodeResponse'];
@@ -35,6 +36,37 @@ export async function register(client: AdminClient, registration: Registration):
     client.post<IssuedNode>('/nodes', registration),
     `If \`platform-auth nodes list --household ${registration.household_id}\` shows it, its key is lost: revoke it. Then run this again.`,
   );
+}
+
+const MAX_NAMED_DUPLICATES = 5;
+
+/** Live nodes that have household, room and name in common: most likely a device that was registered again. */
+export class DuplicateWatch {
+  private readonly counts = new Map<string, number>();
+
+  add({ household_id, room, name, revoked_at }: Partial<NodeView>): void {
+    if (name === undefined || revoked_at !== null) return;
+    const place = `${household_id} ${room}/${name}`;
+    this.counts.set(place, (this.counts.get(place) ?? 0) + 1);
+  }
+
+  /** @returns undefined when there is none */
+  describe(): string | undefined {
+    const places = [...this.counts].filter(([, count]) => count > 1).map(([place, count]) => `${place} (${count})`);
+    if (places.length === 0) return undefined;
+    const more = places.length > MAX_NAMED_DUPLICATES ? ' …' : '';
+    const named = places.slice(0, MAX_NAMED_DUPLICATES).map(replaceControlCharacters).join(', ');
+    return `Several live nodes have the same household, room and name: ${named}${more}. Revoke those that are not in use.`;
+  }
+}
+
+/** After a registration, which it never fails. */
+export async function warnOfDuplicate(client: AdminClient, { household_id, room, name }: Registration): Promise<void> {
+  const query = { household_id, live: 'true', search: `${room}/${name}` };
+  const watch = new DuplicateWatch();
+  for (const node of await client.list<NodeView>('/nodes', query).catch(() => [])) watch.add(node);
+  const remark = watch.describe();
+  if (remark !== undefined) say(remark);
 }
 
 async function revokeRegistered(client: AdminClient, nodeId: string): Promise<string> {

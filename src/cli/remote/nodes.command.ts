@@ -24,7 +24,16 @@ import {
 import { addEnrolmentCommands } from './enrolment.command.js';
 import { joinLists } from './list-command.js';
 import type { ConfigFormat } from './node-config-file.js';
-import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
+import {
+  DuplicateWatch,
+  refuseToOverwrite,
+  register,
+  warnOfDuplicate,
+  registerInto,
+  rotateInto,
+  type IssuedNode,
+  type NodeView,
+} from './node-keys.js';
 
 const NODES: CredentialKind = {
   kind: 'node',
@@ -60,16 +69,17 @@ export function addNodesCommands(root: Command): void {
   const help = { needs: NEEDS_ADMIN_KEY, example: 'list' };
   const nodes = addCommand(root, 'nodes', 'Register and manage edge devices.', help);
   addRegister(nodes);
-  addList(nodes, NODES, `--household ${EXAMPLES.householdId} --live --unused-for 30d`, {
-    household: 'household_id',
-    search: 'search',
-  })
+  const filters = { household: 'household_id', search: 'search' };
+  const example = `--household ${EXAMPLES.householdId} --live --unused-for 30d`;
+  addList(nodes, NODES, example, filters, () => new DuplicateWatch())
     .option('--household <uuid>', 'only nodes of this household', parseUuid)
     .option('--search <text>', 'only nodes whose room/name contains this');
   addShow(nodes, NODES);
   addUpdate(nodes);
   addRotate(nodes);
-  addRevoke(nodes, NODES);
+  addRevoke(nodes, NODES)
+    .option('--household <uuid>', 'revoke the live nodes of this household', parseUuid)
+    .option('--room <room>', 'revoke the live nodes of this room; with --household, only there');
   addEnrolmentCommands(nodes);
 }
 
@@ -94,11 +104,12 @@ function addRegister(nodes: Command): void {
       const registration = { household_id: household, room, name, targets: toRestriction(targets) };
       if (!file) {
         await showKey(command, await register(client, registration), format);
-        return;
+      } else {
+        const { node_id } = await registerInto(client, file, registration);
+        const text = `Node ${node_id} (${room}, ${name}) is registered; ${file.path} holds its node_id and api_key.`;
+        print(command, { node_id, ...registration, config: file.path }, () => text);
       }
-      const { node_id } = await registerInto(client, file, registration);
-      const text = `Node ${node_id} (${room}, ${name}) is registered; ${file.path} holds its node_id and api_key.`;
-      print(command, { node_id, ...registration, config: file.path }, () => text);
+      await warnOfDuplicate(client, registration);
     });
 }
 

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from math import inf
 from typing import Generic, TypeVar
 
 from platform_auth.clocks import Instant
@@ -32,8 +31,8 @@ class _Entry(Generic[Identity]):
     fingerprint: bytes = field(repr=False)
     principal: Identity
     usable_until: Instant
-    # By the monotonic clock.
-    renewed_at: float
+    # By the monotonic clock: when it is renewed, and then when it ends.
+    checked_at: float
     evicted_by: tuple[Change, ...]
     # Of keys, which are found by their ids too.
     digest: bytes = field(default=b"", repr=False)
@@ -67,12 +66,14 @@ class _Cache(Generic[Identity]):
         monotonic, wall = self._monotonic(), self._wall()
         if monotonic >= held_until.monotonic or wall >= held_until.wall:
             return None
-        if monotonic >= usable_until.monotonic or wall >= usable_until.wall:
+        if wall >= usable_until.wall:
             return None
-        entry.was_recalled = True
-        if monotonic >= entry.renewed_at and headers:
-            entry.renewed_at = inf
+        if monotonic >= entry.checked_at:
+            if monotonic >= usable_until.monotonic:
+                return None
+            entry.checked_at = usable_until.monotonic
             self._renew(headers, address)
+        entry.was_recalled = True
         use = entry.use
         if use is not None:
             use.at = monotonic
@@ -150,8 +151,8 @@ class KeyCache(_Cache[KeyIdentity]):
         change = Change(self._kind, credential.id)
         use = Use(self._kind, credential.id, self._uses)
         fingerprint = compute_fingerprint(credential)
-        usable_until, renewed_at = sent.plus(seconds), _choose_renewal(sent, seconds)
-        entry = _Entry(fingerprint, principal, usable_until, renewed_at, (change,), credential.digest, use)
+        usable_until, checked_at = sent.plus(seconds), _choose_check(sent, seconds)
+        entry = _Entry(fingerprint, principal, usable_until, checked_at, (change,), credential.digest, use)
         with self._lease.lock:
             if self._lease.is_current(ticket):
                 self.evict(change)
@@ -166,12 +167,12 @@ class TokenCache(_Cache[UserPrincipal]):
     ) -> None:
         """For so many seconds since the question was sent. Ignores a token when any change was reported since the ticket was taken."""
         changes = (Change("session", principal.session_id), Change("user", principal.user_id))
-        fingerprint, renewed_at = compute_fingerprint(credential), _choose_renewal(sent, seconds)
-        entry = _Entry(fingerprint, principal, sent.plus(seconds), renewed_at, changes)
+        fingerprint, checked_at = compute_fingerprint(credential), _choose_check(sent, seconds)
+        entry = _Entry(fingerprint, principal, sent.plus(seconds), checked_at, changes)
         with self._lease.lock:
             if self._lease.is_current(ticket):
                 self._put(entry)
 
 
-def _choose_renewal(sent: Instant, seconds: float) -> float:
-    return inf if seconds < _RENEWED_SECONDS else sent.monotonic + _RENEWAL_AGE_SECONDS
+def _choose_check(sent: Instant, seconds: float) -> float:
+    return sent.monotonic + (seconds if seconds < _RENEWED_SECONDS else _RENEWAL_AGE_SECONDS)

@@ -1,7 +1,0 @@
-import { MigrationInterface, QueryRunner } from 'typeorm';
-
-export class AddSomething1795425754247 implements MigrationInterface {
-  public async up(queryRunner: QueryRunner): Promise<void> {}
-
-  public async down(queryRunner: QueryRunner): Promise<void> {}
-}
