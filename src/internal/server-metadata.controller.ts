@@ -29,7 +29,7 @@ export class ServerMetadataResponse {
   })
   introspection_endpoint?: string;
 
-  @ApiPropertyOptional({ type: 'array', items: { type: 'string', enum: ['client_secret_basic'] } })
+  @ApiPropertyOptional({ type: 'array', items: { type: 'string' }, example: ['client_secret_basic'] })
   introspection_endpoint_auth_methods_supported?: string[];
 
   @ApiProperty({

@@ -51,7 +51,7 @@ describe('GET /.well-known/oauth-authorization-server', () => {
   it('leads jose to the keys: it verifies a token, refuses one of a revoked key, and also accepts one of an ended session', async () => {
     const { jwks_uri } = (await app.get(PATH)).body as { jwks_uri: string };
     // Read anew for each token: the settings of docs/integrate-standard-libraries.md bound how old the keys may be.
-    const toService: typeof fetch = (url, options) => fetch(String(url).replace(ISSUER, urlOf(app)), options);
+    const toService = (url: string, options: RequestInit) => fetch(url.replace(ISSUER, urlOf(app)), options);
     const verify = (token: string) => {
       const keys = createRemoteJWKSet(new URL(jwks_uri), { [customFetch]: toService, cooldownDuration: 0 });
       return jwtVerify(token, keys, { issuer: ISSUER, algorithms: ['ES256'] });
