@@ -60,6 +60,7 @@ def make_items(kind: str, task: dict[str, Any]) -> tuple[list[Any], Once, bool]:
         signed = [jwt.encode({**claims, "sub": f"user-{index}"}, private, "ES256") for index in range(len(task["tokens"]))]
         return signed, lambda token: jwt.decode(token, public, ["ES256"], issuer="platform-auth"), False
     verifier = create_verifier(task["own"])
+    verifier.start()
     if kind == "rememberedToken":
         return [to_headers(b"authorization", f"Bearer {token}") for token in task["tokens"]], verifier.verify_user, True
     return [to_headers(b"x-api-key", key) for key in task["nodes"]], verifier.verify_node, True

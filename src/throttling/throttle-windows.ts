@@ -18,6 +18,8 @@ import { LONGEST_WINDOW_SECONDS, type Budget } from './policies.js';
 const MAX_QUEUED = 2_000;
 /** A login makes its network known to the account for this long. */
 const KNOWN_ADDRESS_DAYS = 30;
+/** A replica may have read its last exhausted window just before the removal. */
+const UNLOCK_MARGIN_MS = 200;
 /** Waiters notice another replica's refund only by polling. */
 const POLL_INTERVAL_MS = 250;
 
@@ -130,7 +132,7 @@ export class ThrottleWindows {
   /** After the commit of {@link removeWindows}. When it has returned, no replica refuses because of a removed window. */
   async awaitRemoval(): Promise<void> {
     this.exhausted.forgetAll();
-    await sleep(UNLOCK_CHECK_INTERVAL_MS);
+    await sleep(UNLOCK_CHECK_INTERVAL_MS + UNLOCK_MARGIN_MS);
   }
 
   /** @returns the number of rows deleted */

@@ -15,6 +15,7 @@ from platform_auth.transport import ServiceAnswer, ServiceRequest
 from scripted import HOUSEHOLD_ID, NODE_HEADERS, NODE_ID, ScriptedVerifier
 from test_conformance import Run
 
+pytestmark = pytest.mark.usefixtures("patient")
 NODE = [(b"x-api-key", NODE_HEADERS["X-API-Key"].encode())]
 # Held for long, and polled often.
 _CHANGES = {"cursor": "1", "reset": False, "lease_ms": 60, "fresh_for_ms": 60_000, "changes": []}
@@ -128,6 +129,17 @@ def test_a_flood_from_one_address_leaves_places_to_others_and_to_keys_that_were_
         assert {one.exception().code for one in others} == {"invalid_node_credentials"}  # type: ignore[union-attr]
 
     besiege(play, max_questions=40)
+
+
+def test_ends_all_that_wait_when_the_verifier_is_closed() -> None:
+    async def play(verifier: ScriptedVerifier, service: Besieged) -> None:
+        waiting = [asyncio.create_task(verifier.verify_node(make_key())) for _ in range(2_000)]
+        await eventually(lambda: len(service.asked) == 24)
+        await asyncio.to_thread(verifier.close)
+        await asyncio.wait(waiting)
+        assert {type(one.exception()) for one in waiting} == {UnavailableError}
+
+    besiege(play, max_questions=2_000)
 
 
 def test_networks_take_turns_and_the_newest_of_the_one_with_most_is_dropped() -> None:

@@ -356,6 +356,7 @@ def test_serves_event_loops_of_several_threads() -> None:
     verifier.close()
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_cancelled_request_does_not_take_the_answer_from_the_others() -> None:
     transport = ScriptedTransport(is_held=True)
     verifier = ScriptedVerifier(lambda: transport)
@@ -425,6 +426,7 @@ def test_logs_an_error_that_no_rule_foresees_once_for_each_class_without_its_mes
     assert secret not in caplog.text
 
 
+@pytest.mark.usefixtures("patient")
 def test_requests_in_flight_are_unavailable_when_the_verifier_is_closed_and_so_are_later_ones() -> None:
     transport = ScriptedTransport(is_held=True)
     verifier = ScriptedVerifier(lambda: transport)

@@ -1,6 +1,8 @@
-import type { ClockCheck } from './clock-check.js';
-import type { Misconfigurations, UnexpectedErrors } from './events.js';
-import type { ServiceName } from './service-name.js';
+import { ClockCheck } from './clock-check.js';
+import { Misconfigurations, UnexpectedErrors } from './events.js';
+import type { Settings } from './options.js';
+import type { Runtime } from './runtime.js';
+import { ServiceName } from './service-name.js';
 
 /** What answers tell about the configuration, and where mistakes are reported. */
 export interface Checks {
@@ -8,4 +10,18 @@ export interface Checks {
   readonly serviceName: ServiceName;
   readonly misconfigurations: Misconfigurations;
   readonly unexpectedErrors: UnexpectedErrors;
+}
+
+export function createChecks(
+  { serviceName, logger, appKey, secretKey, secretKeyPrevious }: Settings,
+  runtime: Runtime,
+): Checks {
+  const misconfigurations = new Misconfigurations(logger);
+  const secrets = [appKey, secretKey, secretKeyPrevious].filter((secret) => secret !== undefined);
+  return {
+    clock: new ClockCheck(runtime.clocks, misconfigurations),
+    serviceName: new ServiceName(serviceName, runtime, misconfigurations),
+    misconfigurations,
+    unexpectedErrors: new UnexpectedErrors(logger, secrets),
+  };
 }

@@ -9,8 +9,7 @@ import type { Change } from '../../../packages/lease/src/change-feed.js';
 import { KeyCache } from '../../../packages/lease/src/key-cache.js';
 import { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { MAX_REMEMBER_MS } from './answers.js';
-import type { Checks } from './checks.js';
-import { ClockCheck } from './clock-check.js';
+import { createChecks, type Checks } from './checks.js';
 import { readNetwork } from './client-network.js';
 import {
   findDoors,
@@ -25,7 +24,6 @@ import {
 } from './credentials.js';
 import { Endings } from './endings.js';
 import { MissingScopeError, RefusedError, toVerificationError, VerificationError } from './errors.js';
-import { Misconfigurations, UnexpectedErrors } from './events.js';
 import { observeCounts } from './open-telemetry.js';
 import type { Settings } from './options.js';
 import { Poller } from './poller.js';
@@ -43,7 +41,6 @@ import { Questions, type Question } from './questions.js';
 import { createMissingCredential, REFUSALS, type Doors } from './refusals.js';
 import type { Runtime } from './runtime.js';
 import { ServiceClient } from './service-client.js';
-import { ServiceName } from './service-name.js';
 import { toAppPrincipal, toNodePrincipal, toUserPrincipal } from './to-principal.js';
 import { TokenCache, type Term } from './token-cache.js';
 import { TokenCheck } from './token-check.js';
@@ -73,8 +70,6 @@ interface LookUp<Identity extends Principal> {
   /** Also what must not be used any more: the credential was valid recently. */
   readonly found: Remembered<Identity> | undefined;
   readonly isUsable: boolean;
-  /** The changes that may have ended it: kind and id. */
-  readonly endedBy: readonly string[];
   readonly createQuestion: () => Question<Identity>;
 }
 
@@ -134,7 +129,7 @@ export class VerifierCore {
    * @throws {RefusedError} {MissingScopeError} {UnavailableError}
    */
   verifyApp(request: PresentedRequest, { scope }: AppDemands = {}): Promise<AppPrincipal> {
-    return this.verify('app', request, () => this.lookUpApp(request), scope);
+    return this.verify('app', request, scope);
   }
 
   /**
@@ -142,7 +137,7 @@ export class VerifierCore {
    * @throws {RefusedError} {UnavailableError}
    */
   verifyNode(request: PresentedRequest): Promise<NodePrincipal> {
-    return this.verify('node', request, () => this.lookUpNode(request));
+    return this.verify('node', request);
   }
 
   /**
@@ -150,7 +145,7 @@ export class VerifierCore {
    * @throws {RefusedError} {UnavailableError}
    */
   verifyUser(request: PresentedRequest): Promise<UserPrincipal> {
-    return this.verify('user', request, () => this.lookUpUser(request));
+    return this.verify('user', request);
   }
 
   /**
@@ -159,10 +154,8 @@ export class VerifierCore {
    */
   async verifyAny<D extends Door>(request: PresentedRequest, doors: Doors<D>): Promise<Principal<D>> {
     const door = this.findDoor(request, doors);
-    if (door !== undefined) return this.verifyAt(door, request);
-    return this.verify(doors[0], request, () => {
-      throw new RefusedError(createMissingCredential(doors));
-    });
+    if (door !== undefined) return this.verify(door, request);
+    throw this.explain(doors[0], request, new RefusedError(createMissingCredential(doors)));
   }
 
   /**
@@ -171,7 +164,7 @@ export class VerifierCore {
    */
   async verifyOptional<D extends Door>(request: PresentedRequest, doors: Doors<D>): Promise<Principal<D> | undefined> {
     const door = this.findDoor(request, doors);
-    return door && this.verifyAt(door, request);
+    return door && this.verify(door, request);
   }
 
   /**
@@ -192,7 +185,7 @@ export class VerifierCore {
         return error instanceof RefusedError ? false : undefined;
       }
     };
-    return this.endings.add({ changes: this.lookUp(door, request).endedBy, isLive, onEnded: callback });
+    return this.endings.add({ changes: this.listEnds(door, request), isLive, onEnded: callback });
   }
 
   /** How many requests were accepted, refused and not verified (503) at each door, since the verifier was created. */
@@ -224,18 +217,9 @@ export class VerifierCore {
     this.lease.evict(kind, id);
   }
 
-  private verifyAt<D extends Door>(door: D, request: PresentedRequest): Promise<Principal<D>> {
-    return this.verify<Door>(door, request, () => this.lookUp(door, request)) as Promise<Principal<D>>;
-  }
-
-  private async verify<D extends Door>(
-    door: D,
-    request: PresentedRequest,
-    lookUp: () => LookUp<Principal<D>>,
-    scope?: string,
-  ): Promise<Principal<D>> {
+  private async verify<D extends Door>(door: D, request: PresentedRequest, scope?: string): Promise<Principal<D>> {
     try {
-      const { found, isUsable, createQuestion } = lookUp();
+      const { found, isUsable, createQuestion } = this.lookUp(door, request);
       const isRemembered = found !== undefined && isUsable;
       const identity = isRemembered ? found.identity : await this.questions.ask(createQuestion());
       // The answer is for the requests after this one.
@@ -268,6 +252,20 @@ export class VerifierCore {
     }
   }
 
+  /** The changes that may end the credential: kind and id. */
+  private listEnds(door: Door, request: PresentedRequest): readonly string[] {
+    if (door !== 'user') return [`${door} ${(door === 'app' ? readApp(request) : readNode(request)).id}`];
+    const { sessionId, userId } = this.readClaims(readToken(request).token);
+    return [`session ${sessionId}`, `user ${userId}`];
+  }
+
+  private readClaims(token: string): Pick<UserPrincipal, 'userId' | 'sessionId'> {
+    const claimed = this.tokenCheck.readClaims(token);
+    if (!claimed) throw new RefusedError(REFUSALS.user);
+    return claimed;
+  }
+
+  private lookUp<D extends Door>(door: D, request: PresentedRequest): LookUp<Principal<D>>;
   private lookUp(door: Door, request: PresentedRequest): LookUp<Principal> {
     if (door === 'app') return this.lookUpApp(request);
     return door === 'node' ? this.lookUpNode(request) : this.lookUpUser(request);
@@ -281,7 +279,6 @@ export class VerifierCore {
     return {
       found,
       isUsable: found !== undefined && this.apps.isUsable(found, this.now()),
-      endedBy: [`app ${id}`],
       createQuestion: () => ({
         credential,
         turn: toTurn(request, found),
@@ -301,7 +298,6 @@ export class VerifierCore {
     return {
       found,
       isUsable: found !== undefined && this.nodes.isUsable(found, this.now()),
-      endedBy: [`node ${id}`],
       createQuestion: () => ({
         credential,
         turn: toTurn(request, found),
@@ -323,12 +319,10 @@ export class VerifierCore {
     const credential = readToken(request);
     const { digest, token } = credential;
     const found = this.tokens.find(digest);
-    const claimed = found?.identity ?? this.tokenCheck.readClaims(token);
-    if (!claimed) throw new RefusedError(REFUSALS.user);
+    const claimed = found?.identity ?? this.readClaims(token);
     return {
       found,
       isUsable: found !== undefined && this.tokens.isUsable(found, this.runtime.clocks.wall()),
-      endedBy: [`session ${claimed.sessionId}`, `user ${claimed.userId}`],
       createQuestion: () => ({
         credential,
         turn: toTurn(request, found),
@@ -347,8 +341,8 @@ export class VerifierCore {
     if (identity.door === 'user') return;
     const { door } = identity;
     const id = door === 'app' ? identity.appId : identity.nodeId;
-    const hasScopes = door === 'app' && identity.scopes !== undefined;
-    if (hasScopes && scope !== undefined) this.uses.add(door, `${id} ${scope}`, this.runtime.clocks.monotonic());
+    const isRestricted = door === 'app' && identity.scopes !== undefined;
+    if (isRestricted && scope !== undefined) this.uses.add(door, `${id} ${scope}`, this.runtime.clocks.monotonic());
     else if (isRemembered) this.uses.add(door, id, this.runtime.clocks.monotonic());
   }
 
@@ -390,20 +384,6 @@ export class VerifierCore {
       ...(body && { body: JSON.stringify(body) }),
     };
   }
-}
-
-function createChecks(
-  { serviceName, logger, appKey, secretKey, secretKeyPrevious }: Settings,
-  runtime: Runtime,
-): Checks {
-  const misconfigurations = new Misconfigurations(logger);
-  const secrets = [appKey, secretKey, secretKeyPrevious].filter((secret) => secret !== undefined);
-  return {
-    clock: new ClockCheck(runtime.clocks, misconfigurations),
-    serviceName: new ServiceName(serviceName, runtime, misconfigurations),
-    misconfigurations,
-    unexpectedErrors: new UnexpectedErrors(logger, secrets),
-  };
 }
 
 function toVerifiedKey<Identity>(credential: Credential, identity: Identity, { maxAgeMs, endsAtWallMs }: Term) {

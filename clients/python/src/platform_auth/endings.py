@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from platform_auth.answers import Verdict
 from platform_auth.lease import Change, Lease
@@ -21,7 +21,8 @@ class Watch:
 
     # Those that may have ended the credential.
     changes: frozenset[Change]
-    ask: Callable[[], Awaitable[bool | None]]
+    # Holds the credential as long as the connection does, whose headers have it too.
+    ask: Callable[[], Awaitable[bool | None]] = field(repr=False)
     on_ended: Callable[[], object]
     endings: "Endings"
     is_checking: bool = False

@@ -5,6 +5,7 @@ beyond the bound is refused in the caller's thread, and costs the worker nothing
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -146,9 +147,12 @@ class Questions:
 
     def _start_all(self, flights: Sequence[_Flight]) -> None:
         worker = self._runtime.questions.worker
-        for flight in flights:
+        pending = deque(flights)
+        while pending:
+            flight = pending.popleft()
             if not worker.call(partial(self._start, flight)):
-                self._finish(flight, Verdict.UNKNOWN)
+                # The verifier was closed: so end all that wait.
+                pending.extend(self._end(flight, Verdict.UNKNOWN))
 
     def _start(self, flight: _Flight) -> None:
         if self._runtime.clocks.monotonic() > flight.started_at + _MAX_WAIT_SECONDS:
@@ -168,6 +172,10 @@ class Questions:
         return Verdict.UNKNOWN
 
     def _finish(self, flight: _Flight, outcome: Outcome) -> None:
+        self._start_all(self._end(flight, outcome))
+
+    def _end(self, flight: _Flight, outcome: Outcome) -> Sequence[_Flight]:
+        """Returns those that may start in its place."""
         door, _, digest = flight.name
         with self._lock:
             del self._in_flight[flight.name]
@@ -178,7 +186,7 @@ class Questions:
             self._slots[door].leave(flight)
             started = list(self._slots[door].take_next())
         flight.outcome.set_result(outcome)
-        self._start_all(started)
+        return started
 
     async def _decide(self, question: Question[Any], deadline: float) -> Outcome:
         if self._service_name.is_wrong:

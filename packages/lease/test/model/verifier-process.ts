@@ -92,14 +92,21 @@ export class VerifierProcess extends Process implements Transport {
       'entries end by the monotonic clock alone': () => plantMonotonicEnds(inner),
     };
     plants[this.world.mistake]?.();
+    if (this.world.mistake !== 'none') keepRefused(inner);
   }
 }
 
 /** Private parts of the verifier, which the mistakes change. */
 interface Inner {
-  readonly questions: { isUsable: () => boolean };
+  readonly questions: { isUsable: () => boolean; ask: (question: object, isAboutChange?: boolean) => unknown };
   readonly lease: { version: number; evict: (kind: string, id: string) => void; isOlderThan: () => boolean };
   readonly nodes: { isUsable: (key: unknown, now: Date) => boolean };
+}
+
+/** A refusal ends what is remembered, which no rule demands. It would hide most mistakes. */
+function keepRefused({ questions }: Inner): void {
+  const ask = questions.ask.bind(questions);
+  questions.ask = (question, isAboutChange) => ask({ ...question, forget: () => undefined }, isAboutChange);
 }
 
 function plantVoidlessUsers({ lease }: Inner): void {
