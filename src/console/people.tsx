@@ -5,6 +5,7 @@ import type { VNode } from 'preact';
 import {
   UpdateUserRequest,
   UsersQuery,
+  type PasswordResetResponse,
   type SessionResponse,
   type UsersAdminController,
 } from '../admin/users.admin.controller.js';
@@ -33,7 +34,14 @@ interface UserAct {
   readonly title: string;
   readonly effect: string;
   readonly handler: keyof UsersAdminController &
-    ('updateUser' | 'deleteUser' | 'endUserSessions' | 'removeUserFactors' | 'issuePasswordReset');
+    (
+      | 'updateUser'
+      | 'deleteUser'
+      | 'endUserSessions'
+      | 'removeUserFactors'
+      | 'removeUserThrottles'
+      | 'issuePasswordReset'
+    );
   readonly asksForEmail?: true;
 }
 
@@ -44,6 +52,11 @@ const ACTS: Readonly<Record<string, UserAct>> = {
     title: 'End all sessions',
     effect: 'The user has to log in again, everywhere.',
     handler: 'endUserSessions',
+  },
+  unlock: {
+    title: 'Unlock',
+    effect: 'Wrong passwords and codes of this user are forgotten: the next login is not throttled.',
+    handler: 'removeUserThrottles',
   },
   'remove-factors': {
     title: 'Remove all second factors',
@@ -213,8 +226,7 @@ export class PeoplePages {
         'What was typed is not the e-mail address. Nothing was changed.',
       );
     if (handler === 'issuePasswordReset') {
-      const { token, expires_at } = await api.call(request, 'users', handler, request, id);
-      sendToken(response, user, token, expires_at);
+      sendToken(response, user, await api.call(request, 'users', handler, request, id));
       return;
     }
     if (handler === 'updateUser') {
@@ -244,15 +256,16 @@ function SessionTable({ sessions }: { sessions: readonly SessionResponse[] }): V
   return <Table caption="Sessions" head={['Login', 'From', 'Device', 'Last refresh', 'State']} rows={rows} />;
 }
 
-function sendToken(response: Response, user: UserResponse, token: string, expiresAt: string): void {
+function sendToken(response: Response, user: UserResponse, issued: PasswordResetResponse): void {
   send(
     response,
     `Reset the password: ${user.email}`,
     <>
       <p role="note">
-        The token is shown only here, and is valid once, until <Moment at={expiresAt} />.
+        It is shown only here, and is valid once, until <Moment at={issued.expires_at} />.
       </p>
-      <Secret name="Token" text={token} />
+      {issued.link && <Secret name="Link" text={issued.link} />}
+      <Secret name="Token" text={issued.token} />
       <p>
         <a href={`${ADDRESS}/${user.id}`}>To the user</a>
       </p>
