@@ -20,7 +20,7 @@ const UNAVAILABLE = {
 export interface GuardOptions {
   /** Address of platform-auth: that of its INTERNAL_PORT, where it has one. */
   readonly authUrl: string;
-  /** The name of this service: the target that its callers' keys must have. */
+  /** The name of this service: the target that its callers' keys must have, and nodes with targets. */
   readonly serviceName: string;
 }
 

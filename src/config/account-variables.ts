@@ -16,7 +16,12 @@ export const accountSections = [
   {
     title: 'Tokens and sessions',
     variables: {
-      JWT_ISSUER: { type: kinds.word.default('platform-auth'), text: 'The `iss` claim, written and demanded.' },
+      JWT_ISSUER: {
+        type: kinds.word.default('platform-auth'),
+        text:
+          'The `iss` claim, written and demanded. As the https URL of this service it is also where ' +
+          '[standard libraries](integrate-standard-libraries.md) find the keys.',
+      },
       JWT_AUDIENCE: {
         type: kinds.word.optional(),
         text: 'The `aud` claim, written and demanded. Unset: none, because verifiers that expect none refuse one.',

@@ -29,8 +29,8 @@ import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-r
 import { AddMailNetworks1763858600000 } from './migrations/1763858600000-add-mail-networks.js';
 import { IndexLists1763858700000 } from './migrations/1763858700000-index-lists.js';
 import { CreateJobRuns1763945000000 } from './migrations/1763945000000-create-job-runs.js';
-import { CreateConsoleSessions1763945400000 } from './migrations/1763945400000-create-console-sessions.js';
 import { RestrictKeys1763945100000 } from './migrations/1763945100000-restrict-keys.js';
+import { CreateConsoleSessions1763945400000 } from './migrations/1763945400000-create-console-sessions.js';
 import { CreateNodeEnrolments1763946000000 } from './migrations/1763946000000-create-node-enrolments.js';
 import { KeepFirstProofs1763947000000 } from './migrations/1763947000000-keep-first-proofs.js';
 

@@ -17,6 +17,7 @@ import { MAX_CURSOR_LENGTH } from '../../packages/lease/src/change-feed.js';
 import { AuthorizeController } from './authorize.controller.js';
 import { ChangesService, MAX_USES, parseChangesRequest, type LeasedAnswer } from './changes.service.js';
 import { IntrospectController } from './introspect.controller.js';
+import { ServerMetadataController } from './server-metadata.controller.js';
 
 const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
 
@@ -118,7 +119,7 @@ export class ChangesController {
 
 @Module({
   imports: [NodesModule, AppCredentialsModule],
-  controllers: [ChangesController, AuthorizeController, IntrospectController],
+  controllers: [ChangesController, AuthorizeController, IntrospectController, ServerMetadataController],
   providers: [ChangesService],
 })
 export class InternalModule {}

@@ -55,6 +55,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'POST api/v0/users/me/passkeys/:id/remove': 'removePasskey: user',
   'GET api/v0/users/:id': 'getUser: admin with users or app or user',
   'POST api/v0/nodes/enrol': 'enrolNode: open',
+  'GET .well-known/oauth-authorization-server': 'getServerMetadata: open',
   'POST internal/validate-app': 'validateApp: app',
   'POST internal/validate-node': 'validateNode: node',
   'POST internal/validate-user': 'validateUser: user',

@@ -142,6 +142,11 @@ describe('platform-auth doctor', () => {
         ),
       ],
       [
+        'a console on the port of the public routes',
+        () => add('auth', 'CONSOLE=on'),
+        warning('auth.env', /The console is on PORT/),
+      ],
+      [
         'a SECRET_KEY_PREVIOUS that was left behind',
         () => add('mcp', `SECRET_KEY_PREVIOUS=${OTHER_SECRET}`),
         warning('mcp.env', /SECRET_KEY_PREVIOUS that auth\.env does/),

@@ -67,6 +67,8 @@ export class ProxiedCalls {
     await this.call({ operation: 'GET /health/live', status: 200 });
     await this.call({ operation: 'GET /health/ready', status: 200 });
     await this.call({ operation: 'GET /.well-known/jwks.json', status: 200 });
+    // The service's JWT_ISSUER is no URL.
+    await this.call({ operation: 'GET /.well-known/oauth-authorization-server', status: 404 });
     const missing = operations.filter((name) => !this.called.has(name));
     this.checks.note('every operation was called through Prism', missing.length === 0, missing.join(', '));
   }

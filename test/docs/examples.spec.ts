@@ -51,6 +51,7 @@ describe('the OpenAPI document, read on its own', () => {
   it('describes every operation and its security', () => {
     const open = [
       '/.well-known/jwks.json',
+      '/.well-known/oauth-authorization-server',
       '/health',
       '/health/live',
       '/health/ready',

@@ -14,19 +14,22 @@ const WINDOW_SECONDS = 900;
 export class TestClock extends Clock {
   private passedMs = 0;
   private errorMs = 0;
-  private stoppedAtMs: number | undefined;
+  private stoppedAt: { readonly nowMs: number; readonly monotonicMs: number } | undefined;
 
   override now(): Date {
-    return new Date((this.stoppedAtMs ?? Date.now()) + this.passedMs + this.errorMs);
+    return new Date((this.stoppedAt?.nowMs ?? Date.now()) + this.passedMs + this.errorMs);
   }
 
   override monotonicMs(): number {
-    return super.monotonicMs() + this.passedMs;
+    return (this.stoppedAt?.monotonicMs ?? super.monotonicMs()) + this.passedMs;
   }
 
-  /** From now on only {@link advance} moves it: for bounds of seconds, which a machine that stalls would cross by itself. */
+  /**
+   * From now on only {@link advance} moves it, and PostgreSQL's clock with it: for bounds of seconds, which a machine that
+   * stalls would cross by itself.
+   */
   stop(): void {
-    this.stoppedAtMs ??= Date.now();
+    this.stoppedAt ??= { nowMs: Date.now(), monotonicMs: super.monotonicMs() };
   }
 
   /** Time passes: for this replica, and for PostgreSQL as the replica is told. */
@@ -46,7 +49,7 @@ export class TestClock extends Clock {
 
   /** What PostgreSQL's clock says once that time has passed. */
   ofDatabase(now: Date): Date {
-    return new Date(now.getTime() + this.passedMs);
+    return new Date((this.stoppedAt?.nowMs ?? now.getTime()) + this.passedMs);
   }
 }
 

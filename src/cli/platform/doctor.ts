@@ -198,6 +198,10 @@ function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Chec
     const what = `${NODE_TARGETS} restricts new nodes, and the map has no targets of nodes.`;
     yield warning(where, what, 'Remove the line and restart the service, or write the targets into the map.');
   }
+  if (isOwn && file.get('CONSOLE') === 'on' && file.get('INTERNAL_PORT') === undefined) {
+    const what = 'The console is on PORT: whoever reaches the public routes reaches its login.';
+    yield warning(where, what, 'Set INTERNAL_PORT, which serves it instead, and keep that port off the internet.');
+  }
   for (const variable of listStrayClaims(service, file, rules)) {
     const what = `${variable} is not what ${OWN_NAME} writes into access tokens: all of them are refused.`;
     yield broken(where, what, REMOVE_LINE);

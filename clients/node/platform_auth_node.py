@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Enrols a device with platform-auth and keeps its key: one file, Python 3.9 or newer, no dependencies.
+
+    platform_auth_node.py --file /var/lib/device/node.json enrol --url https://auth.example.org 7KQ2M-XV9TB
+    platform_auth_node.py --file /var/lib/device/node.json header
+    platform_auth_node.py --file /var/lib/device/node.json rotate --check https://ocr.example.org/languages < new-key
+
+`enrol` exchanges a code for the credential of this device, once. When the answer is lost, run it again with the same code.
+`header` prints the value of X-API-Key, for other programs of the device.
+`rotate` reads a new key from standard input. It stores it beside the old one, uses it at a service (--check), and only
+when that service has accepted it forgets the old one. Whenever it is interrupted, run it again, without input.
+
+Exit codes: 0 done; 1 refused, an operator must act; 2 wrong usage; 3 not known yet: the network or a service is away, run it again.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+TIMEOUT_SECONDS = 10
+ATTEMPTS = 5
+MAX_PAUSE_SECONDS = 30
+RETRY_SECONDS = 600  # For this long the service repeats an answer that was lost.
+REFUSED, AWAY = 1, 3
+
+
+class Failure(Exception):
+    def __init__(self, message, exit_code):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the code or the key to another address."""
+
+    def redirect_request(self, *_):
+        return None
+
+
+OPENER = urllib.request.build_opener(NoRedirect)
+
+
+def call(url, headers, body=None):
+    """Returns the status, the headers and the text of the answer; status 0 when there is none."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers} if data else headers)
+    try:
+        with OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read().decode("utf-8", "replace")
+    except OSError:
+        return 0, {}, ""
+
+
+def call_until_answered(url, headers, body=None):
+    """Repeats a call that was not answered, or with 429 or 503, which are no verdicts."""
+    for attempt in range(ATTEMPTS):
+        status, answer_headers, text = call(url, headers, body)
+        if status not in (0, 429, 503):
+            return status, text
+        if attempt < ATTEMPTS - 1:
+            after = answer_headers.get("Retry-After", "")
+            time.sleep(min(int(after) if after.isdigit() else 2**attempt, MAX_PAUSE_SECONDS))
+    raise Failure(f"{url} did not answer ({status or 'no connection'}). Run this again.", AWAY)
+
+
+def canonical(code):
+    """Returns the code as the service compares it. The last character is a check symbol (Crockford's base 32)."""
+    text = "".join(code.upper().replace("-", " ").split()).replace("O", "0").replace("I", "1").replace("L", "1")
+    digits = [ALPHABET.find(character) for character in text]
+    if len(digits) != 10 or -1 in digits:
+        raise Failure("That is no code: a code has ten letters and digits.", REFUSED)
+    value = 0
+    for digit in digits[:9]:
+        value = value * 32 + digit
+    if value % 37 != digits[9]:
+        raise Failure("There is a typing error in the code. Read it again.", REFUSED)
+    return text
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return {}
+
+
+def write(path, content):
+    """Replaces the file in one step, readable by its owner only; after a power failure it is the old one or the new one."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=2)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def enrol(path, url, typed):
+    state = read(path)
+    if "api_key" in state:
+        raise Failure(f"{path} holds the credential of node {state['node_id']}: this device has enrolled.", REFUSED)
+    code = canonical(typed)
+    pending = state.get("enrolment", {})
+    if pending.get("code") != code or time.time() - pending.get("at", 0) > RETRY_SECONDS:
+        pending = {"code": code, "retry": str(uuid.uuid4()), "at": time.time()}
+        # Before the call: a device that loses power after it still has the header that repeats the answer.
+        write(path, {**state, "enrolment": pending})
+    address = url.rstrip("/") + "/api/v0/nodes/enrol"
+    status, text = call_until_answered(address, {"Idempotency-Key": pending["retry"]}, {"code": code})
+    if status == 404:
+        raise Failure("The code is unknown, has expired or was cancelled. Ask for a new one.", REFUSED)
+    if status == 409:
+        raise Failure("The code was used before, or its node was revoked. Tell the operator: another device may have it.", REFUSED)
+    if status != 201:
+        raise Failure(f"{address} answered {status}.", REFUSED)
+    kept = {name: value for name, value in state.items() if name != "enrolment"}
+    write(path, {**kept, **json.loads(text)})
+    return f"Enrolled as node {json.loads(text)['node_id']}."
+
+
+def header_of(state, key="api_key"):
+    if key not in state:
+        raise Failure("This device has not enrolled.", REFUSED)
+    return f"{state['node_id']}:{state[key]}"
+
+
+def rotate(path, check, new_key):
+    state = read(path)
+    header_of(state)
+    if new_key:
+        state = {**state, "next_api_key": new_key}
+        write(path, state)
+    if "next_api_key" not in state:
+        raise Failure("There is no new key: send it to standard input.", REFUSED)
+    # The first accepted use of the new key ends the old one.
+    status, _ = call_until_answered(check, {"X-API-Key": header_of(state, "next_api_key")})
+    new_key = state.pop("next_api_key")
+    if status == 401:
+        write(path, state)
+        raise Failure("The new key was refused. The old one is kept.", REFUSED)
+    if not 200 <= status < 300:
+        raise Failure(f"{check} answered {status}: whether it accepts the new key is not known. Both are kept.", AWAY)
+    write(path, {**state, "api_key": new_key})
+    return "The new key is in use."
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--file", required=True, help="where the credential of this device is kept")
+    commands = parser.add_subparsers(dest="command", required=True)
+    enrolling = commands.add_parser("enrol")
+    enrolling.add_argument("--url", required=True, help="of platform-auth")
+    enrolling.add_argument("code")
+    commands.add_parser("header")
+    commands.add_parser("rotate").add_argument("--check", required=True, help="an address of a service that asks for the key")
+    given = parser.parse_args()
+    try:
+        if given.command == "enrol":
+            print(enrol(given.file, given.url, given.code))
+        elif given.command == "header":
+            print(header_of(read(given.file)))
+        else:
+            print(rotate(given.file, given.check, "" if sys.stdin.isatty() else sys.stdin.read().strip()))
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        sys.exit(failure.exit_code)
+
+
+if __name__ == "__main__":
+    main()
