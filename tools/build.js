@@ -143,7 +143,11 @@ async function bundleService() {
   for (const name of readdirSync(SERVICE)) if (!outputs.has(name)) rmSync(join(SERVICE, name));
   writeIfChanged(
     BUNDLED_PACKAGES,
-    JSON.stringify([...listPackages(metafile.inputs), 'node_modules/@picocss/pico', 'node_modules/swagger-ui-dist'], null, 2),
+    JSON.stringify(
+      [...listPackages(metafile.inputs), 'node_modules/@picocss/pico', 'node_modules/swagger-ui-dist'],
+      null,
+      2,
+    ),
   );
 }
 

@@ -112,10 +112,11 @@ function completeDocument(created: OpenAPIObject): OpenAPIObject {
   const problemExamples = createProblemExamples();
   const requestExamples: Record<string, object> = {};
   const items = document.paths as unknown as Record<string, Item>;
-  for (const item of Object.values(items)) {
+  for (const [path, item] of Object.entries(items)) {
     for (const [method, operation] of Object.entries(item)) {
       completeOperation(method, operation, problemExamples);
-      if (!WITHOUT_BODY.has(method)) operation.requestBody ??= describeEmptyBody(schemas);
+      const isQuestion = path.startsWith('/internal/') && !WITHOUT_BODY.has(method);
+      if (isQuestion) operation.requestBody ??= describeEmptyBody(schemas);
       Object.assign(requestExamples, completeRequest(operation, schemas));
     }
   }
@@ -154,7 +155,7 @@ function completeOperation(method: string, operation: Operation, problemExamples
   }
 }
 
-/** Some clients send `{}` with every POST. */
+/** Questions about a credential refuse fields: a target in a body that is not read would seem to count. */
 function describeEmptyBody(schemas: Record<string, Schema>): NonNullable<Operation['requestBody']> {
   schemas.EmptyBody = { type: 'object', properties: {}, description: 'No fields. The body may be left out.' };
   return { required: false, content: { 'application/json': { schema: { $ref: '#/components/schemas/EmptyBody' } } } };

@@ -58,7 +58,7 @@ export class ConfirmTotpRequest {
   code!: string;
 }
 
-export class EnrolmentResponse {
+export class TotpEnrolmentResponse {
   @ApiProperty({ description: 'base32; shown once', example: 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP' })
   secret!: string;
 
@@ -114,7 +114,7 @@ export class TotpService {
     return user;
   }
 
-  async enrolTotp(call: OwnCall, password: string): Promise<EnrolmentResponse> {
+  async enrolTotp(call: OwnCall, password: string): Promise<TotpEnrolmentResponse> {
     const { principal, actor } = call;
     const user = await this.changes.reauthenticate(call, password);
     const secret = generateTotpSecret();
@@ -214,8 +214,8 @@ export class TotpController {
       'Returns the secret as text, as the URI that apps read, and as a QR code. Logins ask for a code once the ' +
       'enrolment is confirmed. A new enrolment, or a change of the password, voids one that was not confirmed.',
   })
-  @Answers(201, EnrolmentResponse)
-  async enrolTotp(@Req() request: Request, @Body() { password }: ProofRequest): Promise<EnrolmentResponse> {
+  @Answers(201, TotpEnrolmentResponse)
+  async enrolTotp(@Req() request: Request, @Body() { password }: ProofRequest): Promise<TotpEnrolmentResponse> {
     const enrolment = await this.totp.enrolTotp(toOwnCall(request), password);
     request.res?.location('/api/v0/users/me/totp');
     return enrolment;
