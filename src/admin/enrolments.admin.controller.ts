@@ -61,7 +61,7 @@ export class EnrolmentsQuery extends PageQuery {
   open?: true;
 }
 
-export class EnrolmentResponse {
+export class NodeEnrolmentResponse {
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   enrolment_id!: string;
 
@@ -92,7 +92,7 @@ export class EnrolmentResponse {
   @ApiProperty({ type: String, format: 'uuid', nullable: true, description: 'the node that used it', example: null })
   node_id!: string | null;
 
-  static from({ enrolment, state }: EnrolmentView): EnrolmentResponse {
+  static from({ enrolment, state }: EnrolmentView): NodeEnrolmentResponse {
     return {
       enrolment_id: enrolment.id,
       state,
@@ -108,16 +108,18 @@ export class EnrolmentResponse {
   }
 }
 
-export class IssuedEnrolmentResponse extends EnrolmentResponse {
+export class IssuedEnrolmentResponse extends NodeEnrolmentResponse {
   @ApiProperty({ description: 'shown only in this response', example: EXAMPLES.enrolmentCode })
   code!: string;
 
   static fromIssued(issued: IssuedEnrolment): IssuedEnrolmentResponse {
-    return { ...EnrolmentResponse.from(issued), code: issued.code };
+    return { ...NodeEnrolmentResponse.from(issued), code: issued.code };
   }
 }
 
-export class EnrolmentPageResponse extends createPageResponse<EnrolmentView, EnrolmentResponse>(EnrolmentResponse) {}
+export class EnrolmentPageResponse extends createPageResponse<EnrolmentView, NodeEnrolmentResponse>(
+  NodeEnrolmentResponse,
+) {}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/nodes/enrolments')
@@ -154,9 +156,9 @@ export class EnrolmentsAdminController {
   }
 
   @Get(':enrolment_id')
-  @RequireAdmin('nodes', { summary: 'Get an enrolment', refusals: [problems.notFound], returns: EnrolmentResponse })
-  async getEnrolment(@Param('enrolment_id') id: string): Promise<EnrolmentResponse> {
-    return EnrolmentResponse.from(await this.enrolments.findEnrolment(id));
+  @RequireAdmin('nodes', { summary: 'Get an enrolment', refusals: [problems.notFound], returns: NodeEnrolmentResponse })
+  async getEnrolment(@Param('enrolment_id') id: string): Promise<NodeEnrolmentResponse> {
+    return NodeEnrolmentResponse.from(await this.enrolments.findEnrolment(id));
   }
 
   @Delete(':enrolment_id')

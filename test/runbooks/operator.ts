@@ -134,7 +134,8 @@ export class Operator {
   }
 
   private makeCheckout(): void {
-    const checkout = ['dist', 'node_modules', 'package.json', 'tools', 'src', 'ormconfig.ts'];
+    // Without src: a block creates a migration there.
+    const checkout = ['dist', 'node_modules', 'package.json', 'tools'];
     for (const path of checkout) symlinkSync(fromRoot(path), join(this.folder, path));
     const service = productionVariables(this.urlOf('auth_service'), makeSecrets());
     const variables = { ...service, AUDIT_SEAL_KEY: makeSecrets().SECRET_KEY, PORT: String(this.servicePort) };
