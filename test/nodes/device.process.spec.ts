@@ -53,7 +53,7 @@ describe('the reference client of a device (clients/node)', () => {
     expect(other).toMatchObject({ code: 1, stderr: expect.stringContaining('another device may have it') });
   });
 
-  it('asks nobody about a code with a typing error', async () => {
+  it('sends no request for a code with a typing error', async () => {
     const code = await issueCode();
     const wrong = code.slice(0, -1) + (code.endsWith('A') ? 'B' : 'A');
     const result = await enrol(join(folder, 'typo.json'), wrong, 'http://127.0.0.1:9');
