@@ -11,7 +11,7 @@ const SCHEMAS = [
   'AppCredentialResponse',
   'AuditEventResponse',
   'BackgroundWorkResponse',
-  'EnrolmentResponse',
+  'NodeEnrolmentResponse',
   'IdentifiedKeysResponse',
   'ExplanationResponse',
   'IssuedAppCredentialResponse',

@@ -33,7 +33,7 @@ export function createGuard(door: keyof typeof DOORS, { authUrl, serviceName }: 
       headersDistinct[name]?.forEach((value) => headers.append(name, value));
     const answer = await ask(`${authUrl}/internal/validate-${door}`, headers);
     const text = (await answer?.text().catch(() => undefined)) ?? '';
-    const parsed = await new Response(text).json().catch(() => undefined);
+    const parsed: unknown = await new Response(text).json().catch(() => undefined);
     const body = parsed as { valid?: unknown; code?: unknown } | null | undefined;
     const { status = 503 } = answer ?? {};
     const code = typeof body?.code === 'string' ? body.code : '';

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { claimPort } from '../../tools/claim-port.js';
 import { readJson } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { isResponding } from '../../tools/server-process.js';
+import { statusOf } from '../../tools/server-process.js';
 import { RULES_FILE } from './rules.js';
 
 const DASHBOARD = resolve('deploy/grafana/platform-auth.json');
@@ -62,7 +62,7 @@ export class Prometheus {
       await once(child, 'exit');
     });
     await once(child, 'spawn');
-    for (const end = performance.now() + START_TIMEOUT_MS; !(await isResponding(`${url}/-/ready`));) {
+    for (const end = performance.now() + START_TIMEOUT_MS; (await statusOf(`${url}/-/ready`)) !== 200;) {
       if (performance.now() > end) throw new Error('Prometheus was not ready in time');
       await sleep(POLL_INTERVAL_MS);
     }

@@ -29,7 +29,7 @@ export interface Api {
   readonly AuditActorResponse: { readonly door: string; readonly id: string | null; readonly name: string | null };
   readonly BackgroundWorkResponse: { readonly items: readonly Api['MeasurementResponse'][] };
   readonly MeasurementResponse: { readonly name: string; readonly seconds: number; readonly is_overdue: boolean };
-  readonly EnrolmentResponse: {
+  readonly NodeEnrolmentResponse: {
     readonly enrolment_id: string;
     readonly state: string;
     readonly household_id: string;

@@ -15,7 +15,7 @@ const MS_PER_MINUTE = 60_000;
 const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'targets', 'expires_at', 'node_id'];
 const DROP = ['household_id', 'targets', 'expires_at', 'node_id'];
 
-type Enrolment = Api['EnrolmentResponse'];
+type Enrolment = Api['NodeEnrolmentResponse'];
 
 interface EnrolOptions {
   readonly household: string;
