@@ -117,6 +117,8 @@ function toAscii(code) {
 
 async function bundleService() {
   const { outputFiles, metafile } = await build({
+    // By default esbuild works in the folder where it was loaded, before the change of folder above.
+    absWorkingDir: process.cwd(),
     entryPoints: PROGRAMS.map((path) => join('dist/src', path)),
     entryNames: '[name]',
     outdir: SERVICE,
