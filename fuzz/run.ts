@@ -29,9 +29,9 @@ const PIPELINE_SHARE = 0.1;
 const REQUESTS_TO_REACH = 60;
 const REACHING_MS = 10_000;
 // A cheap hash, so that bcrypt does not limit the rate; a short queue, so that it fills up; a small heap, so that V8
-// collects garbage early and a leak is visible.
+// collects garbage early and a leak is visible. The metadata of RFC 8414 has an issuer with https.
 const START = {
-  variables: { LOG_LEVEL: 'debug', BCRYPT_COST: '4' },
+  variables: { LOG_LEVEL: 'debug', BCRYPT_COST: '4', JWT_ISSUER: 'https://auth.example.org' },
   settings: { hashThreads: 2, hashQueueLimit: 4 },
   flags: ['--max-old-space-size=128'],
 };

@@ -94,7 +94,9 @@ export type SecurityEvent =
   | 'node.validation.failed'
   | 'node.enrolment.refused'
   | 'node.enrolment.throttled'
-  | 'admin.key.throttled';
+  | 'admin.key.throttled'
+  | 'admin.console.logged_in'
+  | 'admin.console.logged_out';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;

@@ -4,6 +4,7 @@ import type { Request, Response } from 'express';
 import { AuditEventsQuery, type AuditEventResponse } from '../admin/audit-events.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
+import { ConsoleSessions } from './console-sessions.js';
 import { describeActor } from './timeline.js';
 import { Field, Filters, Moment, Page, Pager, Row, sendPage, setPageHeaders, Table, toAddress } from './view.js';
 
@@ -20,7 +21,10 @@ const FORMATS = {
 
 @ConsolePages('console')
 export class AuditPages {
-  constructor(private readonly api: AdminApi) {}
+  constructor(
+    private readonly api: AdminApi,
+    private readonly sessions: ConsoleSessions,
+  ) {}
 
   @Get('audit')
   async showEvents(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
@@ -84,6 +88,11 @@ export class AuditPages {
       const isRead = response.write(page.items.map(toLine).join(''));
       if (!isRead) await new Promise((resolve) => response.once('drain', resolve).once('close', resolve));
       if (page.next_cursor === null || response.destroyed) break;
+      // The client may read slowly: until long after the operator was revoked.
+      if (!(await this.sessions.findSession(getSession(request).token, true))) {
+        response.destroy();
+        return;
+      }
       page = await this.readEvents(request, { ...query, limit: BATCH, cursor: page.next_cursor });
     }
     response.end();

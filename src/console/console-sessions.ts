@@ -34,7 +34,7 @@ const INSERT = {
 const SEE = {
   name: 'console_sessions_see',
   text: `WITH seen AS (UPDATE console_sessions SET seen_at = $4
-      WHERE digest = $1 AND seen_at > $3 AND seen_at < $4::timestamptz - interval '1 minute')
+      WHERE digest = $1 AND seen_at > $3 AND seen_at < $4::timestamptz - interval '1 minute' AND $5)
     SELECT session.key_digest AS session_key_digest, operators.id, name, scopes, operators.key_digest,
       previous_key_digest, previous_key_expires_at, expires_at, revoked_at
     FROM console_sessions AS session LEFT JOIN operators ON operators.id = session.operator_id
@@ -76,10 +76,13 @@ export class ConsoleSessions {
     return token;
   }
 
-  /** @returns undefined when the session has ended, or never began */
-  async findSession(token: string): Promise<ConsoleSession | undefined> {
+  /**
+   * @param isActive whether the operator works: the session lives 30 minutes from then
+   * @returns undefined when the session has ended, or never began
+   */
+  async findSession(token: string, isActive: boolean): Promise<ConsoleSession | undefined> {
     const { now, oldest, idleSince } = this.readTimes();
-    const row = await this.database.row<SessionRow>(SEE, [computeDigest(token), oldest, idleSince, now]);
+    const row = await this.database.row<SessionRow>(SEE, [computeDigest(token), oldest, idleSince, now, isActive]);
     const principal = row && this.toPrincipal(row);
     return principal && { token, principal };
   }

@@ -13,7 +13,6 @@ import { Field, Form, Moment, Page, Row, sendPage, Table, toAddress } from './vi
 const ADDRESS = '/console/why';
 /** What stands before the key in X-API-Key is the node's id. */
 const ID_BEFORE_KEY = /^([0-9a-f-]{36}):/i;
-const LOOKS_SECRET = /pa_[a-z]+_|eyJ|[A-Za-z0-9_-]{40}/;
 
 @ConsolePages('console/why')
 export class WhyPage {
@@ -21,6 +20,7 @@ export class WhyPage {
 
   @Get()
   async show(@Req() request: Request, @Res() response: Response, @Query() { about, address }: Fields): Promise<void> {
+    if (about !== undefined) refuseKeys(about.trim(), address);
     const found = about === undefined ? undefined : await this.explain(request, about.trim(), address);
     sendPage(
       response,
@@ -45,25 +45,12 @@ export class WhyPage {
   ask(@Req() request: Request, @Res() response: Response): void {
     const { about = '', address } = readFields(request);
     const id = ID_BEFORE_KEY.exec(about.trim())?.[1] ?? about.trim();
-    if (LOOKS_SECRET.test(id) && !isId(id))
-      throw new ConsoleRefusal(
-        400,
-        'That is a key',
-        'Paste the id, not the key. If others can have seen this key, rotate it.',
-      );
+    refuseKeys(id, address);
     response.redirect(303, toAddress(ADDRESS, { about: id, address }));
   }
 
   private async explain(request: Request, about: string, address: string | undefined): Promise<VNode> {
     if (isId(about)) return this.explainId(request, about, address);
-    if (!about.includes('@'))
-      return (
-        <p role="note">
-          {isIP(about) === 0
-            ? 'It is no id, and no e-mail address.'
-            : 'Name the user too: limits by network are part of that answer.'}
-        </p>
-      );
     const query = await this.api.read('query', UsersQuery, { email: about });
     const [user] = (await this.api.call(request, 'users', 'listUsers', query)).items;
     return user ? this.explainId(request, user.id, address) : <p role="note">No user has this e-mail address.</p>;
@@ -93,6 +80,16 @@ export class WhyPage {
       </>
     );
   }
+}
+
+/** Only what is neither a key nor a code may stand in an address. */
+function refuseKeys(about: string, address = ''): void {
+  const isHarmless =
+    (isId(about) || (about.includes('@') && !about.includes(':'))) && (address === '' || isIP(address) !== 0);
+  if (isHarmless) return;
+  const advice =
+    'It takes an id or an e-mail address, and an address of a network: no key and no code. If others can have seen a key, rotate it.';
+  throw new ConsoleRefusal(400, 'Neither an id nor an e-mail address', advice);
 }
 
 interface Explained {

@@ -171,7 +171,12 @@ export class EnrolmentsService {
    * Registers the node for which the code was issued. Unknown, expired and cancelled codes cost the same statements.
    * @throws {ProblemException} not_found; enrolment_used; too_many_requests; of a repeat, as {@link KeyStore.rotateKey}
    */
-  async enrolNode(typed: string, actor: Actor, idempotencyKey?: string): Promise<IssuedCredential<NodeDevice>> {
+  async enrolNode(
+    typed: string,
+    actor: Actor,
+    idempotencyKey?: string,
+    hasLostRace = false,
+  ): Promise<IssuedCredential<NodeDevice>> {
     const macs = this.computeMacs(canonicalizeCode(typed));
     const retryMacs = idempotencyKey === undefined ? [] : this.computeMacs(`retry ${idempotencyKey}`);
     const { verdict, enrolment } = await this.throttle.countEnrolmentGuess(actor.address, async () => {
@@ -184,8 +189,12 @@ export class EnrolmentsService {
     switch (verdict) {
       case 'open':
         // When another call has used the code, or an operator has cancelled it meanwhile, the row is judged again.
-        return (await this.useCode(enrolment, actor, retryMacs[0])) ?? this.enrolNode(typed, actor, idempotencyKey);
+        return (
+          (await this.useCode(enrolment, actor, retryMacs[0])) ?? this.enrolNode(typed, actor, idempotencyKey, true)
+        );
       case 'repeated':
+        // The call that won is being answered: its key must not end before the device has it.
+        if (hasLostRace) throw new ProblemException(problems.unavailable, { isLogged: false });
         // The response that held the former key was lost, so that key ends at once.
         return this.nodes.keys.rotateKey(enrolment.nodeId ?? '', 0, actor);
       case 'reused':

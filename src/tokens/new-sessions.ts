@@ -24,7 +24,10 @@ export interface Grant {
   readonly refreshToken: string;
 }
 
-/** FOR SHARE closes the race with a transaction that disables the user, sets a password or changes second factors. */
+/**
+ * FOR SHARE closes the race with a transaction that disables the user, sets a password or an address, or changes second
+ * factors.
+ */
 const START_SESSION = withAuditEvent({
   name: 'sessions_start',
   text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at,
@@ -32,7 +35,7 @@ const START_SESSION = withAuditEvent({
          SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6, $8, $9, $10
          FROM (SELECT id FROM users
                WHERE id = $2 AND is_active AND password_changed_at IS NOT DISTINCT FROM $7::timestamptz
-                 AND factors_changed_at IS NOT DISTINCT FROM $11::timestamptz
+                 AND factors_changed_at IS NOT DISTINCT FROM $11::timestamptz AND email = $12
                FOR SHARE) AS active
          RETURNING id`,
 });
@@ -57,7 +60,7 @@ export class NewSessions {
     private readonly log: Log,
   ) {}
 
-  /** @returns undefined when the user was disabled or deleted, or has another password or other factors by now */
+  /** @returns undefined when the user was disabled or deleted, or has another password, address or other factors by now */
   async startSession({ owner, actor, amr, useProofs }: Login): Promise<Grant | undefined> {
     const { id: userId, email } = owner;
     const token = this.tokens.issueFirst(createId());
@@ -75,6 +78,7 @@ export class NewSessions {
       actor.userAgent ?? null,
       amr,
       owner.factorsChangedAt,
+      email,
     ];
     const event = toUserEvent('user.login.succeeded', actor, userId, {
       time: now,

@@ -156,7 +156,7 @@ async function checkWhy(page: Page): Promise<void> {
     { 'Id of a node, key, user or request, or an e-mail address': `pa_node_${'x'.repeat(43)}` },
     'Explain',
   );
-  await expectTitle(page, 'a pasted key gets into no address', 'That is a key');
+  await expectTitle(page, 'a pasted key gets into no address', 'Neither an id nor an e-mail address');
   await page.goto('/console/login?key=abc');
   await expectTitle(page, 'a key in the address bar is refused', 'Not in the address bar');
 }

@@ -25,7 +25,7 @@ const isBusy = () => document.hidden || document.querySelector('main').contains(
 
 async function refresh() {
   if (isBusy()) return;
-  const response = await fetch(location.href, { redirect: 'error' });
+  const response = await fetch(location.href, { redirect: 'error', headers: { 'X-Console-Refresh': 'yes' } });
   if (!response.ok || isBusy()) return;
   const page = new DOMParser().parseFromString(await response.text(), 'text/html');
   document.querySelector('main').replaceWith(page.querySelector('main'));
