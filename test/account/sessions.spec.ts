@@ -258,6 +258,20 @@ describe('a change of the password that races', () => {
     expect(other.log.events('user.login.failed').at(-1)).toMatchObject({ reason: 'changed_meanwhile' });
   });
 
+  it('of an address by an operator, with a login that verified the password, refuses that login', async () => {
+    const alice = await Owner.of(app);
+    const row = await holdRow(app.database, 'users', alice.user.id);
+    const change = app.admin
+      .patch(`/users/${alice.user.id}`, { email: `new-${alice.user.email}` })
+      .then((answer) => answer);
+    await row.waiting(1);
+    const login = other.login(alice.user.email).then((answer) => answer);
+    await row.waiting(2);
+    await row.release();
+    expect((await change).status).toBe(200);
+    expectProblem(await login, problems.invalidCredentials);
+  });
+
   it('with a login that begins its session first ends that session', async () => {
     const alice = await Owner.of(app);
     const row = await holdRow(app.database, 'users', alice.user.id);

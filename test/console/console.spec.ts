@@ -153,6 +153,22 @@ describe('/console', () => {
       await browser.app.post('/console/homes', {}).set({ Host: HOST, Cookie: browser.cookie }).expect(415);
     });
 
+    it('that would be costly to parse is refused before it is parsed', async () => {
+      const fields = Object.fromEntries(Array.from({ length: 2_000 }, (_, index) => [`f${index}`, 'x']));
+      await new Browser(app).send('/console/login', fields).expect(400);
+    });
+
+    it('of Why? takes no key into an address', async () => {
+      const secret = `pa_admin_${'x'.repeat(43)}`;
+      for (const sent of [{ about: secret }, { about: HOUSEHOLD, address: secret }]) {
+        const { text } = await browser
+          .send('/console/why', { ...(await browser.readForm('/console/why')), ...sent })
+          .expect(400);
+        expect(text).not.toContain(secret);
+      }
+      await browser.get('/console/why?about=a&about=b').expect(400);
+    });
+
     it('shows names as text', async () => {
       const name = `</script><img src=x onerror=alert(1)>`;
       await browser.send('/console/homes', { ...(await makeForm()), room: name }).expect(200);
