@@ -70,18 +70,21 @@ install_packages() {
   return $status
 }
 
-# Runs again, alone, each step that failed; of Jest the files that failed. On two busy cores a wait may end too early once,
+# Runs again, alone, each step that failed; of Jest the files that failed, of chaos the scenarios. On two busy cores a wait may end too early once,
 # while a fault fails twice. Both runs are shown, and the second one counts. .ci/nightly repeats nothing.
 repeat_failed() {
-  local failure command files
+  local failure command files scenarios
   for failure in "$work"/failures/*; do
     [ -e "$failure" ] || return 0
     command=$(sed -n 2p "$failure")
     files=$(grep -oE '^FAIL [^ ]+' "$failure" | cut -d ' ' -f 2 | sort -u)
+    scenarios=$(grep -F '**broken**' "$failure" | sed -nE 's/^\| ([a-z0-9-]+):.*/--only \1/p')
     rm "$failure"
-    echo "── Again, alone, because it failed: $command" $files
+    echo "── Again, alone, because it failed: $command" $files $scenarios
     # shellcheck disable=SC2086 # Lists of words.
-    if [ -z "$files" ]; then
+    if [ -n "$scenarios" ]; then
+      step ${command%% --only *} $scenarios
+    elif [ -z "$files" ]; then
       step $command
     elif [ "$command" = 'npm test' ]; then
       step npm run lint
