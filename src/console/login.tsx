@@ -5,7 +5,7 @@ import { toActor } from '../access/actor.js';
 import { Public } from '../access/require.js';
 import { AdminStrategy } from '../admin/admin.module.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { ConsoleErrors, ConsolePages, ConsoleRefusal, getSession, readCookie, readForm } from './console-requests.js';
+import { ConsoleErrors, ConsolePages, ConsoleRefusal, getSession, readCookie, readFields } from './console-requests.js';
 import { refuseOtherOrigin, setCookie, toNextPage } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { Field, Page, sendPage, setPageHeaders } from './view.js';
@@ -54,8 +54,8 @@ export class LoginPage {
   @Public()
   async logIn(@Req() request: Request, @Res() response: Response): Promise<void> {
     refuseOtherOrigin(request);
-    const fields = readForm(request);
-    const key = fields.get('key')?.[0]?.trim() ?? '';
+    const { key: typed = '', next } = readFields(request);
+    const key = typed.trim();
     const former = readCookie(request);
     const principal = await this.door.verifyAdminKey(request, key);
     request.user = principal;
@@ -64,7 +64,7 @@ export class LoginPage {
     if (former !== undefined) await this.sessions.endSession(former);
     setCookie(request, token);
     setPageHeaders(response);
-    response.redirect(303, toNextPage(fields.get('next')?.[0]));
+    response.redirect(303, toNextPage(next));
   }
 }
 

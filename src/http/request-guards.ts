@@ -21,11 +21,6 @@ export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
 const FORM_ROUTE = '/internal/introspect';
 const CONSOLE = /^\/console(\/|$)/;
 /** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
-/** Introspection, and the pages of the console. */
-export function takesForm(url: string): boolean {
-  return url === FORM_ROUTE || CONSOLE.test(url);
-}
-
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 const SINGLE_HEADERS = new Set<string>([
   ...Object.values(DOORS).flatMap(({ headers }) => headers),
@@ -132,6 +127,11 @@ function refuseHostileQuery(request: Request, isForServices: boolean): void {
     names.includes('target') && DOORS.app.headers.some((name) => request.headers[name] !== undefined);
   if (isForServices || hasMisplacedTarget || names.some((name) => PROTOTYPE_NAMES.has(name)))
     refuseField('', 'contains a parameter that is not part of this request');
+}
+
+/** Introspection, and the pages of the console. */
+export function takesForm(url: string): boolean {
+  return url === FORM_ROUTE || CONSOLE.test(url);
 }
 
 function hasBody({ headers }: Request): boolean {
