@@ -126,7 +126,10 @@ describe('a connection that is terminated', () => {
     ['the rotation of a key', ({ app, node }) => app.admin.post(`/nodes/${node.nodeId}/rotate`)],
     ['a login', ({ app, alice }) => app.login(alice.email)],
     ['a refresh', ({ app, tokens }) => app.refresh(tokens.refresh_token)],
-    ['the registration of a user', ({ app }, name) => app.admin.post('/users', { email: `${name}@example.org`, password: PASSWORD })],
+    [
+      'the registration of a user',
+      ({ app }, name) => app.admin.post('/users', { email: `${name}@example.org`, password: PASSWORD }),
+    ],
   ])('together with any answer of PostgreSQL causes 503 at most: %s', async (_, call) => {
     const statuses: number[] = [];
     for (const code of ['57P01', '57P02'])

@@ -139,9 +139,12 @@ describe('a pooler between the service and PostgreSQL', () => {
 });
 
 describe('a lost database session', () => {
-  it.each(['42P05', '26000', '08P01', '57P01', '57P02', '57P03', '53300', '58P01', 'XX000', '25P02'])('(SQLSTATE %s) counts as a database outage', (code) => {
-    expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(true);
-  });
+  it.each(['42P05', '26000', '08P01', '57P01', '57P02', '57P03', '53300', '58P01', 'XX000', '25P02'])(
+    '(SQLSTATE %s) counts as a database outage',
+    (code) => {
+      expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(true);
+    },
+  );
 
   it.each(['EPIPE', 'EADDRNOTAVAIL', 'ENETDOWN', 'EMFILE', 'EAI_FAIL', 'ERR_STREAM_DESTROYED'])(
     '(error code %s of the socket) counts as a database outage',
