@@ -50,7 +50,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
 }
 
 /** The role of the service may use the tables but not change the schema, so another role has to migrate first. */
-export class MayNotMigrateError extends Error {
+class MayNotMigrateError extends Error {
   override readonly name = 'MayNotMigrateError';
 
   constructor(cause: unknown) {
