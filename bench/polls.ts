@@ -143,7 +143,7 @@ class Platform {
     const keys: OwnKey[] = [];
     for (let index = 0; index < SERVICES; index += 1) {
       const serviceName = `recipes-${index}`;
-      const { app_id: appId, app_key: appKey } = await client.mintAppCredential({
+      const { app_id: appId, app_key: appKey } = await client.issueAppCredential({
         caller: serviceName,
         target: 'auth',
       });
@@ -165,7 +165,7 @@ class Platform {
     const waits: number[] = [];
     const revoke = async (): Promise<void> => {
       while (performance.now() < endAt) {
-        const credential = await this.client.mintAppCredential({ caller: `gone-${randomUUID()}`, target: 'auth' });
+        const credential = await this.client.issueAppCredential({ caller: `gone-${randomUUID()}`, target: 'auth' });
         const startedAt = performance.now();
         await this.client.revokeAppCredential(credential);
         waits.push(performance.now() - startedAt);
