@@ -4,6 +4,7 @@ import { Cleanup } from '../tools/cleanup.js';
 import { Actors } from './actors.js';
 import { LogWatch } from './canaries.js';
 import { judgeCost } from './cost.js';
+import { createConsoleLane } from './console-pages.js';
 import { ApiDocument } from './document.js';
 import { Judge } from './judge.js';
 import { createHttpLane, toRunnable, type RunnableLane, type Tools } from './lane.js';
@@ -31,7 +32,7 @@ const REACHING_MS = 10_000;
 // A cheap hash, so that bcrypt does not limit the rate; a short queue, so that it fills up; a small heap, so that V8
 // collects garbage early and a leak is visible. The metadata of RFC 8414 has an issuer with https.
 const START = {
-  variables: { LOG_LEVEL: 'debug', BCRYPT_COST: '4', JWT_ISSUER: 'https://auth.example.org' },
+  variables: { CONSOLE: 'on', LOG_LEVEL: 'debug', BCRYPT_COST: '4', JWT_ISSUER: 'https://auth.example.org' },
   settings: { hashThreads: 2, hashQueueLimit: 4 },
   flags: ['--max-old-space-size=128'],
 };
@@ -72,6 +73,7 @@ function makeLanes(document: ApiDocument, service: FuzzedService, tools: Tools):
   const lanes = [
     ...operations.map((operation) => toRunnable(createHttpLane(operation.id, createRequest(operation), tools))),
     toRunnable(createHttpLane('paths that lead nowhere', createStrayRequest(operations), tools)),
+    toRunnable(createConsoleLane(tools.client, service.adminKey, tools.progress)),
     toRunnable(createRawLane(service.port, tools.progress), RAW_SHARE),
     toRunnable(createPipelineLane(service.port, tools.progress), PIPELINE_SHARE),
   ];

@@ -8,7 +8,7 @@ import type { Actor } from '../access/actor.js';
 import { ProblemException, type RefusalEvent, type Problem } from '../problems/problems.js';
 import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-events.js';
 
-const WINDOW_MS = 15 * 60_000;
+export const WINDOW_MS = 15 * 60_000;
 /** A replica whose clock is behind, or a statement that waited, may still count in a window that has ended. */
 const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
@@ -67,11 +67,18 @@ export const OPEN_WINDOWS = COUNTED_EVENTS.map(
   (event) => `${selectAuditEvents(toExpressions(event))} FROM ${TABLES[event]}`,
 ).join(' UNION ALL ');
 
-/** Wrong passwords and codes of accounts, and the address of the first one in each window. */
-export const FAILED_ATTEMPTS = `SELECT subject, address, time FROM failed_logins
-  UNION ALL SELECT subject, address, time FROM failed_second_factors
-  UNION ALL SELECT subject, address, time FROM audit_events
-    WHERE event IN ('user.login.failed', 'user.second_factor.failed')`;
+/**
+ * Selects the wrong passwords and codes of accounts since two moments, and the address of the first one in each window. A
+ * window is found by the time of its first refusal: up to {@link WINDOW_MS} before the others.
+ */
+export function selectFailedAttempts(passwordsSince: string, codesSince: string): string {
+  const selectSince = (event: CountedEvent, since: string): string =>
+    `SELECT subject, address FROM ${TABLES[event]} WHERE time >= ${since}
+     UNION ALL SELECT subject, address FROM audit_events WHERE event = '${event}' AND time >= ${since}`;
+  return [selectSince('user.login.failed', passwordsSince), selectSince('user.second_factor.failed', codesSince)].join(
+    ' UNION ALL ',
+  );
+}
 
 const buildMoveStatement = (event: CountedEvent) => ({
   name: `${TABLES[event]}_move_closed`,

@@ -43,7 +43,7 @@ abstract class CredentialPages extends ThingPages<Credential> {
   }
 
   protected toCells(item: Credential): ComponentChildren[] {
-    const members = this.kind.columns.map(([, member]) => <bdi>{showValue(item[member])}</bdi>);
+    const members = this.kind.columns.map(([, member]) => <bdi>{showValue(item[member]) || 'all'}</bdi>);
     return [<State of={item} />, ...members, <Ago at={item.last_used_at} />];
   }
 

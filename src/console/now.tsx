@@ -3,7 +3,6 @@ import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import type { BackgroundWorkResponse } from '../admin/background-work.admin.controller.js';
-import { UsersQuery } from '../admin/users.admin.controller.js';
 import { COUNTED_EVENTS } from '../audit/counted-refusals.js';
 import { EXPIRY_NOTICE_DAYS } from '../config/limits.js';
 import { ComparedClock } from '../database/compared-clock.js';
@@ -62,16 +61,19 @@ export class NowPage {
 
   @Get()
   async show(@Req() request: Request, @Res() response: Response): Promise<void> {
+    const [needs, refusals, work] = await Promise.all([
+      this.renderNeeds(request),
+      this.renderRefusals(request),
+      this.readWork(request),
+    ]);
     sendPage(
       response,
       <Page title="Now" session={getSession(request)} at="/console" needs={['read']} isLive>
-        <h2>What needs a person</h2>
-        {await this.renderNeeds(request)}
-        <h2>Refusals in the last hour</h2>
-        {await this.renderRefusals(request)}
+        {needs}
+        {refusals}
         <h2>Health of the replica that answered</h2>
         {this.renderHealth()}
-        <BackgroundWork of={await this.readWork(request)} />
+        <BackgroundWork of={work} />
       </Page>,
     );
   }
@@ -109,21 +111,7 @@ export class NowPage {
           add(title, <a href={toAddress(kind.address, whole)}>All such {kind.noun}s</a>, '');
       }
     }
-    for (const { id, email } of await this.listThrottled(request))
-      add(
-        'Throttled',
-        <a href={`/console/people/${id}`}>
-          <Name text={email} />
-        </a>,
-        'Refused because of wrong passwords or codes.',
-      );
     return <Table caption="What needs a person" head={['What', 'Which', 'Since or until']} rows={rows} />;
-  }
-
-  private async listThrottled(request: Request) {
-    if (!this.api.mayCall(getSession(request), 'users', 'listUsers')) return [];
-    const query = await this.api.read('query', UsersQuery, { throttled: 'true', limit: String(SHOWN) });
-    return (await this.api.call(request, 'users', 'listUsers', query)).items;
   }
 
   private async renderRefusals(request: Request): Promise<VNode> {
@@ -147,10 +135,15 @@ export class NowPage {
     const exhausted = await this.throttles.countExhausted();
     return (
       <>
-        <Table caption="Logins, codes, operators" head={['Event', 'How often', 'From', 'About', 'First']} rows={rows} />
+        <Table
+          caption="Refused in the last hour: logins, codes and operators"
+          head={['Event', 'How often', 'From', 'About', 'First']}
+          rows={rows}
+        />
         <p>
           Limits that refuse an account or a network now:{' '}
-          {exhausted.map(({ name, count }) => `${name} (${count})`).join(', ') || 'none'}.
+          {exhausted.map(({ name, count }) => `${name} (${count})`).join(', ') || 'none'}.{' '}
+          <a href={toAddress('/console/people', { throttled: 'true' })}>Throttled users</a>
         </p>
       </>
     );

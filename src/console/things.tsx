@@ -76,17 +76,19 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
     }
     const read = await this.api.read('query', this.kind.query, query);
     const page = (await this.call(request, handlers.list, read)) as { items: Thing[]; next_cursor: string | null };
-    const rows = page.items.map((thing) => (
+    const { toGroup, toName } = this.kind;
+    const items = toGroup ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
+    const rows = items.map((thing) => (
       <Row
         cells={[
           <a href={this.toAddressOf(thing)}>
-            <bdi>{this.kind.toName(thing)}</bdi>
+            <bdi>{toName(thing)}</bdi>
           </a>,
           ...this.toCells(thing),
         ]}
       />
     ));
-    const groups = this.kind.toGroup && page.items.map(this.kind.toGroup);
+    const groups = toGroup && items.map(toGroup);
     this.send(
       response,
       title,

@@ -290,11 +290,12 @@ const READ = {
   text: `SELECT key, lost, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,
 };
 
-/** The rows of known addresses hold one point of one, and refuse nothing. */
+/** Known addresses have rows too, which refuse nothing, and most of which end later than any limit. */
 const COUNT_EXHAUSTED = {
   name: 'throttle_count_exhausted',
   text: `SELECT split_part(key, ':', 1) AS name, count(*)::integer AS count FROM throttle_windows
-    WHERE lost >= points AND window_end > now() AND key NOT LIKE 'known-address:%' GROUP BY 1 ORDER BY 1`,
+    WHERE window_end > now() AND window_end < now() + interval '${LONGEST_WINDOW_SECONDS + 60} s'
+      AND lost >= points AND key NOT LIKE 'known-address:%' GROUP BY 1 ORDER BY 1`,
 };
 
 /** The row that replicas look at outlives every window that they may remember. */

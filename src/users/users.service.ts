@@ -9,9 +9,10 @@ import { Check, Column, Entity, Index, IsNull, MoreThanOrEqual, PrimaryColumn, U
 import type { Actor } from '../access/actor.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { FAILED_ATTEMPTS } from '../audit/counted-refusals.js';
+import { selectFailedAttempts, WINDOW_MS } from '../audit/counted-refusals.js';
 import { addSeconds, Clock } from '../common/clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
+import { Environment } from '../config/environment.js';
 import { Database, ANY_GIVEN_ID, RowsById } from '../database/database.js';
 import { findPage, toFilter, toPattern, type Filter, type Page, type PageRequest } from '../http/page.js';
 import type { PasswordHash } from '../passwords/password-hasher.js';
@@ -92,9 +93,15 @@ const HAS_NO_FACTOR = `NOT EXISTS (SELECT FROM totp_factors WHERE user_id = "Use
   AND NOT EXISTS (SELECT FROM passkeys WHERE user_id = "User".id)`;
 const READ_FAILURES = {
   name: 'users_read_failures',
-  text: `SELECT DISTINCT subject AS id, address FROM (${FAILED_ATTEMPTS}) AS failed
-         WHERE time >= $2 AND subject = ANY ($1) AND address IS NOT NULL`,
+  text: `SELECT DISTINCT subject AS id, address FROM (${selectFailedAttempts('$2', '$3')}) AS failed
+         WHERE subject = ANY ($1) AND address IS NOT NULL`,
 };
+
+/** Wrong passwords and codes before these moments refuse nothing now. */
+interface FirstCounted {
+  readonly passwords: Date;
+  readonly codes: Date;
+}
 
 @Injectable()
 export class UsersService {
@@ -106,6 +113,7 @@ export class UsersService {
     private readonly audit: AuditLog,
     private readonly clock: Clock,
     private readonly throttle: LoginThrottle,
+    private readonly environment: Environment,
   ) {}
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
@@ -128,11 +136,11 @@ export class UsersService {
     if (search !== undefined) filters.push(toFilter('email LIKE :search', { search: toPattern(search.toLowerCase()) }));
     if (filter.hasNoFactor) filters.push(toFilter(HAS_NO_FACTOR));
     if (!filter.isThrottled) return findPage(this.users, page, conditions, filters);
-    const failedSince = this.findFirstCounted();
-    const failed = `id IN (SELECT CASE WHEN subject NOT LIKE 'unknown:%' THEN subject::uuid END
-      FROM (${FAILED_ATTEMPTS}) AS failed WHERE time >= :failedSince)`;
-    const found = await findPage(this.users, page, conditions, [...filters, toFilter(failed, { failedSince })]);
-    return { ...found, items: await this.keepThrottled(found.items, failedSince) };
+    const since = this.findFirstCounted();
+    const failed = `id = ANY (ARRAY(SELECT CASE WHEN subject NOT LIKE 'unknown:%' THEN subject::uuid END
+      FROM (${selectFailedAttempts(':passwords', ':codes')}) AS failed))`;
+    const found = await findPage(this.users, page, conditions, [...filters, toFilter(failed, { ...since })]);
+    return { ...found, items: await this.keepThrottled(found.items, since) };
   }
 
   /** Removes what refuses logins, codes and mails of the user because of wrong ones, or too many. */
@@ -148,22 +156,31 @@ export class UsersService {
     await this.throttle.awaitRemoval();
   }
 
-  private async keepThrottled(users: User[], failedSince: Date): Promise<User[]> {
-    const throttled = await this.throttle.findThrottledUsers(await this.findGuesses(users, failedSince));
+  private async keepThrottled(users: User[], since: FirstCounted): Promise<User[]> {
+    const throttled = await this.throttle.findThrottledUsers(await this.findGuesses(users, since));
     return users.filter(({ id }) => throttled.has(id));
   }
 
   /** The windows are keyed by an HMAC of the account and network, so the audit log tells which ones to look at. */
-  private async findGuesses(users: readonly Pick<User, 'id' | 'email'>[], failedSince: Date): Promise<GuessedUser[]> {
+  private async findGuesses(
+    users: readonly Pick<User, 'id' | 'email'>[],
+    { passwords, codes }: FirstCounted,
+  ): Promise<GuessedUser[]> {
     const ids = users.map(({ id }) => id);
-    const rows = await this.database.rows<{ id: string; address: string }>(READ_FAILURES, [ids, failedSince]);
+    const rows = await this.database.rows<{ id: string; address: string }>(READ_FAILURES, [ids, passwords, codes]);
     return users.map(({ id, email }) => {
       const addresses = rows.filter((row) => row.id === id).map(({ address }) => address);
       return { userId: id, account: email, addresses };
     });
   }
 
-  private findFirstCounted(): Date {
-    return addSeconds(this.clock.now(), -LONGEST_WINDOW_SECONDS);
+  private findFirstCounted(): FirstCounted {
+    const { loginLimitPerAccount, loginLimitPerAccountAndAddress } = this.environment;
+    const longest = Math.max(loginLimitPerAccount.seconds, loginLimitPerAccountAndAddress.seconds);
+    const now = this.clock.now();
+    return {
+      passwords: addSeconds(now, -longest - WINDOW_MS / 1_000),
+      codes: addSeconds(now, -LONGEST_WINDOW_SECONDS - WINDOW_MS / 1_000),
+    };
   }
 }

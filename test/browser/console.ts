@@ -13,7 +13,7 @@ const TIMEOUT_MS = 20_000;
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 const PICTURES = join(import.meta.dirname, '../../../docs/console');
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const PAGES = ['', '/map', '/keys', '/keys/new', '/homes', '/people', '/operators', '/why', '/audit'];
+const PAGES = ['', '/map?revoked=true', '/keys', '/keys/new', '/homes', '/people', '/operators', '/why', '/audit'];
 const ABOUT = 'An id, an e-mail address, or an address of a network';
 const VIEWS = [
   { colorScheme: 'light', viewport: { width: 1920, height: 1080 } },
@@ -185,10 +185,44 @@ async function checkLooks(service: Console): Promise<void> {
       if (process.env.SCREENSHOTS !== 'yes' || colorScheme === 'dark') continue;
       mkdirSync(PICTURES, { recursive: true });
       await page.setViewportSize({ width: 1280, height: 800 });
-      await page.screenshot({ path: join(PICTURES, `${path.slice(1).replace('/', '-') || 'now'}.png`) });
+      await page.screenshot({
+        path: join(PICTURES, `${path.slice(1).replace('/', '-').replace(/\?.*/, '') || 'now'}.png`),
+      });
       await page.setViewportSize(viewport);
     }
   }
+}
+
+/** What the pictures show: keys that are used, rotated and revoked, and a wrong password. */
+export async function fillPlatform(client: ApiClient, url: string, adminKey: string): Promise<void> {
+  const post = (path: string, headers: Record<string, string>, body: object = {}): Promise<Response> =>
+    fetch(url + path, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', ...headers },
+      body: JSON.stringify(body),
+    });
+  for (const [household_id, room, name] of [
+    [HOUSEHOLD, 'hall', 'lamp'],
+    ['c2d0a1fe-6a45-4b57-8f0e-0a4f3f9b7d21', 'office', 'camera'],
+    [HOUSEHOLD, 'bathroom', 'heater'],
+  ] as const)
+    await client.registerNode({ household_id, room, name });
+  for (const [caller, target] of [
+    ['ocr', 'auth'],
+    ['ui', 'ocr'],
+    ['ui', 'recipes'],
+    ['recipes', 'notification'],
+    ['legacy', 'recipes'],
+  ] as const) {
+    const issued = await client.issueAppCredential({ caller, target });
+    const { app_id, app_key } = issued;
+    const headers = { 'X-App-Id': app_id, 'X-App-Key': app_key, 'X-Platform-Target': target };
+    if (caller !== 'recipes') await post('/internal/validate-app', headers);
+    if (caller === 'legacy') await client.revokeAppCredential(issued);
+    if (target === 'recipes' && caller === 'ui')
+      await post(`/api/v0/admin/app-credentials/${app_id}/rotate`, { 'X-Admin-Key': adminKey });
+  }
+  await post('/api/v0/auth/login', {}, { email: 'alice@example.org', password: 'not her password' });
 }
 
 export async function checkConsole(cleanup: Cleanup): Promise<void> {
@@ -196,14 +230,7 @@ export async function checkConsole(cleanup: Cleanup): Promise<void> {
   const service = { browser: await launchBrowser(cleanup), url: server.url, adminKey };
   const client = new ApiClient(server.url, adminKey);
   await client.register({ email: 'alice@example.org', password: 'correct horse battery' });
-  await client.registerNode({ household_id: HOUSEHOLD, room: 'hall', name: 'lamp' });
-  for (const [caller, target] of [
-    ['ocr', 'auth'],
-    ['ui', 'ocr'],
-    ['ui', 'recipes'],
-    ['recipes', 'notification'],
-  ] as const)
-    await client.issueAppCredential({ caller, target });
+  await fillPlatform(client, server.url, adminKey);
   for (const javaScriptEnabled of [true, false]) {
     const suffix = javaScriptEnabled ? 'with JavaScript' : 'without JavaScript';
     const page = await openConsole(service, { javaScriptEnabled });
