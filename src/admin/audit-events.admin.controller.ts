@@ -155,9 +155,7 @@ function toActorName({ actor_door, actor_id, details }: StoredAuditEvent): strin
   return describeAdmin(details.operator);
 }
 
-export class AuditEventPageResponse extends createPageResponse<StoredAuditEvent, AuditEventResponse>(
-  AuditEventResponse,
-) {}
+class AuditEventPageResponse extends createPageResponse<StoredAuditEvent, AuditEventResponse>(AuditEventResponse) {}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/audit-events')

@@ -18,12 +18,12 @@ import {
 /** Shows a moment as its example, where NULLABLE_MOMENT shows null. */
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
 
-export class ExplainNodeQuery {
+class ExplainNodeQuery {
   @ServiceNameField(EXAMPLES.target, { optional: true })
   target?: string;
 }
 
-export class ExplainAppQuery extends ExplainNodeQuery {
+class ExplainAppQuery extends ExplainNodeQuery {
   @AppScopeField()
   scope?: string;
 }
@@ -115,7 +115,7 @@ export class ExplanationResponse {
 const MAX_ADDRESS_LENGTH = 45;
 const ADDRESS_DETAIL = 'must be an IPv4 or IPv6 address';
 
-export class ExplainUserQuery {
+class ExplainUserQuery {
   @IfSent()
   @MaxLength(MAX_ADDRESS_LENGTH, { message: ADDRESS_DETAIL })
   @IsIP(undefined, { message: ADDRESS_DETAIL })
@@ -226,10 +226,7 @@ export class ExplanationsAdminController {
     description: `Name the service that refused it as target, and the scope that it asked for. ${DESCRIPTION}`,
     returns: ExplanationResponse,
   })
-  async explainAppCredential(
-    @Param('app_id') id: string,
-    @Query() asked: ExplainAppQuery,
-  ): Promise<ExplanationResponse> {
+  async explainAppCredential(@Param('app_id') id: string, @Query() asked: ExplainAppQuery) {
     return ExplanationResponse.from(await this.credentials.keys.explainCredential(id, asked));
   }
 }

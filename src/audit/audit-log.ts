@@ -31,7 +31,7 @@ import {
 } from './audit-events.js';
 import { COUNTED_EVENTS, CountedRefusals, OPEN_WINDOWS } from './counted-refusals.js';
 
-export interface AuditFilter {
+interface AuditFilter {
   /** The id of the actor, or the door of an actor without an id. */
   readonly actor: string | undefined;
   /** The ids of operators, in place of `actor`. */

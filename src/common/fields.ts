@@ -4,10 +4,13 @@ import { Transform } from 'class-transformer';
 import {
   isEmail,
   IsEmail,
+  IsInt,
   IsISO8601,
   IsOptional,
   IsUUID,
   Matches,
+  Max,
+  Min,
   registerDecorator,
   ValidateIf,
 } from 'class-validator';
@@ -90,6 +93,17 @@ export function TextField(
 export function PasswordField(described: { description?: string; example?: string } = {}): PropertyDecorator {
   const schema = { format: 'password', minLength: 1, maxLength: MAX_PASSWORD_LENGTH, example: EXAMPLES.password };
   return applyDecorators(Field({ ...schema, ...described }), CharactersBetween(1, MAX_PASSWORD_LENGTH));
+}
+
+/** A whole number in JSON, which may be left out: the default is the initial value of the property. */
+export function WholeNumberField(minimum: number, maximum: number, description: string, example: number) {
+  const rule = { message: `must be a whole number from ${minimum} to ${maximum}` };
+  return applyDecorators(
+    Field({ type: 'integer', minimum, maximum, description, example }, { optional: true }),
+    IsInt(rule),
+    Min(minimum, rule),
+    Max(maximum, rule),
+  );
 }
 
 /** A label for people: one line, no control or format characters, not blank. */

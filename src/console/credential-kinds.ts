@@ -1,12 +1,12 @@
 import type { Type } from '@nestjs/common';
 import {
   AppCredentialsQuery,
-  MintAppCredentialRequest,
+  IssueAppCredentialRequest,
   UpdateAppCredentialRequest,
 } from '../admin/app-credentials.admin.controller.js';
 import type { KeyResponse } from '../admin/key.dto.js';
 import { NodesQuery, RegisterNodeRequest, UpdateNodeRequest } from '../admin/nodes.admin.controller.js';
-import { AddOperatorRequest, OperatorsQuery, UpdateOperatorRequest } from '../admin/operators.admin.controller.js';
+import { RegisterOperatorRequest, OperatorsQuery, UpdateOperatorRequest } from '../admin/operators.admin.controller.js';
 import { SCOPES } from '../common/names.js';
 import type { FieldProps } from './view.js';
 
@@ -55,14 +55,14 @@ export const APPS: Kind = {
   handlers: {
     list: 'listAppCredentials',
     find: 'getAppCredential',
-    issue: 'mintAppCredential',
+    issue: 'issueAppCredential',
     rotate: 'rotateAppCredential',
     revoke: 'revokeAppCredential',
     change: 'updateAppCredential',
   },
   explain: 'explainAppCredential',
   query: AppCredentialsQuery,
-  issue: MintAppCredentialRequest,
+  issue: IssueAppCredentialRequest,
   change: UpdateAppCredentialRequest,
   filters: [
     { label: 'Caller', name: 'caller' },
@@ -145,13 +145,13 @@ export const OPERATORS: Kind = {
   handlers: {
     list: 'listOperators',
     find: 'getOperator',
-    issue: 'addOperator',
+    issue: 'registerOperator',
     rotate: 'rotateOperator',
     revoke: 'revokeOperator',
     change: 'updateOperator',
   },
   query: OperatorsQuery,
-  issue: AddOperatorRequest,
+  issue: RegisterOperatorRequest,
   change: UpdateOperatorRequest,
   filters: [{ label: 'Name', name: 'name' }],
   fields: [

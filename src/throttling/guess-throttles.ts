@@ -17,14 +17,14 @@ const MAX_LOGIN_WAIT_MS = 20_000;
 const MAX_CODE_WAIT_MS = 5_000;
 
 /** A guess with reserved points. */
-export interface Guess {
+interface Guess {
   /** Spends the points of a wrong guess, and refunds those of a right one. */
   settle(isValid: boolean): Promise<void>;
   /** Returns the points of a guess that was not verified. If that fails, the reservation expires after a minute. */
   refund(cause: unknown): Promise<void>;
 }
 
-export interface PasswordGuess extends Guess {
+interface PasswordGuess extends Guess {
   /** Its place in the queue for hashing. */
   readonly turn: Turn;
 }
@@ -47,7 +47,7 @@ export interface GuessedUser {
 }
 
 /** A limit that refuses now, for operators. */
-export interface ExhaustedLimit {
+interface ExhaustedLimit {
   readonly name: Budget['name'];
   readonly until: Date;
 }

@@ -79,7 +79,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'POST api/v0/admin/nodes/:node_id/rotate': 'rotateNode: admin with nodes',
   'GET api/v0/admin/nodes/:node_id/explain': 'explainNode: admin with nodes',
   'GET api/v0/admin/app-credentials/:app_id/explain': 'explainAppCredential: admin with apps',
-  'POST api/v0/admin/app-credentials': 'mintAppCredential: admin with apps',
+  'POST api/v0/admin/app-credentials': 'issueAppCredential: admin with apps',
   'GET api/v0/admin/app-credentials/unused-scopes': 'listUnusedScopes: admin with apps',
   'GET api/v0/admin/nodes/targets': 'listTargetsOfNodes: admin with nodes',
   'PATCH api/v0/admin/app-credentials/:app_id': 'updateAppCredential: admin with apps',
@@ -89,7 +89,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'DELETE api/v0/admin/app-credentials/:app_id': 'revokeAppCredential: admin with apps',
   'POST api/v0/admin/app-credentials/:app_id/rotate': 'rotateAppCredential: admin with apps',
   'POST api/v0/admin/keys/identify': 'identifyKeys: admin with any',
-  'POST api/v0/admin/operators': 'addOperator: admin with operators',
+  'POST api/v0/admin/operators': 'registerOperator: admin with operators',
   'GET api/v0/admin/operators': 'listOperators: admin with operators',
   'GET api/v0/admin/operators/:operator_id': 'getOperator: admin with operators',
   'PATCH api/v0/admin/operators/:operator_id': 'updateOperator: admin with operators',
@@ -264,6 +264,7 @@ describe('every route of every controller', () => {
       if (template === '/api/v0/auth/logout') return [{ user: [] }, {}];
       if (template === '/internal/validate-user') return [{ user: [] }, { user: [], app_id: [], app_key: [] }];
       if (template === '/internal/authorize/node') return [{ node: [] }];
+      if (template === '/internal/introspect') return [{ app_id: [], app_key: [] }, { app_basic: [] }];
       return doors.flatMap((door) => SECURITY[door]);
     };
     const documented = routes.map((route) => ({

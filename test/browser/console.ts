@@ -206,7 +206,7 @@ export async function checkConsole(cleanup: Cleanup): Promise<void> {
     ['ui', 'recipes'],
     ['recipes', 'notification'],
   ] as const)
-    await client.mintAppCredential({ caller, target });
+    await client.issueAppCredential({ caller, target });
   for (const javaScriptEnabled of [true, false]) {
     const suffix = javaScriptEnabled ? 'with JavaScript' : 'without JavaScript';
     const page = await openConsole(service, { javaScriptEnabled });

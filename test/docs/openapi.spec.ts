@@ -128,7 +128,7 @@ describe('GET /docs-json', () => {
     expect(document.components!.examples).toMatchObject({
       CredentialsRequest: { value: { email: EXAMPLES.email, password: EXAMPLES.password } },
       RegistrationRequest: { value: { email: EXAMPLES.email, password: EXAMPLES.password } },
-      MintAppCredentialRequest: { value: { caller: EXAMPLES.caller, target: EXAMPLES.target } },
+      IssueAppCredentialRequest: { value: { caller: EXAMPLES.caller, target: EXAMPLES.target } },
     });
     expect(document.components!.examples!.RegisterNodeRequest).toEqual({
       value: { household_id: EXAMPLES.householdId, room: EXAMPLES.room, name: EXAMPLES.name },
@@ -145,6 +145,7 @@ describe('GET /docs-json', () => {
       user: { type: 'http', scheme: 'bearer' },
       app_id: { type: 'apiKey', in: 'header', name: 'X-Platform-App-Id' },
       app_key: { type: 'apiKey', in: 'header', name: 'X-Platform-App-Key' },
+      app_basic: { type: 'http', scheme: 'basic' },
       node: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
       admin: { type: 'apiKey', in: 'header', name: 'X-Admin-Key' },
     });
