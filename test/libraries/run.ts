@@ -59,7 +59,7 @@ async function makeWorld(cleanup: Cleanup): Promise<World> {
   await service.start();
   const client = new ApiClient(service.url, secrets.ADMIN_API_KEY);
   await client.register(PERSON);
-  const app = await client.mintAppCredential({ caller: 'recipes', target: 'auth' });
+  const app = await client.issueAppCredential({ caller: 'recipes', target: 'auth' });
   const metadata = (await (await fetch(`${front.url}/.well-known/oauth-authorization-server`)).json()) as {
     issuer: string;
     jwks_uri: string;
