@@ -113,7 +113,7 @@ export async function rotateInto(
   if (pair.nodeId !== undefined && pair.nodeId.toLowerCase() !== nodeId.toLowerCase())
     throw new CommandFailedError(`${path} holds the pair of another node, ${pair.nodeId}. Nothing was changed.`);
   const advice = `Run this again: the key in ${path} is as valid as before.`;
-  const { targets } = await withAdvice(client.get<NodeView>(`/nodes/${encodeURIComponent(nodeId)}`), advice);
+  const { targets } = await client.get<NodeView>(`/nodes/${encodeURIComponent(nodeId)}`);
   await withAdvice(useKeyInFile(client, path, nodeId, pair, targets), advice);
   // If the new key is lost in a power failure, the old one has to last until the operator runs this again.
   const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
