@@ -1,7 +1,7 @@
 """Tells FastAPI which credential a dependency verifies: its OpenAPI document names it, and Swagger UI asks for it (Authorize)."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from fastapi import Depends
@@ -10,9 +10,9 @@ from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 
 from platform_auth.principals import Door, Principal
-from platform_auth.starlette import Dependency
 
 Identity = TypeVar("Identity", bound=Principal | None)
+_Dependency = Callable[[HTTPConnection], Awaitable[Identity]]
 
 
 class _Scheme(SecurityBase):
@@ -29,7 +29,7 @@ class _Scheme(SecurityBase):
 class _SecuredDependency(_Scheme):
     """The dependency itself is the first scheme, so that it costs a request nothing."""
 
-    def __init__(self, dependency: Dependency[Any], first: _Scheme, others: Sequence[_Scheme]) -> None:
+    def __init__(self, dependency: _Dependency[Any], first: _Scheme, others: Sequence[_Scheme]) -> None:
         super().__init__(first.scheme_name, first.model)
         self._dependency = dependency
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -56,6 +56,6 @@ _SCHEMES: dict[Door, tuple[_Scheme, ...]] = {
 }
 
 
-def declare_security(dependency: Dependency[Identity], doors: Sequence[Door]) -> Dependency[Identity]:
+def declare_security(dependency: _Dependency[Identity], doors: Sequence[Door]) -> _Dependency[Identity]:
     first, *others = (scheme for door in doors for scheme in _SCHEMES[door])
     return _SecuredDependency(dependency, first, others)
