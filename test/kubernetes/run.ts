@@ -158,7 +158,7 @@ async function checkMonitoring(objects: readonly KubernetesObject[], folder: str
   await checks.run('the rendered alerts are those of deploy/prometheus, and promtool accepts them', () => {
     deepStrictEqual(rule?.spec, parse(readFileSync('deploy/prometheus/alerts.yml', 'utf8')));
     const file = join(folder, 'rules.yml');
-    writeFileSync(file, JSON.stringify(rule.spec));
+    writeFileSync(file, JSON.stringify(rule?.spec));
     const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', file], { encoding: 'utf8' });
     match(`${status} ${stdout}${stderr}`, /^0 .*SUCCESS: \d+ rules/s);
   });

@@ -84,7 +84,7 @@ async function startService(sandbox: Sandbox, pod: Pod): Promise<Running> {
 
 async function expectValidated({ urls }: Running, adminKey: string): Promise<void> {
   const client = new ApiClient(urls.internal ?? '', adminKey);
-  const { app_id, app_key } = await client.mintAppCredential({ caller: 'recipes', target: 'ocr' });
+  const { app_id, app_key } = await client.issueAppCredential({ caller: 'recipes', target: 'ocr' });
   const headers = { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key, 'X-Platform-Target': 'ocr' };
   const ask = (url = ''): Promise<Response> =>
     untilVerdict(() => fetch(`${url}/internal/validate-app`, { method: 'POST', headers }));
@@ -136,10 +136,12 @@ export async function checkPods({
       const running = await startService(sandbox, pod);
       await expectValidated(running, keys.ADMIN_API_KEY);
       match(await (await fetch(`${running.urls.metrics}/metrics`)).text(), /^platform_auth_database_up 1$/m);
-      const query = `SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'auth_service'`;
-      deepStrictEqual(await withClient(database.ownerUrl, async (client) => (await client.query(query)).rows), [
-        { ssl: true },
-      ]);
+      const { rows } = await withClient(database.ownerUrl, (client) =>
+        client.query<{ ssl: boolean }>(
+          "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'auth_service'",
+        ),
+      );
+      deepStrictEqual(rows, [{ ssl: true }]);
       const exited = once(running.child, 'exit');
       running.child.kill('SIGTERM');
       deepStrictEqual(await exited, [0, null]);
