@@ -370,7 +370,10 @@ describe('platform-auth', () => {
         ].join('\n'),
       );
       const { code, stdout, stderr } = await cli.run('leaked', file, '--json');
-      expect({ code, failure: JSON.parse(stderr) as object }).toMatchObject({ code: 1, failure: { code: 'secret_found' } });
+      expect({ code, failure: JSON.parse(stderr) as object }).toMatchObject({
+        code: 1,
+        failure: { code: 'secret_found' },
+      });
       const names = ['ADMIN_API_KEY', 'SECRET_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL'];
       const verdict = 'not looked up: secret of the service';
       expect(JSON.parse(stdout)).toMatchObject({

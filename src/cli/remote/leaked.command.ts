@@ -64,7 +64,8 @@ export function addLeakedCommand(root: Command): void {
       if (revoke && live.length > 0) await revokeAll(command, client, live);
       const secrets = finds.filter(({ digest }) => digest === undefined).length;
       const sentences = [
-        live.length > 0 && `${countFound(live.length, 'live key')}${revoke ? ' and revoked' : ': add --revoke to end them'}.`,
+        live.length > 0 &&
+          `${countFound(live.length, 'live key')}${revoke ? ' and revoked' : ': add --revoke to end them'}.`,
         secrets > 0 &&
           `${countFound(secrets, 'secret')} that cannot be looked up: replace what is in use (docs/operations/keys.md).`,
       ].filter((sentence) => sentence !== false);
@@ -151,7 +152,8 @@ async function identify(client: AdminClient, finds: readonly Find[]) {
 function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<ReturnType<typeof identify>>) {
   const key = items.get(digest ?? '');
   const unlisted = searched.includes(kind) ? 'unknown' : 'not looked up: scope';
-  const verdict = digest === undefined ? 'not looked up: secret of the service' : key ? (key.live ? 'LIVE' : 'ended') : unlisted;
+  const verdict =
+    digest === undefined ? 'not looked up: secret of the service' : key ? (key.live ? 'LIVE' : 'ended') : unlisted;
   const { owner = '', id = '', last_used_at = null, last_used_for = null } = key ?? {};
   return { place, kind, verdict, owner, id, last_used_at, last_used_for };
 }
