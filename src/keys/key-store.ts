@@ -216,10 +216,6 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
       : this.propagation.propagateAfter(act);
   }
 
-  async purge(deadBefore: Date): Promise<number> {
-    return this.database.purge(this.ends.purge, deadBefore);
-  }
-
   async flushLastUsed(): Promise<void> {
     await this.verifier.lastUses.flush();
   }
