@@ -169,8 +169,8 @@ export class TestApp {
   }
 
   /** A minted credential for a pair of services. */
-  async service(caller = `caller-${randomUUID()}`, target = 'recipes'): Promise<Service> {
-    const { body } = await this.admin.post('/app-credentials', { caller, target }).expect(201);
+  async service(caller = `caller-${randomUUID()}`, target = 'recipes', scopes?: string[]): Promise<Service> {
+    const { body } = await this.admin.post('/app-credentials', { caller, target, scopes }).expect(201);
     const headers = { 'X-Platform-App-Id': body.app_id as string, 'X-Platform-App-Key': body.app_key as string };
     return { appId: body.app_id, appKey: body.app_key, caller, target, headers };
   }
