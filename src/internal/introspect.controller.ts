@@ -11,7 +11,6 @@ import {
   ApiOperation,
   ApiProperty,
   ApiPropertyOptional,
-  ApiSecurity,
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
@@ -139,7 +138,6 @@ export class IntrospectController {
   @Post('introspect')
   @HttpCode(200)
   @RequireWith(IntrospectGuard, 'app')
-  @ApiSecurity('app_basic')
   @ApiOperation({
     summary: 'Introspect an access token (RFC 7662)',
     description:

@@ -48,17 +48,17 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const nodeId = credential.slice(0, colon).toLowerCase();
     const isFresh = wantsFreshVerdict(request);
     if (isFresh) await this.freshness.noteArrival(request);
-    const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), isFresh);
+    const named = request.headers[TARGET_HEADER];
+    const target = isServiceName(named) ? named : undefined;
+    const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
+    if (!verdict.valid && verdict.reason === 'misuse') {
+      const refusal = { event: 'node.validation.failed', reason: 'target', counted: nodeId, subject: nodeId } as const;
+      this.refusals.deferRefusal(refusal, toActor(request));
+      throw toRefusal('target', nodeId, verdict.identity, target);
+    }
     if (!verdict.valid) throw toRefusal(verdict.reason, nodeId, verdict.identity);
     const { identity, rememberable } = verdict;
     const { household_id: householdId, targets } = identity;
-    const named = request.headers[TARGET_HEADER];
-    const target = isServiceName(named) ? named : undefined;
-    if (targets && (target === undefined || !targets.includes(target))) {
-      const refusal = { event: 'node.validation.failed', reason: 'target', counted: nodeId, subject: nodeId } as const;
-      this.refusals.deferRefusal(refusal, toActor(request));
-      throw toRefusal('target', nodeId, identity, target);
-    }
     const forwarder = request.user as Principal | undefined;
     const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
     this.keys.verifier.recordUse(nodeId, forwardedBy ?? target ?? null);

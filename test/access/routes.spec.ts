@@ -103,6 +103,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'PATCH api/v0/admin/users/:id': 'updateUser: admin with users',
   'DELETE api/v0/admin/users/:id': 'deleteUser: admin with users',
   'GET api/v0/admin/users/:id/explain': 'explainUser: admin with users',
+  'GET api/v0/admin/networks/explain': 'explainNetwork: admin with users',
   'GET api/v0/admin/users/:id/sessions': 'listUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/sessions': 'endUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/factors': 'removeUserFactors: admin with users',
@@ -264,7 +265,6 @@ describe('every route of every controller', () => {
       if (template === '/api/v0/auth/logout') return [{ user: [] }, {}];
       if (template === '/internal/validate-user') return [{ user: [] }, { user: [], app_id: [], app_key: [] }];
       if (template === '/internal/authorize/node') return [{ node: [] }];
-      if (template === '/internal/introspect') return [{ app_id: [], app_key: [] }, { app_basic: [] }];
       return doors.flatMap((door) => SECURITY[door]);
     };
     const documented = routes.map((route) => ({
