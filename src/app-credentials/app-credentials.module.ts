@@ -7,9 +7,11 @@ import { PassportStrategy } from '@nestjs/passport';
 import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
+import { toActor } from '../access/actor.js';
 import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason } from '../access/doors.js';
 import { getPrincipal, type AppPrincipal } from '../access/principals.js';
 import { Answers, RequirePresentedApp } from '../access/require.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
 import { EXAMPLES } from '../common/examples.js';
 import { APP_SCOPES, ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
@@ -33,6 +35,7 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     @Inject(APP_KEYS) private readonly keys: AppKeys,
     private readonly freshness: Freshness,
     private readonly environment: Environment,
+    private readonly refusals: CountedRefusals,
   ) {
     super('X-Platform-App-Key');
     doors.install('app', this);
@@ -49,10 +52,17 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     const asked = { target: presentedTo ?? undefined, scope };
     const verdict = await this.keys.verifier.verifyKey(appId, key, asked, isFresh);
     if (!verdict.valid) {
-      if (verdict.reason !== 'misuse') throw toRefusal(verdict.reason, appId, verdict.identity);
-      if (scope === undefined || verdict.misuse !== 'missing_scope')
-        throw toRefusal('other_target', appId, verdict.identity);
-      throw createMissingScopeProblem(scope, toRefusal('missing_scope', appId, verdict.identity));
+      const isMissingScope = verdict.reason === 'misuse' && verdict.misuse === 'missing_scope';
+      const ofMisuse = isMissingScope ? 'missing_scope' : 'other_target';
+      const reason = verdict.reason === 'misuse' ? ofMisuse : verdict.reason;
+      // Ids that do not exist are not counted: they would be any number of rows.
+      if (verdict.identity)
+        this.refusals.deferRefusal(
+          { event: 'app.validation.failed', reason, counted: appId, subject: appId },
+          toActor(request),
+        );
+      const refusal = toRefusal(reason, appId, verdict.identity);
+      throw scope !== undefined && isMissingScope ? createMissingScopeProblem(scope, refusal) : refusal;
     }
     const { caller, target, scopes } = verdict.identity;
     this.keys.verifier.recordUse(appId, presentedTo, scope);

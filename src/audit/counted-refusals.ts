@@ -27,6 +27,7 @@ const TABLES = {
   'admin.key.refused': 'refused_admin_keys',
   'admin.scope.refused': 'refused_admin_scopes',
   'node.validation.failed': 'refused_node_targets',
+  'app.validation.failed': 'refused_app_keys',
 } as const;
 export type CountedEvent = keyof typeof TABLES;
 export const COUNTED_EVENTS = Object.keys(TABLES) as CountedEvent[];
@@ -130,8 +131,8 @@ export interface CountedRefusal extends Count {
 }
 
 /**
- * Counts failed logins, failed second factors, refused admin keys and scopes, and nodes at services outside their targets:
- * one row for each account, network, operator or node, and window of 15 minutes, across all replicas; addresses without an
+ * Counts failed logins, failed second factors, refused admin keys and scopes, app keys, and nodes outside their targets:
+ * one row for each account, network, operator, app credential or node, and window of 15 minutes, across all replicas; addresses without an
  * account share rows. The row has the request ids and network address of the first refusal.
  */
 @Injectable()

@@ -7,6 +7,7 @@ import { AppCredentialsQuery, type AppCredentialResponse } from '../admin/app-cr
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
+import { readEvents } from './timeline.js';
 import { Ago, Field, Filters, Page, Pager, Row, sendPage, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/map';
@@ -18,6 +19,11 @@ const BOX = { height: 36, letterWidth: 9, padding: 24 };
 interface Point {
   readonly x: number;
   readonly y: number;
+}
+
+interface MapArrow extends AppCredentialResponse {
+  /** In the last hour. */
+  readonly isRefused: boolean;
 }
 
 type Size = Readonly<Record<'width' | 'height', number>>;
@@ -43,7 +49,7 @@ export class MapPage {
 
   @Get()
   async show(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
-    const { arrows, next } = await this.readArrows(request, query);
+    const { arrows, next } = await this.readArrows(request, query, await this.listRefused(request));
     sendPage(
       response,
       <Page title="Map" session={getSession(request)} at={ADDRESS} needs={['apps', 'read']}>
@@ -76,16 +82,27 @@ export class MapPage {
     );
   }
 
+  /** @returns the ids of the credentials that were refused in the last hour */
+  private async listRefused(request: Request): Promise<Set<string | null>> {
+    const since = new Date(Date.now() - 60 * MINUTE_MS).toISOString();
+    const events = await readEvents(this.api, request, { event: 'app.validation.failed', since }, MAX_ARROWS);
+    return new Set(events?.map(({ subject }) => subject));
+  }
+
   /** Of a service, the credentials that it uses, and those that others use to call it. */
-  private async readArrows(request: Request, { service, revoked, cursor }: Fields) {
+  private async readArrows(
+    request: Request,
+    { service, revoked, cursor }: Fields,
+    refused: ReadonlySet<string | null>,
+  ) {
     const sides = service ? [{ caller: service }, { target: service }] : [{ cursor }];
-    const arrows = new Map<string, AppCredentialResponse>();
+    const arrows = new Map<string, MapArrow>();
     let next: string | null = null;
     for (const side of sides) {
       const filter = { ...side, live: revoked ? undefined : 'true', limit: String(MAX_ARROWS / sides.length) };
       const query = await this.api.read('query', AppCredentialsQuery, filter);
       const page = await this.api.call(request, 'apps', 'listAppCredentials', query);
-      for (const item of page.items) arrows.set(item.app_id, item);
+      for (const item of page.items) arrows.set(item.app_id, { ...item, isRefused: refused.has(item.app_id) });
       next ??= page.next_cursor;
     }
     return { arrows: [...arrows.values()], next };
@@ -94,6 +111,7 @@ export class MapPage {
 
 /** The first one that holds decides how an arrow looks. */
 const LOOKS = [
+  { name: 'bad', legend: 'red: refused in the last hour', holds: ({ isRefused }) => isRefused },
   { name: 'revoked', legend: 'dotted: revoked', holds: ({ revoked_at }) => revoked_at !== null },
   {
     name: 'warn',
@@ -106,18 +124,18 @@ const LOOKS = [
 ] as const satisfies readonly {
   readonly name: string;
   readonly legend: string;
-  readonly holds: (arrow: AppCredentialResponse) => boolean;
+  readonly holds: (arrow: MapArrow) => boolean;
 }[];
 
-function isUsedWithin({ last_used_at }: AppCredentialResponse, ms: number): boolean {
+function isUsedWithin({ last_used_at }: MapArrow, ms: number): boolean {
   return last_used_at !== null && Date.now() - Date.parse(last_used_at) < ms;
 }
 
-function toClass(arrow: AppCredentialResponse): string {
+function toClass(arrow: MapArrow): string {
   return LOOKS.find(({ holds }) => holds(arrow))?.name ?? '';
 }
 
-function computeLayout(arrows: readonly AppCredentialResponse[]): LayoutGraph {
+function computeLayout(arrows: readonly MapArrow[]): LayoutGraph {
   const graph = new Graph({ multigraph: true });
   graph.setGraph({ rankdir: 'LR', nodesep: 24, ranksep: 90, marginx: 8, marginy: 8 });
   for (const name of new Set(arrows.flatMap(({ caller, target }) => [caller, target])))
@@ -127,7 +145,7 @@ function computeLayout(arrows: readonly AppCredentialResponse[]): LayoutGraph {
   return graph;
 }
 
-function Drawing({ arrows }: { arrows: readonly AppCredentialResponse[] }): VNode | null {
+function Drawing({ arrows }: { arrows: readonly MapArrow[] }): VNode | null {
   if (arrows.length === 0) return null;
   const graph = computeLayout(arrows);
   const { width, height } = graph.graph();
@@ -149,8 +167,8 @@ function Drawing({ arrows }: { arrows: readonly AppCredentialResponse[] }): VNod
   );
 }
 
-function Arrow({ arrow, points }: { arrow: AppCredentialResponse; points: readonly Point[] }): VNode {
-  const label = `${arrow.caller} calls ${arrow.target}: last used ${arrow.last_used_at ?? 'never'}`;
+function Arrow({ arrow, points }: { arrow: MapArrow; points: readonly Point[] }): VNode {
+  const label = `${arrow.caller} calls ${arrow.target}: last used ${arrow.last_used_at ?? 'never'}${arrow.isRefused ? ', refused in the last hour' : ''}`;
   const line = `M${points.map(({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`).join('L')}`;
   return (
     <a href={`/console/keys/${arrow.app_id}`} aria-label={label}>
@@ -171,13 +189,15 @@ function ServiceBox({ name, box: { x, y, width, height } }: { name: string; box:
   );
 }
 
-function ArrowTable({ arrows }: { arrows: readonly AppCredentialResponse[] }): VNode {
+function ArrowTable({ arrows }: { arrows: readonly MapArrow[] }): VNode {
   const rows = arrows.map((arrow) => (
     <Row
       cells={[
         <a href={toAddress(ADDRESS, { service: arrow.caller })}>{arrow.caller}</a>,
         <a href={toAddress(ADDRESS, { service: arrow.target })}>{arrow.target}</a>,
-        <State of={arrow} />,
+        <>
+          <State of={arrow} /> {arrow.isRefused && <span class="bad">refused in the last hour</span>}
+        </>,
         <Ago at={arrow.last_used_at} />,
         <a href={`/console/keys/${arrow.app_id}`}>
           Key of {arrow.caller} for {arrow.target}

@@ -135,11 +135,7 @@ export class NowPage {
     const exhausted = await this.throttles.countExhausted();
     return (
       <>
-        <Table
-          caption="Refused in the last hour: logins, codes and operators"
-          head={['Event', 'How often', 'From', 'About', 'First']}
-          rows={rows}
-        />
+        <Table caption="Refused in the last hour" head={['Event', 'How often', 'From', 'About', 'First']} rows={rows} />
         <p>
           Limits that refuse an account or a network now:{' '}
           {exhausted.map(({ name, count }) => `${name} (${count})`).join(', ') || 'none'}.{' '}

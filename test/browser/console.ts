@@ -216,7 +216,7 @@ export async function fillPlatform(client: ApiClient, url: string, adminKey: str
   ] as const) {
     const issued = await client.issueAppCredential({ caller, target });
     const { app_id, app_key } = issued;
-    const headers = { 'X-App-Id': app_id, 'X-App-Key': app_key, 'X-Platform-Target': target };
+    const headers = { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key, 'X-Platform-Target': target };
     if (caller !== 'recipes') await post('/internal/validate-app', headers);
     if (caller === 'legacy') await client.revokeAppCredential(issued);
     if (target === 'recipes' && caller === 'ui')

@@ -1,4 +1,5 @@
 import { ADMIN_KEY } from '../support/settings.js';
+import { CountedRefusals } from '../../src/audit/counted-refusals.js';
 import { Browser, HOST } from '../support/console-browser.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
@@ -245,6 +246,16 @@ describe('/console', () => {
       expect(text).toContain(`href="/console/homes/${rotated.nodeId}"`);
       expect(text).toContain('It was not used since the rotation.');
       expect(text).toMatch(/user\.login\.failed.*1 × wrong_password.*about=127\.0\.0\.1/);
+    });
+
+    it('shows an app credential that is refused in red, and why', async () => {
+      const service = await app.service('hermit', 'auth');
+      await app.admin.delete(`/app-credentials/${service.appId}`).expect(204);
+      await app.post('/internal/validate-app').set(service.headers).expect(401);
+      await app.nest.get(CountedRefusals).flush();
+      const { text } = await browser.get('/console/map?service=hermit&revoked=true').expect(200);
+      expect(text).toMatch(/aria-label="hermit calls auth: [^"]*refused in the last hour".*<path class="bad"/);
+      expect((await browser.get('/console').expect(200)).text).toMatch(/app\.validation\.failed.*1 × revoked/);
     });
 
     it('lists nodes by household, with rooms in order', async () => {

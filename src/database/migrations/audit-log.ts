@@ -343,4 +343,14 @@ export const auditMigrations = [
     `,
     down: 'DROP TABLE refused_node_targets',
   }),
+
+  /** App credentials that were refused. A new table, which old replicas do not use. */
+  defineMigration('CreateRefusedAppKeys1763949000000', {
+    up: `
+      ${createWindows('refused_app_keys', 'caller_request_id text,')}
+      COMMENT ON COLUMN refused_app_keys.account IS 'HMAC of the id of the app credential';
+      COMMENT ON COLUMN refused_app_keys.subject IS 'id of the app credential';
+    `,
+    down: 'DROP TABLE refused_app_keys',
+  }),
 ];
