@@ -14,7 +14,7 @@ import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { APPS, NODES, OPERATORS, type Credential } from './credential-kinds.js';
 import { Overlap } from './credential-pages.js';
 import { describeCount, readEvents } from './timeline.js';
-import { Ago, Facts, Moment, Name, Page, Row, sendPage, Table, toAddress } from './view.js';
+import { Ago, Facts, Moment, Page, Row, sendPage, Table, toAddress } from './view.js';
 
 const DAY_MS = 86_400_000;
 const LONG_UNUSED_DAYS = 90;
@@ -103,7 +103,7 @@ export class NowPage {
           add(
             title,
             <a href={`${kind.address}/${kind.toId(item)}`}>
-              <Name text={kind.toName(item)} />
+              <bdi>{kind.toName(item)}</bdi>
             </a>,
             describe(item),
           );
@@ -117,8 +117,10 @@ export class NowPage {
   private async renderRefusals(request: Request): Promise<VNode> {
     const since = new Date(Date.now() - DAY_MS / 24).toISOString();
     const rows: VNode[] = [];
-    for (const event of COUNTED_EVENTS)
-      for (const refused of (await readEvents(this.api, request, { event, since }, SHOWN)) ?? []) {
+    for (const event of COUNTED_EVENTS) {
+      const events = await readEvents(this.api, request, { event, since }, SHOWN);
+      if (!events) return <p>What was refused in the last hour is shown to an operator with the scope read.</p>;
+      for (const refused of events) {
         const { time, address, subject } = refused;
         rows.push(
           <Row
@@ -132,6 +134,7 @@ export class NowPage {
           />,
         );
       }
+    }
     const exhausted = await this.throttles.countExhausted();
     return (
       <>

@@ -277,11 +277,6 @@ export function Ago({ at }: { at: string | null | undefined }): VNode {
   );
 }
 
-/** Text of others: its direction does not leak into what is around it. */
-export function Name({ text }: { text: string }): VNode {
-  return <bdi>{text}</bdi>;
-}
-
 export function Pager({ address, query, next }: { address: string; query: object; next: string | null }): VNode | null {
   if (next === null) return null;
   return (

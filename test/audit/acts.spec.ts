@@ -375,7 +375,7 @@ describe('the audit log', () => {
     await app.admin.patch(`/nodes/${nodeId}`, { targets: ['ocr'] }).expect(200);
     await app.validateNode(header).expect(401);
     const { headers } = await app.service();
-    await app.post('/internal/validate-app').set(headers).expect(401);
+    await app.post('/internal/validate-app', { target: 'ocr' }).set(headers).expect(401);
     await app.nest.get(CountedRefusals).flush();
     const replica = await app.startReplica({ variables: ES256 });
     const [kid] = await listKids(replica);

@@ -248,16 +248,6 @@ describe('/console', () => {
       expect(text).toMatch(/user\.login\.failed.*1 × wrong_password.*about=127\.0\.0\.1/);
     });
 
-    it('shows an app credential that is refused in red, and why', async () => {
-      const service = await app.service('hermit', 'auth');
-      await app.admin.delete(`/app-credentials/${service.appId}`).expect(204);
-      await app.post('/internal/validate-app').set(service.headers).expect(401);
-      await app.nest.get(CountedRefusals).flush();
-      const { text } = await browser.get('/console/map?service=hermit&revoked=true').expect(200);
-      expect(text).toMatch(/aria-label="hermit calls auth: [^"]*refused in the last hour".*<path class="bad"/);
-      expect((await browser.get('/console').expect(200)).text).toMatch(/app\.validation\.failed.*1 × revoked/);
-    });
-
     it('lists nodes by household, with rooms in order', async () => {
       const { text } = await browser.get('/console/homes').expect(200);
       expect(text.match(new RegExp(`household_id=${HOUSEHOLD}"`, 'g'))).toHaveLength(1);
@@ -302,6 +292,16 @@ describe('/console', () => {
       expect(JSON.parse(text.split('\n', 1)[0]!)).toMatchObject({ event: 'admin.app_credential.minted' });
       const csv = (await browser.get('/console/audit.csv').expect(200)).text;
       expect(csv).not.toMatch(/(^|,)"?[=+@-]/m);
+    });
+
+    it('shows an app credential that is refused in red, and why', async () => {
+      const service = await app.service('hermit', 'auth');
+      await app.admin.delete(`/app-credentials/${service.appId}`).expect(204);
+      await app.post('/internal/validate-app').set(service.headers).expect(401);
+      await app.nest.get(CountedRefusals).flush();
+      const { text } = await browser.get('/console/map?service=hermit&revoked=true').expect(200);
+      expect(text).toMatch(/aria-label="hermit calls auth: [^"]*refused in the last hour".*<path class="bad"/);
+      expect((await browser.get('/console').expect(200)).text).toMatch(/app\.validation\.failed.*1 × revoked/);
     });
   });
 });
