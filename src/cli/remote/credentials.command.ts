@@ -20,7 +20,8 @@ import { withAdvice } from '../http-client.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { formatFields, replaceControlCharacters, type Colour } from '../tables.js';
 import { act, addRemote, Names, type AdminClient, type Kind } from './admin-client.js';
-import type { Api } from './api-types.js';
+import type { IssuedAppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
+import type { IssuedOperatorResponse, OperatorResponse } from '../../admin/operators.admin.controller.js';
 import { addLimits, joinLists, printList, toQuery, type List } from './list-command.js';
 
 /** A kind of credential: what its commands differ by. */
@@ -165,8 +166,8 @@ interface IssuedKind extends CredentialKind {
   readonly findId: (client: AdminClient, named: string) => Promise<string>;
 }
 
-type IssuedApp = Api['IssuedAppCredentialResponse'];
-type IssuedOperator = Api['IssuedOperatorResponse'];
+type IssuedApp = IssuedAppCredentialResponse;
+type IssuedOperator = IssuedOperatorResponse;
 
 function addRotate(group: Command, kind: IssuedKind, argument: string, example: string): void {
   addRemote(group, `rotate <${argument}>`, 'Make a new key and print it; it cannot be printed again.', example)
@@ -320,7 +321,7 @@ function addOperatorUpdate(operators: Command): void {
             command.error('error: nothing to change: give --scopes or --expires');
           const body = { scopes: options.scopes, expires_at: toExpiresAt(options.expires) };
           const id = await OPERATORS.findId(client, operator);
-          return client.patch<Api['OperatorResponse']>(`${OPERATORS.path}/${encodeURIComponent(id)}`, body);
+          return client.patch<OperatorResponse>(`${OPERATORS.path}/${encodeURIComponent(id)}`, body);
         },
         (updated) => formatFields(joinLists(updated)),
       ),
@@ -328,10 +329,10 @@ function addOperatorUpdate(operators: Command): void {
 }
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */
-async function findOperator(client: AdminClient, operator: string): Promise<Api['OperatorResponse']> {
+async function findOperator(client: AdminClient, operator: string): Promise<OperatorResponse> {
   const { path } = OPERATORS;
   if (isId(operator)) return client.get(`${path}/${encodeURIComponent(operator)}`);
-  const named = await client.list<Api['OperatorResponse']>(path, { name: operator });
+  const named = await client.list<OperatorResponse>(path, { name: operator });
   const found = named.find(({ revoked_at }) => revoked_at === null);
   if (found) return found;
   throw new CommandFailedError(

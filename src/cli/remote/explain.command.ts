@@ -3,7 +3,9 @@ import { EXAMPLES } from '../../common/examples.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
 import { act, addRemote, type AdminClient } from './admin-client.js';
-import type { Api } from './api-types.js';
+import type { AuditEventResponse } from '../../admin/audit-events.admin.controller.js';
+import type { ExplanationResponse, ReasonResponse } from '../../admin/explanations.admin.controller.js';
+import type { SessionResponse } from '../../admin/users.admin.controller.js';
 import { buildLoginPath, type LoginView, type UserView } from './users.command.js';
 
 const MAX_CHANGES = 100;
@@ -11,12 +13,12 @@ const MAX_CHANGES = 100;
 const MAX_ADDRESSES = 5;
 const DAY_MS = 86_400_000;
 
-type Explanation = Api['ExplanationResponse'];
-type SessionView = Api['SessionResponse'];
-type AuditEvent = Api['AuditEventResponse'];
+type Explanation = ExplanationResponse;
+type SessionView = SessionResponse;
+type AuditEvent = AuditEventResponse;
 
 /** Why a credential or a login would be refused: until it ends by itself, for one address or for all. */
-type Reason = Omit<Api['ReasonResponse'], 'actor'> &
+type Reason = Omit<ReasonResponse, 'actor'> &
   Readonly<{ actor?: string | null; until?: string | null; address?: string }>;
 
 /** `platform-auth explain …`: the reason for a 401, which the doors hide from callers. */

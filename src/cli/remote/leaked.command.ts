@@ -10,9 +10,9 @@ import { describeFileReason } from '../failures.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
 import { addRemote, createClient, type AdminClient } from './admin-client.js';
-import type { Api } from './api-types.js';
+import type { IdentifiedKeysResponse } from '../../admin/identify.admin.controller.js';
 
-type Identified = Api['IdentifiedKeysResponse'];
+type Identified = IdentifiedKeysResponse;
 type KnownKey = Identified['items'][number];
 
 /** The service takes no more in one request. */

@@ -5,10 +5,11 @@ import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
 import { isExpiring, isLive, isUnused } from '../credential-state.js';
 import { formatTable } from '../tables.js';
 import { act, addRemote } from './admin-client.js';
-import type { Api } from './api-types.js';
+import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
+import type { RestrictedNodesResponse, TargetsOfNodesResponse } from '../../admin/nodes.admin.controller.js';
 
-export type AppView = Api['AppCredentialResponse'];
-type RestrictedNodes = Api['RestrictedNodesResponse'];
+export type AppView = AppCredentialResponse;
+type RestrictedNodes = RestrictedNodesResponse;
 type Format = keyof typeof DRAWINGS;
 type CallState = 'ok' | 'unused' | 'expiring';
 
@@ -26,7 +27,7 @@ export function addMapCommand(root: Command): void {
       act<[{ format: Format }], { calls: Call[]; nodes: RestrictedNodes[] }>(
         async (client) => ({
           calls: toCalls(await client.list<AppView>('/app-credentials', { live: 'true' })),
-          nodes: (await client.find<Api['TargetsOfNodesResponse']>('/nodes/targets'))?.items.slice() ?? [],
+          nodes: (await client.find<TargetsOfNodesResponse>('/nodes/targets'))?.items.slice() ?? [],
         }),
         ({ calls, nodes }, { format }) => DRAWINGS[format]([...calls, ...nodes.flatMap(toCallsOfNodes)]),
       ),

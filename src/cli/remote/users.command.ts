@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
-import type { Api } from './api-types.js';
+import type { UserExplanationResponse } from '../../admin/explanations.admin.controller.js';
+import type { AdminUserResponse, PasswordResetResponse } from '../../admin/users.admin.controller.js';
 import { EXAMPLES } from '../../common/examples.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields } from '../tables.js';
@@ -21,9 +22,9 @@ const FILTERS = {
 };
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
 
-export type UserView = Api['AdminUserResponse'];
+export type UserView = AdminUserResponse;
 type UserDetailsView = UserView & Pick<LoginView, 'email_verified_at' | 'second_factors'>;
-type IssuedReset = Api['PasswordResetResponse'];
+type IssuedReset = PasswordResetResponse;
 
 /** `platform-auth users …`: accounts and their sessions. */
 export function addUsersCommands(root: Command): Command {
@@ -214,7 +215,7 @@ async function findUserPath(client: AdminClient, user: string): Promise<string> 
 }
 
 /** As the service explains a login from one address, or from any. */
-export type LoginView = Api['UserExplanationResponse'];
+export type LoginView = UserExplanationResponse;
 
 /** @returns the path of a {@link LoginView} */
 export function buildLoginPath(userId: string): string {
