@@ -65,6 +65,9 @@ export class IdentifiedKeyResponse {
   @ApiProperty({ description: 'whether a door would accept it now', example: true })
   live!: boolean;
 
+  @ApiProperty({ description: 'false: it is the key from before the last rotation', example: true })
+  current!: boolean;
+
   @ApiProperty({ ...NULLABLE_MOMENT, description: 'of the credential; of a session, its last refresh' })
   last_used_at!: string | null;
 
@@ -148,6 +151,7 @@ export class IdentifyAdminController {
           id: session.id,
           owner: session.userId,
           live: isLive,
+          current: true,
           last_used_at: session.rotatedAt.toISOString(),
           last_used_for: null,
         }));
@@ -166,6 +170,7 @@ export class IdentifyAdminController {
         ...owner,
         id: row.id,
         live: !isRefusal(judgeDigest(digest, row, this.clock)),
+        current: isSameDigest(row.keyDigest, digest),
         last_used_at: row.lastUsedAt?.toISOString() ?? null,
         last_used_for: row.lastUsedFor,
       }));

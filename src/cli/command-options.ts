@@ -10,7 +10,7 @@ export const NEEDS_DATABASE =
   'Connects to the database: needs DATABASE_URL or DATABASE_URL_FILE, in the environment or in .env.';
 export const DATABASE_EXAMPLE = 'DATABASE_URL=postgresql://…';
 export const EXIT_CODES =
-  'Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage, 141 the reader of the output has ended.';
+  'Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage, 3 a plan would change something, 141 the reader of the output has ended.';
 
 export interface Help {
   readonly needs: string;

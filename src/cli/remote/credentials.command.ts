@@ -21,6 +21,7 @@ import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { formatFields, replaceControlCharacters, type Colour } from '../tables.js';
 import { act, addRemote, Names, type AdminClient, type Kind } from './admin-client.js';
 import type { IssuedAppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
+import type { RevokedKeysResponse } from '../../admin/key.dto.js';
 import type { IssuedOperatorResponse, OperatorResponse } from '../../admin/operators.admin.controller.js';
 import { addLimits, joinLists, printList, toQuery, type List } from './list-command.js';
 
@@ -120,14 +121,18 @@ async function revokeSeveral(
       ? (await client.list<Record<string, string>>(path, query)).filter(isChosen).map((each) => String(each[idField]))
       : readIds(file);
   if (ids.length > 0) await createConfirm(command)(`This revokes ${ids.length} ${name.toLowerCase()}s permanently.`);
+  return { revoked: await revokeKeys(client, path, ids) };
+}
+
+/** @returns the ids of those that were live */
+export async function revokeKeys(client: AdminClient, path: string, ids: readonly string[]): Promise<string[]> {
   const revoked: string[] = [];
   for (let start = 0; start < ids.length; start += MAX_REVOKED_KEYS) {
-    const call = client.post<{ revoked: string[] }>(`${path}/revoke`, {
-      ids: ids.slice(start, start + MAX_REVOKED_KEYS),
-    });
+    const some = { ids: ids.slice(start, start + MAX_REVOKED_KEYS) };
+    const call = client.post<RevokedKeysResponse>(`${path}/revoke`, some);
     revoked.push(...(await withAdvice(call, 'Run this again: the change is idempotent.')).revoked);
   }
-  return { revoked };
+  return revoked;
 }
 
 /** @throws {CommandFailedError} when the file holds anything else */

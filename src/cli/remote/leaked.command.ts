@@ -48,7 +48,10 @@ export function addLeakedCommand(root: Command): void {
     .action(async (files: string[], { revoke }: { revoke: boolean }) => {
       const client = createClient(command);
       const finds = await findInAll(files);
-      const known = await identify(client, finds);
+      const known = await identifyKeys(
+        client,
+        finds.map(({ digest }) => digest),
+      );
       const rows = finds.map((find) => toRow(find, known));
       print(command, { items: rows }, () =>
         rows.length === 0 ? 'No key found.' : formatTable(COLUMNS, rows, { drop: DROP }),
@@ -113,8 +116,8 @@ async function* readLines(stream: Readable): AsyncGenerator<string> {
 }
 
 /** @returns the credentials by digest, and the kinds that the operator may be told of */
-async function identify(client: AdminClient, finds: readonly Find[]) {
-  const digests = [...new Set(finds.map(({ digest }) => digest))];
+export async function identifyKeys(client: AdminClient, found: readonly string[]) {
+  const digests = [...new Set(found)];
   const items = new Map<string, KnownKey>();
   let searched: readonly string[] = [];
   for (let start = 0; start < digests.length; start += MAX_DIGESTS) {
@@ -126,7 +129,7 @@ async function identify(client: AdminClient, finds: readonly Find[]) {
   return { items, searched };
 }
 
-function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<ReturnType<typeof identify>>) {
+function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<ReturnType<typeof identifyKeys>>) {
   const key = items.get(digest);
   const verdict = key ? (key.live ? 'LIVE' : 'ended') : searched.includes(kind) ? 'unknown' : 'not looked up: scope';
   const { owner = '', id = '', last_used_at = null, last_used_for = null } = key ?? {};
