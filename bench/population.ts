@@ -26,7 +26,7 @@ export async function populate(client: ApiClient): Promise<Known> {
     numbers.map((number) => client.registerNode({ household_id: randomUUID(), room: 'hall', name: `lamp ${number}` })),
   );
   const apps = await Promise.all(
-    numbers.map((number) => client.mintAppCredential({ caller: `caller-${number}`, target: 'auth' })),
+    numbers.map((number) => client.issueAppCredential({ caller: `caller-${number}`, target: 'auth' })),
   );
   const bearers: Bearer[] = [];
   // Not all at once: on a busy machine the queue of passwords would be full.

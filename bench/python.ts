@@ -11,7 +11,7 @@ import type { Load } from './measure.js';
 import { NAMES } from './names.js';
 import type { Maker, Setting } from './population.js';
 import type { Target } from './testbed.js';
-import { memoize, mintAskingKey, mintOwnKey, createRoute, toKeys, toVariables } from './verifiers.js';
+import { memoize, issueAskingKey, issueOwnKey, createRoute, toKeys, toVariables } from './verifiers.js';
 import { workReady, workSample, type OwnKey, type WorkKind, type WorkTask } from './work-messages.js';
 
 /** Sources are not compiled: they are beside dist/. */
@@ -41,7 +41,7 @@ export function listPythonVerifiers(setting: Setting): [string, Maker][] {
   const alone =
     <Kind extends WorkKind>(kind: Kind, makeTask: () => Promise<WorkTask<Kind>>): Maker =>
     async (name) => ({ name, load: await startWork(python, setting, kind, await makeTask()) });
-  const own = memoize(() => mintOwnKey(setting));
+  const own = memoize(() => issueOwnKey(setting));
   const app = memoize(async () => startFastApi(python, setting, await own()));
   const route =
     (path: string): Maker =>
@@ -50,7 +50,7 @@ export function listPythonVerifiers(setting: Setting): [string, Maker][] {
   return [
     [NAMES.pythonBareKey, alone('bareKey', () => Promise.resolve({ nodes }))],
     [NAMES.pythonKey, alone('rememberedKey', async () => ({ own: await own(), nodes }))],
-    [NAMES.pythonAskingKey, alone('askingKey', async () => ({ own: await mintAskingKey(setting), nodes }))],
+    [NAMES.pythonAskingKey, alone('askingKey', async () => ({ own: await issueAskingKey(setting), nodes }))],
     [NAMES.pythonToken, alone('rememberedToken', async () => ({ own: await own(), tokens }))],
     [NAMES.pythonEs256, alone('es256', () => Promise.resolve({ tokens }))],
     [NAMES.fastapi, route('/plain')],

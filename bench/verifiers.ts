@@ -28,23 +28,23 @@ export function listVerifiers(setting: Setting): [string, Maker][] {
       createRoute(name, await app(), known, path);
   return [
     [NAMES.bareKey, alone(() => testbed.startWork('bareKey', { nodes }))],
-    [NAMES.key, alone(async () => testbed.startWork('rememberedKey', { own: await mintOwnKey(setting), nodes }))],
-    [NAMES.askingKey, alone(async () => testbed.startWork('askingKey', { own: await mintAskingKey(setting), nodes }))],
-    [NAMES.token, alone(async () => testbed.startWork('rememberedToken', { own: await mintOwnKey(setting), tokens }))],
+    [NAMES.key, alone(async () => testbed.startWork('rememberedKey', { own: await issueOwnKey(setting), nodes }))],
+    [NAMES.askingKey, alone(async () => testbed.startWork('askingKey', { own: await issueAskingKey(setting), nodes }))],
+    [NAMES.token, alone(async () => testbed.startWork('rememberedToken', { own: await issueOwnKey(setting), tokens }))],
     [NAMES.es256, alone(() => testbed.startWork('es256', { tokens }))],
     [NAMES.express, route('/plain')],
     [NAMES.expressGuarded, route('/guarded')],
-    [NAMES.fewPolls, async (name) => createPolling({ name, verifiers: 100, service, own: await mintOwnKey(setting) })],
+    [NAMES.fewPolls, async (name) => createPolling({ name, verifiers: 100, service, own: await issueOwnKey(setting) })],
     [
       NAMES.manyPolls,
-      async (name) => createPolling({ name, verifiers: 1_000, service, own: await mintOwnKey(setting) }),
+      async (name) => createPolling({ name, verifiers: 1_000, service, own: await issueOwnKey(setting) }),
     ],
     [
       NAMES.eviction,
       async (name) =>
         createEvictions({
           name,
-          own: await mintOwnKey(setting),
+          own: await issueOwnKey(setting),
           client: setting.client,
           databaseUrl: testbed.database.url(),
         }),
@@ -72,16 +72,16 @@ export function createRoute(name: string, target: Target, known: Known, path: st
 }
 
 /** The key of a service with a name of its own, for the measured service. */
-export async function mintOwnKey({ client, service, testbed }: Setting): Promise<OwnKey> {
+export async function issueOwnKey({ client, service, testbed }: Setting): Promise<OwnKey> {
   const serviceName = `recipes-${randomUUID()}`;
-  const { app_id, app_key } = await client.mintAppCredential({ caller: serviceName, target: 'auth' });
+  const { app_id, app_key } = await client.issueAppCredential({ caller: serviceName, target: 'auth' });
   return { url: service.url, appId: app_id, appKey: app_key, serviceName, secretKey: testbed.secrets.SECRET_KEY };
 }
 
 /** The same, for a service that hands no lease on: an answer may then be used for half a second. */
-export async function mintAskingKey(setting: Setting): Promise<OwnKey> {
+export async function issueAskingKey(setting: Setting): Promise<OwnKey> {
   const { url } = await setting.testbed.startService({ REVOCATION_LEASE_MS: '0' });
-  return { ...(await mintOwnKey(setting)), url };
+  return { ...(await issueOwnKey(setting)), url };
 }
 
 /** The variables that `platform-auth init` writes. */
@@ -90,7 +90,7 @@ export function toVariables({ url, appId, appKey, serviceName, secretKey }: OwnK
 }
 
 async function startGuarded(setting: Setting): Promise<Target> {
-  return setting.testbed.startProgram(GUARDED, toVariables(await mintOwnKey(setting)));
+  return setting.testbed.startProgram(GUARDED, toVariables(await issueOwnKey(setting)));
 }
 
 /** Starts, at the first call, what several contestants share. */

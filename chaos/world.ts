@@ -89,7 +89,7 @@ export class World {
   /** Starts a verifier in each language, each behind a proxy of its own to the load balancer. */
   async startVerifiers({ ACCESS_TOKEN_ALGORITHM }: Variables = {}): Promise<void> {
     const upstream = this.balancer ?? this.replica(0).url;
-    const { id, key } = await this.mintOwnKey(upstream);
+    const { id, key } = await this.issueOwnKey(upstream);
     const variables = {
       AUTH_APP_ID: id,
       AUTH_APP_KEY: key,
@@ -107,7 +107,7 @@ export class World {
     return startLoad(setting, options);
   }
 
-  private async mintOwnKey(url: string): Promise<IdAndKey> {
+  private async issueOwnKey(url: string): Promise<IdAndKey> {
     const headers = { 'X-Admin-Key': this.secrets.ADMIN_API_KEY };
     const body = { caller: VERIFYING_SERVICE, target: 'auth' };
     const request = { path: '/api/v0/admin/app-credentials', headers, body };

@@ -40,7 +40,7 @@ export async function mint(load: Load, kind: KeyKind): Promise<Credential | unde
 }
 
 /** @throws when no request was acknowledged: for credentials that are made before the fault */
-export async function mintNow(load: Load, kind: KeyKind): Promise<Credential> {
+export async function issueNow(load: Load, kind: KeyKind): Promise<Credential> {
   for (let attempt = 0; attempt < MAX_MINTS; attempt += 1) {
     const credential = await mint(load, kind);
     if (credential) return credential;
@@ -48,9 +48,9 @@ export async function mintNow(load: Load, kind: KeyKind): Promise<Credential> {
   throw new Error(`Minting a ${kind.name} was not acknowledged`);
 }
 
-/** A node and an app credential, as {@link mintNow} makes them. */
-export async function mintBothNow(load: Load): Promise<Credential[]> {
-  return [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+/** A node and an app credential, as {@link issueNow} makes them. */
+export async function issueBothNow(load: Load): Promise<Credential[]> {
+  return [await issueNow(load, keyKinds.node), await issueNow(load, keyKinds.app)];
 }
 
 interface Validation {

@@ -2,7 +2,7 @@ import type { Credential, Kept, Session } from '../ledger.js';
 import type { Load } from '../load.js';
 import { pickOne, randomAddress } from '../random.js';
 import { keyKinds } from './key-kinds.js';
-import { mintNow, validate } from './key-life.js';
+import { issueNow, validate } from './key-life.js';
 import { logIn, me, refresh } from './sessions.js';
 import { startSessionNow } from './user-life.js';
 
@@ -12,7 +12,7 @@ export async function makeKept(load: Load): Promise<Kept> {
   const credentials: Credential[] = [];
   const sessions: Session[] = [];
   for (let made = 0; made < KEPT; made += 1) {
-    for (const kind of Object.values(keyKinds)) credentials.push(await mintNow(load, kind));
+    for (const kind of Object.values(keyKinds)) credentials.push(await issueNow(load, kind));
     sessions.push(await startSessionNow(load));
   }
   return { credentials, sessions };

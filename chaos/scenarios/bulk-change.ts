@@ -2,7 +2,7 @@ import pg from 'pg';
 import { withClient } from '../../tools/postgres.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
 import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { issueNow, validate, validateEverywhere } from '../actors/key-life.js';
 import { lockTables } from '../lock-tables.js';
 import type { Scenario, Stage } from '../stage.js';
 
@@ -23,7 +23,7 @@ export const bulkChange: Scenario = {
     await insertNodes(postgres, stage.seconds < SHORT_SECONDS ? SHORT_RUN_NODES : NODES);
     await stage.rest();
     await leaveTransactionOpen(stage);
-    const changed = await mintNow(load, keyKinds.node);
+    const changed = await issueNow(load, keyKinds.node);
     await validateEverywhere(load, changed);
     changed.key.life.markEnding();
     stage.markInjected();

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
 import { statusOf } from '../../tools/server-process.js';
 import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, rotateAtOnce, validate } from '../actors/key-life.js';
+import { issueNow, rotateAtOnce, validate } from '../actors/key-life.js';
 import { meOf } from '../actors/sessions.js';
 import { hasBalancer } from '../balancer.js';
 import { now } from '../client.js';
@@ -48,7 +48,7 @@ export const clockJumps: Scenario = {
     };
     await stage.rest();
     await jump(2);
-    const rotated = await mintNow(load, keyKinds.node);
+    const rotated = await issueNow(load, keyKinds.node);
     const old = await rotateAtOnce(load, rotated);
     stage.expect(old !== undefined, 'no key was rotated at +2 days');
     await stage.rest();

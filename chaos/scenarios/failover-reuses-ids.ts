@@ -1,6 +1,6 @@
 import type { Variables } from '../../src/config/environment.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
-import { mintBothNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { issueBothNow, validate, validateEverywhere } from '../actors/key-life.js';
 import { verifyKey } from '../actors/verifiers.js';
 import type { Credential } from '../ledger.js';
 import type { Scenario, Stage } from '../stage.js';
@@ -28,7 +28,7 @@ function failover(name: string, words: string, variables: Variables): Scenario {
       const load = await stage.begin({ variables, verifiers: true });
       await stage.rest();
       const resume = await load.pause();
-      const known = await mintBothNow(load);
+      const known = await issueBothNow(load);
       for (const credential of known) await validateEverywhere(load, credential);
       stage.markInjected();
       replication.blackHole(true);

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { mintBothNow, revokeThrough, validate } from '../actors/key-life.js';
+import { issueBothNow, revokeThrough, validate } from '../actors/key-life.js';
 import { verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario } from '../stage.js';
 
@@ -25,7 +25,7 @@ export const replicaPaused: Scenario = {
     const load = await stage.begin({ load: { timeoutMs: 1_000 }, verifiers: true });
     const [paused, other] = [stage.world.replica(0), stage.world.replica(1)];
     await stage.rest();
-    const known = await mintBothNow(load);
+    const known = await issueBothNow(load);
     for (const credential of known) {
       const wasAccepted = await validate(load, credential, { base: paused.url });
       stage.expect(wasAccepted === true, `${credential.key.name} was not accepted before the pause`);

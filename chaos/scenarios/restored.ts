@@ -1,4 +1,4 @@
-import { mintBothNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { issueBothNow, validate, validateEverywhere } from '../actors/key-life.js';
 import { verifySessionEverywhere } from '../actors/verifiers.js';
 import { meEverywhere } from '../actors/sessions.js';
 import { startSessionNow } from '../actors/user-life.js';
@@ -29,7 +29,7 @@ export const restored: Scenario = {
     resumeAfterBackup();
     await stage.rest();
     const resume = await load.pause();
-    const known = await mintBothNow(load);
+    const known = await issueBothNow(load);
     const session = await startSessionNow(load);
     for (const credential of known) await validateEverywhere(load, credential);
     await meEverywhere(load, session);

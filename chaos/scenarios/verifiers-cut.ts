@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { mintBothNow, revokeThrough } from '../actors/key-life.js';
+import { issueBothNow, revokeThrough } from '../actors/key-life.js';
 import { verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario, Stage } from '../stage.js';
 
@@ -34,7 +34,7 @@ type Mend = () => unknown;
 /** @param cut returns what ends it */
 async function whileCut(stage: Stage, cut: () => Mend | Promise<Mend>): Promise<void> {
   const { load } = stage;
-  const known = await mintBothNow(load);
+  const known = await issueBothNow(load);
   for (const credential of known) await verifyKeyEverywhere(load, credential);
   const mend = await cut();
   for (const credential of known) await revokeThrough(load, credential);

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { mintBothNow, revokeThrough } from '../actors/key-life.js';
+import { issueBothNow, revokeThrough } from '../actors/key-life.js';
 import { verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario } from '../stage.js';
 
@@ -13,7 +13,7 @@ export const verifiersPaused: Scenario = {
   async run(stage) {
     const load = await stage.begin({ verifiers: true });
     await stage.rest();
-    const known = await mintBothNow(load);
+    const known = await issueBothNow(load);
     for (const credential of known) await verifyKeyEverywhere(load, credential);
     stage.markInjected();
     for (const verifier of load.verifiers) verifier.signal('SIGSTOP');

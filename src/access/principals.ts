@@ -20,7 +20,7 @@ export interface UserPrincipal {
 }
 
 /** The claims of a verified access token that introspection shows (RFC 7662 §2.2). */
-export interface TokenClaims {
+interface TokenClaims {
   readonly iss: string;
   readonly jti: string;
   readonly iat: number;

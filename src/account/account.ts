@@ -32,7 +32,7 @@ interface ReauthenticatedCall {
 }
 
 @Injectable()
-export class AccountService {
+class AccountService {
   constructor(
     private readonly dataSource: DataSource,
     private readonly verifier: PasswordVerifier,
@@ -75,7 +75,7 @@ export class AccountService {
 
 const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
 
-export class ChangePasswordRequest {
+class ChangePasswordRequest {
   @PasswordField(CURRENT_PASSWORD)
   current_password!: string;
 
@@ -86,7 +86,7 @@ export class ChangePasswordRequest {
   new_password!: string;
 }
 
-export class DeleteAccountRequest {
+class DeleteAccountRequest {
   @PasswordField(CURRENT_PASSWORD)
   password!: string;
 }
@@ -96,7 +96,7 @@ interface OwnSession {
   readonly isCurrent: boolean;
 }
 
-export class OwnSessionResponse {
+class OwnSessionResponse {
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   id!: string;
 
@@ -144,11 +144,11 @@ export class OwnSessionResponse {
   }
 }
 
-export class OwnSessionPageResponse extends createPageResponse<OwnSession, OwnSessionResponse>(OwnSessionResponse) {}
+class OwnSessionPageResponse extends createPageResponse<OwnSession, OwnSessionResponse>(OwnSessionResponse) {}
 
 @ApiTags('users')
 @Controller('api/v0/users/me')
-export class AccountController {
+class AccountController {
   constructor(
     private readonly account: AccountService,
     private readonly sessions: SessionsService,

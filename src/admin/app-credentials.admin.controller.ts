@@ -26,7 +26,6 @@ import { problems, refuseField } from '../problems/problems.js';
 import {
   describeRevocations,
   describeRotation,
-  RevokedKeysResponse,
   RevokeKeysRequest,
   KeyCountsResponse,
   KeyResponse,
@@ -35,7 +34,7 @@ import {
   toKeyFilter,
 } from './key.dto.js';
 
-export class MintAppCredentialRequest {
+export class IssueAppCredentialRequest {
   @ServiceNameField(EXAMPLES.caller)
   caller!: string;
 
@@ -145,7 +144,7 @@ export class IssuedAppCredentialResponse extends AppCredentialResponse {
   }
 }
 
-export class AppCredentialPageResponse extends createPageResponse<AppCredential, AppCredentialResponse>(
+class AppCredentialPageResponse extends createPageResponse<AppCredential, AppCredentialResponse>(
   AppCredentialResponse,
 ) {}
 
@@ -156,15 +155,12 @@ export class AppCredentialsAdminController {
 
   @Post()
   @RequireAdmin('apps', {
-    summary: 'Mint a credential for a pair of services',
+    summary: 'Issue a credential for a pair of services',
     description: 'The app_key is shown only in this response.',
     refusals: [problems.appCredentialExists],
     creates: IssuedAppCredentialResponse,
   })
-  async mintAppCredential(
-    @Req() request: Request,
-    @Body() body: MintAppCredentialRequest,
-  ): Promise<IssuedAppCredentialResponse> {
+  async issueAppCredential(@Req() request: Request, @Body() body: IssueAppCredentialRequest) {
     const { caller, target, expires_at = null, scopes = null } = body;
     const issued = await this.credentials.issueAppCredential(
       { caller, target, expiresAt: parseMoment(expires_at), scopes },
@@ -241,10 +237,7 @@ export class AppCredentialsAdminController {
 
   @Post('revoke')
   @RequireAdmin('apps', describeRevocations('app credentials'))
-  async revokeAppCredentials(
-    @Req() request: Request,
-    @Body() { ids }: RevokeKeysRequest,
-  ): Promise<RevokedKeysResponse> {
+  async revokeAppCredentials(@Req() request: Request, @Body() { ids }: RevokeKeysRequest) {
     return { revoked: await this.credentials.keys.revokeKeys(ids, toActor(request)) };
   }
 

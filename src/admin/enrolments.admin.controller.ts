@@ -1,19 +1,18 @@
 import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
-import { IsInt, Max, Min } from 'class-validator';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import {
   FlagField,
-  IfSent,
   LabelField,
   MOMENT,
   NULLABLE_MOMENT,
   TARGETS,
   TargetsField,
   UuidField,
+  WholeNumberField,
 } from '../common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import {
@@ -27,9 +26,8 @@ import { problems } from '../problems/problems.js';
 /** A day. The chance of a guess grows with the time that codes are open (docs/throttling.md). */
 const MAX_MINUTES = 1_440;
 const DEFAULT_MINUTES = 10;
-const MINUTES_RULE = { message: `must be a whole number from 1 to ${MAX_MINUTES}` };
 
-export class IssueEnrolmentRequest {
+class IssueEnrolmentRequest {
   @UuidField({ example: EXAMPLES.householdId })
   household_id!: string;
 
@@ -42,21 +40,11 @@ export class IssueEnrolmentRequest {
   @TargetsField('; absent: those of NODE_TARGETS')
   targets?: string[] | null;
 
-  @ApiPropertyOptional({
-    type: 'integer',
-    minimum: 1,
-    maximum: MAX_MINUTES,
-    description: `for how long the code can be used. Default: ${DEFAULT_MINUTES}`,
-    example: DEFAULT_MINUTES,
-  })
-  @IfSent()
-  @IsInt(MINUTES_RULE)
-  @Min(1, MINUTES_RULE)
-  @Max(MAX_MINUTES, MINUTES_RULE)
+  @WholeNumberField(1, MAX_MINUTES, `for how long the code can be used. Default: ${DEFAULT_MINUTES}`, DEFAULT_MINUTES)
   expires_in_minutes = DEFAULT_MINUTES;
 }
 
-export class EnrolmentsQuery extends PageQuery {
+class EnrolmentsQuery extends PageQuery {
   @FlagField('only enrolments whose code can be used now')
   open?: true;
 }
@@ -117,9 +105,7 @@ export class IssuedEnrolmentResponse extends NodeEnrolmentResponse {
   }
 }
 
-export class EnrolmentPageResponse extends createPageResponse<EnrolmentView, NodeEnrolmentResponse>(
-  NodeEnrolmentResponse,
-) {}
+class EnrolmentPageResponse extends createPageResponse<EnrolmentView, NodeEnrolmentResponse>(NodeEnrolmentResponse) {}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/nodes/enrolments')

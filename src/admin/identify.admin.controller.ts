@@ -29,7 +29,7 @@ const SCOPE_OF_KIND = { node: 'nodes', app: 'apps', operator: 'operators', sessi
 type Kind = keyof typeof SCOPE_OF_KIND;
 const KINDS = Object.keys(SCOPE_OF_KIND) as Kind[];
 
-export class IdentifyKeysRequest {
+class IdentifyKeysRequest {
   @ApiProperty({
     type: 'array',
     items: { type: 'string', pattern: DIGEST_PATTERN.source, maxLength: 64 },

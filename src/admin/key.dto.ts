@@ -1,8 +1,8 @@
 import type { Type } from '@nestjs/common';
-import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { ArrayMaxSize, ArrayNotEmpty, IsInt, IsUUID, Max, Min } from 'class-validator';
+import { ApiProperty } from '@nestjs/swagger';
+import { ArrayMaxSize, ArrayNotEmpty, IsUUID } from 'class-validator';
 import { EXAMPLES } from '../common/examples.js';
-import { FlagField, IfSent, MOMENT, MomentField, NULLABLE_MOMENT, parseMoment } from '../common/fields.js';
+import { FlagField, MOMENT, MomentField, NULLABLE_MOMENT, parseMoment, WholeNumberField } from '../common/fields.js';
 import {
   DEFAULT_OVERLAP_HOURS,
   EXPIRY_NOTICE_DAYS,
@@ -21,10 +21,21 @@ export class KeysQuery extends PageQuery {
 
   @MomentField('only keys that were not used since this moment; a key that was never used counts from its creation')
   unused_since?: string;
+
+  @MomentField('only keys that expire before this moment')
+  expires_before?: string;
+
+  @FlagField('only keys that were rotated, and whose former key is still valid')
+  in_overlap?: true;
 }
 
-export function toKeyFilter({ live, unused_since }: KeysQuery): KeyFilter {
-  return { isLive: live === true, unusedSince: parseMoment(unused_since) };
+export function toKeyFilter({ live, unused_since, expires_before, in_overlap }: KeysQuery): KeyFilter {
+  return {
+    isLive: live === true,
+    unusedSince: parseMoment(unused_since),
+    expiresBefore: parseMoment(expires_before),
+    isInOverlap: in_overlap === true,
+  };
 }
 
 export class KeyCountsResponse implements KeyCounts {
@@ -80,18 +91,10 @@ export abstract class KeyResponse {
   }
 }
 
+const OVERLAP_DESCRIPTION = `how long the old key stays valid if the new one is not used; 0 ends it at once. Default: ${DEFAULT_OVERLAP_HOURS}`;
+
 export class RotateRequest {
-  @ApiPropertyOptional({
-    type: 'integer',
-    minimum: 0,
-    maximum: MAX_OVERLAP_HOURS,
-    description: `how long the old key stays valid if the new one is not used; 0 ends it at once. Default: ${DEFAULT_OVERLAP_HOURS}`,
-    example: 24,
-  })
-  @IfSent()
-  @IsInt({ message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
-  @Min(0, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
-  @Max(MAX_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
+  @WholeNumberField(0, MAX_OVERLAP_HOURS, OVERLAP_DESCRIPTION, DEFAULT_OVERLAP_HOURS)
   overlap_hours = DEFAULT_OVERLAP_HOURS;
 }
 

@@ -150,7 +150,7 @@ export class IssuedNodeResponse extends NodeResponse {
   }
 }
 
-export class NodePageResponse extends createPageResponse<NodeDevice, NodeResponse>(NodeResponse) {}
+class NodePageResponse extends createPageResponse<NodeDevice, NodeResponse>(NodeResponse) {}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/nodes')
@@ -217,11 +217,7 @@ export class NodesAdminController {
     refusals: [problems.notFound, problems.credentialRevoked],
     returns: NodeResponse,
   })
-  async updateNode(
-    @Req() request: Request,
-    @Param('node_id') id: string,
-    @Body() body: UpdateNodeRequest,
-  ): Promise<NodeResponse> {
+  async updateNode(@Req() request: Request, @Param('node_id') id: string, @Body() body: UpdateNodeRequest) {
     if (request.body === undefined) refuseField('', 'must be a JSON object');
     const node = await this.nodes.keys.updateCredential(id, toChange(body), toActor(request));
     return NodeResponse.from(node);
@@ -245,11 +241,7 @@ export class NodesAdminController {
 
   @Post(':node_id/rotate')
   @RequireAdmin('nodes', describeRotation('a node', IssuedNodeResponse))
-  async rotateNode(
-    @Req() request: Request,
-    @Param('node_id') id: string,
-    @Body() { overlap_hours }: RotateRequest,
-  ): Promise<IssuedNodeResponse> {
+  async rotateNode(@Req() request: Request, @Param('node_id') id: string, @Body() { overlap_hours }: RotateRequest) {
     return IssuedNodeResponse.fromIssued(await this.nodes.keys.rotateKey(id, overlap_hours, toActor(request)));
   }
 }

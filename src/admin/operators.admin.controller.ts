@@ -18,7 +18,7 @@ import {
 import { problems } from '../problems/problems.js';
 import { describeRotation, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
 
-export class AddOperatorRequest {
+export class RegisterOperatorRequest {
   @OperatorNameField()
   name!: string;
 
@@ -78,7 +78,7 @@ export class IssuedOperatorResponse extends OperatorResponse {
   }
 }
 
-export class OperatorPageResponse extends createPageResponse<Operator, OperatorResponse>(OperatorResponse) {}
+class OperatorPageResponse extends createPageResponse<Operator, OperatorResponse>(OperatorResponse) {}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/operators')
@@ -87,17 +87,17 @@ export class OperatorsAdminController {
 
   @Post()
   @RequireAdmin('operators', {
-    summary: 'Add an operator',
+    summary: 'Register an operator',
     description:
-      'The api_key is shown only in this response. The operator sends it as X-Admin-Key. An operator adds only operators ' +
+      'The api_key is shown only in this response. The operator sends it as X-Admin-Key. An operator registers only operators ' +
       'with no scope that it lacks, and with no later expiry than its own.',
     refusals: [problems.operatorExists, problems.exceedsOwnRights],
     creates: IssuedOperatorResponse,
   })
-  async addOperator(
+  async registerOperator(
     @Req() request: Request,
-    @Body() { name, scopes, expires_at = null }: AddOperatorRequest,
-  ): Promise<IssuedOperatorResponse> {
+    @Body() { name, scopes, expires_at = null }: RegisterOperatorRequest,
+  ) {
     const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
     const issued = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
     request.res?.location(`/api/v0/admin/operators/${issued.credential.id}`);
@@ -128,11 +128,7 @@ export class OperatorsAdminController {
     refusals: [problems.notFound, problems.exceedsOwnRights, problems.credentialRevoked],
     returns: OperatorResponse,
   })
-  async updateOperator(
-    @Req() request: Request,
-    @Param('operator_id') id: string,
-    @Body() body: UpdateOperatorRequest,
-  ): Promise<OperatorResponse> {
+  async updateOperator(@Req() request: Request, @Param('operator_id') id: string, @Body() body: UpdateOperatorRequest) {
     return OperatorResponse.from(await this.operators.updateOperator(id, toOperatorChange(body), toCaller(request)));
   }
 

@@ -62,7 +62,7 @@ export class AdminUserResponse extends UserResponse {
   }
 }
 
-export class UserPageResponse extends createPageResponse<User, AdminUserResponse>(AdminUserResponse) {}
+class UserPageResponse extends createPageResponse<User, AdminUserResponse>(AdminUserResponse) {}
 
 export class UsersQuery extends PageQuery {
   @EmailField({ optional: true })
@@ -148,7 +148,7 @@ export class SessionResponse {
   }
 }
 
-export class SessionPageResponse extends createPageResponse<Session, SessionResponse>(SessionResponse) {}
+class SessionPageResponse extends createPageResponse<Session, SessionResponse>(SessionResponse) {}
 
 export class PasswordResetResponse {
   @ApiProperty({ description: 'shown once; valid once', example: EXAMPLES.resetToken })
@@ -188,10 +188,7 @@ export class UsersAdminController {
     refusals: [problems.emailTaken, problems.hashingBusy],
     creates: AdminUserResponse,
   })
-  async createUser(
-    @Req() request: Request,
-    @Body() { email, password }: RegistrationRequest,
-  ): Promise<AdminUserResponse> {
+  async createUser(@Req() request: Request, @Body() { email, password }: RegistrationRequest) {
     const user = await this.registration.registerUserByOperator({ email, password }, toActor(request));
     request.res?.location(`/api/v0/admin/users/${user.id}`);
     return AdminUserResponse.from(user);
@@ -218,11 +215,7 @@ export class UsersAdminController {
     refusals: [problems.notFound, problems.emailTaken],
     returns: AdminUserResponse,
   })
-  async updateUser(
-    @Req() request: Request,
-    @Param('id') id: string,
-    @Body() body: UpdateUserRequest,
-  ): Promise<AdminUserResponse> {
+  async updateUser(@Req() request: Request, @Param('id') id: string, @Body() body: UpdateUserRequest) {
     // In the transaction of the change, so that no session starts after it.
     const endSessions = (transaction: EntityManager, userId: string, reason: 'disabled' | 'admin'): Promise<number> =>
       this.sessions.endAllSessions(transaction, userId, reason);

@@ -28,7 +28,7 @@ import { UserResponse, CredentialsRequest, RegistrationRequest, UsersModule } fr
 import { LoginService, SecondFactorLogins } from './login.js';
 
 @Injectable()
-export class AuthService {
+class AuthService {
   constructor(
     private readonly sessions: SessionsService,
     private readonly rotation: TokenRotation,
@@ -63,18 +63,18 @@ const REFRESH_TOKEN = {
   example: 'pa_rt_AZhfTnw6e1KdHi9qjEsNEQAAAAB…',
 };
 
-export class RefreshRequest {
+class RefreshRequest {
   @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN)
   refresh_token!: string;
 }
 
-export class LogoutRequest {
+class LogoutRequest {
   @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN, { optional: true })
   refresh_token?: string;
 }
 
 /** RFC 6749 §5.1. */
-export class TokenPairResponse {
+class TokenPairResponse {
   @ApiProperty({
     description: 'JWT, signed with HS256 or ES256 (`ACCESS_TOKEN_ALGORITHM`)',
     example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIwMTk4NWY0ZSJ9.c2lnbmF0dXJl',
@@ -97,7 +97,7 @@ export class TokenPairResponse {
 
 const MAX_CHALLENGE_LENGTH = 200;
 
-export class SecondFactorRequest {
+class SecondFactorRequest {
   @TextField(MAX_CHALLENGE_LENGTH, { description: 'of the second_factor_required', example: 'AQGT…' })
   challenge!: string;
 
@@ -116,14 +116,14 @@ export class SecondFactorRequest {
   passkey?: object;
 }
 
-export class PasskeyLoginRequest {
+class PasskeyLoginRequest {
   @PasskeyField()
   passkey!: object;
 }
 
 @ApiTags('auth')
 @Controller('api/v0/auth')
-export class AuthController {
+class AuthController {
   constructor(
     private readonly registration: Registration,
     private readonly logins: LoginService,

@@ -4,10 +4,15 @@ import { Transform } from 'class-transformer';
 import {
   isEmail,
   IsEmail,
+  IsInt,
+  IsIP,
   IsISO8601,
   IsOptional,
   IsUUID,
   Matches,
+  Max,
+  MaxLength,
+  Min,
   registerDecorator,
   ValidateIf,
 } from 'class-validator';
@@ -92,6 +97,17 @@ export function PasswordField(described: { description?: string; example?: strin
   return applyDecorators(Field({ ...schema, ...described }), CharactersBetween(1, MAX_PASSWORD_LENGTH));
 }
 
+/** A whole number in JSON, which may be left out: the default is the initial value of the property. */
+export function WholeNumberField(minimum: number, maximum: number, description: string, example: number) {
+  const rule = { message: `must be a whole number from ${minimum} to ${maximum}` };
+  return applyDecorators(
+    Field({ type: 'integer', minimum, maximum, description, example }, { optional: true }),
+    IsInt(rule),
+    Min(minimum, rule),
+    Max(maximum, rule),
+  );
+}
+
 /** A label for people: one line, no control or format characters, not blank. */
 export function LabelField(example: string, presence?: Presence, description?: string): PropertyDecorator {
   return applyDecorators(
@@ -104,6 +120,20 @@ export function LabelField(example: string, presence?: Presence, description?: s
 /** Text that a filter of a list looks for. */
 export function SearchField(example: string, description: string): PropertyDecorator {
   return LabelField(example, { optional: true }, description);
+}
+
+/** The longest form: IPv6 that ends with a dotted IPv4 address. */
+const MAX_ADDRESS_LENGTH = 45;
+const ADDRESS_DETAIL = 'must be an IPv4 or IPv6 address';
+
+/** The address of a client. */
+export function AddressField(description: string, presence?: Presence): PropertyDecorator {
+  const schema = { type: String, maxLength: MAX_ADDRESS_LENGTH, description, example: EXAMPLES.network };
+  return applyDecorators(
+    Field(schema, presence),
+    MaxLength(MAX_ADDRESS_LENGTH, { message: ADDRESS_DETAIL }),
+    IsIP(undefined, { message: ADDRESS_DETAIL }),
+  );
 }
 
 /** A filter of a list that is either `true` or absent. */

@@ -10,7 +10,7 @@ const ASSIGNMENT =
   /^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*('(?:\\'|[^'])*'|"(?:\\"|[^"])*"|`(?:\\`|[^`])*`|[^#\r\n]*)/dgm;
 const NEEDS_NO_QUOTES = /^[\w.:/@%+=,~?&-]+$/;
 
-export class UnusableFileError extends Error {
+class UnusableFileError extends Error {
   override readonly name = 'UnusableFileError';
 }
 

@@ -23,7 +23,7 @@ export function appendChecksum(text: string): string {
 
 const KINDS = ['node', 'app', 'admin', 'rt'] as const;
 
-export interface FoundKey {
+interface FoundKey {
   readonly kind: (typeof KINDS)[number];
   readonly key: string;
 }

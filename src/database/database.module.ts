@@ -17,7 +17,7 @@ import { createMigrationOptions, migrate, retryUntilReachable, RETRY_DELAY_MS } 
 import { RequestPool } from './request-pool.js';
 
 /** Options of the pool that serves requests: every wait has a timeout, so that an unresponsive database becomes a 503. */
-export function createRequestOptions(environment: Environment): DataSourceOptions {
+function createRequestOptions(environment: Environment): DataSourceOptions {
   const statementTimeoutMs = environment.databaseStatementTimeoutMs;
   const idleInTransactionMs = 2 * statementTimeoutMs;
   return {

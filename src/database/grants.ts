@@ -2,7 +2,7 @@ import { DataSource } from 'typeorm';
 import { createMigrationOptions } from './migrate.js';
 
 /** A role that cannot be restricted, or does not exist. */
-export class UnusableRoleError extends Error {
+class UnusableRoleError extends Error {
   override readonly name = 'UnusableRoleError';
 }
 

@@ -4,66 +4,19 @@ import { StartWatch } from '../common/start-watch.js';
 import { KEEP_ALIVE, LOCKS, withAdvisoryLock } from './locks.js';
 import { refuseUnusable, withClient } from './connection-check.js';
 import { isDatabaseFailure, isLockTimeout, isPermissionDenied } from './database-failure.js';
-import { CreateSchema1763683200000 } from './migrations/1763683200000-create-schema.js';
-import { AddKeyHistory1763683300000 } from './migrations/1763683300000-add-key-history.js';
-import { CreateAuditEvents1763683400000 } from './migrations/1763683400000-create-audit-events.js';
-import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
-import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000-create-credential-changes.js';
-import { CreateThrottleWindows1763683700000 } from './migrations/1763683700000-create-throttle-windows.js';
-import { AddCallerRequestId1763683750000 } from './migrations/1763683750000-add-caller-request-id.js';
-import { AddSessionLimit1763683800000 } from './migrations/1763683800000-add-session-limit.js';
-import { WidenCredentialChanges1763683900000 } from './migrations/1763683900000-widen-credential-changes.js';
-import { SealAuditEvents1763684000000 } from './migrations/1763684000000-seal-audit-events.js';
-import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-audit-definers.js';
-import { RecordSessionChanges1763684200000 } from './migrations/1763684200000-record-session-changes.js';
-import { CreateIdempotencyKeys1763684250000 } from './migrations/1763684250000-create-idempotency-keys.js';
-import { CreateSigningKeys1763684300000 } from './migrations/1763684300000-create-signing-keys.js';
-import { OwnAccounts1763771500000 } from './migrations/1763771500000-own-accounts.js';
-import { CreateOperators1763771600000 } from './migrations/1763771600000-create-operators.js';
-import { CreateLinksByEmail1763771700000 } from './migrations/1763771700000-create-links-by-email.js';
-import { AddSecondFactors1763771800000 } from './migrations/1763771800000-add-second-factors.js';
-import { KeepLinksAtRehashes1763771900000 } from './migrations/1763771900000-keep-links-at-rehashes.js';
-import { IgnoreRestoredPurges1763772000000 } from './migrations/1763772000000-ignore-restored-purges.js';
-import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/1763858400000-protect-audit-log-in-replica-mode.js';
-import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-reported-uses.js';
-import { AddMailNetworks1763858600000 } from './migrations/1763858600000-add-mail-networks.js';
-import { IndexLists1763858700000 } from './migrations/1763858700000-index-lists.js';
-import { CreateJobRuns1763945000000 } from './migrations/1763945000000-create-job-runs.js';
-import { RestrictKeys1763945100000 } from './migrations/1763945100000-restrict-keys.js';
-import { CreateConsoleSessions1763945400000 } from './migrations/1763945400000-create-console-sessions.js';
-import { CreateNodeEnrolments1763946000000 } from './migrations/1763946000000-create-node-enrolments.js';
-import { KeepFirstProofs1763947000000 } from './migrations/1763947000000-keep-first-proofs.js';
+import { accountMigrations } from './migrations/accounts.js';
+import { auditMigrations } from './migrations/audit-log.js';
+import { changeMigrations } from './migrations/changes.js';
+import { keyMigrations } from './migrations/keys.js';
+import { throttleAndJobMigrations } from './migrations/throttles-and-jobs.js';
 
+/** Each file has those of one subject. They run in the order of the timestamps at the end of their names. */
 const MIGRATIONS = [
-  CreateSchema1763683200000,
-  AddKeyHistory1763683300000,
-  CreateAuditEvents1763683400000,
-  CreateThrottleCounters1763683500000,
-  CreateCredentialChanges1763683600000,
-  CreateThrottleWindows1763683700000,
-  AddCallerRequestId1763683750000,
-  AddSessionLimit1763683800000,
-  WidenCredentialChanges1763683900000,
-  SealAuditEvents1763684000000,
-  AddAuditDefiners1763684050000,
-  RecordSessionChanges1763684200000,
-  CreateIdempotencyKeys1763684250000,
-  CreateSigningKeys1763684300000,
-  OwnAccounts1763771500000,
-  CreateOperators1763771600000,
-  CreateLinksByEmail1763771700000,
-  AddSecondFactors1763771800000,
-  KeepLinksAtRehashes1763771900000,
-  IgnoreRestoredPurges1763772000000,
-  ProtectAuditLogInReplicaMode1763858400000,
-  MarkReportedUses1763858500000,
-  AddMailNetworks1763858600000,
-  IndexLists1763858700000,
-  CreateJobRuns1763945000000,
-  RestrictKeys1763945100000,
-  CreateConsoleSessions1763945400000,
-  CreateNodeEnrolments1763946000000,
-  KeepFirstProofs1763947000000,
+  ...accountMigrations,
+  ...keyMigrations,
+  ...changeMigrations,
+  ...auditMigrations,
+  ...throttleAndJobMigrations,
 ];
 
 export const RETRY_DELAY_MS = 1_000;
@@ -97,7 +50,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
 }
 
 /** The role of the service may use the tables but not change the schema, so another role has to migrate first. */
-export class MayNotMigrateError extends Error {
+class MayNotMigrateError extends Error {
   override readonly name = 'MayNotMigrateError';
 
   constructor(cause: unknown) {

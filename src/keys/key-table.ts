@@ -62,6 +62,9 @@ export interface KeyFilter {
   readonly isLive: boolean;
   /** Only keys that were not used since; a key that was never used counts from its creation. */
   readonly unusedSince: Date | undefined;
+  readonly expiresBefore: Date | undefined;
+  /** Only keys whose former key is valid beside them. */
+  readonly isInOverlap: boolean;
 }
 
 export const isLiveAt = (moment: string): string =>
@@ -69,10 +72,12 @@ export const isLiveAt = (moment: string): string =>
 const USED_AT = 'COALESCE(last_used_at, created_at)';
 
 /** No index serves the last use: it would make each of the frequent writes of that column dearer. */
-export function toKeyFilters({ isLive, unusedSince }: KeyFilter, now: Date): Filter[] {
+export function toKeyFilters({ isLive, isInOverlap, unusedSince, expiresBefore }: KeyFilter, now: Date): Filter[] {
   return [
     ...(isLive ? [toFilter(isLiveAt(':now'), { now })] : []),
+    ...(isInOverlap ? [toFilter('previous_key_expires_at > :now', { now })] : []),
     ...(unusedSince ? [toFilter(`${USED_AT} < :unusedSince`, { unusedSince })] : []),
+    ...(expiresBefore ? [toFilter('expires_at < :expiresBefore', { expiresBefore })] : []),
   ];
 }
 

@@ -15,7 +15,7 @@ const DELIVERY_TIMEOUT_MS = 2_000;
 const MIN_RETRY_DELAY_MS = 500;
 const MAX_RETRY_DELAY_MS = 30_000;
 
-export interface LogShipperOptions<Line> {
+interface LogShipperOptions<Line> {
   readonly url: string;
   /** This service's own app credential for the logging service. */
   readonly appId: string | undefined;

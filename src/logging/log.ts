@@ -26,7 +26,7 @@ export type LogFields = Fields<RequestField | SubjectField | ServiceField | Even
   Fields<'error', ErrorFields>;
 
 /** The parts of an error that are safe to log: where it happened, without its message. */
-export interface ErrorFields {
+interface ErrorFields {
   readonly name: string;
   readonly code?: string | undefined;
   readonly stack?: string | undefined;

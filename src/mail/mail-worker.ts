@@ -42,7 +42,7 @@ export interface ComposedMail {
 }
 
 /** Decides which account gets a mail, and what it says. Both functions return undefined when no account may get it. */
-export interface MailComposer {
+interface MailComposer {
   /** The user whom the request is about. Makes no token. */
   findUserId(request: MailRequest): Promise<string | undefined>;
   composeMail(request: MailRequest): Promise<ComposedMail | undefined>;

@@ -26,7 +26,7 @@ const LIMITS = {
 } as const;
 type Measure = keyof typeof LIMITS;
 export const MEASURE_NAMES = Object.keys(LIMITS) as Measure[];
-export type Job = 'purge' | 'audit_maintenance' | 'key_maintenance';
+type Job = 'purge' | 'audit_maintenance' | 'key_maintenance';
 
 export interface Measurement {
   readonly name: string;

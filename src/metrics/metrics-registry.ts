@@ -15,7 +15,7 @@ const SLOW_GAUGE_TIMEOUT_MS = 1_000;
 type Aggregation = NonNullable<ConstructorParameters<typeof Gauge>[0]['aggregator']>;
 
 /** Reads the value of a gauge; undefined while it is unknown. */
-export type ReadGauge = () => number | undefined | Promise<number | undefined>;
+type ReadGauge = () => number | undefined | Promise<number | undefined>;
 
 /** Each application has a registry of its own, so that tests can run several in one process. */
 @Injectable()

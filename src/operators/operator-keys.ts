@@ -10,7 +10,7 @@ import { Log } from '../logging/log.js';
 
 type OperatorRow = KeyRow & Omit<OperatorIdentity, 'keyDigest'>;
 
-export type OperatorVerdict =
+type OperatorVerdict =
   | { readonly valid: true; readonly operator: OperatorIdentity }
   | { readonly valid: false; readonly reason: 'unknown' }
   | { readonly valid: false; readonly reason: 'revoked' | 'expired'; readonly operator: OperatorIdentity };

@@ -30,7 +30,7 @@ const BLOCK_BYTES = { sha1: 20, sha256: 32, sha512: 64 } as const;
 type Digest = keyof typeof BLOCK_BYTES;
 
 /** What the other system made of a password before bcrypt, which truncates at 72 bytes. The HMAC has the salt as its key. */
-export type Prehash = 'none' | 'sha256-hex' | 'sha256-base64' | 'hmac-sha256-base64';
+type Prehash = 'none' | 'sha256-hex' | 'sha256-base64' | 'hmac-sha256-base64';
 
 type DerivedKey<Algorithm, Numbers extends string> = Readonly<Record<Numbers, number>> & {
   readonly algorithm: Algorithm;
@@ -38,7 +38,7 @@ type DerivedKey<Algorithm, Numbers extends string> = Readonly<Record<Numbers, nu
   readonly digest: Buffer;
 };
 
-export type ForeignHash =
+type ForeignHash =
   | { readonly algorithm: 'bcrypt'; readonly prehash: Prehash; readonly salt: string; readonly standard: string }
   | DerivedKey<'argon2id', 'memoryKib' | 'iterations' | 'parallelism'>
   | DerivedKey<'scrypt', 'cost' | 'blockSize' | 'parallelism'>

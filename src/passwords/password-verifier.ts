@@ -47,7 +47,7 @@ export interface VerifiedUser extends AccountState {
   readonly hasSecondFactor: boolean;
 }
 
-export type PasswordVerdict =
+type PasswordVerdict =
   | { readonly valid: true; readonly user: VerifiedUser }
   | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
 

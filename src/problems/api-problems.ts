@@ -6,7 +6,7 @@ import { MAX_ERRORS, problems, toProblemBody, type Problem } from './problems.js
 const PROBLEMS_OF_ROUTE = 'problems';
 
 @ApiSchema({ name: 'FieldError' })
-export class FieldErrorSchema {
+class FieldErrorSchema {
   @ApiProperty({ description: 'JSON Pointer (RFC 6901) to the rejected field', example: '/email' })
   pointer!: string;
 

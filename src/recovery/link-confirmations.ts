@@ -10,17 +10,15 @@ import { toUserActor, type Actor } from '../access/actor.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { getViolatedConstraint } from '../database/database-failure.js';
 import { Outbox } from '../mail/outbox.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
-import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { FactorChanges } from '../second-factors/factor-changes.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { determineFirstProof, getFirstProof } from '../users/address-proof.js';
 import { EMAIL_PURPOSES, OneTimeTokens, RESET_PURPOSES } from '../users/one-time-tokens.js';
 import { setPassword } from '../users/unchanged-account.js';
-import { User } from '../users/users.service.js';
+import { refuseTakenEmail, User } from '../users/users.service.js';
 
 @Injectable()
 export class PasswordResets {
@@ -91,7 +89,7 @@ export class EmailConfirmations {
       const { purpose, email } = found;
       if (email === null) throw new Error('A token about an address has no address');
       const isChange = purpose === 'email_change';
-      const commit = this.tokens.useToken(found, async (transaction, user) => {
+      const use = this.tokens.useToken(found, async (transaction, user) => {
         const { id } = user;
         const emailVerifiedAt = await determineFirstProof(transaction, user, email, this.clock.now());
         const named = toUserActor(actor, id);
@@ -105,9 +103,7 @@ export class EmailConfirmations {
         const notice = { kind: 'email_changed', recipient: user.email } as const;
         await this.outbox.recordWithNotice(transaction, toUserEvent('user.email.changed', named, id), notice);
       });
-      await commit.catch((error: unknown) => {
-        throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
-      });
+      await refuseTakenEmail(use);
     });
   }
 }

@@ -22,12 +22,12 @@ import { LinkMails, LinkRequests } from './links.js';
 const MAX_TOKEN_LENGTH = 128;
 const ACCEPTED = 'The request is recorded. Whether a mail follows is not told';
 
-export class LinkRequest {
+class LinkRequest {
   @EmailField()
   email!: string;
 }
 
-export class ConfirmPasswordResetRequest {
+class ConfirmPasswordResetRequest {
   @TextField(MAX_TOKEN_LENGTH, {
     description: 'the token of the link, or the one that an operator handed over',
     example: EXAMPLES.resetToken,
@@ -38,12 +38,12 @@ export class ConfirmPasswordResetRequest {
   new_password!: string;
 }
 
-export class ConfirmEmailRequest {
+class ConfirmEmailRequest {
   @TextField(MAX_TOKEN_LENGTH, { description: 'the token of the link', example: EXAMPLES.emailToken })
   token!: string;
 }
 
-export class ChangeEmailRequest {
+class ChangeEmailRequest {
   @PasswordField({ description: 'the current password' })
   password!: string;
 
@@ -54,7 +54,7 @@ export class ChangeEmailRequest {
 /** Works without a mail server too: an operator can hand a token over. */
 @ApiTags('auth')
 @Controller('api/v0/auth/password-reset')
-export class PasswordResetController {
+class PasswordResetController {
   constructor(private readonly resets: PasswordResets) {}
 
   @Post('confirm')
@@ -77,7 +77,7 @@ export class PasswordResetController {
 /** Needs mail: production without MAIL_URL does not have these routes. */
 @ApiTags('auth')
 @Controller('api/v0/auth')
-export class LinksController {
+class LinksController {
   constructor(
     private readonly requests: LinkRequests,
     private readonly confirmations: EmailConfirmations,
@@ -127,7 +127,7 @@ export class LinksController {
 
 @ApiTags('users')
 @Controller('api/v0/users/me')
-export class OwnEmailController {
+class OwnEmailController {
   constructor(private readonly requests: LinkRequests) {}
 
   @Post('email')

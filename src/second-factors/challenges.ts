@@ -28,7 +28,7 @@ const MAC_BYTES = 16;
 const FORMAT = new RegExp(`^[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + 2 * MAC_BYTES) * 4) / 3)}}$`);
 
 /** `login` follows the right password, `registration` precedes a new passkey, `passkey` begins a login with a passkey alone. */
-export type ChallengeKind = keyof typeof KINDS;
+type ChallengeKind = keyof typeof KINDS;
 
 /** A challenge that this service issued, and that a client has sent. Its age and its context are not verified yet. */
 export interface PresentedChallenge {

@@ -50,7 +50,7 @@ function toRecoveryDigest(code: string): SecretDigest | undefined {
   return RECOVERY_CODE_FORMAT.test(plain) ? computeDigest(plain) : undefined;
 }
 
-export interface PresentedCode {
+interface PresentedCode {
   readonly user: UserWithFactors;
   readonly code: string;
   readonly actor: Actor;

@@ -54,7 +54,7 @@ export function toOwnCall(request: Request): OwnCall {
  * A user who may change the factors: the password was entered again, for this call or for the step that it completes (the
  * enrolment of an app, the registration of a passkey). Void once the password has changed.
  */
-export interface ReauthenticatedUser {
+interface ReauthenticatedUser {
   readonly principal: UserPrincipal;
   readonly passwordChangedAt: Date | null;
   /** The refusal when the password was changed since. */

@@ -168,17 +168,17 @@ function createInvalidPasskey(): ProblemException {
   return createFieldProblem('/passkey', detail);
 }
 
-export class RenamePasskeyRequest {
+class RenamePasskeyRequest {
   @LabelField('phone')
   name!: string;
 }
 
-export class RegisterPasskeyRequest extends RenamePasskeyRequest {
+class RegisterPasskeyRequest extends RenamePasskeyRequest {
   @PasskeyField()
   passkey!: object;
 }
 
-export class PasskeyResponse {
+class PasskeyResponse {
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   id!: string;
 
@@ -200,7 +200,7 @@ export class PasskeyResponse {
   }
 }
 
-export class PasskeysResponse {
+class PasskeysResponse {
   @ApiProperty({ type: [PasskeyResponse], description: 'oldest first; at most 20' })
   items!: PasskeyResponse[];
 }
@@ -218,10 +218,7 @@ export class PasskeysController {
     description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
   })
   @Answers(200, PasskeyCreationOptionsResponse)
-  async createPasskeyOptions(
-    @Req() request: Request,
-    @Body() { password }: ProofRequest,
-  ): Promise<PasskeyCreationOptionsResponse> {
+  async createPasskeyOptions(@Req() request: Request, @Body() { password }: ProofRequest) {
     return this.passkeys.createPasskeyOptions(toOwnCall(request), password);
   }
 
@@ -259,11 +256,7 @@ export class PasskeysController {
   @ApiProblems(problems.notFound)
   @ApiOperation({ summary: 'Rename a passkey' })
   @Answers(200, PasskeyResponse)
-  async renamePasskey(
-    @Req() request: Request,
-    @Param('id') id: string,
-    @Body() { name }: RenamePasskeyRequest,
-  ): Promise<PasskeyResponse> {
+  async renamePasskey(@Req() request: Request, @Param('id') id: string, @Body() { name }: RenamePasskeyRequest) {
     return PasskeyResponse.from(await this.passkeys.renamePasskey(toOwnCall(request), { id, name }));
   }
 
@@ -272,11 +265,7 @@ export class PasskeysController {
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Remove a passkey' })
   @Answers(204, 'The passkey is refused from now on')
-  async removePasskey(
-    @Req() request: Request,
-    @Param('id') id: string,
-    @Body() { password }: ProofRequest,
-  ): Promise<void> {
+  async removePasskey(@Req() request: Request, @Param('id') id: string, @Body() { password }: ProofRequest) {
     await this.passkeys.removePasskey(toOwnCall(request), { id, password });
   }
 }

@@ -52,7 +52,7 @@ export interface UserWithFactors extends AccountState {
 }
 
 /** All factors that the user has. {@link SecondFactorsService.listMethods} returns only those that a login accepts. */
-export function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
+function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
   return [
     ...(confirmedAt ? (['totp'] as const) : []),
     ...(confirmedAt && recoveryCodes > 0 ? (['recovery_code'] as const) : []),

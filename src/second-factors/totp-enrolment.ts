@@ -48,17 +48,17 @@ export function CodeField(description: string, { optional = false }: Presence = 
   return applyDecorators((optional ? ApiPropertyOptional : ApiProperty)(schema), CharactersBetween(1, MAX_CODE_LENGTH));
 }
 
-export class ProofWithCodeRequest extends ProofRequest {
+class ProofWithCodeRequest extends ProofRequest {
   @CodeField('a code of the authenticator app, or a recovery code')
   code!: string;
 }
 
-export class ConfirmTotpRequest {
+class ConfirmTotpRequest {
   @CodeField('a code of the authenticator app')
   code!: string;
 }
 
-export class TotpEnrolmentResponse {
+class TotpEnrolmentResponse {
   @ApiProperty({ description: 'base32; shown once', example: 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP' })
   secret!: string;
 
@@ -76,7 +76,7 @@ export class TotpEnrolmentResponse {
   qr_svg!: string;
 }
 
-export class TotpResponse {
+class TotpResponse {
   @ApiProperty({ description: 'whether logins ask for a code', example: true })
   is_confirmed!: boolean;
 
@@ -88,7 +88,7 @@ export class TotpResponse {
   }
 }
 
-export class RecoveryCodesResponse {
+class RecoveryCodesResponse {
   @ApiProperty({
     type: [String],
     description: 'each works once, instead of a code of the app; shown once',
@@ -249,10 +249,7 @@ export class TotpController {
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Replace the recovery codes', description: 'The former ones are void.' })
   @Answers(200, RecoveryCodesResponse)
-  async replaceRecoveryCodes(
-    @Req() request: Request,
-    @Body() body: ProofWithCodeRequest,
-  ): Promise<RecoveryCodesResponse> {
+  async replaceRecoveryCodes(@Req() request: Request, @Body() body: ProofWithCodeRequest) {
     return { recovery_codes: await this.totp.replaceRecoveryCodes(toOwnCall(request), body) };
   }
 }

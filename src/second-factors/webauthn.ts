@@ -123,7 +123,7 @@ const authentication = z.object({
 
 /** What `PublicKeyCredential.toJSON()` returns in a browser (WebAuthn §5.1). Unknown fields are ignored. */
 export type RegistrationJson = z.output<typeof registration>;
-export type AuthenticationJson = z.output<typeof authentication>;
+type AuthenticationJson = z.output<typeof authentication>;
 
 /** What a browser answers. An optional passkey needs a rule of its own that says when it is checked. */
 export function PasskeyField(
@@ -199,7 +199,7 @@ interface PasskeyRow extends Omit<AccountState, 'id'> {
   readonly isActive: boolean;
 }
 
-export type PasskeyVerdict =
+type PasskeyVerdict =
   | {
       readonly valid: true;
       readonly owner: AccountState;
@@ -331,7 +331,7 @@ function toDescriptor({ id, transports }: UserWithFactors['passkeys'][number]): 
 }
 
 /** The user handle of a passkey: the id of the user, which tells nothing about the person (WebAuthn §14.6.1). */
-export function toUserHandle(userId: string): Uint8Array<ArrayBuffer> {
+function toUserHandle(userId: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(parse(userId));
 }
 

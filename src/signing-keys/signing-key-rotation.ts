@@ -46,7 +46,7 @@ const RETIRE_UNUSED = `UPDATE signing_keys SET state = 'retired', retired_at = $
 const ERASE_PRIVATE_KEYS = `UPDATE signing_keys SET encrypted_private_key = NULL
   WHERE encrypted_private_key IS NOT NULL AND (state = 'revoked' OR retired_at < $1)`;
 
-export class UnreadableSigningKeyError extends Error {
+class UnreadableSigningKeyError extends Error {
   override readonly name = 'UnreadableSigningKeyError';
 
   constructor(kid: string) {

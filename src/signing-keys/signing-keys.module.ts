@@ -39,14 +39,14 @@ class JwkResponse {
   }
 }
 
-export class JwksResponse {
+class JwksResponse {
   @ApiProperty({ type: [JwkResponse] })
   keys!: JwkResponse[];
 }
 
 @ApiTags('auth')
 @Controller('.well-known')
-export class JwksController {
+class JwksController {
   constructor(private readonly keys: SigningKeysService) {}
 
   @Get('jwks.json')

@@ -9,7 +9,7 @@ import { toNetworks } from '../common/network.js';
 import { ExhaustedBudgets } from './exhausted-budgets.js';
 import { Budgets, type Budget } from './policies.js';
 import { Throttle } from './throttle.js';
-import { ThrottleWindows, type OpenWindow } from './throttle-windows.js';
+import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-windows.js';
 
 const LOGIN_EVENT = 'user.login.throttled';
 /** How long a guess waits for points in flight, which may be refunded. After that it is answered with 503. */
@@ -17,14 +17,14 @@ const MAX_LOGIN_WAIT_MS = 20_000;
 const MAX_CODE_WAIT_MS = 5_000;
 
 /** A guess with reserved points. */
-export interface Guess {
+interface Guess {
   /** Spends the points of a wrong guess, and refunds those of a right one. */
   settle(isValid: boolean): Promise<void>;
   /** Returns the points of a guess that was not verified. If that fails, the reservation expires after a minute. */
   refund(cause: unknown): Promise<void>;
 }
 
-export interface PasswordGuess extends Guess {
+interface PasswordGuess extends Guess {
   /** Its place in the queue for hashing. */
   readonly turn: Turn;
 }
@@ -44,12 +44,6 @@ export interface GuessedUser {
   /** Canonical e-mail address. */
   readonly account: string;
   readonly addresses: readonly string[];
-}
-
-/** A limit that refuses now, for operators. */
-export interface ExhaustedLimit {
-  readonly name: Budget['name'];
-  readonly until: Date;
 }
 
 /**
@@ -241,13 +235,6 @@ async function settleByVerdict<Verdict extends { readonly valid: boolean }>(
   });
   await guess.settle(verdict.valid);
   return verdict;
-}
-
-function listExhausted(budgets: readonly Budget[], open: ReadonlyMap<string, OpenWindow>): ExhaustedLimit[] {
-  return budgets.flatMap(({ name, key, limit }) => {
-    const window = open.get(key);
-    return window && window.lost >= limit.points ? [{ name, until: window.window_end }] : [];
-  });
 }
 
 @Global()

@@ -95,7 +95,7 @@ export const SESSION_END_REASONS = [
   'disabled',
   'session_limit',
 ] as const;
-export type SessionEndReason = (typeof SESSION_END_REASONS)[number];
+type SessionEndReason = (typeof SESSION_END_REASONS)[number];
 
 /**
  * The condition on a live session, in SQL that joins the users.

@@ -32,7 +32,7 @@ import { TokenRotation } from './token-rotation.js';
 type SecretCallback = (error: Error | null, secret?: string) => void;
 
 @Injectable()
-export class UserStrategy extends PassportStrategy(Strategy, 'user') {
+class UserStrategy extends PassportStrategy(Strategy, 'user') {
   constructor(
     doors: Doors,
     accessTokens: AccessTokens,
@@ -85,7 +85,7 @@ function readToken(request: IncomingMessage): string | null {
   return /^[\x21-\x7e]+$/.exec(readBearer(request) ?? '')?.[0] ?? null;
 }
 
-export class ValidUserResponse {
+class ValidUserResponse {
   @ApiProperty({ enum: [true] })
   valid!: true;
 
@@ -116,7 +116,7 @@ export class ValidUserResponse {
 
 @ApiTags('internal')
 @Controller('internal')
-export class ValidateUserController {
+class ValidateUserController {
   constructor(private readonly freshness: Freshness) {}
 
   @Post('validate-user')

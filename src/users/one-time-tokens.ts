@@ -31,7 +31,7 @@ const PREFIXES = {
   email_change: 'pa_change_',
 } as const;
 const FORMAT = /^pa_(reset|email|change)_[\w-]{43}$/;
-export type TokenPurpose = keyof typeof PREFIXES;
+type TokenPurpose = keyof typeof PREFIXES;
 
 export const RESET_PURPOSES = ['password_reset', 'operator_password_reset'] as const satisfies TokenPurpose[];
 export const EMAIL_PURPOSES = ['email_verification', 'email_change'] as const satisfies TokenPurpose[];
@@ -57,7 +57,7 @@ const VOID_TOKENS = 'DELETE FROM one_time_tokens WHERE user_id = $1';
 const PURGE = `DELETE FROM one_time_tokens WHERE (user_id, purpose) IN
   (SELECT user_id, purpose FROM one_time_tokens WHERE expires_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
-export interface FoundToken {
+interface FoundToken {
   readonly userId: string;
   readonly purpose: TokenPurpose;
   /** The address that it was sent to; null: an operator handed it over. */
@@ -72,7 +72,7 @@ export function buildLink(page: string, token: string): string {
 
 type LinkAct = (transaction: EntityManager, user: User) => Promise<void>;
 
-export interface IssuedToken {
+interface IssuedToken {
   /** The only occurrence of the token in plain text. */
   readonly token: string;
   readonly expiresAt: Date;

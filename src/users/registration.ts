@@ -7,12 +7,11 @@ import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
-import { getViolatedConstraint } from '../database/database-failure.js';
 import { Outbox } from '../mail/outbox.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Throttle } from '../throttling/throttle.js';
-import { User } from './users.service.js';
+import { refuseTakenEmail, User } from './users.service.js';
 
 interface NewUser {
   readonly email: string;
@@ -62,10 +61,9 @@ export class Registration {
       createdAt: now,
       updatedAt: now,
     };
-    const commit = this.dataSource.transaction((transaction) => this.commitUser(transaction, user, actor, event));
-    await commit.catch((error: unknown) => {
-      throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
-    });
+    await refuseTakenEmail(
+      this.dataSource.transaction((transaction) => this.commitUser(transaction, user, actor, event)),
+    );
     return user;
   }
 

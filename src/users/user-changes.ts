@@ -11,13 +11,12 @@ import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
-import { getViolatedConstraint } from '../database/database-failure.js';
 import { Outbox } from '../mail/outbox.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { determineFirstProof, getFirstProof } from './address-proof.js';
 import { OneTimeTokens } from './one-time-tokens.js';
-import { User } from './users.service.js';
+import { refuseTakenEmail, User } from './users.service.js';
 
 /** An absent field stays as it is; another address is not verified, unless the change says so. */
 export interface UserChange {
@@ -52,12 +51,8 @@ export class UserChanges {
    */
   async updateUser(call: ChangeCall): Promise<User> {
     const { isActive, email } = call.change;
-    const commit = async () => {
-      const committed = this.dataSource.transaction((transaction) => this.commitUpdate(transaction, call));
-      return committed.catch((error: unknown) => {
-        throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
-      });
-    };
+    const commit = () =>
+      refuseTakenEmail(this.dataSource.transaction((transaction) => this.commitUpdate(transaction, call)));
     return isActive === false || email !== undefined ? this.propagation.propagateAfter(commit) : commit();
   }
 

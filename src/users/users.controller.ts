@@ -60,7 +60,7 @@ export class UserResponse {
 
 @ApiTags('users')
 @Controller('api/v0/users')
-export class UsersController {
+class UsersController {
   constructor(private readonly users: UsersService) {}
 
   @Get('me')

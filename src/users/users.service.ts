@@ -11,6 +11,7 @@ import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { FAILED_ATTEMPTS } from '../audit/counted-refusals.js';
 import { addSeconds, Clock } from '../common/clock.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database, ANY_GIVEN_ID, RowsById } from '../database/database.js';
 import { findPage, toFilter, toPattern, type Filter, type Page, type PageRequest } from '../http/page.js';
 import type { PasswordHash } from '../passwords/password-hasher.js';
@@ -66,6 +67,13 @@ const READ = {
   text: `SELECT id, email, is_active AS "isActive", email_verified_at AS "emailVerifiedAt",
            created_at AS "createdAt", updated_at AS "updatedAt" FROM users WHERE id = ${ANY_GIVEN_ID}`,
 };
+
+/** @throws {ProblemException} email_taken when the work would give an address to a second account */
+export async function refuseTakenEmail<Result>(work: Promise<Result>): Promise<Result> {
+  return work.catch((error: unknown) => {
+    throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
+  });
+}
 
 export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'firstProofAt' | 'factorsChangedAt'>;
 

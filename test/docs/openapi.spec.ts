@@ -128,7 +128,7 @@ describe('GET /docs-json', () => {
     expect(document.components!.examples).toMatchObject({
       CredentialsRequest: { value: { email: EXAMPLES.email, password: EXAMPLES.password } },
       RegistrationRequest: { value: { email: EXAMPLES.email, password: EXAMPLES.password } },
-      MintAppCredentialRequest: { value: { caller: EXAMPLES.caller, target: EXAMPLES.target } },
+      IssueAppCredentialRequest: { value: { caller: EXAMPLES.caller, target: EXAMPLES.target } },
     });
     expect(document.components!.examples!.RegisterNodeRequest).toEqual({
       value: { household_id: EXAMPLES.householdId, room: EXAMPLES.room, name: EXAMPLES.name },

@@ -29,8 +29,8 @@ const sessionClaims = z.object({ sub: z.string(), sid: z.string() });
 export async function makeCredentials(url: string, adminKey: string): Promise<Credentials> {
   const client = new ApiClient(url, adminKey);
   const node = await client.registerNode({ household_id: HOUSEHOLD_ID, room: 'hall', name: 'lamp' });
-  const app = await client.mintAppCredential({ caller: 'ocr', target: SERVICE_NAME });
-  const foreign = await client.mintAppCredential({ caller: 'ocr', target: 'speech' });
+  const app = await client.issueAppCredential({ caller: 'ocr', target: SERVICE_NAME });
+  const foreign = await client.issueAppCredential({ caller: 'ocr', target: 'speech' });
   await client.register(PERSON);
   const [{ access_token }, ended] = [await client.logIn(PERSON), await client.logIn(PERSON)];
   await client.logOut(ended);

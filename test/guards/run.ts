@@ -62,7 +62,7 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
     }),
   );
   const mint = async (target: string): Promise<Record<string, string>> => {
-    const { app_id, app_key } = await client.mintAppCredential({ caller: 'ocr', target });
+    const { app_id, app_key } = await client.issueAppCredential({ caller: 'ocr', target });
     return { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key };
   };
   const household_id = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';

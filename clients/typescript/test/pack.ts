@@ -200,8 +200,8 @@ async function tryService(cleanup: Cleanup, folder: string): Promise<void> {
   const options = { cleanup, script: SERVICE_SCRIPT, flags: SERVICE_FLAGS, variables, isReady: isHealthy };
   const service = await new ServerProcess(await claimPort(), options).start();
   const client = new ApiClient(service.url, secrets.ADMIN_API_KEY);
-  const own = await client.mintAppCredential({ caller: 'recipes', target: 'auth' });
-  const caller = await client.mintAppCredential({ caller: 'meals', target: 'recipes' });
+  const own = await client.issueAppCredential({ caller: 'recipes', target: 'auth' });
+  const caller = await client.issueAppCredential({ caller: 'meals', target: 'recipes' });
   const user = { email: 'user@example.org', password: 'a perfectly fine passphrase' };
   await client.register(user);
   const tokens = await client.logIn(user);

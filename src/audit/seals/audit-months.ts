@@ -11,7 +11,7 @@ const PARTITION_PREFIX = 'audit_events_';
 
 /**
  * The monthly partitions of the audit log: created in advance, dropped as a whole after the retention period. Functions in
- * the database do both (migration 1763684050000), because the role of the service may lack the right to.
+ * the database do both (AddAuditDefiners), because the role of the service may lack the right to.
  */
 @Injectable()
 export class AuditMonths {

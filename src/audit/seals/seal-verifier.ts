@@ -48,7 +48,7 @@ class Findings {
   }
 }
 
-export type SealKeys = ReadonlyMap<string, SealKey>;
+type SealKeys = ReadonlyMap<string, SealKey>;
 
 /** Runs SQL in one read-only transaction, so that rows and seals are of one snapshot. */
 export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;

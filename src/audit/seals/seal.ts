@@ -140,7 +140,7 @@ const LINE = new RegExp(`^${WORD} ([1-9]\\d{0,14}) \\S+ ([0-9a-f]{64})$`);
 export const MAX_FINDINGS = 1_000;
 
 /** The head of the chain at one moment. Its HMAC covers every earlier seal. */
-export interface Checkpoint {
+interface Checkpoint {
   readonly number: number;
   readonly at: string;
   readonly mac: Buffer;
