@@ -1,5 +1,5 @@
 // How commands are added, and how their options are parsed.
-import { InvalidArgumentError, type Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { isId } from '../common/ids.js';
 import { isRestriction, isServiceName } from '../common/names.js';
 import { parseBaseUrl } from './http-client.js';
@@ -21,14 +21,17 @@ export interface Help {
 }
 
 /** Adds a command, whose help ends with what it needs and an example. */
-export function addCommand(
+export function addCommand<Added extends Command = Command>(
   parent: Command,
   signature: string,
   description: string,
   { needs, example = '', variables = '' }: Help,
-): Command {
-  const command = parent.command(signature).description(description);
-  let path = command.name();
+  command = new Command() as Added,
+): Added {
+  const [name = '', ...parameters] = signature.split(' ');
+  command.name(name).description(description).arguments(parameters.join(' ')).copyInheritedSettings(parent);
+  parent.addCommand(command);
+  let path = name;
   for (let above: Command | null = parent; above; above = above.parent) path = `${above.name()} ${path}`;
   const line = `${variables} ${path} ${example}`.trim();
   return command.addHelpText('after', `\n${needs}\n\nExample:\n  ${line}`);

@@ -85,7 +85,7 @@ export class Progress {
 export type Confirm = (what: string | (() => Promise<string>)) => Promise<void>;
 
 /** Adds --yes, which {@link createConfirm} reads. */
-export function addYes(command: Command): Command {
+export function addYes<Added extends Command>(command: Added): Added {
   return command.option('-y, --yes', 'do not ask; needed without a terminal', false);
 }
 

@@ -222,6 +222,6 @@ function parsePlace(value: string): { name: string; path: string } {
   return slash < 0 ? { name: value, path: '' } : { name: value.slice(0, slash), path: value.slice(slash) };
 }
 
-function toPrefix(name: string): string {
+export function toPrefix(name: string): string {
   return name.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
 }

@@ -27,7 +27,7 @@ function createVariablesSchema(): object {
     ...schema,
     title: 'The variables of the service',
     properties: Object.fromEntries(properties),
-    patternProperties: { '^(OTEL_|NODE_)': { type: 'string' } },
+    patternProperties: { '^(OTEL_|NODE_(OPTIONS|EXTRA_CA_CERTS)$)': { type: 'string' } },
     // A required one may come from a file, and development has defaults.
     required: [],
     additionalProperties: false,

@@ -7,7 +7,7 @@ import { FileChangedError } from '../../config/env-file.js';
 import { describeCause } from '../failures.js';
 import { CommandFailedError } from '../terminal.js';
 import { readEnvFile, readOrExplain, type ServiceFile } from './environment-files.js';
-import type { MappedService, PlatformMap } from './platform-map.js';
+import { toPrefix, type PlatformMap } from './platform-map.js';
 
 type Values = Readonly<Record<string, string>>;
 /** A document as it was read: what is not ours in it stays. */
@@ -29,13 +29,10 @@ const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 const kubernetes: Format = {
   extension: 'yaml',
-  toName: (service) =>
-    `${service
-      .toLowerCase()
-      .replace(/[^a-z0-9]+/g, '-')
-      .replace(/-$/, '')}-env`,
+  // The map refuses two services with the same prefix, so that names differ; every prefix is a valid name.
+  toName: (service) => `${toPrefix(service).toLowerCase().replaceAll('_', '-')}-env`,
   parse: (text) => {
-    const documents = [parseAllDocuments(text)].flat();
+    const documents = [parseAllDocuments(text)].flat().filter(({ contents }) => contents !== null);
     if (!documents.every((each) => isMap(each.contents) && each.errors.length === 0))
       throw new Error('it does not hold Kubernetes Secrets');
     const found = documents.flatMap((each): unknown[] => {
@@ -170,7 +167,6 @@ export function openDocuments(map: PlatformMap, documents: Documents): ReadonlyM
   const callers = map.services.filter(({ calls }) => calls.length > 0);
   if (format === 'env') return new Map(callers.map(({ name }) => [name, readEnvFile(folder ?? '.', name)]));
   const chosen = { kubernetes, json }[format];
-  refuseEqualNames(callers, chosen);
   const stored = current === undefined ? undefined : parse(chosen, current, '--current');
   return new Map(callers.map(({ name }) => [name, openDocument(name, chosen, folder, stored)]));
 }
@@ -197,11 +193,4 @@ function parse({ parse: parseText }: Format, text: string, where: string): Reado
     const cause = error instanceof SyntaxError ? 'it is not valid JSON' : describeCause(error);
     throw new CommandFailedError(`${where} cannot be used: ${cause}. Nothing was changed.`, 'file_unusable');
   }
-}
-
-function refuseEqualNames(services: readonly MappedService[], { toName }: Format): void {
-  const names = services.map(({ name }) => toName(name));
-  const twin = names.find((name, index) => names.indexOf(name) !== index);
-  if (twin === undefined) return;
-  throw new CommandFailedError(`Two services would have the Secret ${twin}: rename one in the map.`, 'map_unusable');
 }

@@ -5,7 +5,7 @@ import { EXAMPLES } from '../../common/examples.js';
 import { parseDuration, parseTargets, parseUuid, TARGETS, toRestriction } from '../command-options.js';
 import { isPassing, withAdvice } from '../http-client.js';
 import { CommandFailedError, print, say } from '../terminal.js';
-import { act, addRemote, createClient, readOptions, type AdminClient } from './admin-client.js';
+import { addRemote, createClient, readOptions, type AdminClient } from './admin-client.js';
 import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../admin/enrolments.admin.controller.js';
 import { addLimits, printList, toQuery } from './list-command.js';
 
@@ -35,14 +35,12 @@ export function addEnrolmentCommands(nodes: Command): void {
       printList(command, { path: PATH, query: toQuery(options, { open: 'open' }), columns: COLUMNS, drop: DROP }),
     );
   const description = 'Cancel an enrolment: its code is unknown from now on.';
-  addRemote(nodes, 'cancel-enrolment <enrolment_id>', description, EXAMPLES.id).action(
-    act(
-      async (client, id: string) => {
-        await client.delete(`${PATH}/${encodeURIComponent(id)}`);
-        return { enrolment_id: id, cancelled: true };
-      },
-      (_result, id) => `Enrolment ${id} is cancelled.`,
-    ),
+  addRemote(nodes, 'cancel-enrolment <enrolment_id>', description, EXAMPLES.id).answer(
+    async (client, id: string) => {
+      await client.delete(`${PATH}/${encodeURIComponent(id)}`);
+      return { enrolment_id: id, cancelled: true };
+    },
+    (_result, id) => `Enrolment ${id} is cancelled.`,
   );
 }
 
