@@ -32,10 +32,7 @@ export function renewConfigurationPage(page: string): string {
 /** @returns the text of each file with a JSON Schema, by its path */
 export function listSchemas(): Readonly<Record<string, string>> {
   const toText = (schema: object): string => `${JSON.stringify(schema, null, 2)}\n`;
-  return {
-    'platform.schema.json': toText(SCHEMAS.map()),
-    'docs/variables.schema.json': toText(SCHEMAS.variables()),
-  };
+  return { 'platform.schema.json': toText(SCHEMAS.map()), 'docs/variables.schema.json': toText(SCHEMAS.variables()) };
 }
 
 function toExampleSection({ title, introduction, variables, note }: Section): string {

@@ -1,37 +1,8 @@
 // What is wrong with the app credentials of a platform: as the database has them, or as the service tells from afar.
 import { UNUSED_DAYS } from '../../config/limits.js';
 import { formatPair, isExpiring, isOverlapOpen, isUnused } from '../credential-state.js';
-import type { AdminClient } from '../remote/admin-client.js';
-import { announceIfSlow } from '../terminal.js';
-import { readLive } from './apply.js';
-import { broken, checkNodes, findServiceAway, formatPlace, warning, type Finding } from './doctor-calls.js';
-import { isDelivered, leaveLostKeys, makePlan, type Plan, type PlannedPair } from './plan.js';
-import type { PlatformMap } from './platform-map.js';
-import { openDocuments } from './secret-documents.js';
-
-/** Checks the running service against the map. Neither files nor the database are looked at, and no key is used. */
-export async function diagnoseFromAfar(
-  client: AdminClient,
-  { map, adminKey }: { map: PlatformMap; adminKey: string | undefined },
-  now = new Date(),
-): Promise<Finding[]> {
-  const away = await findServiceAway(client.url);
-  if (away) return [away];
-  const none = openDocuments(map, { format: 'json', folder: undefined, current: undefined });
-  const live = await announceIfSlow('Reading the credentials', readLive(client, none));
-  const plan = leaveLostKeys(
-    makePlan(map, none, live, () => ({})),
-    undefined,
-  );
-  const missing = plan.services.flatMap(({ pairs }) => pairs.filter(({ action }) => action === 'issue'));
-  return [
-    ...missing.map((pair) =>
-      broken(formatPair(pair), 'It has no live credential.', `Run apply, then restart ${pair.caller}.`),
-    ),
-    ...(await checkNodes(client.url, adminKey, plan)),
-    ...checkKeys(plan, live.items, now, 'apply'),
-  ];
-}
+import { formatPlace, warning, type Finding } from './doctor-calls.js';
+import { isDelivered, type Plan, type PlannedPair } from './plan.js';
 
 /** @param command that repairs what is found */
 export function* checkKeys(

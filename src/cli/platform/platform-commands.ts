@@ -1,19 +1,16 @@
-import { Argument, InvalidArgumentError, Option, type Command } from 'commander';
+import { Argument, Option, type Command } from 'commander';
 import type { PlanReport } from './delivery.js';
 import type { PlatformMap } from './platform-map.js';
 import { formatPair } from '../credential-state.js';
-import { AdminClient, readRemoteVariables } from '../remote/admin-client.js';
-import { addYes, createConfirm, CommandFailedError, print } from '../terminal.js';
-import { fitWidth, formatTable, wrapText } from '../tables.js';
-import { httpUrl } from '../../config/variable-kinds.js';
-import type { Finding } from './doctor-calls.js';
+import { addYes, createConfirm, print } from '../terminal.js';
+import { formatTable } from '../tables.js';
 import { parseAuditRetentionDays, parseDatabaseUrl, readVariables } from '../../config/environment.js';
-import { addCommand, DATABASE_EXAMPLE, NEEDS_ADMIN_KEY, NEEDS_DATABASE } from '../command-options.js';
+import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
 
-const URL_OF_OWN_FILE =
+export const URL_OF_OWN_FILE =
   'Connects to the database: DATABASE_URL is taken from the environment, or else from <dir>/auth.env.';
-const ENV_DIR = 'folder of the environment files: <service>.env for each service';
-const MAP_EXAMPLE = '--map platform.yaml --env-dir env';
+export const ENV_DIR = 'folder of the environment files: <service>.env for each service';
+export const MAP_EXAMPLE = '--map platform.yaml --env-dir env';
 
 type InitOptions = Readonly<{
   map: string;
@@ -107,63 +104,6 @@ function createHeading(strays: PlanReport['strays'], isPlan: boolean): string {
   const isRevoked = strays.some(({ revoked }) => revoked);
   const outcome = isPlan ? 'would be revoked' : 'revoked';
   return `Credentials of pairs that are not in the map (${isRevoked ? outcome : 'still valid; --prune revokes them'}):`;
-}
-
-const WHAT = 'what is wrong, and what to do';
-/** What the table takes besides the text: the first column and the borders. */
-const TABLE_FRAME = 'severity'.length + 7;
-
-type DoctorOptions = Readonly<{ map: string; envDir?: string; url?: string }>;
-
-/** `platform-auth doctor`: finds what is wrong with a platform and says what to do; see docs/platform.md. */
-export function addDoctorCommand(root: Command): void {
-  const description = 'Check files, keys, database and services of a platform. Exit code 1 when something is broken.';
-  addCommand(root, 'doctor', description, {
-    needs: `Changes nothing, but validates every key, which counts as its use. ${URL_OF_OWN_FILE}
-Without --env-dir it asks the service only, from any machine, and uses no key. ${NEEDS_ADMIN_KEY}`,
-    example: `${MAP_EXAMPLE} --url http://127.0.0.1:7701`,
-  })
-    .addOption(createMapOption())
-    .option('--env-dir <dir>', ENV_DIR)
-    .option('--url <url>', 'address of this service, if not the one in the map', parseUrl)
-    .action(async ({ map: path, envDir, url }: DoctorOptions, command: Command) => {
-      const map = await readMap(path);
-      const findings =
-        envDir === undefined
-          ? await diagnoseFromAfar(map, url)
-          : await (await import('./doctor.js')).diagnose({ map, envDir, url });
-      print(command, { findings }, (it) => formatFindings(it, envDir === undefined ? LIMIT_FROM_AFAR : LIMIT));
-      const broken = findings.filter(({ severity }) => severity === 'broken').length;
-      if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`, 'broken');
-    });
-}
-
-const LIMIT = 'A variable that a process was started with overrides its file, and doctor does not see it.';
-
-const LIMIT_FROM_AFAR = 'Neither the files nor the database were looked at, and no key was used: that needs --env-dir.';
-
-async function diagnoseFromAfar(map: PlatformMap, given: string | undefined): Promise<Finding[]> {
-  const variables = readRemoteVariables();
-  const { diagnoseFromAfar: diagnose } = await import('./doctor-keys.js');
-  const url = given ?? map.services[0]?.url;
-  return diagnose(AdminClient.from(variables, url), { map, adminKey: variables.ADMIN_API_KEY });
-}
-
-function formatFindings({ findings }: { findings: Finding[] }, limit: string): string {
-  if (findings.length === 0) return `No problems found.\n\n${limit}`;
-  const width = fitWidth(TABLE_FRAME);
-  const rows = findings.map((finding) => ({
-    severity: finding.severity,
-    [WHAT]: [finding.where, ...wrapText(finding.what, width), ...wrapText(`→ ${finding.do}`, width)],
-  }));
-  const colour = (name: string, value: unknown) =>
-    name !== 'severity' ? undefined : value === 'broken' ? ('red' as const) : ('yellow' as const);
-  return `${formatTable(['severity', WHAT], rows, { drop: ['severity'], colour })}\n${limit}`;
-}
-
-function parseUrl(text: string): string {
-  if (!httpUrl.safeParse(text).success) throw new InvalidArgumentError('It must be an http(s) URL.');
-  return text;
 }
 
 /** `platform-auth migrate`: applies missing migrations, as the service does when it starts. */

@@ -9,11 +9,11 @@ import type {
 } from '../../admin/app-credentials.admin.controller.js';
 import { computeDigest } from '../../crypto/secret.js';
 import { withAdvice } from '../http-client.js';
-import type { AdminClient } from '../remote/admin-client.js';
-import { revokeKeys } from '../remote/credentials.command.js';
-import { identifyKeys } from '../remote/leaked.command.js';
+import type { AdminClient } from './admin-client.js';
+import { revokeKeys } from './credentials.command.js';
+import { identifyKeys } from './leaked.command.js';
 import { CommandFailedError, type Confirm } from '../terminal.js';
-import { carryOutPlan, type CredentialStore, type PlanReport } from './delivery.js';
+import { carryOutPlan, type CredentialStore, type PlanReport } from '../platform/delivery.js';
 import {
   createTokenRules,
   DEFAULT_TOKENS,
@@ -21,10 +21,10 @@ import {
   listPublicSettings,
   type ServiceFile,
   type TokenRules,
-} from './environment-files.js';
-import { leaveLostKeys, makePlan, type LiveCredentials, type Plan } from './plan.js';
-import { credentialVariables, type PlatformMap } from './platform-map.js';
-import { openDocuments, type Documents } from './secret-documents.js';
+} from '../platform/environment-files.js';
+import { leaveLostKeys, makePlan, type LiveCredentials, type Plan } from '../platform/plan.js';
+import { credentialVariables, type PlatformMap } from '../platform/platform-map.js';
+import { openDocuments, type Documents } from '../platform/secret-documents.js';
 
 const PATH = '/app-credentials';
 const FOLDER_MODE = 0o700;
