@@ -29,7 +29,8 @@ export function addCommand<Added extends Command = Command>(
   command = new Command() as Added,
 ): Added {
   const [name = '', ...parameters] = signature.split(' ');
-  command.name(name).description(description).arguments(parameters.join(' ')).copyInheritedSettings(parent);
+  command.name(name).description(description).copyInheritedSettings(parent);
+  for (const parameter of parameters) command.argument(parameter);
   parent.addCommand(command);
   let path = name;
   for (let above: Command | null = parent; above; above = above.parent) path = `${above.name()} ${path}`;
