@@ -148,8 +148,7 @@ export class OwnPlatform {
   /** Reverts every migration but the first: the tables exist, and lack columns. @returns the reverted ones */
   async revertToFirstSchema(): Promise<string[]> {
     const dataSource = await new DataSource(createMigrationOptions(this.database.url)).initialize();
-    const names = dataSource.migrations.map((migration) => migration.constructor.name);
-    const [, ...reverted] = names.sort((left, right) => (left.slice(-13) < right.slice(-13) ? -1 : 1));
+    const reverted = dataSource.migrations.slice(1).map((migration) => migration.constructor.name);
     for (let undone = 0; undone < reverted.length; undone += 1) await dataSource.undoLastMigration();
     await dataSource.destroy();
     return reverted;
