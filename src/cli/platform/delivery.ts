@@ -5,6 +5,7 @@ import { basename } from 'node:path';
 import { formatPair } from '../credential-state.js';
 import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../config/limits.js';
+import { ADMIN_KEY_PREFIX, generateKey } from '../../crypto/key-format.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
@@ -60,6 +61,11 @@ export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: Cre
   return report;
 }
 
+/** The root key of this service has the form of its keys, which scanners and `platform-auth leaked` recognise. */
+function generateValue(service: string, name: string): string {
+  return service === OWN_NAME && name === 'ADMIN_API_KEY' ? generateKey(ADMIN_KEY_PREFIX) : generateSecret();
+}
+
 /** Issues the keys of one caller and writes its file. When the file cannot be written, the issued keys are revoked. */
 async function deliver(
   { service, file, settings, pairs }: PlannedService,
@@ -74,7 +80,7 @@ async function deliver(
   const isWritten = !pairs.some(({ action }) => action === 'lost');
   try {
     for (const [name, value] of isWritten ? Object.entries(settings) : [])
-      if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateSecret());
+      if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateValue(service.name, name));
     // Before its keys are issued: a rerun recognises the folder by the file of this service.
     if (store && service.name === OWN_NAME && !file.exists) file.write(heading);
     if (store && pairs.some(({ action }) => action === 'issue' || action === 'rotate')) file.rehearseWrite();

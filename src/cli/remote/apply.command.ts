@@ -51,13 +51,14 @@ A key is shown once: where it is not found in --output or --current, its credent
 async function runApply(options: ApplyOptions, command: Command): Promise<void> {
   const { map: path, plan: isPlan, to: format, output: folder, prune, rotateLost, yes } = options;
   if (format === 'env' && folder === undefined) command.error('error: --to env needs --output');
-  refuseRootKey(options);
   const isStream = folder === undefined && !isPlan;
   if (isStream && process.stdout.isTTY)
     throw new CommandFailedError('Keys are not printed on a terminal: give --output, or a pipe.', 'is_terminal');
   const confirm = createConfirm(command);
   const { apply, hasChanges } = await import('./apply.js');
+  const refusedKey = options.rootKey ? undefined : readRemoteVariables().ADMIN_API_KEY;
   const report = await apply(createClient(command), {
+    refusedKey,
     map: await readMap(path),
     documents: { format, folder, current: await readCurrent(options) },
     ...{ prune, isPlan, yes, rotateLost: rotateLost === true ? 'all' : rotateLost },
@@ -77,16 +78,6 @@ function toCount(text: string): number {
 async function readCurrent({ current }: ApplyOptions): Promise<string | undefined> {
   if (current === undefined) return undefined;
   return current === '-' ? readText(process.stdin) : readFileSync(current, 'utf8');
-}
-
-/** Least privilege: the key of the service itself may do everything, and cannot be revoked. */
-function refuseRootKey({ rootKey }: ApplyOptions): void {
-  const { ADMIN_API_KEY: key } = readRemoteVariables();
-  if (key === undefined || key.startsWith('pa_admin_') || rootKey) return;
-  throw new CommandFailedError(
-    'ADMIN_API_KEY is not the key of an operator. Issue one (platform-auth operators issue ci --scopes apps), or add --root-key.',
-    'root_key',
-  );
 }
 
 function formatApplyReport(report: ApplyReport): string {

@@ -42,6 +42,8 @@ export interface ApplyRequest {
   readonly isPlan: boolean;
   /** --yes was given. */
   readonly yes: boolean;
+  /** The key that is used: it is refused if it is the one of the service itself. Undefined: any key may be used. */
+  readonly refusedKey: string | undefined;
   /** Gets the plan. */
   readonly confirm: (plan: ApplyReport) => ReturnType<Confirm>;
 }
@@ -52,6 +54,7 @@ export interface ApplyReport extends PlanReport {
 
 export async function apply(client: AdminClient, request: ApplyRequest): Promise<ApplyReport> {
   const { map, documents, isPlan, prune, rotateLost } = request;
+  if (request.refusedKey !== undefined) await refuseRootKey(client, request.refusedKey);
   const rules = await readPublishedRules(client, map);
   const live = await readLive(client, openDocuments(map, documents));
   const plan = (): Plan => {
@@ -72,6 +75,16 @@ export async function apply(client: AdminClient, request: ApplyRequest): Promise
   await request.confirm(intended);
   if (documents.folder !== undefined) mkdirSync(documents.folder, { recursive: true, mode: FOLDER_MODE });
   return addSummary(await carryOutPlan(plan(), options, createStore(client)));
+}
+
+/** Least privilege: the key of the service itself may do everything, and no call revokes it. */
+async function refuseRootKey(client: AdminClient, key: string): Promise<void> {
+  const digest = toDigest(key);
+  if ((await identifyKeys(client, [digest])).items.get(digest)?.kind !== 'root') return;
+  throw new CommandFailedError(
+    'ADMIN_API_KEY is the key of the service itself. Issue one for an operator (platform-auth operators issue ci --scopes apps), or add --root-key.',
+    'root_key',
+  );
 }
 
 export function hasChanges({ summary, files }: ApplyReport): boolean {
