@@ -45,8 +45,8 @@ beside() {
 }
 
 # Programs that the steps need, and the packages of Debian that have them.
-PROGRAMS="chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy etcd patroni"
-PACKAGES="chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv etcd-server patroni postgresql"
+PROGRAMS="chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy etcd patroni unshare setpriv"
+PACKAGES="chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv etcd-server patroni postgresql util-linux"
 # What Debian starts when it installs them: program and service.
 SERVERS="nginx:nginx caddy:caddy haproxy:haproxy pgbouncer:pgbouncer prometheus:prometheus etcd:etcd patroni:patroni pg_lsclusters:postgresql"
 

@@ -107,6 +107,13 @@ export interface AskedUse {
   readonly scope?: string | undefined;
 }
 
+/** What the row of a key restricts it to. */
+export interface KeyRestrictions {
+  readonly target?: string;
+  readonly targets?: readonly string[] | null;
+  readonly scopes?: readonly string[] | null;
+}
+
 export interface Misuse {
   readonly code: 'target' | 'other_target' | 'missing_scope';
   readonly detail: string;
@@ -126,8 +133,8 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly targetColumn?: string;
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
-  /** Why a key is not accepted for what is asked of it, whatever key it is. */
-  explainMisuse(row: Entity, asked: AskedUse): Misuse | undefined;
+  /** Says why a valid key is not accepted for what is asked of it. */
+  findMisuse(restrictions: KeyRestrictions, asked: AskedUse): Misuse | undefined;
   toLogFields(row: Entity): LogFields;
   /** What operators may change, named as in the audit log. */
   toChangeableFields(row: Entity): Record<string, unknown>;

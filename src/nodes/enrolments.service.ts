@@ -195,6 +195,7 @@ export class EnrolmentsService {
       case 'repeated':
         // The call that won is being answered: its key must not end before the device has it.
         if (hasLostRace) throw new ProblemException(problems.unavailable, { isLogged: false });
+        await this.throttle.countEnrolmentRepeat(enrolment.id, actor.address);
         // The response that held the former key was lost, so that key ends at once.
         return this.nodes.keys.rotateKey(enrolment.nodeId ?? '', 0, actor);
       case 'reused':

@@ -7,9 +7,11 @@ import { PassportStrategy } from '@nestjs/passport';
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
+import { toActor } from '../access/actor.js';
 import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER, type DoorReason } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { Answers, RequireNode } from '../access/require.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
 import { EXAMPLES } from '../common/examples.js';
 import { TARGETS } from '../common/fields.js';
 import { isServiceName } from '../common/names.js';
@@ -34,6 +36,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     doors: Doors,
     @Inject(NODE_KEYS) private readonly keys: NodeKeys,
     private readonly freshness: Freshness,
+    private readonly refusals: CountedRefusals,
   ) {
     super('X-API-Key');
     doors.install('node', this);
@@ -45,14 +48,17 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const nodeId = credential.slice(0, colon).toLowerCase();
     const isFresh = wantsFreshVerdict(request);
     if (isFresh) await this.freshness.noteArrival(request);
-    const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), isFresh);
+    const named = request.headers[TARGET_HEADER];
+    const target = isServiceName(named) ? named : undefined;
+    const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
+    if (!verdict.valid && verdict.reason === 'misuse') {
+      const refusal = { event: 'node.validation.failed', reason: 'target', counted: nodeId, subject: nodeId } as const;
+      this.refusals.deferRefusal(refusal, toActor(request));
+      throw toRefusal('target', nodeId, verdict.identity, target);
+    }
     if (!verdict.valid) throw toRefusal(verdict.reason, nodeId, verdict.identity);
     const { identity, rememberable } = verdict;
     const { household_id: householdId, targets } = identity;
-    const named = request.headers[TARGET_HEADER];
-    const target = isServiceName(named) ? named : undefined;
-    if (targets && (target === undefined || !targets.includes(target)))
-      throw toRefusal('target', nodeId, identity, target);
     const forwarder = request.user as Principal | undefined;
     const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
     this.keys.verifier.recordUse(nodeId, forwardedBy ?? target ?? null);

@@ -1,7 +1,9 @@
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
+import { CountedRefusals } from '../../src/audit/counted-refusals.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
+import { recorded } from '../audit/record.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Device, Service, User } from '../support/test-app.js';
 import { untilVerdict } from '../support/until-verdict.js';
@@ -192,12 +194,27 @@ describe('a node with targets', () => {
     }
     const [first] = app.log.events('node.validation.failed');
     expect(first).toMatchObject({ reason: 'target', node_id: node.nodeId, called_service: 'recipes' });
+    for (const by of [app, replica]) await by.nest.get(CountedRefusals).flush();
+    expect(await recorded(app, { subject: node.nodeId, event: 'node.validation.failed' })).toMatchObject([
+      { actor: { door: 'node', id: node.nodeId }, count: 6, details: { reasons: { target: 6 } } },
+    ]);
   });
 
   it('is refused to a service that proves its own key and does not name itself', async () => {
     const node = await restricted();
     expectProblem(await app.validateNode(node.header).set(ocr.headers), problems.invalidNodeCredentials);
     await at(node, 'ocr').set(ocr.headers).expect(200);
+  });
+
+  it('keeps its previous key until the new one is accepted somewhere', async () => {
+    const node = await restricted();
+    const { body } = await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
+    const rotated = { ...node, header: `${node.nodeId}:${(body as { api_key: string }).api_key}` };
+    expectProblem(await at(rotated, 'recipes'), problems.invalidNodeCredentials);
+    expectProblem(await app.validateNode(rotated.header), problems.invalidNodeCredentials);
+    await at(node, 'speech').expect(200);
+    await at(rotated, 'speech').expect(200);
+    expectProblem(await at(node, 'speech'), problems.invalidNodeCredentials);
   });
 
   it('is refused by a gateway for another service, and by one that names none', async () => {
@@ -288,6 +305,18 @@ describe('an app credential with scopes', () => {
     expect(missing).toMatchObject([{ app_id: service.appId }, { app_id: service.appId }]);
   });
 
+  it('keeps its previous key until the new one is accepted for its target and scope', async () => {
+    const service = await restricted();
+    const { body } = await app.admin.post(`/app-credentials/${service.appId}/rotate`).expect(200);
+    const { app_key } = body as { app_key: string };
+    const rotated = { ...service, headers: { ...service.headers, 'X-Platform-App-Key': app_key } };
+    expectProblem(await app.validateApp(rotated.headers, { target: 'mcp' }), problems.invalidAppCredentials);
+    expectMissing(await asks(rotated, 'documents:write'), 'documents:write');
+    await asks(service, 'documents:read').expect(200);
+    await asks(rotated, 'documents:read').expect(200);
+    expectProblem(await asks(service, 'documents:read'), problems.invalidAppCredentials);
+  });
+
   it('has every scope when it has no list of them', async () => {
     const service = await restricted(null);
     expect((await asks(service, 'documents:write').expect(200)).body).not.toHaveProperty('scopes');
@@ -298,7 +327,9 @@ describe('an app credential with scopes', () => {
     const authorize = (scope: string) =>
       app.get('/internal/authorize/app').set({ ...headers, 'X-Platform-Target': 'ocr', 'X-Platform-Scope': scope });
     await authorize('pages:count').expect(200);
-    expectMissing(await authorize('documents:write'), 'documents:write');
+    const challenge = 'PlatformApp realm="platform-auth", error="insufficient_scope", scope="documents:write"';
+    const missing = { ...problems.missingScope, challenge, extension: { scopes: ['documents:write'] } };
+    expectProblem(await authorize('documents:write'), missing);
     expectProblem(await authorize('Two Words'), problems.gatewayMisconfigured);
   });
 
