@@ -122,6 +122,6 @@ export class ValidateNodeController {
     EnrolmentsService,
     NodeStrategy,
   ],
-  exports: [NodesService, RegistrationRetries, EnrolmentsService],
+  exports: [NodesService, EnrolmentsService],
 })
 export class NodesModule {}
