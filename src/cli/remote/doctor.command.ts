@@ -12,7 +12,7 @@ const WHAT = 'what is wrong, and what to do';
 /** What the table takes besides the text: the first column and the borders. */
 const TABLE_FRAME = 'severity'.length + 7;
 
-type DoctorOptions = Readonly<{ map: string; envDir?: string; url?: string }>;
+type DoctorOptions = Readonly<{ map: string; envDir?: string; url?: string; live: boolean }>;
 
 /** `platform-auth doctor`: finds what is wrong with a platform and says what to do; see docs/platform.md. */
 export function addDoctorCommand(root: Command): void {
@@ -25,13 +25,19 @@ Without --env-dir it asks the service only, from any machine, and uses no key. $
     .addOption(createMapOption())
     .option('--env-dir <dir>', ENV_DIR)
     .option('--url <url>', 'address of this service, if not the one in the map', parseUrl)
-    .action(async ({ map: path, envDir, url }: DoctorOptions, command: Command) => {
+    .option('--live', 'also ask at the address of every other service of the map', false)
+    .action(async ({ map: path, envDir, url, live }: DoctorOptions, command: Command) => {
       const map = await readMap(path);
       const findings =
         envDir === undefined
           ? await diagnoseFromAfar(map, url)
           : await (await import('../platform/doctor.js')).diagnose({ map, envDir, url });
-      print(command, { findings }, (it) => formatFindings(it, envDir === undefined ? LIMIT_FROM_AFAR : LIMIT));
+      const { askServices, formatRunning } = await import('../platform/doctor-live.js');
+      const running = live ? await askServices(map) : undefined;
+      const limit = envDir === undefined ? LIMIT_FROM_AFAR : LIMIT;
+      print(command, { findings, running }, () =>
+        [formatFindings({ findings }, limit), ...(running ? [formatRunning(running)] : [])].join('\n\n'),
+      );
       const broken = findings.filter(({ severity }) => severity === 'broken').length;
       if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`, 'broken');
     });
