@@ -1,4 +1,4 @@
-import { createTransport } from 'nodemailer';
+import type { Transporter } from 'nodemailer';
 import type { Environment } from '../config/environment.js';
 import type { MailSender, MailServer } from '../config/mail-url.js';
 
@@ -59,14 +59,19 @@ export function createMailTransport({ mailUrl, mailFrom }: Pick<Environment, 'ma
 
 /** One connection per mail: mails are rare, and a server that hangs delays one only. */
 class SmtpTransport extends MailTransport {
-  private readonly transporter;
+  private transporter: Transporter | undefined;
 
   constructor(
-    { host, port, tls, login }: MailServer,
+    private readonly server: MailServer,
     private readonly from: MailSender,
   ) {
     super();
-    this.transporter = createTransport({
+  }
+
+  /** The first mail loads nodemailer, so that a start does not. */
+  private async createTransporter({ host, port, tls, login }: MailServer): Promise<Transporter> {
+    const { createTransport } = await import('nodemailer');
+    return createTransport({
       host,
       port,
       secure: tls === 'implicit',
@@ -85,6 +90,7 @@ class SmtpTransport extends MailTransport {
 
   override async send({ to, ...content }: Mail, signal: AbortSignal): Promise<void> {
     try {
+      this.transporter ??= await this.createTransporter(this.server);
       await this.transporter.sendMail({
         ...content,
         from: { ...this.from },
