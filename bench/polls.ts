@@ -61,7 +61,6 @@ const REVOKERS = 4;
 const ENDED_SESSIONS_PER_SECOND = 20;
 const FILES_BESIDE_CONNECTIONS = 200;
 
-const postmaster = z.tuple([z.object({ pid: z.number() })]);
 const connectionCount = z.tuple([z.object({ count: z.number() })]);
 
 interface Change {
@@ -131,11 +130,8 @@ class Platform {
   static async start(testbed: Testbed, leaseMs: number): Promise<Platform> {
     const name = `lease_${leaseMs}`;
     const { SECRET_KEY: secretKey, ADMIN_API_KEY } = testbed.secrets;
-    const pid = await withClient(testbed.database.url(), async (client) => {
-      await client.query(`CREATE DATABASE ${name}`);
-      const { rows } = await client.query(`SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int AS pid`);
-      return postmaster.parse(rows)[0].pid;
-    });
+    await withClient(testbed.database.url(), (client) => client.query(`CREATE DATABASE ${name}`));
+    const pid = await testbed.readPostmasterPid();
     const replicas: Service[] = [];
     while (replicas.length < REPLICAS)
       replicas.push(await testbed.startService({ REVOCATION_LEASE_MS: String(leaseMs) }, name));
