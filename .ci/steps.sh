@@ -12,7 +12,7 @@ export npm_config_fetch_retries=5 npm_config_fetch_timeout=600000
 
 # Runs a step, and notes what it counted. A step that failed without counting is one failure.
 step() {
-  local output status line p f start=$SECONDS
+  local output status line p f k start=$SECONDS
   output=$(mktemp "$work/output.XXXXXX")
   if [ -n "${is_beside:-}" ]; then
     "$@" >"$output" 2>&1
@@ -27,10 +27,11 @@ step() {
   line=$(grep -E '^(Tests: |[0-9]+ passed, [0-9]+ failed)' "$output" | tail -n 1)
   p=$(grep -oE '[0-9]+ passed' <<<"$line" | grep -oE '[0-9]+' || echo 0)
   f=$(grep -oE '[0-9]+ failed' <<<"$line" | grep -oE '[0-9]+' || echo 0)
+  k=$(grep -oE '[0-9]+ skipped' <<<"$line" | grep -oE '[0-9]+' || echo 0)
   if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
-  echo "$p 0" >>"$work/counts"
+  echo "$p 0 $k" >>"$work/counts"
   if [ "$f" -gt 0 ]; then { echo "$f"; echo "$*"; cat "$output"; } >"$work/failures/${output##*/}"; fi
-  echo "── $*: $p passed, $f failed, $((SECONDS - start)) s"
+  echo "── $*: $p passed, $f failed, $k skipped, $((SECONDS - start)) s"
 }
 
 # Runs functions beside each other. One that ends early is a failure.
@@ -44,8 +45,8 @@ beside() {
 }
 
 # Programs that the steps need, and the packages of Debian that have them.
-PROGRAMS="chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy etcd patroni"
-PACKAGES="chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv etcd-server patroni postgresql"
+PROGRAMS="chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy etcd patroni unshare setpriv"
+PACKAGES="chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv etcd-server patroni postgresql util-linux"
 # What Debian starts when it installs them: program and service.
 SERVERS="nginx:nginx caddy:caddy haproxy:haproxy pgbouncer:pgbouncer prometheus:prometheus etcd:etcd patroni:patroni pg_lsclusters:postgresql"
 
@@ -102,5 +103,5 @@ finish() {
   for failure in "$work"/failures/*; do
     [ -e "$failure" ] && echo "0 $(head -n 1 "$failure")" >>"$work/counts"
   done
-  awk '{ p += $1; f += $2 } END { printf "%d passed, %d failed\n", p, f; exit !(p > 0 && f == 0) }' "$work/counts"
+  awk '{ p += $1; f += $2; k += $3 } END { printf "%d passed, %d failed, %d skipped\n", p, f, k; exit !(p > 0 && f == 0) }' "$work/counts"
 }

@@ -6,6 +6,7 @@ const EXIT_CODE_FAILED = 1;
 export class Checks {
   private passed = 0;
   private failed = 0;
+  private skipped = 0;
 
   /** Runs the program, and reports: exit code 1 when a check failed, when the program failed, or when nothing was checked. */
   async around(program: (cleanup: Cleanup) => Promise<void>): Promise<void> {
@@ -17,7 +18,8 @@ export class Checks {
         this.failed += 1;
       }
     });
-    console.log(`${this.passed} passed, ${this.failed} failed`);
+    const skipped = this.skipped > 0 ? `, ${this.skipped} skipped` : '';
+    console.log(`${this.passed} passed, ${this.failed} failed${skipped}`);
     if (this.haveFailed || this.passed === 0) process.exitCode = EXIT_CODE_FAILED;
   }
 
@@ -28,6 +30,12 @@ export class Checks {
   note(name: string, isTrue: boolean, found: string | number = ''): void {
     this.add(isTrue ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 });
     console.log(isTrue ? `✓ ${name}` : `✗ ${name}\n  ${found}`);
+  }
+
+  /** For what this machine cannot check. */
+  skip(name: string, obstacle: string): void {
+    this.skipped += 1;
+    console.log(`- ${name}: skipped: ${obstacle}`);
   }
 
   /** Fails when the check throws. */

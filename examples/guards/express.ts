@@ -16,32 +16,44 @@ const UNAVAILABLE = {
   status: 503,
   code: 'unavailable',
 };
+const MISSING_SCOPE = {
+  type: '/problems/missing-scope',
+  title: 'A scope is missing',
+  status: 403,
+  code: 'missing_scope',
+};
 
 export interface GuardOptions {
   /** Address of platform-auth: that of its INTERNAL_PORT, where it has one. */
   readonly authUrl: string;
   /** The name of this service: the target that its callers' keys must have, and nodes with targets. */
   readonly serviceName: string;
+  /** At the door `app`: what a restricted key has to be allowed. Without it, every restricted key is refused. */
+  readonly scope?: string | undefined;
 }
 
 /** Admits requests with a valid credential for the door; `response.locals.caller` is what platform-auth said about it. */
-export function createGuard(door: keyof typeof DOORS, { authUrl, serviceName }: GuardOptions): RequestHandler {
+export function createGuard(door: keyof typeof DOORS, { authUrl, serviceName, scope }: GuardOptions): RequestHandler {
   const { forwards, verdicts } = DOORS[door];
   return async ({ headersDistinct }, response, next) => {
     const headers = new Headers(door === 'user' ? {} : { 'X-Platform-Target': serviceName });
+    if (scope !== undefined) headers.set('X-Platform-Scope', scope);
     for (const name of [...forwards, ...TRACING])
       headersDistinct[name]?.forEach((value) => headers.append(name, value));
     const answer = await ask(`${authUrl}/internal/validate-${door}`, headers);
     const text = (await answer?.text().catch(() => undefined)) ?? '';
     const parsed: unknown = await new Response(text).json().catch(() => undefined);
-    const body = parsed as { valid?: unknown; code?: unknown } | null | undefined;
+    const body = parsed as { valid?: unknown; scopes?: unknown; code?: unknown } | null | undefined;
     const { status = 503 } = answer ?? {};
     const code = typeof body?.code === 'string' ? body.code : '';
-    if (status === 200 && body?.valid === true) {
+    if (status === 200 && body?.valid === true && isAllowed(body.scopes, scope)) {
       response.locals.caller = body;
       next();
+    } else if (status === 200 && body?.valid === true) {
+      response.status(403).type('application/problem+json').send(JSON.stringify(MISSING_SCOPE));
     } else if (
       (status === 401 && verdicts.includes(code)) ||
+      (status === 403 && code === 'missing_scope') ||
       (code !== 'validation_failed' && code !== '' && [400, 431].includes(status))
     ) {
       response
@@ -53,6 +65,11 @@ export function createGuard(door: keyof typeof DOORS, { authUrl, serviceName }: 
       response.status(503).set('Retry-After', '2').type('application/problem+json').send(JSON.stringify(UNAVAILABLE));
     }
   };
+}
+
+/** An answer without scopes is about a key that is not restricted. */
+function isAllowed(scopes: unknown, scope: string | undefined): boolean {
+  return scopes === undefined || (Array.isArray(scopes) && scopes.includes(scope));
 }
 
 /** Repeats once: after a connection that was refused or broke, or a 503. Never after a time-out, which means overload. */

@@ -16,6 +16,7 @@ DOORS = {
 TRACING = {b"x-request-id", b"traceparent"}
 TIMEOUT_SECONDS = 1.0
 UNAVAILABLE = {"type": "/problems/unavailable", "title": "The credential could not be checked", "status": 503, "code": "unavailable"}
+MISSING_SCOPE = {"type": "/problems/missing-scope", "title": "A scope is missing", "status": 403, "code": "missing_scope"}
 
 
 class Refused(Exception):
@@ -29,12 +30,18 @@ def install(app: FastAPI) -> None:
 
 
 class Guard:
-    """A dependency: `caller: dict = Depends(Guard("node", AUTH_URL, "recipes"))` is what platform-auth said about the caller."""
+    """A dependency: `caller: dict = Depends(Guard("node", AUTH_URL, "recipes"))` is what platform-auth said about the caller.
 
-    def __init__(self, door: str, auth_url: str, service_name: str):
+    scope, at the door "app": what a restricted key has to be allowed. Without it, every restricted key is refused.
+    """
+
+    def __init__(self, door: str, auth_url: str, service_name: str, scope: str | None = None):
+        self.scope = scope
         self.forwards, self.verdicts = DOORS[door]
         self.url = f"{auth_url}/internal/validate-{door}"
         self.own = [(b"x-platform-target", service_name.encode())] if door != "user" else []
+        if scope is not None:
+            self.own.append((b"x-platform-scope", scope.encode()))
         # trust_env: no proxy of the environment sees credentials.
         self.client = httpx.AsyncClient(trust_env=False)
 
@@ -45,8 +52,12 @@ class Guard:
         status, body = read(answer)
         code = body["code"] if isinstance(body.get("code"), str) else ""
         if status == 200 and body.get("valid") is True:
+            # An answer without scopes is about a key that is not restricted.
+            if "scopes" in body and not (isinstance(body["scopes"], list) and self.scope in body["scopes"]):
+                raise Refused(403, json.dumps(MISSING_SCOPE), {})
             return body
-        if (status == 401 and code in self.verdicts) or (status in (400, 431) and code not in ("", "validation_failed")):
+        is_verdict = (status == 401 and code in self.verdicts) or (status == 403 and code == "missing_scope")
+        if is_verdict or (status in (400, 431) and code not in ("", "validation_failed")):
             challenge = answer.headers.get("www-authenticate")
             raise Refused(status, answer.content, {"WWW-Authenticate": challenge} if challenge else {})
         raise Refused(503, json.dumps(UNAVAILABLE), {"Retry-After": "2"})

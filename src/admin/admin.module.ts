@@ -11,7 +11,7 @@ import { Doors, type DoorReason, HeaderKeyStrategy } from '../access/doors.js';
 import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { listAcceptedScopes, type Scope } from '../common/names.js';
+import { listAcceptedScopes, type RouteScope, type Scope } from '../common/names.js';
 import { getClientAddress, toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { isSameSecret } from '../crypto/secret.js';
@@ -61,7 +61,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     request.user = principal;
     const { scope } = (request.res?.locals ?? {}) as ResponseLocals;
     if (scope === undefined) throw new Error('The route declares no scope');
-    if (scope !== 'any') await this.requireScope(request, principal, scope);
+    await this.requireScope(request, principal, scope);
     return principal;
   }
 
@@ -81,12 +81,12 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
   async requireScope(
     request: Request,
     { operator }: AdminPrincipal,
-    scope: Scope,
+    scope: RouteScope,
     method = request.method,
   ): Promise<void> {
-    const scopes = listAcceptedScopes(scope, method);
-    if (operator === null || scopes.some((each) => operator.scopes.includes(each))) return;
-    throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, scopes), toActor(request));
+    if (operator === null || !lacksScope(operator, scope, method)) return;
+    const accepted = listAcceptedScopes(scope, method);
+    throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, accepted), toActor(request));
   }
 
   private async recordRefusal(
@@ -101,6 +101,11 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     const counted = { problem: problems.invalidAdminKey, refusal, counted: network, subject: network };
     return this.refusals.recordRefusal(counted, toActor(request));
   }
+}
+
+/** Whether an operator may not call a route with this scope and method. Each operator has a scope, so none lacks `any`. */
+export function lacksScope(operator: OperatorIdentity, scope: RouteScope, method: string): scope is Scope {
+  return !listAcceptedScopes(scope, method).some((each) => operator.scopes.includes(each));
 }
 
 @Module({

@@ -6,7 +6,7 @@ import { RequireAdmin } from '../access/require.js';
 import type { StoredAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { EXAMPLES } from '../common/examples.js';
-import { IfSent, MOMENT, MomentField, parseMoment } from '../common/fields.js';
+import { AddressField, IfSent, MOMENT, MomentField, parseMoment, UuidField } from '../common/fields.js';
 import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
 import { AUDIT_EVENT_NAMES, AUDIT_EVENT_PATTERNS, listMatchingEvents } from '../common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
@@ -41,6 +41,15 @@ export class AuditEventsQuery extends PageQuery {
   @IfSent()
   @Matches(new RegExp(SUBJECT), { message: 'must be a UUID, or unknown: and 32 hexadecimal digits' })
   subject?: string;
+
+  @UuidField(
+    { example: EXAMPLES.id, description: 'of the request, as in X-Request-Id; no index serves it: send since too' },
+    { optional: true },
+  )
+  request_id?: string;
+
+  @AddressField('of the client; a counted event has that of its first refusal; send since too', { optional: true })
+  address?: string;
 
   @ApiPropertyOptional({
     enum: [...AUDIT_EVENT_NAMES, ...AUDIT_EVENT_PATTERNS],
@@ -177,6 +186,8 @@ export class AuditEventsAdminController {
       actor: operator === undefined ? query.actor?.toLowerCase() : undefined,
       operators: operator === undefined ? undefined : await this.operators.listOperatorIds(operator),
       subject: query.subject?.toLowerCase(),
+      requestId: query.request_id?.toLowerCase(),
+      address: query.address,
       events: query.event === undefined ? undefined : listMatchingEvents(query.event),
       since: parseMoment(query.since),
       until: parseMoment(query.until),

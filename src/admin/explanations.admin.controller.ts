@@ -1,11 +1,11 @@
 import { Controller, Get, Param, Query } from '@nestjs/common';
-import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
-import { IsIP, MaxLength } from 'class-validator';
+import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
-import { AppScopeField, IfSent, MOMENT, NULLABLE_MOMENT, ServiceNameField } from '../common/fields.js';
+import { AddressField, AppScopeField, MOMENT, NETWORK, NULLABLE_MOMENT, ServiceNameField } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import { toNetwork } from '../common/network.js';
 import { type Explanation, type Reason, REASON_CODES } from '../keys/key-ends.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import {
@@ -14,6 +14,7 @@ import {
   LoginExplanations,
   type LoginReason,
 } from '../second-factors/second-factors.service.js';
+import { Throttle } from '../throttling/throttle.js';
 
 /** Shows a moment as its example, where NULLABLE_MOMENT shows null. */
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
@@ -111,20 +112,8 @@ export class ExplanationResponse {
   }
 }
 
-/** The longest form: IPv6 that ends with a dotted IPv4 address. */
-const MAX_ADDRESS_LENGTH = 45;
-const ADDRESS_DETAIL = 'must be an IPv4 or IPv6 address';
-
 class ExplainUserQuery {
-  @IfSent()
-  @MaxLength(MAX_ADDRESS_LENGTH, { message: ADDRESS_DETAIL })
-  @IsIP(undefined, { message: ADDRESS_DETAIL })
-  @ApiPropertyOptional({
-    type: String,
-    maxLength: MAX_ADDRESS_LENGTH,
-    description: 'of the client that would log in',
-    example: EXAMPLES.network,
-  })
+  @AddressField('of the client that would log in', { optional: true })
   address?: string;
 }
 
@@ -187,6 +176,27 @@ export class UserExplanationResponse {
   }
 }
 
+export class ExplainNetworkQuery {
+  @AddressField('of a client')
+  address!: string;
+}
+
+export class ExhaustedLimitResponse {
+  @ApiProperty({ description: 'as in the header RateLimit and in the log', example: 'login-address' })
+  name!: string;
+
+  @ApiProperty({ ...MOMENT, description: 'when it ends by itself' })
+  until!: string;
+}
+
+export class NetworkExplanationResponse {
+  @ApiProperty({ ...NETWORK, nullable: false, description: 'what the limits count: an IPv4 address, or an IPv6 /64' })
+  network!: string;
+
+  @ApiProperty({ type: [ExhaustedLimitResponse], description: 'the limits that refuse the network now' })
+  limits!: ExhaustedLimitResponse[];
+}
+
 const DESCRIPTION =
   'The doors answer every refusal alike; this tells the operator why. An unknown id gets the reason `unknown`, not a 404.';
 
@@ -197,6 +207,7 @@ export class ExplanationsAdminController {
     private readonly nodes: NodesService,
     private readonly credentials: AppCredentialsService,
     private readonly logins: LoginExplanations,
+    private readonly throttle: Throttle,
   ) {}
 
   @Get('users/:id/explain')
@@ -208,6 +219,18 @@ export class ExplanationsAdminController {
   })
   async explainUser(@Param('id') id: string, @Query() { address }: ExplainUserQuery): Promise<UserExplanationResponse> {
     return UserExplanationResponse.from(await this.logins.explainLogin(id, address ?? null));
+  }
+
+  @Get('networks/explain')
+  @RequireAdmin('users', {
+    summary: 'Which limits refuse a network now?',
+    description: 'Those that count calls and wrong guesses by network, of all replicas. Counts nothing.',
+    returns: NetworkExplanationResponse,
+  })
+  async explainNetwork(@Query() { address }: ExplainNetworkQuery): Promise<NetworkExplanationResponse> {
+    const exhausted = await this.throttle.listExhaustedLimits(address);
+    const limits = exhausted.map(({ name, until }) => ({ name, until: until.toISOString() }));
+    return { network: toNetwork(address), limits };
   }
 
   @Get('nodes/:node_id/explain')

@@ -21,10 +21,21 @@ export class KeysQuery extends PageQuery {
 
   @MomentField('only keys that were not used since this moment; a key that was never used counts from its creation')
   unused_since?: string;
+
+  @MomentField('only keys that expire before this moment')
+  expires_before?: string;
+
+  @FlagField('only keys that were rotated, and whose former key is still valid')
+  in_overlap?: true;
 }
 
-export function toKeyFilter({ live, unused_since }: KeysQuery): KeyFilter {
-  return { isLive: live === true, unusedSince: parseMoment(unused_since) };
+export function toKeyFilter({ live, unused_since, expires_before, in_overlap }: KeysQuery): KeyFilter {
+  return {
+    isLive: live === true,
+    unusedSince: parseMoment(unused_since),
+    expiresBefore: parseMoment(expires_before),
+    isInOverlap: in_overlap === true,
+  };
 }
 
 export class KeyCountsResponse implements KeyCounts {

@@ -44,14 +44,18 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     const appId = sentId.toLowerCase();
     const isFresh = wantsFreshVerdict(request);
     if (isFresh) await this.freshness.noteArrival(request);
-    const verdict = await this.keys.verifier.verifyKey(appId, key, isFresh);
-    if (!verdict.valid) throw toRefusal(verdict.reason, appId, verdict.identity);
+    const { presentedTo = this.environment.serviceName, askedScope: scope } = (request.res?.locals ??
+      {}) as ResponseLocals;
+    const asked = { target: presentedTo ?? undefined, scope };
+    const verdict = await this.keys.verifier.verifyKey(appId, key, asked, isFresh);
+    if (!verdict.valid) {
+      if (verdict.reason !== 'misuse') throw toRefusal(verdict.reason, appId, verdict.identity);
+      if (scope === undefined || verdict.misuse !== 'missing_scope')
+        throw toRefusal('other_target', appId, verdict.identity);
+      throw createMissingScopeProblem(scope, toRefusal('missing_scope', appId, verdict.identity));
+    }
     const { caller, target, scopes } = verdict.identity;
-    const { presentedTo = this.environment.serviceName, askedScope } = (request.res?.locals ?? {}) as ResponseLocals;
-    if (presentedTo !== null && presentedTo !== target) throw toRefusal('other_target', appId, verdict.identity);
-    if (askedScope !== undefined && scopes && !scopes.includes(askedScope))
-      throw createMissingScopeProblem(askedScope, toRefusal('missing_scope', appId, verdict.identity));
-    this.keys.verifier.recordUse(appId, presentedTo, askedScope);
+    this.keys.verifier.recordUse(appId, presentedTo, scope);
     return { door: 'app', appId, caller, target, scopes, rememberable: verdict.rememberable };
   }
 }

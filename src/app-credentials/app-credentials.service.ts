@@ -75,7 +75,7 @@ export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   scopeUsesColumn: 'scope_uses',
   targetColumn: 'target',
   keyPrefix: 'pa_app_',
-  explainMisuse: ({ target, scopes }, asked) => {
+  findMisuse: ({ target, scopes }, asked) => {
     if (asked.target !== undefined && asked.target !== target)
       return {
         code: 'other_target',

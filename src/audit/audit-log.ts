@@ -37,6 +37,9 @@ interface AuditFilter {
   /** The ids of operators, in place of `actor`. */
   readonly operators?: readonly string[] | undefined;
   readonly subject: string | undefined;
+  readonly requestId?: string | undefined;
+  /** Of the client. */
+  readonly address?: string | undefined;
   readonly events: readonly AuditEventName[] | undefined;
   /** Inclusive. */
   readonly since: Date | undefined;
@@ -168,7 +171,8 @@ function buildQuery(filter: AuditFilter, limit: number, after: Position | undefi
   return { text, values };
 }
 
-function toConditions({ actor, operators, subject, events, since, until }: AuditFilter, after: Position | undefined) {
+function toConditions(filter: AuditFilter, after: Position | undefined) {
+  const { actor, operators, subject, requestId, address, events, since, until } = filter;
   const values: unknown[] = [];
   const conditions: string[] = [];
   const add = (condition: (...names: string[]) => string, ...added: unknown[]): void => {
@@ -182,6 +186,8 @@ function toConditions({ actor, operators, subject, events, since, until }: Audit
   add(byActor, actor);
   add((name) => `actor_id = ANY(${name})`, operators);
   add((name) => `subject = ${name}`, subject);
+  add((name) => `request_id = ${name}`, requestId);
+  add((name) => `address = ${name}`, address);
   add((name) => `event = ANY(${name})`, events);
   add((name) => `time >= ${name}`, since);
   add((name) => `time < ${name}`, until);

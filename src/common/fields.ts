@@ -5,11 +5,13 @@ import {
   isEmail,
   IsEmail,
   IsInt,
+  IsIP,
   IsISO8601,
   IsOptional,
   IsUUID,
   Matches,
   Max,
+  MaxLength,
   Min,
   registerDecorator,
   ValidateIf,
@@ -118,6 +120,20 @@ export function LabelField(example: string, presence?: Presence, description?: s
 /** Text that a filter of a list looks for. */
 export function SearchField(example: string, description: string): PropertyDecorator {
   return LabelField(example, { optional: true }, description);
+}
+
+/** The longest form: IPv6 that ends with a dotted IPv4 address. */
+const MAX_ADDRESS_LENGTH = 45;
+const ADDRESS_DETAIL = 'must be an IPv4 or IPv6 address';
+
+/** The address of a client. */
+export function AddressField(description: string, presence?: Presence): PropertyDecorator {
+  const schema = { type: String, maxLength: MAX_ADDRESS_LENGTH, description, example: EXAMPLES.network };
+  return applyDecorators(
+    Field(schema, presence),
+    MaxLength(MAX_ADDRESS_LENGTH, { message: ADDRESS_DETAIL }),
+    IsIP(undefined, { message: ADDRESS_DETAIL }),
+  );
 }
 
 /** A filter of a list that is either `true` or absent. */

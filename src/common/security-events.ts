@@ -48,6 +48,8 @@ export const AUDIT_EVENT_NAMES = [
   'admin.operator.updated',
   'admin.operator.rotated',
   'admin.operator.revoked',
+  'admin.console.logged_in',
+  'admin.console.logged_out',
   'admin.user.created',
   'admin.user.updated',
   'admin.user.deleted',
@@ -94,9 +96,7 @@ export type SecurityEvent =
   | 'node.validation.failed'
   | 'node.enrolment.refused'
   | 'node.enrolment.throttled'
-  | 'admin.key.throttled'
-  | 'admin.console.logged_in'
-  | 'admin.console.logged_out';
+  | 'admin.key.throttled';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;

@@ -3,7 +3,7 @@ import { METHOD_METADATA } from '@nestjs/common/constants.js';
 import { ModuleRef } from '@nestjs/core';
 import type { Request } from 'express';
 import { SCOPE_OF_ROUTE } from '../access/require.js';
-import { AdminStrategy } from '../admin/admin.module.js';
+import { AdminStrategy, lacksScope } from '../admin/admin.module.js';
 import { AppCredentialsAdminController } from '../admin/app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from '../admin/audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
@@ -11,7 +11,7 @@ import { ExplanationsAdminController } from '../admin/explanations.admin.control
 import { NodesAdminController } from '../admin/nodes.admin.controller.js';
 import { OperatorsAdminController } from '../admin/operators.admin.controller.js';
 import { UsersAdminController } from '../admin/users.admin.controller.js';
-import { listAcceptedScopes, type Scope } from '../common/names.js';
+import type { RouteScope } from '../common/names.js';
 import { createValidationPipe } from '../http/validation.js';
 import type { ConsoleSession } from './console-sessions.js';
 
@@ -25,7 +25,7 @@ const PARTS = {
   work: BackgroundWorkAdminController,
 } as const;
 type Parts = { readonly [Name in keyof typeof PARTS]: InstanceType<(typeof PARTS)[Name]> };
-type Part = keyof Parts;
+export type Part = keyof Parts;
 type Handler = (...values: never[]) => Promise<unknown>;
 type UntypedHandler = (...values: unknown[]) => Promise<unknown>;
 type HandlerName<Api> = { [Name in keyof Api]: Api[Name] extends Handler ? Name : never }[keyof Api] & string;
@@ -62,7 +62,7 @@ export class AdminApi {
   /** Whether a page offers this act to the session. */
   mayCall({ principal: { operator } }: ConsoleSession, part: Part, name: string): boolean {
     const { scope, method } = this.findHandler(part, name);
-    return operator === null || listAcceptedScopes(scope, method).some((each) => operator.scopes.includes(each));
+    return operator === null || !lacksScope(operator, scope, method);
   }
 
   /** Validates as the route does. Empty parameters of a query count as not sent. @throws {ProblemException} validation_failed */
@@ -74,7 +74,7 @@ export class AdminApi {
   private findHandler(part: Part, name: string) {
     const prototype = PARTS[part].prototype as unknown as Readonly<Record<string, UntypedHandler | undefined>>;
     const handler = prototype[name];
-    const scope = handler && (Reflect.getMetadata(SCOPE_OF_ROUTE, handler) as Scope | undefined);
+    const scope = handler && (Reflect.getMetadata(SCOPE_OF_ROUTE, handler) as RouteScope | undefined);
     if (handler === undefined || scope === undefined) throw new Error(`${name} is no route of operators`);
     return { handler, scope, method: RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod] };
   }

@@ -29,6 +29,8 @@ export class AuditPages {
   @Get('audit')
   async showEvents(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
     const { items, next_cursor } = await this.readEvents(request, query);
+    const work = await this.api.call(request, 'work', 'getBackgroundWork');
+    const unsealed = work.items.find(({ name }) => name === 'audit_unsealed_seconds');
     const rows = items.map((event) => (
       <Row
         cells={[
@@ -36,7 +38,7 @@ export class AuditPages {
           <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
           <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
           <IdLink name="subject" id={event.subject} text={event.subject ?? ''} />,
-          event.address,
+          <IdLink name="address" id={event.address} text={event.address ?? ''} />,
           event.count,
           <Details event={event} />,
         ]}
@@ -46,10 +48,17 @@ export class AuditPages {
     sendPage(
       response,
       <Page title="Audit" session={getSession(request)} at={ADDRESS} needs={['read']}>
+        <p>
+          The oldest event without a seal is{' '}
+          <span class={unsealed?.is_overdue ? 'bad' : 'good'}>{unsealed?.seconds} s old</span>. A seal proves that
+          nobody changed what is before it: <code>platform-auth audit verify</code>.
+        </p>
         <Filters action={ADDRESS}>
           <Field label="Event" name="event" value={query.event} />
           <Field label="About (id)" name="subject" value={query.subject} />
           <Field label="By (id, or operator:name)" name="actor" value={query.actor} />
+          <Field label="Address" name="address" value={query.address} />
+          <Field label="Request" name="request_id" value={query.request_id} />
           <Field label="Since" name="since" value={query.since} />
           <Field label="Until" name="until" value={query.until} />
         </Filters>

@@ -2,10 +2,15 @@
  * The sessions of the console. An operator's key, or the root key, is exchanged for a random token in a cookie; only its
  * digest is stored. A session ends when the key with which it began is no longer the current one, so a rotation, a
  * revocation or an expiry holds from the next request on, on every replica; and after 30 minutes without a request, or 8
- * hours (ASVS 7.3.1, 7.3.2). Without the comparison of keys test/console/sessions.spec.ts fails.
+ * hours (ASVS 7.3.1, 7.3.2). Without the comparison of keys test/console/console.spec.ts fails.
  */
 import { Injectable } from '@nestjs/common';
+import DataLoader from 'dataloader';
+import type { Request } from 'express';
+import { toActor } from '../access/actor.js';
 import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
+import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { addSeconds } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import {
@@ -22,25 +27,33 @@ import { isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
 
 const IDLE_SECONDS = 30 * 60;
 const MAX_SECONDS = 8 * 3_600;
+/** A session is written no more often than this while it is used. */
+const SEEN_SECONDS = 60;
+const MAX_BATCH_SIZE = 100;
 /** A form that was sent is remembered while this many others follow it. */
 const MAX_SENT_FORMS = 200;
 
-const INSERT = {
+const PURGE = {
+  name: 'console_sessions_purge',
+  text: 'DELETE FROM console_sessions WHERE created_at <= $1 OR seen_at <= $2',
+};
+const INSERT = withAuditEvent({
   name: 'console_sessions_insert',
-  text: `WITH ended AS (DELETE FROM console_sessions WHERE created_at <= $4 OR seen_at <= $5)
-    INSERT INTO console_sessions (digest, operator_id, key_digest, created_at, seen_at) VALUES ($1, $2, $3, $6, $6)`,
-};
-/** Written at most once a minute. */
-const SEE = {
-  name: 'console_sessions_see',
-  text: `WITH seen AS (UPDATE console_sessions SET seen_at = $4
-      WHERE digest = $1 AND seen_at > $3 AND seen_at < $4::timestamptz - interval '1 minute' AND $5)
-    SELECT session.key_digest AS session_key_digest, operators.id, name, scopes, operators.key_digest,
-      previous_key_digest, previous_key_expires_at, expires_at, revoked_at
+  text: `INSERT INTO console_sessions (digest, operator_id, key_digest, created_at, seen_at) VALUES ($1, $2, $3, $4, $4)
+    RETURNING true`,
+});
+const FIND = {
+  name: 'console_sessions_find',
+  text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, operators.id, name, scopes,
+      operators.key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
     FROM console_sessions AS session LEFT JOIN operators ON operators.id = session.operator_id
-    WHERE digest = $1 AND session.created_at > $2 AND seen_at > $3`,
+    WHERE digest = ANY ($1::bytea[]) AND session.created_at > $2 AND seen_at > $3`,
 };
-const DELETE = { name: 'console_sessions_delete', text: 'DELETE FROM console_sessions WHERE digest = $1' };
+const SEE = { name: 'console_sessions_see', text: 'UPDATE console_sessions SET seen_at = $2 WHERE digest = $1' };
+const DELETE = withAuditEvent({
+  name: 'console_sessions_delete',
+  text: 'DELETE FROM console_sessions WHERE digest = $1 RETURNING true',
+});
 const CLAIM_FORM = {
   name: 'console_sessions_claim_form',
   text: `UPDATE console_sessions SET sent_forms = (array_prepend($2::uuid, sent_forms))[1:${MAX_SENT_FORMS}]
@@ -51,7 +64,9 @@ const RELEASE_FORM = {
   text: 'UPDATE console_sessions SET sent_forms = array_remove(sent_forms, $2::uuid) WHERE digest = $1',
 };
 
-type SessionRow = { readonly session_key_digest: SecretDigest } & Partial<KeyRow & Omit<OperatorIdentity, 'keyDigest'>>;
+type SessionRow = Readonly<Record<'session_digest' | 'session_key_digest', SecretDigest>> & {
+  readonly seen_at: Date;
+} & Partial<KeyRow & Omit<OperatorIdentity, 'keyDigest'>>;
 
 export interface ConsoleSession {
   /** What the cookie holds. */
@@ -61,18 +76,27 @@ export interface ConsoleSession {
 
 @Injectable()
 export class ConsoleSessions {
+  /** Cookies that arrive in one round of the event loop share a statement, so that a flood of wrong ones leaves the pool free. */
+  private readonly rows = new DataLoader((digests: readonly SecretDigest[]) => this.findRows(digests), {
+    cache: false,
+    batchScheduleFn: setImmediate,
+    maxBatchSize: MAX_BATCH_SIZE,
+  });
+
   constructor(
     private readonly environment: Environment,
     private readonly database: Database,
     private readonly clock: ComparedClock,
+    private readonly audit: AuditLog,
   ) {}
 
-  /** @param key valid at the admin door, as this principal. @returns the token of a new session */
-  async startSession({ operator }: AdminPrincipal, key: string): Promise<string> {
+  /** @param request of the principal, with this key. @returns the token of a new session */
+  async startSession(request: Request, { operator }: AdminPrincipal, key: string): Promise<string> {
     const token = generateSecret();
     const { now, oldest, idleSince } = this.readTimes();
-    const values = [computeDigest(token), operator?.id ?? null, computeDigest(key), oldest, idleSince, now];
-    await this.database.rows(INSERT, values);
+    await this.database.rows(PURGE, [oldest, idleSince]);
+    const values = [computeDigest(token), operator?.id ?? null, computeDigest(key), now];
+    await this.audit.execute(INSERT, values, toEvent('admin.console.logged_in', request));
     return token;
   }
 
@@ -81,14 +105,17 @@ export class ConsoleSessions {
    * @returns undefined when the session has ended, or never began
    */
   async findSession(token: string, isActive: boolean): Promise<ConsoleSession | undefined> {
-    const { now, oldest, idleSince } = this.readTimes();
-    const row = await this.database.row<SessionRow>(SEE, [computeDigest(token), oldest, idleSince, now, isActive]);
+    const digest = computeDigest(token);
+    const row = await this.rows.load(digest);
     const principal = row && this.toPrincipal(row);
-    return principal && { token, principal };
+    if (!principal) return undefined;
+    const { now } = this.readTimes();
+    if (isActive && row.seen_at < addSeconds(now, -SEEN_SECONDS)) await this.database.rows(SEE, [digest, now]);
+    return { token, principal };
   }
 
-  async endSession(token: string): Promise<void> {
-    await this.database.rows(DELETE, [computeDigest(token)]);
+  async endSession(request: Request, token: string): Promise<void> {
+    await this.audit.execute(DELETE, [computeDigest(token)], toEvent('admin.console.logged_out', request));
   }
 
   /** @returns false when this form was sent before in this session, or the session has ended */
@@ -112,10 +139,21 @@ export class ConsoleSessions {
     return { door: 'admin', operator: { id, name, scopes, keyDigest } };
   }
 
+  private async findRows(digests: readonly SecretDigest[]): Promise<(SessionRow | undefined)[]> {
+    const { oldest, idleSince } = this.readTimes();
+    const rows = await this.database.rows<SessionRow>(FIND, [digests, oldest, idleSince]);
+    return digests.map((digest) => rows.find(({ session_digest }) => isSameDigest(session_digest, digest)));
+  }
+
   private readTimes() {
     const now = this.clock.trustedNow();
     return { now, oldest: addSeconds(now, -MAX_SECONDS), idleSince: addSeconds(now, -IDLE_SECONDS) };
   }
+}
+
+function toEvent(event: 'admin.console.logged_in' | 'admin.console.logged_out', request: Request): AuditEvent {
+  const actor = toActor(request);
+  return { event, actor, subject: actor.id ?? actor.door, logFields: {} };
 }
 
 /** @returns what a form of this session carries: its number, and a proof that this session's page made it for this action */

@@ -8,62 +8,101 @@ import type { KeyResponse } from '../admin/key.dto.js';
 import { NodesQuery, RegisterNodeRequest, UpdateNodeRequest } from '../admin/nodes.admin.controller.js';
 import { RegisterOperatorRequest, OperatorsQuery, UpdateOperatorRequest } from '../admin/operators.admin.controller.js';
 import { SCOPES } from '../common/names.js';
-import type { FieldProps } from './view.js';
+import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
+import type { Act, Kind } from './things.js';
+import { toAddress, type FieldProps } from './view.js';
 
 /** A field of a form; a list is typed with blanks between its words. */
-export interface KindField extends FieldProps {
+interface CredentialField extends FieldProps {
   readonly isList?: true;
 }
 
 /** What the operators' API answers about a credential of any kind. */
 export type Credential = KeyResponse & Readonly<Record<string, string | string[] | null>>;
 
-/** One kind of credentials, as the operators' API has them. */
-export interface Kind {
-  readonly address: string;
-  readonly title: string;
-  readonly noun: string;
-  readonly api: 'apps' | 'nodes' | 'operators';
-  readonly scope: string;
-  readonly handlers: Readonly<Record<'list' | 'find' | 'issue' | 'rotate' | 'revoke' | 'change', string>>;
+export interface CredentialKind extends Kind<Credential> {
+  readonly fields: readonly CredentialField[];
+  readonly changeable: readonly CredentialField[];
+  readonly acts: Readonly<Record<'rotate' | 'change' | 'revoke', Act<Credential>>>;
   readonly explain?: 'explainNode' | 'explainAppCredential';
-  readonly query: Type<object>;
-  readonly issue: Type<object>;
-  readonly change: Type<object>;
-  readonly filters: readonly FieldProps[];
-  readonly fields: readonly KindField[];
-  /** Names of the fields that may change. */
-  readonly changes: readonly string[];
+  readonly issueBody: Type<object>;
+  readonly changeBody: Type<object>;
   /** Columns of the list: names of members. */
   readonly columns: readonly (readonly [title: string, member: string])[];
-  /** Whether a person types the name before it is revoked. */
-  readonly asksForName: boolean;
-  readonly idMember: string;
-  toName(credential: Credential): string;
   /** The new key, in the forms in which it is needed. */
   formatKey(issued: Credential): readonly (readonly [name: string, text: string])[];
 }
 
-const EXPIRES_AT = { label: 'Expires at', name: 'expires_at', hint: 'Such as 2027-01-31T00:00:00Z. Empty: never.' };
+export function showValue(value: Credential[string] | undefined): string {
+  return Array.isArray(value) ? value.join(' ') : (value ?? '');
+}
 
-export const APPS: Kind = {
+const EXPIRES_AT = { label: 'Expires at', name: 'expires_at', hint: 'Such as 2027-01-31T00:00:00Z. Empty: never.' };
+const OVERLAP: FieldProps = {
+  label: 'Hours for which the old key stays valid',
+  name: 'overlap_hours',
+  type: 'number',
+  value: String(DEFAULT_OVERLAP_HOURS),
+  hint: 'It ends earlier, with the first use of the new key. 0 ends it at once.',
+};
+const STATE_FILTERS: readonly FieldProps[] = [
+  { label: 'State', name: 'live', options: { '': 'all', true: 'live' } },
+  { label: 'Rotation', name: 'in_overlap', options: { '': 'all', true: 'old key still valid' } },
+  { label: 'Not used since', name: 'unused_since' },
+  { label: 'Expires before', name: 'expires_before' },
+];
+
+type Given = Omit<CredentialKind, 'acts' | 'changeable' | 'head' | 'nameLabel' | 'submit'> & {
+  /** Names of the fields that may change. */
+  readonly changes: readonly string[];
+  readonly acts: Readonly<Record<keyof CredentialKind['acts'], string>>;
+  readonly asksForName?: true;
+};
+
+function createKind({ changes, acts, asksForName, ...given }: Given): CredentialKind {
+  const changeable = given.fields.filter(({ name }) => changes.includes(name));
+  return {
+    ...given,
+    changeable,
+    filters: [...given.filters, ...STATE_FILTERS],
+    head: ['State', ...given.columns.map(([title]) => title), 'Last used'],
+    nameLabel: 'Type the name',
+    submit: 'Issue the key',
+    acts: {
+      rotate: {
+        title: 'Rotate',
+        effect: 'A new key is issued, and works at once. The old one ends as you say below.',
+        handler: acts.rotate,
+        fields: () => [OVERLAP],
+      },
+      change: {
+        title: 'Change',
+        effect: 'It holds from the next call on, at every service.',
+        handler: acts.change,
+        fields: (item) => changeable.map((field) => ({ ...field, value: showValue(item[field.name]) })),
+      },
+      revoke: {
+        title: 'Revoke',
+        effect:
+          'Its key is refused from the next call on, at every service. This cannot be undone: it would need a new one.',
+        handler: acts.revoke,
+        ...(asksForName && { asksForName }),
+      },
+    },
+  };
+}
+
+export const APPS = createKind({
   address: '/console/keys',
   title: 'Keys',
   noun: 'app credential',
   api: 'apps',
-  scope: 'apps',
-  handlers: {
-    list: 'listAppCredentials',
-    find: 'getAppCredential',
-    issue: 'issueAppCredential',
-    rotate: 'rotateAppCredential',
-    revoke: 'revokeAppCredential',
-    change: 'updateAppCredential',
-  },
+  handlers: { list: 'listAppCredentials', find: 'getAppCredential', issue: 'issueAppCredential' },
+  acts: { rotate: 'rotateAppCredential', change: 'updateAppCredential', revoke: 'revokeAppCredential' },
   explain: 'explainAppCredential',
   query: AppCredentialsQuery,
-  issue: IssueAppCredentialRequest,
-  change: UpdateAppCredentialRequest,
+  issueBody: IssueAppCredentialRequest,
+  changeBody: UpdateAppCredentialRequest,
   filters: [
     { label: 'Caller', name: 'caller' },
     { label: 'Target', name: 'target' },
@@ -76,32 +115,24 @@ export const APPS: Kind = {
   ],
   changes: ['scopes'],
   columns: [['Scopes', 'scopes']],
-  asksForName: false,
-  idMember: 'app_id',
+  toId: ({ app_id }) => String(app_id),
   toName: ({ caller, target }) => `${String(caller)} → ${String(target)}`,
   formatKey: ({ app_id, app_key }) => [
     ['Environment', `AUTH_APP_ID=${String(app_id)}\nAUTH_APP_KEY=${String(app_key)}`],
   ],
-};
+});
 
-export const NODES: Kind = {
+export const NODES = createKind({
   address: '/console/homes',
   title: 'Homes',
   noun: 'node',
   api: 'nodes',
-  scope: 'nodes',
-  handlers: {
-    list: 'listNodes',
-    find: 'getNode',
-    issue: 'registerNode',
-    rotate: 'rotateNode',
-    revoke: 'revokeNode',
-    change: 'updateNode',
-  },
+  handlers: { list: 'listNodes', find: 'getNode', issue: 'registerNode' },
+  acts: { rotate: 'rotateNode', change: 'updateNode', revoke: 'revokeNode' },
   explain: 'explainNode',
   query: NodesQuery,
-  issue: RegisterNodeRequest,
-  change: UpdateNodeRequest,
+  issueBody: RegisterNodeRequest,
+  changeBody: UpdateNodeRequest,
   filters: [
     { label: 'Household', name: 'household_id' },
     { label: 'Room or name', name: 'search' },
@@ -114,13 +145,13 @@ export const NODES: Kind = {
     EXPIRES_AT,
   ],
   changes: ['room', 'name', 'targets', 'expires_at'],
-  columns: [
-    ['Household', 'household_id'],
-    ['Targets', 'targets'],
-  ],
-  asksForName: false,
-  idMember: 'node_id',
+  columns: [['Targets', 'targets']],
+  toId: ({ node_id }) => String(node_id),
   toName: ({ room, name }) => `${String(room)}/${String(name)}`,
+  toGroup({ household_id }) {
+    const household = String(household_id);
+    return { text: `Household ${household}`, address: toAddress('/console/homes', { household_id: household }) };
+  },
   formatKey({ node_id, api_key, household_id }) {
     const entries = Object.entries({ node_id, api_key, household_id }).map(
       ([name, value]) => [name, String(value)] as const,
@@ -134,25 +165,18 @@ export const NODES: Kind = {
       ['YAML', entries.map(([name, value]) => `${name}: ${value}`).join('\n')],
     ];
   },
-};
+});
 
-export const OPERATORS: Kind = {
+export const OPERATORS = createKind({
   address: '/console/operators',
   title: 'Operators',
   noun: 'operator',
   api: 'operators',
-  scope: 'operators',
-  handlers: {
-    list: 'listOperators',
-    find: 'getOperator',
-    issue: 'registerOperator',
-    rotate: 'rotateOperator',
-    revoke: 'revokeOperator',
-    change: 'updateOperator',
-  },
+  handlers: { list: 'listOperators', find: 'getOperator', issue: 'registerOperator' },
+  acts: { rotate: 'rotateOperator', change: 'updateOperator', revoke: 'revokeOperator' },
   query: OperatorsQuery,
-  issue: RegisterOperatorRequest,
-  change: UpdateOperatorRequest,
+  issueBody: RegisterOperatorRequest,
+  changeBody: UpdateOperatorRequest,
   filters: [{ label: 'Name', name: 'name' }],
   fields: [
     { label: 'Name', name: 'name', isRequired: true },
@@ -162,7 +186,7 @@ export const OPERATORS: Kind = {
   changes: ['scopes', 'expires_at'],
   columns: [['Scopes', 'scopes']],
   asksForName: true,
-  idMember: 'operator_id',
+  toId: ({ operator_id }) => String(operator_id),
   toName: ({ name }) => String(name),
   formatKey: ({ api_key }) => [['X-Admin-Key', String(api_key)]],
-};
+});

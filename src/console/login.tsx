@@ -1,10 +1,8 @@
 import { Controller, Get, Post, Query, Req, Res, UseFilters } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { toActor } from '../access/actor.js';
 import { Public } from '../access/require.js';
 import { AdminStrategy } from '../admin/admin.module.js';
-import { AuditLog } from '../audit/audit-log.js';
 import { ConsoleErrors, ConsolePages, ConsoleRefusal, getSession, readCookie, readFields } from './console-requests.js';
 import { refuseOtherOrigin, setCookie, toNextPage } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
@@ -17,7 +15,6 @@ export class LoginPage {
   constructor(
     private readonly door: AdminStrategy,
     private readonly sessions: ConsoleSessions,
-    private readonly audit: AuditLog,
   ) {}
 
   @Get()
@@ -59,9 +56,8 @@ export class LoginPage {
     const former = readCookie(request);
     const principal = await this.door.verifyAdminKey(request, key);
     request.user = principal;
-    const token = await this.sessions.startSession(principal, key);
-    this.audit.logOnly('admin.console.logged_in', toActor(request), {});
-    if (former !== undefined) await this.sessions.endSession(former);
+    const token = await this.sessions.startSession(request, principal, key);
+    if (former !== undefined) await this.sessions.endSession(request, former);
     setCookie(request, token);
     setPageHeaders(response);
     response.redirect(303, toNextPage(next));
@@ -70,15 +66,11 @@ export class LoginPage {
 
 @ConsolePages('console/logout')
 export class LogoutPage {
-  constructor(
-    private readonly sessions: ConsoleSessions,
-    private readonly audit: AuditLog,
-  ) {}
+  constructor(private readonly sessions: ConsoleSessions) {}
 
   @Post()
   async logOut(@Req() request: Request, @Res() response: Response): Promise<void> {
-    await this.sessions.endSession(getSession(request).token);
-    this.audit.logOnly('admin.console.logged_out', toActor(request), {});
+    await this.sessions.endSession(request, getSession(request).token);
     setCookie(request, undefined);
     // What the browser keeps of the pages, against a look at them after the logout (ASVS 14.3.1).
     response.setHeader('Clear-Site-Data', '"cache", "storage"');

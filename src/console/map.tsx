@@ -7,7 +7,7 @@ import { AppCredentialsQuery, type AppCredentialResponse } from '../admin/app-cr
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
-import { Field, Filters, Moment, Page, Row, sendPage, Table, toAddress } from './view.js';
+import { Ago, Field, Filters, Page, Pager, Row, sendPage, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/map';
 /** More arrows are not readable, and take long to lay out: the page asks for a service. */
@@ -42,58 +42,79 @@ export class MapPage {
   constructor(private readonly api: AdminApi) {}
 
   @Get()
-  async show(@Req() request: Request, @Res() response: Response, @Query() { service }: Fields): Promise<void> {
-    const { arrows, isWhole } = await this.readArrows(request, service);
+  async show(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
+    const { arrows, next } = await this.readArrows(request, query);
     sendPage(
       response,
       <Page title="Map" session={getSession(request)} at={ADDRESS} needs={['apps', 'read']}>
         <Filters action={ADDRESS}>
-          <Field label="Only a service and its neighbours" name="service" value={service} />
+          <Field label="Only a service and its neighbours" name="service" value={query.service} />
+          <Field
+            label="Revoked keys"
+            name="revoked"
+            value={query.revoked}
+            options={{ '': 'not shown', true: 'shown too' }}
+          />
         </Filters>
-        {isWhole ? (
-          <Drawing arrows={arrows} />
-        ) : (
-          <p role="note">There are more than {MAX_ARROWS} arrows: choose a service.</p>
-        )}
-        <ArrowTable arrows={arrows} />
-        {!isWhole && (
-          <p>
-            <a href="/console/keys">All keys, page by page</a>
+        {next !== null && (
+          <p role="note">
+            {query.service ? (
+              <>
+                There are more arrows than these: see the keys{' '}
+                <a href={toAddress('/console/keys', { caller: query.service })}>that it uses</a> and{' '}
+                <a href={toAddress('/console/keys', { target: query.service })}>that others use to call it</a>.
+              </>
+            ) : (
+              `There are more than ${MAX_ARROWS} arrows. Choose a service, here or in the table.`
+            )}
           </p>
         )}
+        {(query.service || (next === null && !query.cursor)) && <Drawing arrows={arrows} />}
+        <ArrowTable arrows={arrows} />
+        {!query.service && <Pager address={ADDRESS} query={query} next={next} />}
       </Page>,
     );
   }
 
-  /** Live credentials: of a service those that it uses, and those that others use to call it. */
-  private async readArrows(request: Request, service: string | undefined) {
-    const sides = service ? [{ caller: service }, { target: service }] : [{}];
-    const pages = await Promise.all(
-      sides.map(async (side) => {
-        const query = await this.api.read('query', AppCredentialsQuery, {
-          ...side,
-          live: 'true',
-          limit: String(MAX_ARROWS),
-        });
-        return this.api.call(request, 'apps', 'listAppCredentials', query);
-      }),
-    );
-    const arrows = new Map(pages.flatMap(({ items }) => items.map((item) => [item.app_id, item] as const)));
-    return { arrows: [...arrows.values()], isWhole: pages.every(({ next_cursor }) => next_cursor === null) };
+  /** Of a service, the credentials that it uses, and those that others use to call it. */
+  private async readArrows(request: Request, { service, revoked, cursor }: Fields) {
+    const sides = service ? [{ caller: service }, { target: service }] : [{ cursor }];
+    const arrows = new Map<string, AppCredentialResponse>();
+    let next: string | null = null;
+    for (const side of sides) {
+      const filter = { ...side, live: revoked ? undefined : 'true', limit: String(MAX_ARROWS / sides.length) };
+      const query = await this.api.read('query', AppCredentialsQuery, filter);
+      const page = await this.api.call(request, 'apps', 'listAppCredentials', query);
+      for (const item of page.items) arrows.set(item.app_id, item);
+      next ??= page.next_cursor;
+    }
+    return { arrows: [...arrows.values()], next };
   }
 }
 
-function describeUse({ last_used_at }: AppCredentialResponse): string {
-  if (last_used_at === null) return 'never used';
-  const age = Date.now() - Date.parse(last_used_at);
-  if (age < MINUTE_MS) return 'used in the last minute';
-  return age < DAY_MS ? 'used in the last day' : `last used ${last_used_at.slice(0, 10)}`;
+/** The first one that holds decides how an arrow looks. */
+const LOOKS = [
+  { name: 'revoked', legend: 'dotted: revoked', holds: ({ revoked_at }) => revoked_at !== null },
+  {
+    name: 'warn',
+    legend: 'coloured: the key expires, or has two keys',
+    holds: ({ expires_at, previous_key_expires_at }) => expires_at !== null || previous_key_expires_at !== null,
+  },
+  { name: 'busy', legend: 'thick: used in the last minute', holds: (arrow) => isUsedWithin(arrow, MINUTE_MS) },
+  { name: 'used', legend: 'thin: used in the last day', holds: (arrow) => isUsedWithin(arrow, DAY_MS) },
+  { name: 'unused', legend: 'dashed: not used for longer, or never', holds: () => true },
+] as const satisfies readonly {
+  readonly name: string;
+  readonly legend: string;
+  readonly holds: (arrow: AppCredentialResponse) => boolean;
+}[];
+
+function isUsedWithin({ last_used_at }: AppCredentialResponse, ms: number): boolean {
+  return last_used_at !== null && Date.now() - Date.parse(last_used_at) < ms;
 }
 
 function toClass(arrow: AppCredentialResponse): string {
-  if (arrow.expires_at !== null || arrow.previous_key_expires_at !== null) return 'warn';
-  const isUsed = arrow.last_used_at !== null && Date.now() - Date.parse(arrow.last_used_at) < DAY_MS;
-  return isUsed ? 'used' : 'unused';
+  return LOOKS.find(({ holds }) => holds(arrow))?.name ?? '';
 }
 
 function computeLayout(arrows: readonly AppCredentialResponse[]): LayoutGraph {
@@ -123,13 +144,13 @@ function Drawing({ arrows }: { arrows: readonly AppCredentialResponse[] }): VNod
           <ServiceBox name={name} box={graph.node(name)} />
         ))}
       </svg>
-      <p>Whole lines: used in the last day. Dashed: not. Coloured: the key expires, or is being rotated.</p>
+      <p>Lines are {LOOKS.map(({ legend }) => legend).join('; ')}.</p>
     </div>
   );
 }
 
 function Arrow({ arrow, points }: { arrow: AppCredentialResponse; points: readonly Point[] }): VNode {
-  const label = `${arrow.caller} calls ${arrow.target}: ${describeUse(arrow)}`;
+  const label = `${arrow.caller} calls ${arrow.target}: last used ${arrow.last_used_at ?? 'never'}`;
   const line = `M${points.map(({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`).join('L')}`;
   return (
     <a href={`/console/keys/${arrow.app_id}`} aria-label={label}>
@@ -154,10 +175,10 @@ function ArrowTable({ arrows }: { arrows: readonly AppCredentialResponse[] }): V
   const rows = arrows.map((arrow) => (
     <Row
       cells={[
-        arrow.caller,
-        arrow.target,
+        <a href={toAddress(ADDRESS, { service: arrow.caller })}>{arrow.caller}</a>,
+        <a href={toAddress(ADDRESS, { service: arrow.target })}>{arrow.target}</a>,
         <State of={arrow} />,
-        <Moment at={arrow.last_used_at} />,
+        <Ago at={arrow.last_used_at} />,
         <a href={`/console/keys/${arrow.app_id}`}>
           Key of {arrow.caller} for {arrow.target}
         </a>,

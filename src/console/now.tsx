@@ -1,23 +1,54 @@
 /** The first page: the health of this service, what needs a person, and the refusals of the last hour. */
 import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import type { VNode } from 'preact';
-import { AuditEventsQuery } from '../admin/audit-events.admin.controller.js';
+import type { ComponentChildren, VNode } from 'preact';
 import type { BackgroundWorkResponse } from '../admin/background-work.admin.controller.js';
-import type { KeyCountsResponse } from '../admin/key.dto.js';
 import { UsersQuery } from '../admin/users.admin.controller.js';
-import { COUNTED_EVENTS, type CountedEvent } from '../audit/counted-refusals.js';
-import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../config/limits.js';
+import { COUNTED_EVENTS } from '../audit/counted-refusals.js';
+import { EXPIRY_NOTICE_DAYS } from '../config/limits.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { Database } from '../database/database.js';
+import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, getSession } from './console-requests.js';
-import { Facts, Page, Row, sendPage, Table, toAddress } from './view.js';
+import { ConsolePages, getSession, type Fields } from './console-requests.js';
+import { APPS, NODES, OPERATORS, type Credential } from './credential-kinds.js';
+import { Overlap } from './credential-pages.js';
+import { describeCount, readEvents } from './timeline.js';
+import { Ago, Facts, Moment, Name, Page, Row, sendPage, Table, toAddress } from './view.js';
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
-const BATCH = '100';
+const DAY_MS = 86_400_000;
+const LONG_UNUSED_DAYS = 90;
+/** Of each kind; a link leads to all of them. */
+const SHOWN = 5;
+
+interface Need {
+  readonly title: string;
+  /** Of the list that has all of them. */
+  readonly filter: Fields;
+  readonly describe: (item: Credential) => ComponentChildren;
+}
+
+function listNeeds(now: number): Need[] {
+  const toMoment = (days: number): string => new Date(now + days * DAY_MS).toISOString();
+  return [
+    {
+      title: `Expires within ${EXPIRY_NOTICE_DAYS} days`,
+      filter: { expires_before: toMoment(EXPIRY_NOTICE_DAYS) },
+      describe: ({ expires_at }) => <Moment at={expires_at} />,
+    },
+    { title: 'Two keys', filter: { in_overlap: 'true' }, describe: (item) => <Overlap of={item} /> },
+    {
+      title: `Not used for ${LONG_UNUSED_DAYS} days`,
+      filter: { unused_since: toMoment(-LONG_UNUSED_DAYS) },
+      describe: ({ last_used_at }) => (
+        <>
+          last used: <Ago at={last_used_at} />
+        </>
+      ),
+    },
+  ];
+}
 
 @ConsolePages('console')
 export class NowPage {
@@ -26,25 +57,102 @@ export class NowPage {
     private readonly database: Database,
     private readonly clock: ComparedClock,
     private readonly lease: RevocationLease,
+    private readonly throttles: ThrottleWindows,
   ) {}
 
   @Get()
   async show(@Req() request: Request, @Res() response: Response): Promise<void> {
-    const since = new Date(Date.now() - HOUR_MS).toISOString();
     sendPage(
       response,
       <Page title="Now" session={getSession(request)} at="/console" needs={['read']} isLive>
+        <h2>What needs a person</h2>
+        {await this.renderNeeds(request)}
+        <h2>Refusals in the last hour</h2>
+        {await this.renderRefusals(request)}
         <h2>Health of the replica that answered</h2>
         {this.renderHealth()}
         <BackgroundWork of={await this.readWork(request)} />
-        <h2>What needs a person</h2>
-        <ul>
-          <NeedOfKeys name="app credentials" address="/console/keys" counts={await this.countKeys(request, 'apps')} />
-          <NeedOfKeys name="nodes" address="/console/homes" counts={await this.countKeys(request, 'nodes')} />
-          <ThrottledPeople count={await this.countThrottled(request)} />
-        </ul>
-        <Refusals counts={await this.countRefusals(request, since)} since={since} />
       </Page>,
+    );
+  }
+
+  private async renderNeeds(request: Request): Promise<VNode> {
+    const rows: VNode[] = [];
+    const add = (title: string, thing: VNode | string, description: ComponentChildren): void =>
+      void rows.push(<Row cells={[title, thing, description]} />);
+    const session = getSession(request);
+    for (const kind of [APPS, NODES, OPERATORS]) {
+      if (!this.api.mayCall(session, kind.api, kind.handlers.list)) {
+        add(
+          `The ${kind.noun}s`,
+          'are not shown',
+          `The scope ${kind.api} shows them; an operator with operators grants it.`,
+        );
+        continue;
+      }
+      for (const { title, filter, describe } of listNeeds(Date.now())) {
+        const whole = { ...filter, live: 'true' };
+        const query = await this.api.read('query', kind.query, { ...whole, limit: String(SHOWN) });
+        const page = (await this.api.callNamed(request, kind.api, kind.handlers.list, query)) as {
+          items: Credential[];
+          next_cursor: string | null;
+        };
+        for (const item of page.items)
+          add(
+            title,
+            <a href={`${kind.address}/${kind.toId(item)}`}>
+              <Name text={kind.toName(item)} />
+            </a>,
+            describe(item),
+          );
+        if (page.next_cursor !== null)
+          add(title, <a href={toAddress(kind.address, whole)}>All such {kind.noun}s</a>, '');
+      }
+    }
+    for (const { id, email } of await this.listThrottled(request))
+      add(
+        'Throttled',
+        <a href={`/console/people/${id}`}>
+          <Name text={email} />
+        </a>,
+        'Refused because of wrong passwords or codes.',
+      );
+    return <Table caption="What needs a person" head={['What', 'Which', 'Since or until']} rows={rows} />;
+  }
+
+  private async listThrottled(request: Request) {
+    if (!this.api.mayCall(getSession(request), 'users', 'listUsers')) return [];
+    const query = await this.api.read('query', UsersQuery, { throttled: 'true', limit: String(SHOWN) });
+    return (await this.api.call(request, 'users', 'listUsers', query)).items;
+  }
+
+  private async renderRefusals(request: Request): Promise<VNode> {
+    const since = new Date(Date.now() - DAY_MS / 24).toISOString();
+    const rows: VNode[] = [];
+    for (const event of COUNTED_EVENTS)
+      for (const refused of (await readEvents(this.api, request, { event, since }, SHOWN)) ?? []) {
+        const { time, address, subject } = refused;
+        rows.push(
+          <Row
+            cells={[
+              <a href={toAddress('/console/audit', { event, since })}>{event}</a>,
+              describeCount(refused),
+              address && <a href={toAddress('/console/why', { about: address })}>{address}</a>,
+              subject && <a href={toAddress('/console/audit', { subject })}>{subject}</a>,
+              <Ago at={time} />,
+            ]}
+          />,
+        );
+      }
+    const exhausted = await this.throttles.countExhausted();
+    return (
+      <>
+        <Table caption="Logins, codes, operators" head={['Event', 'How often', 'From', 'About', 'First']} rows={rows} />
+        <p>
+          Limits that refuse an account or a network now:{' '}
+          {exhausted.map(({ name, count }) => `${name} (${count})`).join(', ') || 'none'}.
+        </p>
+      </>
     );
   }
 
@@ -73,35 +181,6 @@ export class NowPage {
     if (!this.api.mayCall(getSession(request), 'work', 'getBackgroundWork')) return undefined;
     return this.api.call(request, 'work', 'getBackgroundWork');
   }
-
-  private async countKeys(request: Request, kind: 'apps' | 'nodes'): Promise<KeyCountsResponse | undefined> {
-    const { api } = this;
-    const session = getSession(request);
-    if (kind === 'apps')
-      return api.mayCall(session, 'apps', 'countAppCredentials')
-        ? api.call(request, 'apps', 'countAppCredentials')
-        : undefined;
-    return api.mayCall(session, 'nodes', 'countNodes') ? api.call(request, 'nodes', 'countNodes') : undefined;
-  }
-
-  private async countThrottled(request: Request): Promise<number | undefined> {
-    const { api } = this;
-    if (!api.mayCall(getSession(request), 'users', 'listUsers')) return undefined;
-    const query = await api.read('query', UsersQuery, { throttled: 'true', limit: BATCH });
-    return (await api.call(request, 'users', 'listUsers', query)).items.length;
-  }
-
-  /** @returns how many refusals of each event began a window in the last hour; undefined without the scope */
-  private async countRefusals(request: Request, since: string): Promise<Map<CountedEvent, number> | undefined> {
-    const { api } = this;
-    if (!api.mayCall(getSession(request), 'audit', 'listAuditEvents')) return undefined;
-    const counts = COUNTED_EVENTS.map(async (event) => {
-      const query = await api.read('query', AuditEventsQuery, { event, since, limit: BATCH });
-      const { items } = await api.call(request, 'audit', 'listAuditEvents', query);
-      return [event, items.reduce((sum, { count }) => sum + count, 0)] as const;
-    });
-    return new Map(await Promise.all(counts));
-  }
 }
 
 function BackgroundWork({ of: work }: { of: BackgroundWorkResponse | undefined }): VNode | null {
@@ -116,53 +195,4 @@ function BackgroundWork({ of: work }: { of: BackgroundWorkResponse | undefined }
       <Facts facts={facts} />
     </>
   );
-}
-
-function NeedOfKeys({
-  name,
-  address,
-  counts,
-}: {
-  name: string;
-  address: string;
-  counts: KeyCountsResponse | undefined;
-}): VNode {
-  if (!counts) return <li>The {name} need another scope.</li>;
-  const unusedSince = new Date(Date.now() - UNUSED_DAYS * DAY_MS).toISOString();
-  return (
-    <>
-      <li>
-        <a href={toAddress(address, { live: 'true' })}>
-          {counts.expiring} of {counts.live} live {name}
-        </a>{' '}
-        expire within {EXPIRY_NOTICE_DAYS} days.
-      </li>
-      <li>
-        <a href={toAddress(address, { live: 'true', unused_since: unusedSince })}>
-          {counts.unused} {name}
-        </a>{' '}
-        were not used for {UNUSED_DAYS} days.
-      </li>
-    </>
-  );
-}
-
-function ThrottledPeople({ count }: { count: number | undefined }): VNode | null {
-  if (count === undefined) return null;
-  return (
-    <li>
-      <a href={toAddress('/console/people', { throttled: 'true' })}>
-        {count === Number(BATCH) ? `${BATCH} or more` : count} users
-      </a>{' '}
-      are refused now, because of wrong passwords or codes.
-    </li>
-  );
-}
-
-function Refusals({ counts, since }: { counts: Map<CountedEvent, number> | undefined; since: string }): VNode | null {
-  if (!counts) return null;
-  const rows = [...counts].map(([event, count]) => (
-    <Row cells={[<a href={toAddress('/console/audit', { event, since })}>{event}</a>, count]} />
-  ));
-  return <Table caption="Refusals in the last hour" head={['Event', 'How many']} rows={rows} />;
 }

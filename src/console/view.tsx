@@ -171,15 +171,21 @@ export function Filters({ action, children }: { action: string; children: Compon
   );
 }
 
-export function Table({
-  caption,
-  head,
-  rows,
-}: {
-  caption: string;
-  head: readonly string[];
-  rows: readonly VNode[];
-}): VNode {
+/** The heading of rows that belong together. */
+export interface RowGroup {
+  readonly text: string;
+  readonly address: string;
+}
+
+interface TableProps {
+  readonly caption: string;
+  readonly head: readonly string[];
+  readonly rows: readonly VNode[];
+  /** Of each row. Rows of one group stand together, where the first of them stands. */
+  readonly groups?: readonly RowGroup[] | undefined;
+}
+
+export function Table({ caption, head, rows, groups }: TableProps): VNode {
   if (rows.length === 0) return <p>{caption}: none.</p>;
   return (
     <div class="overflow" tabindex={0} role="region" aria-label={caption}>
@@ -192,9 +198,33 @@ export function Table({
             ))}
           </tr>
         </thead>
-        <tbody>{rows}</tbody>
+        {groups ? <GroupedRows rows={rows} groups={groups} width={head.length} /> : <tbody>{rows}</tbody>}
       </table>
     </div>
+  );
+}
+
+interface GroupedRowsProps {
+  readonly rows: readonly VNode[];
+  readonly groups: readonly RowGroup[];
+  readonly width: number;
+}
+
+function GroupedRows({ rows, groups, width }: GroupedRowsProps): VNode {
+  const headings = new Map(groups.map((group) => [group.text, group]));
+  return (
+    <>
+      {[...headings.values()].map(({ text, address }) => (
+        <tbody>
+          <tr>
+            <th scope="rowgroup" colspan={width}>
+              <a href={address}>{text}</a>
+            </th>
+          </tr>
+          {rows.filter((_, index) => groups[index]?.text === text)}
+        </tbody>
+      ))}
+    </>
   );
 }
 
@@ -208,7 +238,9 @@ export function Row({ cells }: { cells: readonly ComponentChildren[] }): VNode {
   );
 }
 
-export function Facts({ facts }: { facts: readonly (readonly [name: string, value: ComponentChildren])[] }): VNode {
+export type FactList = readonly (readonly [name: string, value: ComponentChildren])[];
+
+export function Facts({ facts }: { facts: FactList }): VNode {
   return (
     <dl>
       {facts.map(([name, value]) => (
@@ -224,6 +256,25 @@ export function Facts({ facts }: { facts: readonly (readonly [name: string, valu
 /** @param at a moment in ISO 8601; shown in UTC, to the second */
 export function Moment({ at }: { at: string | null | undefined }): VNode {
   return at == null ? <>never</> : <time dateTime={at}>{at.slice(0, 19).replace('T', ' ')} UTC</time>;
+}
+
+const UNITS = [
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+] as const;
+const AGO = new Intl.RelativeTimeFormat('en');
+
+/** How long ago a moment was; the moment itself for who points at it, and for programs. */
+export function Ago({ at }: { at: string | null | undefined }): VNode {
+  if (at == null) return <>never</>;
+  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(at)) / 1_000));
+  const [unit, size] = UNITS.find(([, length]) => seconds >= 2 * length) ?? (['second', 1] as const);
+  return (
+    <time dateTime={at} title={at}>
+      {AGO.format(-Math.floor(seconds / size), unit)}
+    </time>
+  );
 }
 
 /** Text of others: its direction does not leak into what is around it. */

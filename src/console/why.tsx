@@ -7,7 +7,7 @@ import { UsersQuery } from '../admin/users.admin.controller.js';
 import { isId } from '../common/ids.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
-import { readTimeline, Timeline } from './timeline.js';
+import { readEvents, Timeline } from './timeline.js';
 import { Field, Form, Moment, Page, Row, sendPage, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/why';
@@ -27,11 +27,11 @@ export class WhyPage {
       <Page title="Why?" session={getSession(request)} at={ADDRESS} needs={['read']}>
         <Form session={getSession(request)} action={ADDRESS} submit="Explain">
           <Field
-            label="Id of a node, key, user or request, or an e-mail address"
+            label="An id, an e-mail address, or an address of a network"
             name="about"
             value={about}
             isRequired
-            hint="Of a node's credential, its id is enough: what stands before the colon."
+            hint="The id of a node, app credential, user or request. Of a node's key: what stands before the colon."
           />
           <Field label="Address of the client (of a login)" name="address" value={address} />
         </Form>
@@ -50,45 +50,79 @@ export class WhyPage {
   }
 
   private async explain(request: Request, about: string, address: string | undefined): Promise<VNode> {
+    if (isIP(about) !== 0) return this.explainNetwork(request, about);
     if (isId(about)) return this.explainId(request, about, address);
     const query = await this.api.read('query', UsersQuery, { email: about });
     const [user] = (await this.api.call(request, 'users', 'listUsers', query)).items;
     return user ? this.explainId(request, user.id, address) : <p role="note">No user has this e-mail address.</p>;
   }
 
-  private async explainId(request: Request, id: string, address: string | undefined): Promise<VNode> {
-    const key = await Promise.all([
-      this.api.call(request, 'explanations', 'explainNode', id, {}),
-      this.api.call(request, 'explanations', 'explainAppCredential', id, {}),
-    ]);
-    const user = await this.api.call(
-      request,
-      'explanations',
-      'explainUser',
-      id,
-      address === undefined ? {} : { address },
-    );
-    const known = [
-      { name: 'node', page: `/console/homes/${id}`, answer: key[0] },
-      { name: 'app credential', page: `/console/keys/${id}`, answer: key[1] },
-      { name: 'user', page: `/console/people/${id}`, answer: user },
-    ].find(({ answer }) => !answer.reasons.some(({ code }) => code === 'unknown'));
+  private async explainNetwork(request: Request, address: string): Promise<VNode> {
+    const { network, limits } = await this.api.call(request, 'explanations', 'explainNetwork', { address });
+    const rows = limits.map(({ name, until }) => <Row cells={[<code>{name}</code>, <Moment at={until} />]} />);
     return (
       <>
-        {known ? <Answer {...known} /> : <p role="note">No node, app credential or user has this id.</p>}
-        <Timeline events={await readTimeline(this.api, request, id)} subject={id} />
+        <h2>
+          {network} is {limits.length === 0 ? 'not throttled' : 'throttled'} now
+        </h2>
+        <Table caption="Exhausted limits, which end by themselves" head={['Limit', 'Until']} rows={rows} />
+        {await this.renderEvents(request, 'Events from this address, of the last day', { address, since: aDayAgo() })}
       </>
     );
   }
+
+  private async explainId(request: Request, id: string, address: string | undefined): Promise<VNode> {
+    const { api } = this;
+    const known = [
+      { name: 'node', page: '/console/homes', answer: await api.call(request, 'explanations', 'explainNode', id, {}) },
+      {
+        name: 'app credential',
+        page: '/console/keys',
+        answer: await api.call(request, 'explanations', 'explainAppCredential', id, {}),
+      },
+      {
+        name: 'user',
+        page: '/console/people',
+        answer: await api.call(request, 'explanations', 'explainUser', id, address === undefined ? {} : { address }),
+      },
+    ].find(({ answer }) => !answer.reasons.some(({ code }) => code === 'unknown'));
+    if (known)
+      return (
+        <>
+          <Answer {...known} page={`${known.page}/${id}`} />
+          {await this.renderEvents(request, 'Events about it', { subject: id })}
+        </>
+      );
+    return (
+      <>
+        <p role="note">No node, app credential or user has this id.</p>
+        {await this.renderEvents(request, 'Events about it', { subject: id })}
+        {await this.renderEvents(request, 'Events of this request, of the last day', {
+          request_id: id,
+          since: aDayAgo(),
+        })}
+      </>
+    );
+  }
+
+  private async renderEvents(request: Request, title: string, filter: Fields): Promise<VNode> {
+    return <Timeline events={await readEvents(this.api, request, filter)} filter={filter} title={title} />;
+  }
+}
+
+/** No index of the audit log serves addresses and requests. */
+function aDayAgo(): string {
+  return new Date(Date.now() - 86_400_000).toISOString();
 }
 
 /** Only what is neither a key nor a code may stand in an address. */
 function refuseKeys(about: string, address = ''): void {
   const isHarmless =
-    (isId(about) || (about.includes('@') && !about.includes(':'))) && (address === '' || isIP(address) !== 0);
+    (isId(about) || isIP(about) !== 0 || (about.includes('@') && !about.includes(':'))) &&
+    (address === '' || isIP(address) !== 0);
   if (isHarmless) return;
   const advice =
-    'It takes an id or an e-mail address, and an address of a network: no key and no code. If others can have seen a key, rotate it.';
+    'It takes an id, an e-mail address or an address of a network: no key and no code. If others can have seen a key, rotate it.';
   throw new ConsoleRefusal(400, 'Neither an id nor an e-mail address', advice);
 }
 

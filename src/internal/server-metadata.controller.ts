@@ -45,7 +45,10 @@ export class ServerMetadataResponse {
   grant_types_supported!: string[];
 }
 
-/** Only what is true here: users log in by `/api/v0/auth/login`, and not by a flow of OAuth. */
+/**
+ * Only what is true here: users log in by `/api/v0/auth/login`, and not by a flow of OAuth. RFC 8414 §3.2 omits empty arrays, but §2 requires
+ * `response_types_supported`, and reads absent `grant_types_supported` as two flows that do not exist here: both are shown empty.
+ */
 @ApiTags('auth')
 @Controller('.well-known')
 export class ServerMetadataController {

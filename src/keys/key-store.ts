@@ -38,10 +38,12 @@ import {
   buildKeyCount,
   findByDigests,
   type KeyCounts,
+  type KeyRestrictions,
   type KeyTable,
   issueKey,
   type IssuedCredential,
   type IssuedKey,
+  type Misuse,
   type KeyColumns,
 } from './key-table.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
@@ -56,17 +58,19 @@ export type Verdict<Identity> =
       /** Not during the overlap of a rotation, when each use has to reach this service, nor from the cache. */
       readonly rememberable?: Rememberable | undefined;
     }
-  | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity };
+  | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity }
+  /** The key is right, but it is restricted to other targets or scopes. */
+  | { readonly valid: false; readonly reason: 'misuse'; readonly misuse: Misuse['code']; readonly identity: Identity };
 
 /** The only write is the first use of a rotated key, which ends the overlap before the response is sent. */
-export class KeyVerifier<Identity extends object> {
+export class KeyVerifier<Identity extends KeyRestrictions> {
   readonly lastUses: LastUses;
   private readonly cache: KeyCache<Identity>;
   private readonly rows: RowsById<KeyRow & Identity>;
   private readonly overlaps: Overlaps;
 
   constructor(
-    table: KeyTable,
+    private readonly table: KeyTable,
     database: Database,
     lease: RevocationLease,
     private readonly clock: ComparedClock,
@@ -80,24 +84,33 @@ export class KeyVerifier<Identity extends object> {
   }
 
   /** @param isFresh asks PostgreSQL, not the cache */
-  async verifyKey(id: string, key: string, isFresh = false): Promise<Verdict<Identity>> {
+  async verifyKey(id: string, key: string, asked: AskedUse, isFresh = false): Promise<Verdict<Identity>> {
     const presented = computeDigest(key);
     const cached = isFresh ? undefined : this.cache.recall(id, presented, this.clock.now());
-    return cached ? { valid: true, identity: cached } : this.verifyInDatabase(id, presented);
+    if (!cached) return this.verifyInDatabase(id, presented, asked);
+    return this.refuseMisuse(cached, asked) ?? { valid: true, identity: cached };
   }
 
-  private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
+  private async verifyInDatabase(id: string, presented: SecretDigest, asked: AskedUse): Promise<Verdict<Identity>> {
     const ticket = this.cache.takeTicket();
     const row = await this.rows.find(id);
     const judgement = judgeKey(presented, row, this.clock);
     if (!row) return { valid: false, reason: 'unknown' };
     if (isRefusal(judgement)) return { valid: false, reason: judgement, identity: row };
+    const refusal = this.refuseMisuse(row, asked);
+    // A call that is refused does not end the overlap: the key that its sender has to use may still be the previous one.
+    if (refusal) return refusal;
     if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, this.clock.now())))
-      return this.verifyInDatabase(id, presented);
+      return this.verifyInDatabase(id, presented, asked);
     // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
     const rememberable = judgement === 'current' ? { expiresAt: row.expires_at } : undefined;
     if (rememberable) this.cache.remember(id, { digest: presented, identity: row, ...rememberable }, ticket);
     return { valid: true, identity: row, rememberable };
+  }
+
+  private refuseMisuse(identity: Identity, asked: AskedUse): Verdict<Identity> | undefined {
+    const misuse = this.table.findMisuse(identity, asked);
+    return misuse && { valid: false, reason: 'misuse', misuse: misuse.code, identity };
   }
 
   /** @param service the forwarding service or the named target, when known */
@@ -126,7 +139,7 @@ function buildRecordUsesOf({ name, door, targetColumn, scopeUsesColumn }: KeyTab
   });
 }
 
-export class KeyStore<Entity extends KeyColumns, Identity extends object>
+export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity extends KeyRestrictions>
   implements OnModuleInit, OnApplicationShutdown
 {
   private readonly ends;
@@ -177,7 +190,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     await this.flushLastUsed();
     const credential = await this.readCredential(id);
     if (!credential) return explainUnknownKey();
-    const explanation = explainKey(credential, this.clock.trustedNow(), this.table.explainMisuse(credential, asked));
+    const explanation = explainKey(credential, this.clock.trustedNow(), this.table.findMisuse(credential, asked));
     return nameActors(explanation, credential.id, this.audit);
   }
 
@@ -278,7 +291,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 }
 
-export function provideKeyStore<Entity extends KeyColumns>(
+export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
   token: symbol,
   entity: Type<Entity>,
   table: KeyTable,

@@ -62,6 +62,9 @@ export interface KeyFilter {
   readonly isLive: boolean;
   /** Only keys that were not used since; a key that was never used counts from its creation. */
   readonly unusedSince: Date | undefined;
+  readonly expiresBefore: Date | undefined;
+  /** Only keys whose former key is valid beside them. */
+  readonly isInOverlap: boolean;
 }
 
 export const isLiveAt = (moment: string): string =>
@@ -69,10 +72,12 @@ export const isLiveAt = (moment: string): string =>
 const USED_AT = 'COALESCE(last_used_at, created_at)';
 
 /** No index serves the last use: it would make each of the frequent writes of that column dearer. */
-export function toKeyFilters({ isLive, unusedSince }: KeyFilter, now: Date): Filter[] {
+export function toKeyFilters({ isLive, isInOverlap, unusedSince, expiresBefore }: KeyFilter, now: Date): Filter[] {
   return [
     ...(isLive ? [toFilter(isLiveAt(':now'), { now })] : []),
+    ...(isInOverlap ? [toFilter('previous_key_expires_at > :now', { now })] : []),
     ...(unusedSince ? [toFilter(`${USED_AT} < :unusedSince`, { unusedSince })] : []),
+    ...(expiresBefore ? [toFilter('expires_at < :expiresBefore', { expiresBefore })] : []),
   ];
 }
 
@@ -102,6 +107,13 @@ export interface AskedUse {
   readonly scope?: string | undefined;
 }
 
+/** What the row of a key restricts it to. */
+export interface KeyRestrictions {
+  readonly target?: string;
+  readonly targets?: readonly string[] | null;
+  readonly scopes?: readonly string[] | null;
+}
+
 export interface Misuse {
   readonly code: 'target' | 'other_target' | 'missing_scope';
   readonly detail: string;
@@ -121,8 +133,8 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly targetColumn?: string;
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
-  /** Why a key is not accepted for what is asked of it, whatever key it is. */
-  explainMisuse(row: Entity, asked: AskedUse): Misuse | undefined;
+  /** Says why a valid key is not accepted for what is asked of it. */
+  findMisuse(restrictions: KeyRestrictions, asked: AskedUse): Misuse | undefined;
   toLogFields(row: Entity): LogFields;
   /** What operators may change, named as in the audit log. */
   toChangeableFields(row: Entity): Record<string, unknown>;

@@ -45,14 +45,15 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const nodeId = credential.slice(0, colon).toLowerCase();
     const isFresh = wantsFreshVerdict(request);
     if (isFresh) await this.freshness.noteArrival(request);
-    const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), isFresh);
-    if (!verdict.valid) throw toRefusal(verdict.reason, nodeId, verdict.identity);
-    const { identity, rememberable } = verdict;
-    const { household_id: householdId, targets } = identity;
     const named = request.headers[TARGET_HEADER];
     const target = isServiceName(named) ? named : undefined;
-    if (targets && (target === undefined || !targets.includes(target)))
-      throw toRefusal('target', nodeId, identity, target);
+    const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
+    if (!verdict.valid)
+      throw verdict.reason === 'misuse'
+        ? toRefusal('target', nodeId, verdict.identity, target)
+        : toRefusal(verdict.reason, nodeId, verdict.identity);
+    const { identity, rememberable } = verdict;
+    const { household_id: householdId, targets } = identity;
     const forwarder = request.user as Principal | undefined;
     const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
     this.keys.verifier.recordUse(nodeId, forwardedBy ?? target ?? null);

@@ -61,7 +61,7 @@ export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
   identityColumns: ['household_id', 'targets'],
   labels: ['room', 'name'],
   keyPrefix: 'pa_node_',
-  explainMisuse: ({ targets }, { target }) => {
+  findMisuse: ({ targets }, { target }) => {
     if (!targets || (target !== undefined && targets.includes(target))) return undefined;
     const unnamed = target === undefined ? ', and the service that asks has to name itself' : '';
     return { code: 'target', detail: `It is valid at ${targets.join(', ')} only${unnamed}.` };

@@ -9,7 +9,7 @@ import { toNetworks } from '../common/network.js';
 import { ExhaustedBudgets } from './exhausted-budgets.js';
 import { Budgets, type Budget } from './policies.js';
 import { Throttle } from './throttle.js';
-import { ThrottleWindows, type OpenWindow } from './throttle-windows.js';
+import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-windows.js';
 
 const LOGIN_EVENT = 'user.login.throttled';
 /** How long a guess waits for points in flight, which may be refunded. After that it is answered with 503. */
@@ -44,12 +44,6 @@ export interface GuessedUser {
   /** Canonical e-mail address. */
   readonly account: string;
   readonly addresses: readonly string[];
-}
-
-/** A limit that refuses now, for operators. */
-interface ExhaustedLimit {
-  readonly name: Budget['name'];
-  readonly until: Date;
 }
 
 /**
@@ -241,13 +235,6 @@ async function settleByVerdict<Verdict extends { readonly valid: boolean }>(
   });
   await guess.settle(verdict.valid);
   return verdict;
-}
-
-function listExhausted(budgets: readonly Budget[], open: ReadonlyMap<string, OpenWindow>): ExhaustedLimit[] {
-  return budgets.flatMap(({ name, key, limit }) => {
-    const window = open.get(key);
-    return window && window.lost >= limit.points ? [{ name, until: window.window_end }] : [];
-  });
 }
 
 @Global()

@@ -61,6 +61,19 @@ export interface OpenWindow {
   readonly window_end: Date;
 }
 
+/** A limit that refuses now, for operators. */
+export interface ExhaustedLimit {
+  readonly name: Budget['name'];
+  readonly until: Date;
+}
+
+export function listExhausted(budgets: readonly Budget[], open: ReadonlyMap<string, OpenWindow>): ExhaustedLimit[] {
+  return budgets.flatMap(({ name, key, limit }) => {
+    const window = open.get(key);
+    return window && window.lost >= limit.points ? [{ name, until: window.window_end }] : [];
+  });
+}
+
 @Injectable()
 export class ThrottleWindows {
   private readonly reservations = new Batcher<ReserveRequest, Reservation>(MAX_QUEUED, (b) => this.reserveBatch(b));
@@ -119,6 +132,11 @@ export class ThrottleWindows {
   async readWindows(keys: readonly string[]): Promise<Map<string, OpenWindow>> {
     const rows = await this.database.rows<OpenWindow & { readonly key: string }>(READ, [keys]);
     return new Map(rows.map((row) => [row.key, row]));
+  }
+
+  /** @returns how many accounts or networks each limit refuses now, of those that refuse any */
+  async countExhausted(): Promise<{ readonly name: string; readonly count: number }[]> {
+    return this.database.rows(COUNT_EXHAUSTED, []);
   }
 
   /**
@@ -270,6 +288,13 @@ const SETTLE = {
 const READ = {
   name: 'throttle_read',
   text: `SELECT key, lost, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,
+};
+
+/** The rows of known addresses hold one point of one, and refuse nothing. */
+const COUNT_EXHAUSTED = {
+  name: 'throttle_count_exhausted',
+  text: `SELECT split_part(key, ':', 1) AS name, count(*)::integer AS count FROM throttle_windows
+    WHERE lost >= points AND window_end > now() AND key NOT LIKE 'known-address:%' GROUP BY 1 ORDER BY 1`,
 };
 
 /** The row that replicas look at outlives every window that they may remember. */

@@ -7,12 +7,13 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { ExhaustedBudgets, toRateLimitHeaders } from './exhausted-budgets.js';
 import { Budgets, type Budget, type ThrottleEvent } from './policies.js';
-import { ThrottleWindows } from './throttle-windows.js';
+import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-windows.js';
 
 const MAX_BUSY_NETWORKS = 10_000;
 
 /** The policies that count calls by network: all calls, of `admin-key` only refused ones. */
-type CallPolicy = 'registration' | 'refresh' | 'second-factor-address' | 'mail' | 'link' | 'admin-key';
+const CALL_POLICIES = ['registration', 'refresh', 'second-factor-address', 'mail', 'link', 'admin-key'] as const;
+type CallPolicy = (typeof CALL_POLICIES)[number];
 
 /** Counts calls. Unlike a guess (guess-throttles.ts), a counted call is never refunded. */
 @Injectable()
@@ -46,6 +47,14 @@ export class Throttle {
       this.budgets.createBudgets('mail-account', { account }),
     );
     await this.windows.spendPoints(budgets, { networks: toNetworks(address), isKnown: false });
+  }
+
+  /** Tells operators which limits refuse calls or guesses of a network now, and counts nothing. */
+  async listExhaustedLimits(address: string): Promise<ExhaustedLimit[]> {
+    const networks = toNetworks(address);
+    const policies = [...CALL_POLICIES, 'login-address', 'enrolment-address'] as const;
+    const budgets = policies.flatMap((policy) => this.budgets.createBudgets(policy, { networks }));
+    return listExhausted(budgets, await this.windows.readWindows(budgets.map(({ key }) => key)));
   }
 
   /**

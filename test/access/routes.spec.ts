@@ -103,6 +103,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'PATCH api/v0/admin/users/:id': 'updateUser: admin with users',
   'DELETE api/v0/admin/users/:id': 'deleteUser: admin with users',
   'GET api/v0/admin/users/:id/explain': 'explainUser: admin with users',
+  'GET api/v0/admin/networks/explain': 'explainNetwork: admin with users',
   'GET api/v0/admin/users/:id/sessions': 'listUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/sessions': 'endUserSessions: admin with users',
   'DELETE api/v0/admin/users/:id/factors': 'removeUserFactors: admin with users',

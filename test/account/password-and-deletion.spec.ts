@@ -10,10 +10,10 @@ import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { afterNext } from '../support/after-next.js';
 import { FactorOwner } from '../second-factors/owner.js';
 
-describe('POST /api/v0/users/me/password', () => {
-  const app = useApp();
-  const replica = useReplica(app);
+const app = useApp();
+const replica = useReplica(app);
 
+describe('POST /api/v0/users/me/password', () => {
   const rowOf = async (userId: string) =>
     (
       await app.database.query<{ hash: string; changed: Date }>(
@@ -200,9 +200,6 @@ describe('wrong current passwords', () => {
 });
 
 describe('POST /api/v0/users/me/delete', () => {
-  const app = useApp();
-  const replica = useReplica(app);
-
   it('deletes the account and every session of it, and the address can be registered again', async () => {
     const alice = await Owner.of(app);
     const other = await alice.elsewhere();

@@ -11,6 +11,9 @@ import type { Service, Tokens } from '../support/test-app.js';
 import { holdRow } from '../support/row-lock.js';
 import { PASSWORD } from '../support/settings.js';
 
+const app = useApp();
+const replica = useReplica(app);
+
 const HOME = '2001:db8:1:2:3::7';
 
 const BROWSER = 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0';
@@ -107,9 +110,6 @@ describe('GET /api/v0/users/me/sessions', () => {
 });
 
 describe('DELETE /api/v0/users/me/sessions/{id}', () => {
-  const app = useApp();
-  const replica = useReplica(app);
-
   it('ends that session on every replica, and no other', async () => {
     const alice = await Owner.of(app);
     const [gone, kept] = [await alice.elsewhere(), await alice.elsewhere()];
@@ -146,9 +146,6 @@ describe('DELETE /api/v0/users/me/sessions/{id}', () => {
 });
 
 describe('DELETE /api/v0/users/me/sessions', () => {
-  const app = useApp();
-  const replica = useReplica(app);
-
   it('ends all sessions of the user but this one', async () => {
     const [alice, bob] = [await Owner.of(app), await Owner.of(app)];
     const others = [await alice.elsewhere(), await alice.elsewhere()];
@@ -170,8 +167,6 @@ describe('DELETE /api/v0/users/me/sessions', () => {
 });
 
 describe('verifiers that poll after an owner ended sessions', () => {
-  const app = useApp();
-  const replica = useReplica(app);
   let service: Service;
 
   beforeAll(async () => {
@@ -215,9 +210,6 @@ describe('verifiers that poll after an owner ended sessions', () => {
 });
 
 describe('a change of the password that races', () => {
-  const app = useApp();
-  const other = useReplica(app);
-
   /** Expects that every token that a racing response issued is refused. */
   const expectDead = async (...answers: Response[]): Promise<void> => {
     for (const { status, body } of answers) {
@@ -225,7 +217,7 @@ describe('a change of the password that races', () => {
       if (status !== 200) continue;
       const { access_token, refresh_token } = body as Tokens;
       expectProblem(await app.me(access_token), problems.invalidAccessToken);
-      expectProblem(await other.refresh(refresh_token), problems.invalidRefreshToken);
+      expectProblem(await replica.refresh(refresh_token), problems.invalidRefreshToken);
     }
   };
 
@@ -235,9 +227,9 @@ describe('a change of the password that races', () => {
       const elsewhere = await alice.elsewhere();
       const [changed, ...raced] = await Promise.all([
         alice.changePassword(),
-        other.login(alice.user.email),
+        replica.login(alice.user.email),
         app.login(alice.user.email),
-        other.refresh(elsewhere.tokens.refresh_token),
+        replica.refresh(elsewhere.tokens.refresh_token),
       ]);
       expect(changed.status).toBe(204);
       await expectDead(...raced);
@@ -250,12 +242,12 @@ describe('a change of the password that races', () => {
     const row = await holdRow(app.database, 'users', alice.user.id);
     const change = alice.changePassword().then((answer) => answer);
     await row.waiting(1);
-    const login = other.login(alice.user.email).then((answer) => answer);
+    const login = replica.login(alice.user.email).then((answer) => answer);
     await row.waiting(2);
     await row.release();
     expect((await change).status).toBe(204);
     expectProblem(await login, problems.invalidCredentials);
-    expect(other.log.events('user.login.failed').at(-1)).toMatchObject({ reason: 'changed_meanwhile' });
+    expect(replica.log.events('user.login.failed').at(-1)).toMatchObject({ reason: 'changed_meanwhile' });
   });
 
   it('of an address by an operator, with a login that verified the password, refuses that login', async () => {
@@ -265,7 +257,7 @@ describe('a change of the password that races', () => {
       .patch(`/users/${alice.user.id}`, { email: `new-${alice.user.email}` })
       .then((answer) => answer);
     await row.waiting(1);
-    const login = other.login(alice.user.email).then((answer) => answer);
+    const login = replica.login(alice.user.email).then((answer) => answer);
     await row.waiting(2);
     await row.release();
     expect((await change).status).toBe(200);
@@ -275,7 +267,7 @@ describe('a change of the password that races', () => {
   it('with a login that begins its session first ends that session', async () => {
     const alice = await Owner.of(app);
     const row = await holdRow(app.database, 'users', alice.user.id);
-    const login = other.login(alice.user.email).then((answer) => answer);
+    const login = replica.login(alice.user.email).then((answer) => answer);
     await row.waiting(1);
     const change = alice.changePassword().then((answer) => answer);
     await row.waiting(2);
@@ -289,7 +281,7 @@ describe('a change of the password that races', () => {
     const alice = await Owner.of(app);
     const next = (index: number): string => `${NEW_PASSWORD} ${index}`;
     const answers = await Promise.all(
-      Array.from({ length: 50 }, (_, index) => alice.changePassword(PASSWORD, next(index), index % 2 ? app : other)),
+      Array.from({ length: 50 }, (_, index) => alice.changePassword(PASSWORD, next(index), index % 2 ? app : replica)),
     );
     const winners = answers.flatMap(({ status }, index) => (status === 204 ? [index] : []));
     expect(winners).toHaveLength(1);
@@ -305,7 +297,7 @@ describe('a change of the password that races', () => {
       const two = await one.elsewhere();
       const answers = await Promise.all([
         one.changePassword(PASSWORD, `${NEW_PASSWORD} 1`),
-        two.changePassword(PASSWORD, `${NEW_PASSWORD} 2`, other),
+        two.changePassword(PASSWORD, `${NEW_PASSWORD} 2`, replica),
       ]);
       const succeeded = answers.map(({ status }) => status === 204);
       expect(succeeded.filter(Boolean)).toHaveLength(1);
@@ -317,7 +309,7 @@ describe('a change of the password that races', () => {
     await repeatRace(async () => {
       const alice = await Owner.of(app);
       await Promise.all([
-        alice.changePassword(PASSWORD, NEW_PASSWORD, other),
+        alice.changePassword(PASSWORD, NEW_PASSWORD, replica),
         app.admin.patch(`/users/${alice.user.id}`, { is_active: false }).expect(200),
       ]);
       expect(await alice.isLive()).toBe(false);

@@ -9,9 +9,9 @@ import { type Device, TestApp } from '../support/test-app.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
-describe('/api/v0/admin/nodes', () => {
-  const app = useApp();
+const app = useApp();
 
+describe('/api/v0/admin/nodes', () => {
   const registration = (more: object = {}) => ({
     household_id: randomUUID(),
     room: 'kitchen',
@@ -178,7 +178,6 @@ const INVISIBLE = [
 ];
 
 describe('the room and name of a node', () => {
-  const app = useApp();
   let node: Device;
 
   beforeAll(async () => {

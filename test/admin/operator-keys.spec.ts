@@ -2,22 +2,21 @@ import { Database } from '../../src/database/database.js';
 import { OperatorKeys } from '../../src/operators/operator-keys.js';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
-import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { recorded } from '../audit/record.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { scrape } from '../support/scrape.js';
 import { ADMIN_KEY } from '../support/settings.js';
-import { TestApp, type NamedOperator } from '../support/test-app.js';
-import { createTestDatabase } from '../support/test-database.js';
+import type { NamedOperator } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
+
+const app = useApp();
+const replica = useReplica(app);
 
 const UNKNOWN_KEY = `pa_admin_${'A'.repeat(43)}`;
 
 describe('the key of an operator', () => {
-  const app = useApp();
-  const replica = useReplica(app);
   const { clock } = app;
 
   const rotate = async ({ id }: NamedOperator, body: object = {}): Promise<string> =>
@@ -193,7 +192,6 @@ describe('wrong guesses of admin keys', () => {
 });
 
 describe('without ADMIN_API_KEY', () => {
-  const app = useApp();
   const replica = useReplica(app, { variables: { ADMIN_API_KEY: undefined } });
 
   it('the root key alone is refused: the keys of operators go on', async () => {
@@ -214,25 +212,17 @@ describe('without ADMIN_API_KEY', () => {
 });
 
 describe('while the database is unreachable', () => {
+  const app = useApp({ isBehindProxy: true, ...SHORT_WAITS });
+
   it('every admin key that is not the root key is 503, never 401', async () => {
-    const database = await createTestDatabase();
-    const proxy = await TcpProxy.before(database.url);
-    const app = await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS });
-    try {
-      const [live, revoked] = await withPatientReplica(app, async (patient) => {
-        const operators = [await patient.operator(['read']), await patient.operator(['read'])] as const;
-        await patient.admin.delete(`/operators/${operators[1].id}`).expect(204);
-        return operators;
-      });
-      await proxy.close();
-      for (const key of [live.key, revoked.key, UNKNOWN_KEY, 'wrong'])
-        expectProblem(await app.asAdmin(key).get('/nodes'), problems.unavailable);
-      expectProblem(await live.as(app).post('/operators', { name: 'ivan', scopes: ['read'] }), problems.unavailable);
-      await proxy.open();
-    } finally {
-      await app.stop();
-      await proxy.close();
-      await database.drop();
-    }
+    const [live, revoked] = await withPatientReplica(app, async (patient) => {
+      const operators = [await patient.operator(['read']), await patient.operator(['read'])] as const;
+      await patient.admin.delete(`/operators/${operators[1].id}`).expect(204);
+      return operators;
+    });
+    await app.proxy.close();
+    for (const key of [live.key, revoked.key, UNKNOWN_KEY, 'wrong'])
+      expectProblem(await app.asAdmin(key).get('/nodes'), problems.unavailable);
+    expectProblem(await live.as(app).post('/operators', { name: 'ivan', scopes: ['read'] }), problems.unavailable);
   });
 });

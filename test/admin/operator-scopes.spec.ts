@@ -10,6 +10,8 @@ import { holdRow } from '../support/row-lock.js';
 import type { NamedOperator } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 
+const app = useApp();
+
 interface Route {
   readonly method: 'get' | 'post' | 'patch' | 'delete';
   readonly path: string;
@@ -32,7 +34,6 @@ function acceptedOn({ method, path }: Route): readonly Scope[] {
 }
 
 describe('the scopes of an operator', () => {
-  const app = useApp();
   const { clock } = app;
   let routes: Route[];
 
@@ -144,7 +145,6 @@ describe('the scopes of an operator', () => {
 });
 
 describe('an operator that manages operators', () => {
-  const app = useApp();
   const { clock } = app;
   const inDays = (days: number): string => new Date(clock.now().getTime() + days * 86_400_000).toISOString();
   const add = (by: NamedOperator, scopes: Scope[], expires_at: string | null = null) =>

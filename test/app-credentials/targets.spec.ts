@@ -200,6 +200,17 @@ describe('a node with targets', () => {
     await at(node, 'ocr').set(ocr.headers).expect(200);
   });
 
+  it('keeps its previous key until the new one is accepted somewhere', async () => {
+    const node = await restricted();
+    const { body } = await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
+    const rotated = { ...node, header: `${node.nodeId}:${(body as { api_key: string }).api_key}` };
+    expectProblem(await at(rotated, 'recipes'), problems.invalidNodeCredentials);
+    expectProblem(await app.validateNode(rotated.header), problems.invalidNodeCredentials);
+    await at(node, 'speech').expect(200);
+    await at(rotated, 'speech').expect(200);
+    expectProblem(await at(node, 'speech'), problems.invalidNodeCredentials);
+  });
+
   it('is refused by a gateway for another service, and by one that names none', async () => {
     const node = await restricted();
     const authorize = () => app.get('/internal/authorize/node/x').set('X-API-Key', node.header);
@@ -286,6 +297,18 @@ describe('an app credential with scopes', () => {
     expectProblem(await asks(wrong, 'documents:read'), problems.invalidAppCredentials);
     const missing = app.log.events('app.validation.failed').filter(({ reason }) => reason === 'missing_scope');
     expect(missing).toMatchObject([{ app_id: service.appId }, { app_id: service.appId }]);
+  });
+
+  it('keeps its previous key until the new one is accepted for its target and scope', async () => {
+    const service = await restricted();
+    const { body } = await app.admin.post(`/app-credentials/${service.appId}/rotate`).expect(200);
+    const { app_key } = body as { app_key: string };
+    const rotated = { ...service, headers: { ...service.headers, 'X-Platform-App-Key': app_key } };
+    expectProblem(await app.validateApp(rotated.headers, { target: 'mcp' }), problems.invalidAppCredentials);
+    expectMissing(await asks(rotated, 'documents:write'), 'documents:write');
+    await asks(service, 'documents:read').expect(200);
+    await asks(rotated, 'documents:read').expect(200);
+    expectProblem(await asks(service, 'documents:read'), problems.invalidAppCredentials);
   });
 
   it('has every scope when it has no list of them', async () => {

@@ -8,6 +8,7 @@ import { OperatorKeys } from '../../src/operators/operator-keys.js';
 import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { useCli } from '../support/cli.js';
+import { Browser } from '../support/console-browser.js';
 import { useApp } from '../support/use-app.js';
 import { eventually } from '../../tools/eventually.js';
 import { receiveToken, useMailServer, workOff } from '../support/mail-server.js';
@@ -23,7 +24,7 @@ const SERVICE = { door: 'service', id: null };
 describe('the audit log', () => {
   const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
   const mail = useMailServer();
-  const app = useApp({ variables: mail.variables });
+  const app = useApp({ variables: Object.assign(mail.variables, { CONSOLE: 'on' }) });
   const http = useCli(app);
   const { clock } = app;
 
@@ -338,6 +339,18 @@ describe('the audit log', () => {
     expect(await recorded(app, { subject: node.nodeId, event: 'node.first_used' })).toHaveLength(1);
     expect(await recorded(app, { actor: service.appId })).toMatchObject([{ event: 'app.first_used' }]);
     await replica.stop();
+  });
+
+  it('has a row for each login and logout of an operator at the console', async () => {
+    const browser = await Browser.logIn(app);
+    await browser.send('/console/logout', await browser.readForm('/console', '/console/logout')).expect(303);
+    const rows = await recorded(app, { event: 'admin.console.*' });
+    expect(rows).toMatchObject([
+      { event: 'admin.console.logged_out', actor: ADMIN, subject: 'admin' },
+      { event: 'admin.console.logged_in', actor: ADMIN, subject: 'admin' },
+    ]);
+    const ofRequest = await recorded(app, { request_id: rows[0]!.request_id!, address: rows[0]!.address! });
+    expect(ofRequest).toEqual([rows[0]]);
   });
 
   it('has a row for the start and the end of an import, and one for an export', async () => {

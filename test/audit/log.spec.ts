@@ -11,6 +11,9 @@ import { monthsAgo, oldMonth, partitionOf, partitionsOf } from './months.js';
 import { type Item, pageOf, recorded } from './record.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
+const app = useApp();
+const replica = useReplica(app);
+
 /** The months that the job creates ahead, from this one on. */
 const monthsFrom = (moment: Date, count: number): string[] =>
   Array.from({ length: count }, (_, index) => {
@@ -148,7 +151,6 @@ describe('an act and its audit row', () => {
 });
 
 describe('GET /api/v0/admin/audit-events', () => {
-  const app = useApp();
   const { clock } = app;
 
   const events = (items: Item[]): string[] => items.map(({ event }) => event);
@@ -261,9 +263,7 @@ describe('GET /api/v0/admin/audit-events', () => {
 const FAILED = { event: 'user.login.failed' };
 
 describe('failed logins', () => {
-  const app = useApp();
   const { clock } = app;
-  const replica = useReplica(app);
 
   const keep = () => Promise.all([app, replica].map(({ nest }) => nest.get(AuditJob).maintainAuditLog()));
 

@@ -4,6 +4,8 @@ import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 
+const app = useApp();
+
 const PREFIX = 'pa_rt_';
 // Offsets of the parts of a token: session id, generation, seed, HMAC (src/tokens/refresh-token.ts).
 const GENERATION = 16;
@@ -33,7 +35,6 @@ function withGeneration(token: string, generation: number): string {
 }
 
 describe('a forged refresh token with a known session id', () => {
-  const app = useApp();
   const { clock } = app;
   let parent: Tokens;
   let current: Tokens;
@@ -94,8 +95,6 @@ describe('a forged refresh token with a known session id', () => {
 });
 
 describe('a malformed refresh token', () => {
-  const app = useApp();
-
   it.each([
     'x',
     PREFIX,

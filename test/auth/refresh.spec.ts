@@ -7,10 +7,11 @@ import type { Tokens } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
 
+const app = useApp();
+const replica = useReplica(app);
+
 describe('POST /api/v0/auth/refresh', () => {
-  const app = useApp();
   const { clock } = app;
-  const replica = useReplica(app);
 
   const tokensOf = async (): Promise<Tokens> => (await app.user()).logsIn();
   const rotated = async (token: string): Promise<Tokens> => (await app.refresh(token).expect(200)).body as Tokens;
@@ -136,9 +137,7 @@ describe('POST /api/v0/auth/refresh', () => {
 });
 
 describe('a refresh whose response was lost', () => {
-  const app = useApp();
   const { clock } = app;
-  const replica = useReplica(app);
 
   const tokensOf = async (): Promise<Tokens> => (await app.user()).logsIn();
   const answerOf = async (token: string, from = app): Promise<Tokens> =>
@@ -225,7 +224,6 @@ describe('a refresh whose response was lost', () => {
 });
 
 describe('the lifetime of a session', () => {
-  const app = useApp();
   const { clock } = app;
   clock.stop();
 
@@ -304,7 +302,6 @@ describe('the lifetime of a session', () => {
 const ROUNDS = 25;
 
 describe('concurrent refreshes', () => {
-  const app = useApp();
   const { clock } = app;
   const replicas = [app, useReplica(app), useReplica(app)];
 

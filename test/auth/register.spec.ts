@@ -5,9 +5,9 @@ import { PASSWORD } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import type { User } from '../support/test-app.js';
 
-describe('POST /api/v0/auth/register', () => {
-  const app = useApp();
+const app = useApp();
 
+describe('POST /api/v0/auth/register', () => {
   const register = (body: object) => app.post('/api/v0/auth/register', body);
   const usersNamed = (email: string) => app.database.query('SELECT * FROM users WHERE email = $1', [email]);
 
@@ -137,8 +137,6 @@ describe('POST /api/v0/auth/register', () => {
 });
 
 describe('a password', () => {
-  const app = useApp();
-
   const expectOnly = async (user: User, others: string[]): Promise<void> => {
     for (const other of others) expectProblem(await app.login(user.email, other), problems.invalidCredentials);
     await app.login(user.email, user.password).expect(200);

@@ -5,8 +5,10 @@ import type { Tokens, User } from '../support/test-app.js';
 import { repeatRace, ROUNDS } from '../support/repeat-race.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
+const app = useApp();
+const replica = useReplica(app);
+
 describe('POST /api/v0/auth/logout', () => {
-  const app = useApp();
   const { clock } = app;
   let alice: User;
 
@@ -91,14 +93,11 @@ describe('POST /api/v0/auth/logout', () => {
 });
 
 describe('the end of a session that races with its use on another replica', () => {
-  const app = useApp();
-  const other = useReplica(app);
-
   /** Expects that every issued token is refused, including the tokens of the racing responses. */
   const expectDead = async (tokens: Tokens, ...answers: Response[]): Promise<void> => {
     const raced = answers.filter(({ status }) => status === 200).map(({ body }) => body as Tokens);
     for (const { access_token, refresh_token } of [tokens, ...raced]) {
-      expectProblem(await other.refresh(refresh_token), problems.invalidRefreshToken);
+      expectProblem(await replica.refresh(refresh_token), problems.invalidRefreshToken);
       expectProblem(await app.me(access_token), problems.invalidAccessToken);
     }
   };
@@ -113,7 +112,7 @@ describe('the end of a session that races with its use on another replica', () =
     await repeatRace(async () => {
       const tokens = await alice.logsIn();
       const [refreshed] = await Promise.all([
-        other.refresh(tokens.refresh_token),
+        replica.refresh(tokens.refresh_token),
         app.logout(tokens.refresh_token).expect(204),
       ]);
       expectVerdict(refreshed);
@@ -127,7 +126,7 @@ describe('the end of a session that races with its use on another replica', () =
     await repeatRace(async () => {
       const tokens = await alice.logsIn();
       const [refreshed] = await Promise.all([
-        other.refresh(tokens.refresh_token),
+        replica.refresh(tokens.refresh_token),
         app.post('/api/v0/auth/logout').set('Authorization', `Bearer ${tokens.access_token}`).expect(204),
       ]);
       expectVerdict(refreshed);
@@ -141,7 +140,7 @@ describe('the end of a session that races with its use on another replica', () =
       const alice = await app.user();
       const tokens = await alice.logsIn();
       const [refreshed] = await Promise.all([
-        other.refresh(tokens.refresh_token),
+        replica.refresh(tokens.refresh_token),
         app.admin.delete(`/users/${alice.id}/sessions`).expect(204),
       ]);
       expectVerdict(refreshed);
@@ -154,8 +153,8 @@ describe('the end of a session that races with its use on another replica', () =
       const alice = await app.user();
       const tokens = await alice.logsIn();
       const [refreshed, loggedIn] = await Promise.all([
-        other.refresh(tokens.refresh_token),
-        other.login(alice.email),
+        replica.refresh(tokens.refresh_token),
+        replica.login(alice.email),
         app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200),
       ]);
       expectVerdict(refreshed, loggedIn);
@@ -170,8 +169,8 @@ describe('the end of a session that races with its use on another replica', () =
       const alice = await app.user();
       const tokens = await alice.logsIn();
       const [refreshed, loggedIn] = await Promise.all([
-        other.refresh(tokens.refresh_token),
-        other.login(alice.email),
+        replica.refresh(tokens.refresh_token),
+        replica.login(alice.email),
         app.admin.delete(`/users/${alice.id}`).expect(204),
       ]);
       expectVerdict(refreshed, loggedIn);
@@ -182,11 +181,11 @@ describe('the end of a session that races with its use on another replica', () =
 
   it('is recorded once for concurrent logouts', async () => {
     const alice = await app.user();
-    const endings = () => [app, other].flatMap(({ log }) => log.events('session.ended'));
+    const endings = () => [app, replica].flatMap(({ log }) => log.events('session.ended'));
     const before = endings().length;
     await repeatRace(async () => {
       const { refresh_token } = await alice.logsIn();
-      await Promise.all(Array.from({ length: 6 }, (_, i) => (i % 2 ? app : other).logout(refresh_token).expect(204)));
+      await Promise.all(Array.from({ length: 6 }, (_, i) => (i % 2 ? app : replica).logout(refresh_token).expect(204)));
     });
     expect(endings().length - before).toBe(ROUNDS);
   });

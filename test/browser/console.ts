@@ -14,6 +14,7 @@ const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 const PICTURES = join(import.meta.dirname, '../../../docs/console');
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const PAGES = ['', '/map', '/keys', '/keys/new', '/homes', '/people', '/operators', '/why', '/audit'];
+const ABOUT = 'An id, an e-mail address, or an address of a network';
 const VIEWS = [
   { colorScheme: 'light', viewport: { width: 1920, height: 1080 } },
   { colorScheme: 'dark', viewport: { width: 360, height: 740 } },
@@ -111,7 +112,7 @@ async function checkUser(page: Page, suffix: string, email: string): Promise<voi
   await follow(page, 'To the user');
   await follow(page, 'Delete …');
   await fillAndSend(page, { 'Type the e-mail address': 'another@example.org' }, 'Delete');
-  await expectTitle(page, `another address deletes nothing ${suffix}`, 'Not the address');
+  await expectTitle(page, `another address deletes nothing ${suffix}`, 'Not the name');
   await page.goBack();
   await fillAndSend(page, { 'Type the e-mail address': email }, 'Delete');
   await expectTitle(page, `the user is deleted ${suffix}`, 'People');
@@ -147,15 +148,11 @@ async function checkOperators(service: Console, root: Page): Promise<void> {
 
 async function checkWhy(page: Page): Promise<void> {
   await page.goto('/console/why');
-  await page.getByLabel('Id of a node, key, user or request, or an e-mail address').fill('alice@example.org');
+  await page.getByLabel(ABOUT).fill('alice@example.org');
   await page.keyboard.press('Enter');
   await expectText(page, 'a login is explained', 'would be accepted now');
   await page.goto('/console/why');
-  await fillAndSend(
-    page,
-    { 'Id of a node, key, user or request, or an e-mail address': `pa_node_${'x'.repeat(43)}` },
-    'Explain',
-  );
+  await fillAndSend(page, { [ABOUT]: `pa_node_${'x'.repeat(43)}` }, 'Explain');
   await expectTitle(page, 'a pasted key gets into no address', 'Neither an id nor an e-mail address');
   await page.goto('/console/login?key=abc');
   await expectTitle(page, 'a key in the address bar is refused', 'Not in the address bar');

@@ -297,7 +297,9 @@ describe('platform-auth, when the response to a change never arrives', () => {
 
   beforeAll(async () => {
     service = createServer((request, response) => {
-      if (request.url === '/internal/validate-node') response.writeHead(200).end();
+      const node = JSON.stringify({ node_id: ID, targets: null });
+      if (request.method === 'GET') response.setHeader('Content-Type', 'application/json').end(node);
+      else if (request.url === '/internal/validate-node') response.end();
       else request.socket.destroy();
     });
     await once(service.listen(0, '127.0.0.1'), 'listening');

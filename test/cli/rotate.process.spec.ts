@@ -7,13 +7,18 @@ import type { Device } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 
 /** The requests of a rotation in order: the power can fail between any two. */
-const REQUESTS = ['POST /internal/validate-node', 'POST /api/v0/admin/nodes/…/rotate', 'POST /internal/validate-node'];
+const REQUESTS = [
+  'GET /api/v0/admin/nodes/…',
+  'POST /internal/validate-node',
+  'POST /api/v0/admin/nodes/…/rotate',
+  'POST /internal/validate-node',
+];
 /** The cuts at which the service or the file has changed since the cut before. */
 const CUTS: Cut[] = [
-  { request: 1, when: 'after' },
   { request: 2, when: 'after' },
-  { request: 3, when: 'before' },
   { request: 3, when: 'after' },
+  { request: 4, when: 'before' },
+  { request: 4, when: 'after' },
 ];
 const nameOf = ({ request, when }: Cut): string => `${when} request ${request}`;
 
@@ -76,6 +81,15 @@ describe('platform-auth nodes rotate --config', () => {
     expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
   });
 
+  it('validates the keys of a node with targets at one of them', async () => {
+    const { node, path } = await nodeWithFile();
+    await app.admin.patch(`/nodes/${node.nodeId}`, { targets: ['ocr', 'recipes'] }).expect(200);
+    await rotates(node, path);
+    const at = (header: string) => app.validateNode(header).set('X-Platform-Target', 'recipes');
+    expectProblem(await at(node.header), problems.invalidNodeCredentials);
+    await at(headerIn(path)).expect(200);
+  });
+
   describe.each(CUTS.map((cut): [string, Cut] => [nameOf(cut), cut]))('killed %s', (_name, cut) => {
     it('leaves a valid key in the file, and a rerun completes', async () => {
       const { node, path } = await nodeWithFile();
@@ -101,7 +115,7 @@ describe('platform-auth nodes rotate --config', () => {
 
   it('keeps the old key valid for long when the new one was lost', async () => {
     const { node, path } = await nodeWithFile();
-    await killedAt({ request: 2, when: 'after' }, node, path);
+    await killedAt({ request: 3, when: 'after' }, node, path);
     app.clock.advance({ days: 364 });
     await app.validateNode(headerIn(path)).expect(200);
     app.clock.advance({ days: 2 });

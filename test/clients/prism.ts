@@ -275,6 +275,12 @@ export class ProxiedCalls {
     await this.call({ operation: `GET ${path}`, status: 200, headers });
     await this.call({ operation: `GET ${path}/{id}`, status: 200, headers, id });
     await this.call({ operation: `GET ${path}/{id}/explain`, status: 200, headers, id, query: '?address=192.0.2.7' });
+    await this.call({
+      operation: 'GET /api/v0/admin/networks/explain',
+      status: 200,
+      headers,
+      query: '?address=192.0.2.7',
+    });
     await this.call({ operation: `GET ${path}/{id}/sessions`, status: 200, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}/sessions`, status: 204, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}/factors`, status: 204, headers, id });

@@ -1,54 +1,10 @@
 import { ADMIN_KEY } from '../support/settings.js';
+import { Browser, HOST } from '../support/console-browser.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import type { Response } from 'supertest';
 
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
-const HOST = '127.0.0.1:7701';
-const ORIGIN = `http://${HOST}`;
-
-/** A browser with one cookie, at one replica. */
-class Browser {
-  cookie = '';
-
-  constructor(readonly app: TestApp) {}
-
-  static async logIn(app: TestApp, key = ADMIN_KEY): Promise<Browser> {
-    const browser = new Browser(app);
-    await browser.sendKey(key).expect(303);
-    return browser;
-  }
-
-  sendKey(key: string, fields: Record<string, string> = {}) {
-    return this.send('/console/login', { key, ...fields }).expect(({ headers }: Response) => {
-      this.cookie = /^[^;]+/.exec(headers['set-cookie']?.[0] ?? '')?.[0] ?? this.cookie;
-    });
-  }
-
-  get(path: string) {
-    return this.app.get(path).set({ Host: HOST, Cookie: this.cookie });
-  }
-
-  send(path: string, fields: Record<string, string>, headers: Record<string, string> = {}) {
-    const call = this.app
-      .post(path)
-      .type('form')
-      .set({ Host: HOST, Origin: ORIGIN, Cookie: this.cookie, ...headers });
-    return call.send(new URLSearchParams(fields).toString());
-  }
-
-  /** @returns the hidden fields of the form with this action on a page */
-  async readForm(path: string, action = path): Promise<Record<string, string>> {
-    const { text } = await this.get(path).expect(200);
-    const form = text.slice(text.indexOf(`action="${action}"`)).split('</form>', 1)[0]!;
-    const hidden = form.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)"/g);
-    return Object.fromEntries([...hidden].map(([, name = '', value = '']) => [name, value]));
-  }
-
-  async submit(path: string, fields: Record<string, string> = {}): Promise<Response> {
-    return this.send(path, { ...(await this.readForm(path)), ...fields });
-  }
-}
 
 describe('/console', () => {
   const app = useApp({ variables: { CONSOLE: 'on' } });
@@ -274,6 +230,53 @@ describe('/console', () => {
         expect(text).not.toMatch(/ (style|on\w+)="/);
       },
     );
+
+    it('tells on the first page which keys and which refusals need a person', async () => {
+      const soon = new Date(Date.now() + 86_400_000).toISOString();
+      const { body } = await app.admin
+        .post('/operators', { name: 'temp', scopes: ['read'], expires_at: soon })
+        .expect(201);
+      const rotated = await app.node();
+      await app.admin.post(`/nodes/${rotated.nodeId}/rotate`, {}).expect(200);
+      const user = await app.user();
+      await app.login(user.email, 'wrong password').expect(401);
+      const { text } = await browser.get('/console').expect(200);
+      expect(text).toContain(`href="/console/operators/${(body as { operator_id: string }).operator_id}"`);
+      expect(text).toContain(`href="/console/homes/${rotated.nodeId}"`);
+      expect(text).toContain('It was not used since the rotation.');
+      expect(text).toMatch(/user\.login\.failed.*1 × wrong_password.*about=127\.0\.0\.1/);
+    });
+
+    it('lists nodes by household, with rooms in order', async () => {
+      const { text } = await browser.get('/console/homes').expect(200);
+      expect(text.match(new RegExp(`household_id=${HOUSEHOLD}"`, 'g'))).toHaveLength(1);
+    });
+
+    it('finds a user by the id', async () => {
+      const { id } = await app.user();
+      const { headers } = await browser.get(`/console/people?search=${id}`).expect(303);
+      expect(headers.location).toBe(`/console/people/${id}`);
+    });
+
+    it('explains an address of a network, and a request', async () => {
+      const key = 'wrong-console-key-0123456789abcdefghijklmnop';
+      await new Browser(app).sendKey(key).expect(401);
+      const { text } = await browser.get('/console/why?about=127.0.0.1').expect(200);
+      expect(text).toContain('127.0.0.1 is not throttled now');
+      const [event] = (await app.admin.get('/audit-events?event=admin.app_credential.minted&limit=1')).body.items as {
+        request_id: string;
+      }[];
+      const request = await browser.get(`/console/why?about=${event!.request_id}`).expect(200);
+      expect(request.text).toContain('admin.app_credential.minted');
+    });
+
+    it('says what an act would end, in numbers', async () => {
+      const user = await app.user();
+      await app.login(user.email).expect(200);
+      await app.login(user.email).expect(200);
+      const { text } = await browser.get(`/console/people/${user.id}/end-sessions`).expect(200);
+      expect(text).toMatch(/Open sessions: 2, last used <time/);
+    });
 
     it('draws the neighbours of a service when there are more arrows than one can read', async () => {
       expect((await browser.get('/console/map').expect(200)).text).not.toContain('<svg');

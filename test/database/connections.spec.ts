@@ -7,6 +7,7 @@ import { endLockHolder } from '../support/lock-holder.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { eventually } from '../../tools/eventually.js';
+import { useApp } from '../support/use-app.js';
 import { RequestPool } from '../../src/database/request-pool.js';
 import { BEGIN_VERIFICATION } from '../../src/audit/seals/seal-verifier.js';
 import { FEED_SESSION } from '../../src/revocation/revocation-feed.js';
@@ -225,44 +226,34 @@ describe('a database whose sessions have other settings', () => {
 });
 
 describe('an unreachable database', () => {
-  let database: TestDatabase;
-  let proxy: TcpProxy;
+  const app = useApp({ isBehindProxy: true, ...SHORT_WAITS });
   let callers: Callers;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
-    proxy = await TcpProxy.before(database.url);
-    callers = await Callers.of(await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS }));
-  });
-
-  afterAll(async () => {
-    await callers.app.stop();
-    await proxy.close();
-    await database.drop();
+    callers = await Callers.of(app);
   });
 
   it('causes 503 on every route while it refuses connections, and the service recovers by itself', async () => {
-    await proxy.close();
+    await app.proxy.close();
     await callers.expectNoVerdicts();
-    await proxy.open();
+    await app.proxy.open();
     await callers.expectRecovered();
   });
 
   it('causes 503 on every route while packets are dropped, and the service recovers by itself', async () => {
-    proxy.blackHole(true);
+    app.proxy.blackHole(true);
     await callers.expectNoVerdicts();
     // New connections are accepted, and get no response either.
     await callers.expectNoVerdicts();
-    proxy.blackHole(false);
+    app.proxy.blackHole(false);
     await callers.expectRecovered();
   });
 
   it('leaks no pool connection when a firewall drops established connections', async () => {
-    const { app } = callers;
     const database = app.nest.get(Database);
     const readAtOnce = () => Promise.all(Array.from({ length: 20 }, () => app.admin.get('/nodes')));
     await readAtOnce();
-    proxy.forgetConnections();
+    app.proxy.forgetConnections();
     expect((await readAtOnce()).map(({ status }) => status)).toContain(503);
     await eventually('none is waited for', () => database.pool.stalled === 0);
     expect(database.pool.limit).toBe(10);
@@ -270,12 +261,12 @@ describe('an unreachable database', () => {
   });
 
   it('causes 503 for requests that were waiting when the connection was cut', async () => {
-    proxy.blackHole(true);
+    app.proxy.blackHole(true);
     const asked = callers.askEverything();
-    await proxy.close();
+    await app.proxy.close();
     expect(new Set((await asked).map(({ status }) => status))).toEqual(new Set([503]));
-    proxy.blackHole(false);
-    await proxy.open();
+    app.proxy.blackHole(false);
+    await app.proxy.open();
     await callers.expectRecovered();
   });
 });

@@ -11,7 +11,7 @@ import { ServiceProcess } from '../support/service-process.js';
 import { PASSWORD, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { TransactionPooler } from '../support/transaction-pooler.js';
-import { TcpProxy } from '../../tools/tcp-proxy.js';
+import { useApp } from '../support/use-app.js';
 import { expectVerdict, untilVerdict } from '../support/until-verdict.js';
 
 describe('an overloaded database', () => {
@@ -164,15 +164,11 @@ describe('a lost database session', () => {
 const TABLES = ['users', 'sessions', 'nodes', 'app_credentials'];
 
 describe('a database that refuses writes', () => {
-  let database: TestDatabase;
-  let proxy: TcpProxy;
+  const app = useApp({ isBehindProxy: true, ...SHORT_WAITS });
   let callers: Callers;
   let rotatedHeader: string;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
-    proxy = await TcpProxy.before(database.url);
-    const app = await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS });
     callers = await Callers.of(app);
     rotatedHeader = await withPatientReplica(app, async (patient) => {
       const { nodeId } = await patient.node();
@@ -181,15 +177,9 @@ describe('a database that refuses writes', () => {
     });
   });
 
-  afterAll(async () => {
-    await callers.app.stop();
-    await proxy.close();
-    await database.drop();
-  });
-
   /** Validations are still answered, also the first use of a rotated key, which is normally recorded. */
   const expectValidationsOnly = async (): Promise<void> => {
-    const { app, alice, tokens, node, service } = callers;
+    const { alice, tokens, node, service } = callers;
     for (const call of [
       () => app.validateNode(node.header),
       () => app.validateNode(rotatedHeader),
@@ -216,32 +206,32 @@ describe('a database that refuses writes', () => {
 
   /** Settings of a database apply to new connections. */
   const reconnect = async (): Promise<void> => {
-    await proxy.close();
-    await proxy.open();
+    await app.proxy.close();
+    await app.proxy.open();
   };
 
   it('causes 503 for writes only when it is set to read-only', async () => {
-    const name = new URL(database.url).pathname.slice(1);
-    await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
+    const name = new URL(app.database.url).pathname.slice(1);
+    await app.database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
     await reconnect();
     await expectValidationsOnly();
-    await expectVerdict(200, () => callers.app.validateNode(rotatedHeader));
-    expect(callers.app.log.lines.filter(({ message }) => message === 'overlap_not_ended')).toHaveLength(1);
-    await database.query(`BEGIN READ WRITE; ALTER DATABASE ${name} RESET default_transaction_read_only; COMMIT`);
+    await expectVerdict(200, () => app.validateNode(rotatedHeader));
+    expect(app.log.lines.filter(({ message }) => message === 'overlap_not_ended')).toHaveLength(1);
+    await app.database.query(`BEGIN READ WRITE; ALTER DATABASE ${name} RESET default_transaction_read_only; COMMIT`);
     await reconnect();
     await callers.expectRecovered();
   });
 
   it('causes 503 for writes only when the disk is full', async () => {
-    await database.query(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+    await app.database.query(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
       $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`);
     for (const table of TABLES) {
-      await database.query(
+      await app.database.query(
         `CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE OR DELETE ON ${table} FOR EACH STATEMENT EXECUTE FUNCTION refuse()`,
       );
     }
     await expectValidationsOnly();
-    await database.query('DROP FUNCTION refuse() CASCADE');
+    await app.database.query('DROP FUNCTION refuse() CASCADE');
     await callers.expectRecovered();
   });
 });

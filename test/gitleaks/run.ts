@@ -3,18 +3,16 @@
 // says so. The last line counts.
 import { deepStrictEqual } from 'node:assert';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { generateKey } from '../../src/crypto/key-format.js';
 import { generateSecret } from '../../src/crypto/secret.js';
 import { Checks } from '../../tools/checks.js';
+import { buildGoProgram } from '../../tools/go-modules.js';
 
-const MODULE = 'github.com/zricethezav/gitleaks/v8@v8.30.1';
 const RULES = resolve('deploy/gitleaks.toml');
-const CACHE = resolve('node_modules/.cache/gitleaks-8.30.1');
-const BUILD_TIMEOUT_MS = 300_000;
 const RULE = 'platform-auth-key';
 const findings = z.array(z.object({ RuleID: z.string(), Secret: z.string() }));
 
@@ -31,14 +29,12 @@ const HARMLESS = ['pa_node_kJ3…', 'pa_app_secret', 'const PREFIX = "pa_admin_"
 
 /** @returns the program; undefined when it cannot be built here */
 function buildGitleaks(): string | undefined {
-  const program = join(CACHE, 'gitleaks');
-  if (existsSync(program)) return program;
-  mkdirSync(CACHE, { recursive: true });
-  const env = { ...process.env, GOBIN: CACHE, GOFLAGS: '-buildvcs=false' };
-  const built = spawnSync('go', ['install', MODULE], { env, timeout: BUILD_TIMEOUT_MS, encoding: 'utf8' });
-  if (existsSync(program)) return program;
-  console.log(`gitleaks was not built: ${built.error?.message ?? built.stderr.trim().split('\n').at(-1) ?? ''}`);
-  return undefined;
+  try {
+    return buildGoProgram('github.com/zricethezav/gitleaks/v8', 'v8.30.1');
+  } catch (error) {
+    console.log(`gitleaks was not built: ${error instanceof Error ? error.message : String(error)}`);
+    return undefined;
+  }
 }
 
 function findByProgram(program: string, folder: string): string[] {

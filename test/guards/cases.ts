@@ -12,8 +12,19 @@ export interface Credentials {
   /** For the guarded service, `recipes`, and for another one. */
   readonly app: HeadersOfDoor;
   readonly foreignApp: HeadersOfDoor;
+  /** For `recipes` too, with the scope `documents:read` alone. */
+  readonly restrictedApp: HeadersOfDoor;
   readonly node: HeadersOfDoor;
 }
+
+/** Of the guarded service: the door of each, and the scope that it names. */
+export const ROUTES = {
+  '/user': ['user', undefined],
+  '/app': ['app', undefined],
+  '/node': ['node', undefined],
+  '/documents': ['app', 'documents:read'],
+  '/images': ['app', 'images:write'],
+} as const;
 
 export interface Expected {
   readonly status: number;
@@ -26,7 +37,7 @@ interface Case {
 }
 
 export interface VerdictCase extends Case {
-  readonly path: '/user' | '/app' | '/node';
+  readonly path: keyof typeof ROUTES;
   readonly headers: (credentials: Credentials) => HeadersOfDoor;
 }
 
@@ -40,6 +51,7 @@ const OK = { status: 200 };
 const UNAVAILABLE = { status: 503, code: 'unavailable' };
 const INVALID_NODE = { status: 401, code: 'invalid_node_credentials' };
 const INVALID_APP = { status: 401, code: 'invalid_app_credentials' };
+const MISSING_SCOPE = { status: 403, code: 'missing_scope' };
 const INVALID_TOKEN = { status: 401, code: 'invalid_access_token' };
 
 /** Asked of the real service. */
@@ -77,6 +89,30 @@ export const VERDICT_CASES: readonly VerdictCase[] = [
     path: '/app',
     headers: ({ foreignApp }) => ({ ...foreignApp, 'X-Platform-Target': 'speech' }),
     expected: INVALID_APP,
+  },
+  {
+    name: 'admits a restricted app key for its scope',
+    path: '/documents',
+    headers: ({ restrictedApp }) => restrictedApp,
+    expected: OK,
+  },
+  {
+    name: 'admits an app key without restrictions for a scope',
+    path: '/documents',
+    headers: ({ app }) => app,
+    expected: OK,
+  },
+  {
+    name: 'refuses a restricted app key for another scope',
+    path: '/images',
+    headers: ({ restrictedApp }) => restrictedApp,
+    expected: MISSING_SCOPE,
+  },
+  {
+    name: 'refuses a restricted app key where the route names no scope',
+    path: '/app',
+    headers: ({ restrictedApp }) => restrictedApp,
+    expected: MISSING_SCOPE,
   },
   { name: 'refuses a request without a node key', path: '/node', headers: () => ({}), expected: INVALID_NODE },
   { name: 'refuses a wrong node key', path: '/node', headers: () => ({ 'X-API-Key': 'a:b' }), expected: INVALID_NODE },
@@ -151,6 +187,12 @@ export const ANSWER_CASES: readonly AnswerCase[] = [
     requests: 1,
     expected: UNAVAILABLE,
   },
+  ...['["documents:read"]', '"documents:read"'].map((scopes) => ({
+    name: `refuses a credential with the scopes ${scopes}, which it did not ask for`,
+    answers: [standIn.body(200, `{"valid":true,"scopes":${scopes}}`)],
+    requests: 1,
+    expected: MISSING_SCOPE,
+  })),
   {
     name: 'takes a 401 whose code is not a text for no verdict',
     answers: [standIn.body(401, '{"code":["invalid_node_credentials"]}')],

@@ -5,15 +5,15 @@ import { readFileSync } from 'node:fs';
 import express from 'express';
 import { createGuard } from '../../examples/guards/express.js';
 import { useApp } from '../support/use-app.js';
-import { ANSWER_CASES, expectAnswer, expectVerdict, VERDICT_CASES, type Credentials } from './cases.js';
+import { ANSWER_CASES, expectAnswer, expectVerdict, ROUTES, VERDICT_CASES, type Credentials } from './cases.js';
 import { body, StandIn } from './stand-in.js';
 import { fromRoot } from '../support/from-root.js';
 
-/** A service with a route for each door. */
+/** A service with a guard on each route. */
 async function startGuarded(authUrl: string): Promise<{ url: string; server: Server }> {
   const guarded = express();
-  for (const door of ['user', 'app', 'node'] as const) {
-    guarded.get(`/${door}`, createGuard(door, { authUrl, serviceName: 'recipes' }), (_request, response) => {
+  for (const [path, [door, scope]] of Object.entries(ROUTES)) {
+    guarded.get(path, createGuard(door, { authUrl, serviceName: 'recipes', scope }), (_request, response) => {
       response.json(response.locals.caller);
     });
   }
@@ -42,6 +42,7 @@ describe('the guard for Express, with the service', () => {
       endedSession: { Authorization: `Bearer ${ended.access_token}` },
       app: (await app.service('ocr', 'recipes')).headers,
       foreignApp: (await app.service('ocr', 'speech')).headers,
+      restrictedApp: (await app.service('mcp', 'recipes', ['documents:read'])).headers,
       node: { 'X-API-Key': (await app.node()).header },
     };
   });

@@ -1,4 +1,4 @@
-"""A service with a route for each door, for the tests of the guard."""
+"""A service with a guard on each route, for the tests of the guard. The routes are those of cases.ts."""
 import os
 
 from fastapi import Depends, FastAPI
@@ -7,9 +7,17 @@ from fastapi_guard import Guard, install
 app = FastAPI()
 install(app)
 
-for door in ("user", "app", "node"):
-    guard = Guard(door, os.environ["AUTH_URL"], "recipes")
+ROUTES = {
+    "/user": ("user", None),
+    "/app": ("app", None),
+    "/node": ("node", None),
+    "/documents": ("app", "documents:read"),
+    "/images": ("app", "images:write"),
+}
 
-    @app.get(f"/{door}")
+for path, (door, scope) in ROUTES.items():
+    guard = Guard(door, os.environ["AUTH_URL"], "recipes", scope)
+
+    @app.get(path)
     async def read_caller(caller: dict = Depends(guard)) -> dict:
         return caller

@@ -61,8 +61,8 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
       body: JSON.stringify({ refresh_token: ended.refresh_token }),
     }),
   );
-  const mint = async (target: string): Promise<Record<string, string>> => {
-    const { app_id, app_key } = await client.issueAppCredential({ caller: 'ocr', target });
+  const issue = async (pair: Parameters<typeof client.issueAppCredential>[0]): Promise<Record<string, string>> => {
+    const { app_id, app_key } = await client.issueAppCredential(pair);
     return { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key };
   };
   const household_id = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
@@ -70,8 +70,9 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
   return {
     user: { Authorization: `Bearer ${access_token}` },
     endedSession: { Authorization: `Bearer ${ended.access_token}` },
-    app: await mint('recipes'),
-    foreignApp: await mint('speech'),
+    app: await issue({ caller: 'ocr', target: 'recipes' }),
+    foreignApp: await issue({ caller: 'ocr', target: 'speech' }),
+    restrictedApp: await issue({ caller: 'mcp', target: 'recipes', scopes: ['documents:read'] }),
     node: { 'X-API-Key': `${node_id}:${api_key}` },
   };
 }

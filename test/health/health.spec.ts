@@ -6,13 +6,11 @@ import { IS_STANDBY } from '../../src/database/connection-check.js';
 import { Database } from '../../src/database/database.js';
 import { Readiness } from '../../src/health/health.js';
 import { eventually } from '../../tools/eventually.js';
-import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { TestApp } from '../support/test-app.js';
 import { expectVerdict } from '../support/until-verdict.js';
 import { useAppPerTest } from '../support/use-app.js';
 import { claimPort } from '../../tools/claim-port.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('GET /health', () => {
   const app = useAppPerTest();
@@ -60,28 +58,16 @@ describe('GET /health', () => {
 });
 
 describe('the database check of GET /health', () => {
-  let database: TestDatabase;
-  let proxy: TcpProxy;
-  let app: TestApp;
-
-  beforeEach(async () => {
-    database = await createTestDatabase();
-    proxy = await TcpProxy.before(database.url);
-    const variables = { DATABASE_URL: proxy.url, DATABASE_POOL_SIZE: '2' };
-    app = await TestApp.start({ database, variables, settings: { healthTimeoutMs: 5_000 } });
-  });
-
-  afterEach(async () => {
-    // First, because a stop waits for connections that hang.
-    await proxy.close();
-    await app.stop();
-    await database.drop();
+  const app = useAppPerTest({
+    isBehindProxy: true,
+    variables: { DATABASE_POOL_SIZE: '2' },
+    settings: { healthTimeoutMs: 5_000 },
   });
 
   const connections = async (application: string): Promise<number> => {
     const sql =
       'SELECT count(*)::int AS n FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1';
-    return (await database.query<{ n: number }>(sql, [application]))[0]!.n;
+    return (await app.database.query<{ n: number }>(sql, [application]))[0]!.n;
   };
 
   const flood = async (): Promise<number[]> => {
@@ -96,7 +82,7 @@ describe('the database check of GET /health', () => {
 
   it('runs once for concurrent requests', async () => {
     await app.get('/health').expect(200);
-    proxy.blackHole(true);
+    app.proxy.blackHole(true);
     const queries = jest.spyOn(Client.prototype, 'query');
     await eventually('a check finds nothing', async () => (await flood()).includes(503));
     const checks = queries.mock.calls.filter(([statement]) => statement === IS_STANDBY);
@@ -117,9 +103,9 @@ describe('the database check of GET /health', () => {
 
   it('succeeds again after the database was down', async () => {
     await app.get('/health').expect(200);
-    await proxy.close();
+    await app.proxy.close();
     await eventually('it is unready', async () => (await app.get('/health')).status === 503);
-    await proxy.open();
+    await app.proxy.open();
     await eventually('it is ready', async () => (await app.get('/health')).status === 200);
     // PostgreSQL may take a moment to end the one that was cut.
     await eventually('one is left', async () => (await connections('platform-auth-health')) === 1);
@@ -127,39 +113,33 @@ describe('the database check of GET /health', () => {
 });
 
 describe('GET /health/ready', () => {
-  const startCutOff = async (variables: Variables): Promise<{ app: TestApp; stop: () => Promise<void> }> => {
-    const database = await createTestDatabase();
-    const proxy = await TcpProxy.before(database.url);
+  const startCutOff = async (variables: Variables): Promise<TestApp> => {
     const app = await TestApp.start({
-      database,
-      variables: { DATABASE_URL: proxy.url, ...variables },
+      isBehindProxy: true,
+      variables,
       settings: { healthTimeoutMs: 1_000, databaseConnectTimeoutMs: 1_000, databaseStatementTimeoutMs: 1_000 },
     });
     await app.get('/health/ready').expect(200);
-    const stop = async (): Promise<void> => {
-      await app.stop();
-      await database.drop();
-    };
     const node = await app.node();
     await expectVerdict(200, () => app.validateNode(node.header));
-    await proxy.close();
+    await app.proxy.close();
     await eventually('it is unready', async () => (await app.get('/health')).status === 503);
-    return { app, stop };
+    return app;
   };
 
   it('is 200 while OUTAGE_GRACE_SECONDS keeps the cache usable without the database, and 503 while it drains', async () => {
-    const { app, stop } = await startCutOff({ OUTAGE_GRACE_SECONDS: '3600' });
+    const app = await startCutOff({ OUTAGE_GRACE_SECONDS: '3600' });
     const { body } = await app.get('/health/ready').expect(200);
     expect(body).toMatchObject({ status: 'degraded', details: { database: { status: 'degraded' } } });
     app.nest.get(Readiness).drain();
     await app.get('/health/ready').expect(503);
-    await stop();
+    await app.stop();
   });
 
   it('is a 503 problem without the database and without a grace', async () => {
-    const { app, stop } = await startCutOff({});
+    const app = await startCutOff({});
     await eventually('the lease is over', async () => (await app.get('/health/ready')).status === 503);
     expectProblem(await app.get('/health/ready'), problems.unavailable);
-    await stop();
+    await app.stop();
   });
 });

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { eventually } from '../../tools/eventually.js';
 import { fromRoot } from '../support/from-root.js';
 import { PASSWORD } from '../support/settings.js';
@@ -8,7 +7,6 @@ import { metricsUrl, scrape, type Scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { TestClock } from '../support/test-clock.js';
-import { createTestDatabase } from '../support/test-database.js';
 import { Readiness } from '../../src/health/health.js';
 import type { Api } from '../../src/cli/remote/api-types.js';
 import { AuditJob, KeyMaterialJob, SealJob } from '../../src/maintenance/maintenance.js';
@@ -179,9 +177,8 @@ describe('/metrics', () => {
 
 describe('database_up', () => {
   it('follows the database without a request to /health', async () => {
-    const database = await createTestDatabase();
-    const proxy = await TcpProxy.before(database.url);
-    const app = await TestApp.start({ variables: ON, database: { ...database, url: proxy.url } });
+    const app = await TestApp.start({ variables: ON, isBehindProxy: true });
+    const { proxy } = app;
     try {
       expect((await scrape(app)).value('database_up')).toBe(1);
       await proxy.close();
@@ -190,8 +187,6 @@ describe('database_up', () => {
       await once(app, (now) => now.value('database_up') === 1);
     } finally {
       await app.stop();
-      await proxy.close();
-      await database.drop();
     }
   });
 });
@@ -268,9 +263,8 @@ describe('what is read from the database', () => {
   });
 
   it.each(['cut off', 'silent'])('is missing, alone, while the database is %s', async (outage) => {
-    const database = await createTestDatabase();
-    const proxy = await TcpProxy.before(database.url);
-    const app = await TestApp.start({ variables: ON, database: { ...database, url: proxy.url } });
+    const app = await TestApp.start({ variables: ON, isBehindProxy: true });
+    const { proxy } = app;
     const isCounted = async (): Promise<boolean> => {
       skip(60);
       return (await scrape(app)).value('live_sessions') === 0;
@@ -288,8 +282,6 @@ describe('what is read from the database', () => {
       await eventually('it is counted again', isCounted);
     } finally {
       await app.stop();
-      await proxy.close();
-      await database.drop();
     }
   });
 });

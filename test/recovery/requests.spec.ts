@@ -1,11 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
-import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { countWaiting, MAIL_VARIABLES, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
 import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
-import { TestApp } from '../support/test-app.js';
-import { createTestDatabase } from '../support/test-database.js';
 import { expectThrottled } from '../support/throttled.js';
 import { untilVerdict } from '../support/until-verdict.js';
 import { useApp, useAppPerTest } from '../support/use-app.js';
@@ -99,14 +96,10 @@ describe('requests for links', () => {
 });
 
 describe('without the database', () => {
+  const { settings, variables } = SHORT_WAITS;
+  const app = useApp({ isBehindProxy: true, settings, variables: { ...variables, ...UNREACHABLE } });
+
   it('every route of the links is 503, and works again afterwards', async () => {
-    const database = await createTestDatabase();
-    const proxy = await TcpProxy.before(database.url);
-    const app = await TestApp.start({
-      settings: SHORT_WAITS.settings,
-      variables: { ...SHORT_WAITS.variables, ...UNREACHABLE },
-      database: { ...database, url: proxy.url },
-    });
     const { alice, access_token } = await withPatientReplica(app, async (patient) => {
       const alice = await patient.user();
       return { alice, ...(await alice.logsIn()) };
@@ -121,14 +114,11 @@ describe('without the database', () => {
       () => app.post('/api/v0/users/me/email', { password: alice.password, new_email: 'new@example.org' }).set(bearer),
       () => app.admin.post(`/users/${alice.id}/password-reset`),
     ];
-    await proxy.close();
+    await app.proxy.close();
     for (const answer of await Promise.all(calls.map((call) => call()))) expectProblem(answer, problems.unavailable);
-    await proxy.open();
+    await app.proxy.open();
     const statuses = (await Promise.all(calls.map((call) => untilVerdict(call)))).map(({ status }) => status);
     expect(statuses).toEqual([202, 202, 400, 400, 202, 201]);
-    await app.stop();
-    await proxy.close();
-    await database.drop();
   });
 });
 

@@ -5,23 +5,20 @@ import { PurgeJob } from '../../src/maintenance/purge.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
-import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { SECRET_KEY } from '../support/settings.js';
-import { TestApp } from '../support/test-app.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { expectVerdict } from '../support/until-verdict.js';
 import { useApp, useAppPerTest } from '../support/use-app.js';
 import { Authenticator } from './authenticator.js';
 import { logInWithPasskey, FactorOwner, passkeyOptions } from './owner.js';
 
+const app = useApp();
+
 const NEW_SECRET_KEY = 'test-signing-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
 const ROTATED = { SECRET_KEY: NEW_SECRET_KEY, SECRET_KEY_PREVIOUS: SECRET_KEY };
 
 describe('a dump of the database', () => {
-  const app = useApp();
-
   it('holds no TOTP secret, no recovery code and no challenge', async () => {
     const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
@@ -124,8 +121,6 @@ describe('used challenges', () => {
 });
 
 describe('a replica whose clock is wrong', () => {
-  const app = useApp();
-
   it('starts no session, and leaves the code and the challenge to another replica', async () => {
     const owner = await FactorOwner.withTotp(app);
     const code = owner.code();
@@ -138,21 +133,7 @@ describe('a replica whose clock is wrong', () => {
 });
 
 describe('an unreachable database', () => {
-  let database: TestDatabase;
-  let proxy: TcpProxy;
-  let app: TestApp;
-
-  beforeAll(async () => {
-    database = await createTestDatabase();
-    proxy = await TcpProxy.before(database.url);
-    app = await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-    await proxy.close();
-    await database.drop();
-  });
+  const app = useApp({ isBehindProxy: true, ...SHORT_WAITS });
 
   it('makes every second factor unavailable, never wrong, and uses nothing up', async () => {
     const { owner, authenticator, challenge, passkey } = await withPatientReplica(app, async (patient) => {
@@ -162,7 +143,7 @@ describe('an unreachable database', () => {
       return { owner, authenticator, challenge, passkey: authenticator.get(await passkeyOptions(patient)) };
     });
     const code = owner.code();
-    await proxy.close();
+    await app.proxy.close();
     const answers = [
       await owner.answers(challenge, 'totp', { code }, app),
       await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] }, app),
@@ -173,7 +154,7 @@ describe('an unreachable database', () => {
       await owner.post('/totp', { password: owner.user.password }, app),
     ];
     for (const answer of answers) expectProblem(answer, problems.unavailable);
-    await proxy.open();
+    await app.proxy.open();
     await expectVerdict(200, () => owner.answers(challenge, 'totp', { code }, app));
     await expectVerdict(200, () => logInWithPasskey(app, passkey));
   });

@@ -15,10 +15,10 @@ import { claimsOf, FactorOwner, logInWithPasskey, passkeyOptions } from './owner
 import type { Tokens } from '../support/test-app.js';
 import { untilVerdict } from '../support/until-verdict.js';
 
-describe('a change of second factors', () => {
-  const app = useApp();
-  const replica = useReplica(app);
+const app = useApp();
+const replica = useReplica(app);
 
+describe('a change of second factors', () => {
   /** Runs an act after a proof has read the password, and before the change that it is for. */
   const afterProof = (act: () => Promise<unknown>): void =>
     afterNext(app.nest.get(PasswordVerifier), 'reauthenticateUser', act);
@@ -126,8 +126,6 @@ describe('a change of second factors', () => {
 });
 
 describe('how a session was made (amr, RFC 8176)', () => {
-  const app = useApp();
-
   const validate = async (token: string): Promise<unknown> =>
     (await app.post('/internal/validate-user').set('Authorization', `Bearer ${token}`).expect(200)).body as unknown;
 
@@ -171,8 +169,6 @@ describe('how a session was made (amr, RFC 8176)', () => {
 });
 
 describe('DELETE /api/v0/admin/users/{id}/factors', () => {
-  const app = useApp();
-
   it('removes all factors of a user who has lost them, and ends the sessions', async () => {
     const owner = await FactorOwner.withTotp(app);
     await owner.registers();

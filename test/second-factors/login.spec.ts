@@ -9,9 +9,10 @@ import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
 import { FactorOwner } from './owner.js';
 
-describe('POST /api/v0/auth/login', () => {
-  const app = useApp();
+const app = useApp();
+const replica = useReplica(app);
 
+describe('POST /api/v0/auth/login', () => {
   it('answers 403 with a challenge to the right password of a user with a second factor', async () => {
     const owner = await FactorOwner.withTotp(app);
     const answer = await app.login(owner.user.email);
@@ -41,9 +42,6 @@ describe('POST /api/v0/auth/login', () => {
 });
 
 describe('POST /api/v0/auth/login/second-factor', () => {
-  const app = useApp();
-  const replica = useReplica(app);
-
   it('gives the token pair for a code, also through another replica', async () => {
     const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();

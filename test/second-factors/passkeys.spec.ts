@@ -9,10 +9,10 @@ import { recorded } from '../audit/record.js';
 import { Authenticator } from './authenticator.js';
 import { claimsOf, logInWithPasskey, FactorOwner, passkeyOptions } from './owner.js';
 
-describe('/api/v0/users/me/passkeys', () => {
-  const app = useApp();
-  const replica = useReplica(app);
+const app = useApp();
+const replica = useReplica(app);
 
+describe('/api/v0/users/me/passkeys', () => {
   it('registers, lists, renames and removes passkeys', async () => {
     const owner = await FactorOwner.of(app);
     const options = await owner.creationOptions();
@@ -170,9 +170,6 @@ describe('/api/v0/users/me/passkeys', () => {
 });
 
 describe('a passkey as second factor', () => {
-  const app = useApp();
-  const replica = useReplica(app);
-
   it('answers the challenge of a login, whose options name the passkeys of the user', async () => {
     const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers(new Authenticator({ verifiesUser: false }));
@@ -262,9 +259,6 @@ describe('a passkey as second factor', () => {
 });
 
 describe('POST /api/v0/auth/login/passkey', () => {
-  const app = useApp();
-  const replica = useReplica(app);
-
   it('logs in with nothing else, from options that are the same for every client', async () => {
     const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers();
@@ -353,8 +347,6 @@ describe('POST /api/v0/auth/login/passkey', () => {
 });
 
 describe('an answer that no browser makes', () => {
-  const app = useApp();
-
   it('is 400 at both logins, and uses no challenge up', async () => {
     const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers();
@@ -368,7 +360,6 @@ describe('an answer that no browser makes', () => {
 });
 
 describe('without WEBAUTHN_RP_ID in production', () => {
-  const app = useApp();
   const without = useReplica(app, { variables: { NODE_ENV: 'production' } });
 
   it('the routes of passkeys answer 404, and a user who has nothing else is not let in by the password alone', async () => {

@@ -14,6 +14,7 @@ import { DatabaseClock } from '../../src/database/database.js';
 import { configureApp, createInternalServer } from '../../src/bootstrap/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import { Log } from '../../src/logging/log.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { recordAnswers } from './documented-answers.js';
 import { ADMIN_KEY, PASSWORD, SETTINGS, VARIABLES } from './settings.js';
 import { MovedDatabaseClock, TestClock } from './test-clock.js';
@@ -26,9 +27,11 @@ export interface TestAppOptions {
   /** Without it the application gets a database of its own, and drops it at the end. */
   readonly database?: TestDatabase;
   readonly clock?: TestClock;
+  /** Puts {@link TestApp.proxy} between the application, with its replicas, and the database. */
+  readonly isBehindProxy?: boolean;
 }
 
-export type ReplicaOptions = Omit<TestAppOptions, 'database'>;
+export type ReplicaOptions = Omit<TestAppOptions, 'database' | 'isBehindProxy'>;
 
 export interface Tokens {
   readonly access_token: string;
@@ -40,6 +43,7 @@ export class TestApp {
   readonly clock: TestClock;
   nest!: NestExpressApplication;
   database!: TestDatabase;
+  proxy!: TcpProxy;
   log!: TestLog;
   /** The server of INTERNAL_PORT, where it is set. */
   internal: Server | undefined;
@@ -59,7 +63,11 @@ export class TestApp {
 
   async start(): Promise<this> {
     this.database = this.original?.database ?? this.options.database ?? (await createTestDatabase());
-    const { variables, settings } = this.options;
+    const { variables, settings, isBehindProxy } = this.options;
+    if (isBehindProxy) {
+      this.proxy = await TcpProxy.before(this.database.url);
+      this.database = { ...this.database, url: this.proxy.url };
+    }
     const environment = parseEnvironment(
       { ...VARIABLES, DATABASE_URL: this.database.url, ...variables },
       { ...SETTINGS, ...settings },
@@ -93,6 +101,8 @@ export class TestApp {
     for (const replica of [...this.replicas].reverse()) await replica.stop();
     this.original?.replicas.delete(this);
     this.internal?.close();
+    // First, because a stop waits for connections that hang.
+    if (this.options.isBehindProxy) await this.proxy.close();
     await this.nest.close();
     if (!this.original && !this.options.database) await this.database.drop();
   }
@@ -159,8 +169,8 @@ export class TestApp {
   }
 
   /** A minted credential for a pair of services. */
-  async service(caller = `caller-${randomUUID()}`, target = 'recipes'): Promise<Service> {
-    const { body } = await this.admin.post('/app-credentials', { caller, target }).expect(201);
+  async service(caller = `caller-${randomUUID()}`, target = 'recipes', scopes?: string[]): Promise<Service> {
+    const { body } = await this.admin.post('/app-credentials', { caller, target, scopes }).expect(201);
     const headers = { 'X-Platform-App-Id': body.app_id as string, 'X-Platform-App-Key': body.app_key as string };
     return { appId: body.app_id, appKey: body.app_key, caller, target, headers };
   }

@@ -105,15 +105,19 @@ export class AdminClient {
   }
 
   /**
-   * Validates a node's pair, which counts as a use: it ends the overlap when the key is the newer one.
+   * Validates a node's pair, which counts as a use: it ends the overlap when the key is the newer one. A node with targets is
+   * valid at these only, so its pair is validated at the first of them.
    * @returns `needs_app` when the service requires an app credential with it, and no valid one is set
    */
-  async validateNode({ nodeId, apiKey }: NodePair): Promise<'accepted' | 'refused' | 'needs_app'> {
+  async validateNode(
+    { nodeId, apiKey }: NodePair,
+    targets: readonly string[] | null,
+  ): Promise<'accepted' | 'refused' | 'needs_app'> {
     const credential = `${nodeId}:${apiKey}`;
     if (!HEADER_VALUE.test(credential)) return 'refused';
     const answer = await callService(this.url, '/internal/validate-node', {
       method: 'POST',
-      headers: { 'X-API-Key': credential, ...this.appHeaders },
+      headers: { 'X-API-Key': credential, ...(targets && { 'X-Platform-Target': targets[0] }), ...this.appHeaders },
     });
     if (answer.status === 200) return 'accepted';
     const code = readProblem(answer)?.code;

@@ -113,7 +113,8 @@ export async function rotateInto(
   if (pair.nodeId !== undefined && pair.nodeId.toLowerCase() !== nodeId.toLowerCase())
     throw new CommandFailedError(`${path} holds the pair of another node, ${pair.nodeId}. Nothing was changed.`);
   const advice = `Run this again: the key in ${path} is as valid as before.`;
-  await withAdvice(useKeyInFile(client, path, nodeId, pair), advice);
+  const { targets } = await client.get<NodeView>(`/nodes/${encodeURIComponent(nodeId)}`);
+  await withAdvice(useKeyInFile(client, path, nodeId, pair, targets), advice);
   // If the new key is lost in a power failure, the old one has to last until the operator runs this again.
   const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
   const rotated = client.post<IssuedNode>(`/nodes/${encodeURIComponent(nodeId)}/rotate`, rotation);
@@ -125,7 +126,7 @@ export async function rotateInto(
       `${(error as Error).message} The new key is lost; the old one stays valid until ${String(node.previous_key_expires_at)}. Run this again.`,
     );
   }
-  const isEnded = confirms && (await confirm(client, path, { nodeId: node.node_id, apiKey }));
+  const isEnded = confirms && (await confirm(client, path, { nodeId: node.node_id, apiKey }, node.targets));
   return isEnded ? { oldKey: 'ended', openUntil: null } : { oldKey: 'open', openUntil: node.previous_key_expires_at };
 }
 
@@ -134,9 +135,10 @@ async function useKeyInFile(
   path: string,
   nodeId: string,
   { apiKey }: Partial<NodePair>,
+  targets: NodeView['targets'],
 ): Promise<void> {
   if (apiKey === undefined) return;
-  const verdict = await client.validateNode({ nodeId, apiKey });
+  const verdict = await client.validateNode({ nodeId, apiKey }, targets);
   if (verdict === 'refused') say(`The key in ${path} is not valid.`);
   if (verdict !== 'needs_app') return;
   const explanation = await client.get<Api['ExplanationResponse']>(`/nodes/${encodeURIComponent(nodeId)}/explain`);
@@ -149,9 +151,14 @@ async function useKeyInFile(
 }
 
 /** @returns whether the new key was used; false when the service requires an app credential for that */
-async function confirm(client: AdminClient, path: string, pair: NodePair): Promise<boolean> {
+async function confirm(
+  client: AdminClient,
+  path: string,
+  pair: NodePair,
+  targets: NodeView['targets'],
+): Promise<boolean> {
   const written = `${path} holds the new key.`;
-  const verdict = await client.validateNode(pair).catch((error: unknown) => {
+  const verdict = await client.validateNode(pair, targets).catch((error: unknown) => {
     throw new CommandFailedError(
       `${written} It could not be confirmed: ${(error as Error).message} The new key is valid, and the old one too until the new one is first used.`,
     );

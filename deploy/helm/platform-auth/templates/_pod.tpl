@@ -1,0 +1,106 @@
+{{/* What the pods of the service and of the migration share: the restricted Pod Security Standard, and files of secrets. */}}
+
+{{- define "platform-auth.podSecurity" -}}
+serviceAccountName: {{ include "platform-auth.name" . }}
+automountServiceAccountToken: false
+# A Service would otherwise add variables that may be taken for those of the service.
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  # The user node of the image.
+  runAsUser: 1000
+  runAsGroup: 1000
+  fsGroup: 1000
+  seccompProfile: { type: RuntimeDefault }
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "platform-auth.containerSecurity" -}}
+image: {{ include "platform-auth.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: { drop: [ALL] }
+{{- end -}}
+
+{{- define "platform-auth.databaseEnv" -}}
+{{- if not (hasKey .Values.config "DATABASE_URL") }}
+- { name: DATABASE_URL_FILE, value: /etc/platform-auth/database/DATABASE_URL }
+{{- end }}
+{{- if include "platform-auth.caSecret" . }}
+# Used where the connection string has no sslmode.
+- { name: PGSSLMODE, value: verify-full }
+- { name: NODE_EXTRA_CA_CERTS, value: /etc/platform-auth/database-ca/ca.crt }
+{{- end }}
+{{- end -}}
+
+{{- define "platform-auth.databaseMounts" -}}
+{{- if not (hasKey .Values.config "DATABASE_URL") }}
+- { name: database, mountPath: /etc/platform-auth/database, readOnly: true }
+{{- end }}
+{{- if include "platform-auth.caSecret" . }}
+- { name: database-ca, mountPath: /etc/platform-auth/database-ca, readOnly: true }
+{{- end }}
+{{- end -}}
+
+{{- define "platform-auth.databaseVolumes" -}}
+{{- if not (hasKey .root.Values.config "DATABASE_URL") }}
+- name: database
+  secret:
+    {{- include "platform-auth.connection" . | nindent 4 }}
+    defaultMode: 0440
+{{- end }}
+{{- with include "platform-auth.caSecret" .root }}
+- name: database-ca
+  secret:
+    secretName: {{ . }}
+    # The key of the authority stays in the Secret.
+    items:
+      - { key: ca.crt, path: ca.crt }
+    defaultMode: 0440
+{{- end }}
+{{- end -}}
+
+{{- define "platform-auth.serviceMounts" -}}
+{{- include "platform-auth.databaseMounts" . }}
+{{- if include "platform-auth.fileKeys" . | fromJsonArray }}
+- { name: secrets, mountPath: /etc/platform-auth/secrets, readOnly: true }
+{{- end }}
+{{- with .Values.volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "platform-auth.serviceVolumes" -}}
+{{- include "platform-auth.databaseVolumes" (dict "root" . "given" .Values.database) }}
+{{- with include "platform-auth.fileKeys" . | fromJsonArray }}
+- name: secrets
+  secret:
+    secretName: {{ $.Values.secrets.existingSecret }}
+    items:
+      {{- range . }}
+      - { key: {{ . }}, path: {{ . }} }
+      {{- end }}
+    defaultMode: 0440
+{{- end }}
+{{- with .Values.volumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,73 @@
+package org.example;
+
+import jakarta.servlet.http.HttpServletResponse;
+import java.time.Duration;
+import org.springframework.beans.factory.annotation.Value;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.core.annotation.Order;
+import org.springframework.http.client.SimpleClientHttpRequestFactory;
+import org.springframework.security.authentication.AuthenticationServiceException;
+import org.springframework.security.config.ObjectPostProcessor;
+import org.springframework.security.config.annotation.web.builders.HttpSecurity;
+import org.springframework.security.config.annotation.web.configurers.oauth2.server.resource.OAuth2ResourceServerConfigurer;
+import org.springframework.security.oauth2.server.resource.introspection.RestClientOpaqueTokenIntrospector;
+import org.springframework.security.oauth2.server.resource.web.BearerTokenAuthenticationEntryPoint;
+import org.springframework.security.oauth2.server.resource.web.authentication.BearerTokenAuthenticationFilter;
+import org.springframework.security.web.SecurityFilterChain;
+import org.springframework.security.web.authentication.AuthenticationFailureHandler;
+import org.springframework.web.client.RestClient;
+
+@Configuration
+class Security {
+  /** Asks platform-auth about each token, and refuses one of a session that ended. */
+  @Bean
+  @Order(1)
+  SecurityFilterChain introspected(
+      HttpSecurity http,
+      @Value("${INTROSPECTION_URI}") String uri,
+      @Value("${AUTH_APP_ID}") String appId,
+      @Value("${AUTH_APP_KEY}") String appKey)
+      throws Exception {
+    // Without these, Spring waits for an answer without an end.
+    var requests = new SimpleClientHttpRequestFactory();
+    requests.setConnectTimeout(Duration.ofSeconds(3));
+    requests.setReadTimeout(Duration.ofSeconds(3));
+    var client = RestClient.builder().requestFactory(requests).defaultHeaders(headers -> headers.setBasicAuth(appId, appKey)).build();
+    var introspector = new RestClientOpaqueTokenIntrospector(uri, client);
+    return http.securityMatcher("/introspected")
+        .authorizeHttpRequests(rules -> rules.anyRequest().authenticated())
+        .oauth2ResourceServer(server -> tellOutages(server.opaqueToken(opaque -> opaque.introspector(introspector))))
+        .build();
+  }
+
+  /** Verifies the signature with the JWKS, as application.yaml says. */
+  @Bean
+  SecurityFilterChain verified(HttpSecurity http) throws Exception {
+    return http.authorizeHttpRequests(rules -> rules.anyRequest().authenticated())
+        .oauth2ResourceServer(server -> tellOutages(server.jwt(jwt -> {})))
+        .build();
+  }
+
+  /** Spring throws when it could not look, and its page of errors then answers 401, so that the client throws a good token away. */
+  private static void tellOutages(OAuth2ResourceServerConfigurer<HttpSecurity> server) {
+    var refuse = new BearerTokenAuthenticationEntryPoint();
+    AuthenticationFailureHandler onFailure =
+        (request, response, failure) -> {
+          if (failure instanceof AuthenticationServiceException) {
+            response.setHeader("Retry-After", "1");
+            response.setStatus(HttpServletResponse.SC_SERVICE_UNAVAILABLE);
+          } else {
+            refuse.commence(request, response, failure);
+          }
+        };
+    server.withObjectPostProcessor(
+        new ObjectPostProcessor<BearerTokenAuthenticationFilter>() {
+          @Override
+          public <F extends BearerTokenAuthenticationFilter> F postProcess(F filter) {
+            filter.setAuthenticationFailureHandler(onFailure);
+            return filter;
+          }
+        });
+  }
+}

@@ -1,0 +1,71 @@
+/** What a reader may get wrong: lines that are added to the smallest values, and a part of what Helm answers. */
+export const REFUSALS: readonly (readonly [what: string, values: object, answer: string])[] = [
+  ['a misspelt value', { replicaCount: 2 }, "additional properties 'replicaCount' not allowed"],
+  ['a misspelt value inside another', { ingress: { enable: true } }, "'/ingress': additional properties 'enable'"],
+  ['a misspelt variable', { config: { TRUST_PROXI: 1 } }, "'/config': additional properties 'TRUST_PROXI'"],
+  ['a variable that another value sets', { config: { INTERNAL_PORT: 7700 } }, "'INTERNAL_PORT' not allowed"],
+  ['a value of another type', { replicas: 'three' }, "'/replicas': got string, want integer"],
+  ['no image', { image: { repository: '' } }, 'image.repository is required'],
+  ['no Secret', { secrets: { existingSecret: '' } }, 'secrets.existingSecret is required'],
+  ['no database', { database: { existingSecret: '' } }, 'database.existingSecret is required'],
+  ['no Secret of the owner', { migration: { mode: 'job' } }, 'migration.existingSecret is required'],
+  [
+    'a cluster whose second role has no Secret',
+    { migration: { mode: 'job' }, postgresCluster: { enabled: true }, database: { existingSecret: '' } },
+    'the name of the Secret with username (auth_service), password and DATABASE_URL',
+  ],
+  ['the root key as a literal', { config: { ADMIN_API_KEY: 'x'.repeat(40) } }, 'config.ADMIN_API_KEY is a secret'],
+  [
+    'the root key as a literal among the other variables',
+    { extraEnv: [{ name: 'ADMIN_API_KEY', value: 'x'.repeat(40) }] },
+    'extraEnv.ADMIN_API_KEY is a secret',
+  ],
+  ['an empty secret', { insecure: ['secrets-as-literals'], config: { SECRET_KEY: '' } }, 'config.SECRET_KEY is empty'],
+  [
+    'an empty password',
+    { insecure: ['secrets-as-literals'], config: { DATABASE_URL: 'postgresql://auth:@postgres/auth' } },
+    'config.DATABASE_URL has no password',
+  ],
+  [
+    'the internal routes on an Ingress',
+    { ports: { internal: 0 }, ingress: { enabled: true, host: 'a.example.org', tlsSecret: 'tls' } },
+    'ports.internal is 0',
+  ],
+  [
+    'the internal routes on a load balancer',
+    { ports: { internal: 0 }, service: { type: 'NodePort' } },
+    'name internal-routes-on-ingress',
+  ],
+  ['a port of the Ingress', { ingress: { port: 7700 } }, "'/ingress': additional properties 'port' not allowed"],
+  ['an Ingress without TLS', { ingress: { enabled: true, host: 'a.example.org' } }, 'ingress.tlsSecret is required'],
+  ['an Ingress without a host', { ingress: { enabled: true, tlsSecret: 'tls' } }, 'ingress.host is required'],
+  [
+    'an HTTPRoute before which no proxy is named',
+    { httpRoute: { enabled: true, parentRefs: [{ name: 'gateway' }] } },
+    'config.TRUST_PROXY is required',
+  ],
+  ['an HTTPRoute without a Gateway', { httpRoute: { enabled: true } }, 'httpRoute.parentRefs is required'],
+  ['the console on the public port', { console: true, ports: { internal: 0 } }, 'console needs ports.internal'],
+  ['equal ports', { ports: { internal: 7701 } }, 'ports must differ'],
+  [
+    'a monitor without metrics',
+    { serviceMonitor: { enabled: true }, ports: { metrics: 0 } },
+    'serviceMonitor.enabled needs ports.metrics',
+  ],
+  [
+    'limits that cross',
+    { autoscaling: { enabled: true, minReplicas: 4, maxReplicas: 3 } },
+    'autoscaling.minReplicas is above',
+  ],
+  [
+    'a cluster without a standby',
+    { postgresCluster: { enabled: true, instances: 1 } },
+    "'/postgresCluster/instances': minimum: got 1, want 2",
+  ],
+  [
+    'a logging service that the pods cannot reach',
+    { config: { LOGGING_SERVICE_URL: 'http://logging:7704' } },
+    'networkPolicy.extraEgress must allow config.LOGGING_SERVICE_URL',
+  ],
+  ['a name that is not known in insecure', { insecure: ['everything'] }, "'/insecure/0': value must be one of"],
+];

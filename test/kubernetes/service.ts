@@ -1,0 +1,150 @@
+import { deepStrictEqual, match } from 'node:assert/strict';
+import { execFileSync, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { chmodSync, chownSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { ApiClient } from '../../tools/api-client.js';
+import type { Checks } from '../../tools/checks.js';
+import { claimPort } from '../../tools/claim-port.js';
+import type { Cleanup } from '../../tools/cleanup.js';
+import { eventually } from '../../tools/eventually.js';
+import { makePassword, startPostgres, withClient } from '../../tools/postgres.js';
+import { untilVerdict } from '../../tools/repeat-while.js';
+import { findPod, type Helm, type Pod } from './chart.js';
+import { Sandbox, type Secrets } from './pod.js';
+
+const START_TIMEOUT_MS = 120_000;
+/** Fails on each line that works and should not. */
+const INSPECT = `id -u; id -g
+for file in /app/dist/x /app/node_modules/x /tmp/x /etc/platform-auth/x; do touch "$file" 2>&1 && echo written; done
+grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | tr -d '\\t'`;
+
+interface Database {
+  readonly ownerUrl: string;
+  readonly serviceUrl: string;
+  readonly certificate: string;
+}
+
+/** A PostgreSQL with TLS by an authority of its own, and the two roles of docs/audit.md. */
+async function startDatabase(cleanup: Cleanup): Promise<Database> {
+  const server = await startPostgres({ cleanup, purpose: 'kubernetes-database', settings: { fsync: 'off' } });
+  const [file, key] = [join(server.folder, 'server.crt'), join(server.folder, 'server.key')];
+  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
+  const names = ['-subj', '/CN=database', '-days', '2', '-addext', 'subjectAltName=IP:127.0.0.1'];
+  execFileSync('openssl', ['req', '-x509', ...kind, ...names, '-keyout', key, '-out', file], { stdio: 'pipe' });
+  const { uid, gid } = statSync(server.folder);
+  for (const path of [file, key]) {
+    chownSync(path, uid, gid);
+    chmodSync(path, 0o600);
+  }
+  const password = makePassword();
+  await withClient(server.url(), async (client) => {
+    await client.query('ALTER SYSTEM SET ssl = on');
+    await client.query('SELECT pg_reload_conf()');
+    await client.query(`CREATE ROLE auth_service LOGIN PASSWORD '${password}'`);
+    await client.query('CREATE DATABASE auth');
+  });
+  const serviceUrl = new URL(server.url('auth'));
+  [serviceUrl.username, serviceUrl.password] = ['auth_service', password];
+  return { ownerUrl: server.url('auth'), serviceUrl: serviceUrl.href, certificate: readFileSync(file, 'utf8') };
+}
+
+async function isAnswering(url: string, wanted: number): Promise<boolean> {
+  const status = await fetch(url).then(
+    (response) => response.status,
+    () => undefined,
+  );
+  return status === wanted;
+}
+
+interface Running {
+  readonly child: ChildProcess;
+  /** URL of each port, by its name. */
+  readonly urls: Readonly<Record<string, string>>;
+}
+
+async function startService(sandbox: Sandbox, pod: Pod): Promise<Running> {
+  const [{ ports, startupProbe, readinessProbe }] = pod.containers;
+  const urls = Object.fromEntries(ports.map(({ name, containerPort }) => [name, `http://127.0.0.1:${containerPort}`]));
+  const child = sandbox.start();
+  for (const probe of [startupProbe, readinessProbe]) {
+    const { path = '', port = '' } = probe?.httpGet ?? {};
+    await eventually(
+      `the pod passes its probe ${path}`,
+      async () => {
+        if (child.exitCode !== null) throw new Error(`The service ended with ${child.exitCode}`);
+        return isAnswering(`${urls[port]}${path}`, 200);
+      },
+      START_TIMEOUT_MS,
+    );
+  }
+  return { child, urls };
+}
+
+async function expectValidated({ urls }: Running, adminKey: string): Promise<void> {
+  const client = new ApiClient(urls.internal ?? '', adminKey);
+  const { app_id, app_key } = await client.issueAppCredential({ caller: 'recipes', target: 'ocr' });
+  const headers = { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key, 'X-Platform-Target': 'ocr' };
+  const ask = (url = ''): Promise<Response> =>
+    untilVerdict(() => fetch(`${url}/internal/validate-app`, { method: 'POST', headers }));
+  deepStrictEqual([(await ask(urls.internal)).status, (await ask(urls.public)).status], [200, 404]);
+}
+
+/** Runs the Job of the migration and the pod of the service, as the chart renders them for a database with its own authority. */
+export async function checkPods({
+  checks,
+  cleanup,
+  helm,
+}: {
+  checks: Checks;
+  cleanup: Cleanup;
+  helm: Helm;
+}): Promise<void> {
+  const values = {
+    image: { repository: 'registry.example.org/platform-auth' },
+    secrets: { existingSecret: 'auth' },
+    database: { existingSecret: 'auth-database', caSecret: 'database-ca' },
+    migration: { mode: 'job', existingSecret: 'auth-owner' },
+    config: { HOST: '127.0.0.1', SHUTDOWN_DELAY_MS: 0 },
+    ports: { public: await claimPort(), internal: await claimPort(), metrics: await claimPort() },
+  };
+  const objects = helm.renderValues(JSON.stringify(values));
+  const [job, pod] = [findPod(objects, 'Job'), findPod(objects, 'Deployment')];
+  if (!job || !pod) throw new Error('The Job or the Deployment is missing.');
+  const database = await startDatabase(cleanup);
+  const makeSecret = (): string => randomBytes(32).toString('hex');
+  const keys = { SECRET_KEY: makeSecret(), AUDIT_SEAL_KEY: makeSecret(), ADMIN_API_KEY: makeSecret() };
+  const secrets: Secrets = {
+    auth: keys,
+    'auth-database': { DATABASE_URL: database.serviceUrl },
+    'auth-owner': { DATABASE_URL: database.ownerUrl },
+    'database-ca': { 'ca.crt': database.certificate },
+  };
+  const sandbox = Sandbox.make(cleanup, pod, secrets);
+  await checks.run('a pod runs as user 1000, without capabilities, and writes nothing', () => {
+    const { stdout, stderr } = sandbox.run(['sh', '-c', INSPECT]);
+    match(stdout, /^1000\n1000\n(touch: .*Read-only file system\n){4}CapEff:0+\nCapBnd:0+\nNoNewPrivs:1\n$/, stderr);
+  });
+  await checks.run('the Job of the migration runs to its end', () => {
+    const { status, stdout, stderr } = Sandbox.make(cleanup, job, secrets).run();
+    deepStrictEqual(status, 0, stdout + stderr);
+  });
+  await checks.run(
+    'the pod gets ready by its probes, validates a key inside, stops with 0, and used TLS only',
+    async () => {
+      const running = await startService(sandbox, pod);
+      await expectValidated(running, keys.ADMIN_API_KEY);
+      match(await (await fetch(`${running.urls.metrics}/metrics`)).text(), /^platform_auth_database_up 1$/m);
+      const { rows } = await withClient(database.ownerUrl, (client) =>
+        client.query<{ ssl: boolean }>(
+          "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'auth_service'",
+        ),
+      );
+      deepStrictEqual(rows, [{ ssl: true }]);
+      const exited = once(running.child, 'exit');
+      running.child.kill('SIGTERM');
+      deepStrictEqual(await exited, [0, null]);
+    },
+  );
+}

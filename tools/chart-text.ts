@@ -1,0 +1,75 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { format } from 'prettier';
+import { isMap, isScalar, parseDocument, type YAMLMap } from 'yaml';
+import { VARIABLE_TYPES } from '../src/config/variables.js';
+import { replacePart } from './marked-part.js';
+
+// What is generated of the chart: the table of its README, from the comments of values.yaml, and the names of `config` in
+// values.schema.json, from the schema of the service.
+
+const CHART = 'deploy/helm/platform-auth';
+/** The values `ports` and `console` set them, and the chart itself. */
+const SET_BY_CHART = ['NODE_ENV', 'WORKERS', 'PORT', 'INTERNAL_PORT', 'METRICS_PORT', 'CONSOLE'];
+
+interface ValuesSchema {
+  readonly properties: { readonly config: { properties: Record<string, { $ref: string }> } };
+}
+
+/** @returns the path and the text of each generated file */
+export async function renewChartFiles(): Promise<Record<string, string>> {
+  const [readme, schema, values] = [
+    join(CHART, 'README.md'),
+    join(CHART, 'values.schema.json'),
+    join(CHART, 'values.yaml'),
+  ];
+  return {
+    [readme]: replacePart(read(readme), 'values', toTable(read(values))),
+    [schema]: await nameVariables(read(schema)),
+  };
+}
+
+async function nameVariables(schema: string): Promise<string> {
+  const parsed = JSON.parse(schema) as ValuesSchema;
+  const names = Object.keys(VARIABLE_TYPES).filter((name) => !SET_BY_CHART.includes(name));
+  parsed.properties.config.properties = Object.fromEntries(
+    names.map((name) => [name, { $ref: '#/definitions/variable' }]),
+  );
+  return format(JSON.stringify(parsed), { parser: 'json', printWidth: 120 });
+}
+
+/** @throws when a value has no comment */
+function toTable(values: string): string {
+  const document = parseDocument(values);
+  if (!isMap(document.contents)) throw new Error('values.yaml is not a map.');
+  return ['| Value | Default | Meaning |', '|---|---|---|', ...toRows(document.contents, '')].join('\n');
+}
+
+function toRows(map: YAMLMap, prefix: string): string[] {
+  return map.items.flatMap(({ key, value }, index) => {
+    if (!isScalar(key)) throw new Error(`${prefix} has a key that is not a text.`);
+    const name = `${prefix}${String(key.value)}`;
+    // The parser gives the comment of the first key to the map.
+    const comment = key.commentBefore ?? (index === 0 && prefix !== '' ? map.commentBefore : undefined);
+    const inside = isMap(value) && hasComments(value) ? toRows(value, `${name}.`) : [];
+    if (!comment) {
+      if (inside.length > 0) return inside;
+      throw new Error(`${name} has no comment in values.yaml.`);
+    }
+    const meaning = comment.split('\n').map((line) => line.trim());
+    const initial = inside.length > 0 ? 'below' : `\`${toText(value)}\``;
+    return [`| \`${name}\` | ${initial} | ${meaning.join(' ').replaceAll('|', '\\|')} |`, ...inside];
+  });
+}
+
+function hasComments({ commentBefore, items }: YAMLMap): boolean {
+  return Boolean(commentBefore) || items.some(({ key }) => isScalar(key) && key.commentBefore);
+}
+
+function toText(value: unknown): string {
+  return JSON.stringify(value);
+}
+
+function read(path: string): string {
+  return readFileSync(path, 'utf8');
+}
