@@ -130,10 +130,7 @@ async function bundleService() {
     external: [...UNBUNDLED, ...FIRST, ...ABSENT],
     plugins: [bundleOwnRequire],
     // The CommonJS form of the one hides its imports from esbuild, and that of the other brings every phone number's format.
-    alias: {
-      'jsonc-parser': 'jsonc-parser/lib/esm/main.js',
-      'class-validator': 'class-validator/esm2015/index.js',
-    },
+    alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js', 'class-validator': 'class-validator/esm2015/index.js' },
     legalComments: 'none',
     // For bundled CommonJS modules.
     banner: {

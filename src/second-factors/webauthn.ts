@@ -258,7 +258,9 @@ export class RelyingParty {
       const expected = { expectedChallenge: challenge, expectedOrigin, expectedRPID };
       const result = await verifyRegistrationResponse({ response, ...expected, requireUserVerification: false });
       if (!result.verified) return undefined;
-      return (await isAcceptableKey(result.registrationInfo.credential.publicKey)) ? result.registrationInfo : undefined;
+      return (await isAcceptableKey(result.registrationInfo.credential.publicKey))
+        ? result.registrationInfo
+        : undefined;
     } catch {
       return undefined;
     }
