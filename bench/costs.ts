@@ -1,7 +1,7 @@
 // What one call costs the service and PostgreSQL: the figures from which docs/operations/sizing.md computes.
 import { ApiClient } from '../tools/api-client.js';
 import { readCpuMicroseconds } from '../tools/process-usage.js';
-import { formatFigure, printTable } from '../tools/table.js';
+import { formatFigure, printHead, printRow } from '../tools/table.js';
 import { createHttpContestant, createOwnRequests, itemOf } from './loads.js';
 import type { Contestant } from './measure.js';
 import { NAMES } from './names.js';
@@ -46,15 +46,13 @@ export async function measureCosts(testbed: Testbed): Promise<void> {
     }),
   ];
   const postmaster = await testbed.readPostmasterPid();
-  const rows: string[][] = [];
+  console.log('\nCosts of one call\n');
+  printHead(['call', 'a second', 'CPU µs, service', 'CPU µs, PostgreSQL']);
   for (const { name, load } of contestants) {
-    process.stderr.write(`${name}\n`);
     await load(WARM_UP_SECONDS);
     const before = readCpuMicroseconds(postmaster);
     const { cpu, throughput = NaN } = await load(SECONDS);
     const postgres = (readCpuMicroseconds(postmaster) - before) / (throughput * SECONDS);
-    rows.push([name, formatFigure(throughput, throughput < 100 ? 1 : 0), formatFigure(cpu), formatFigure(postgres, 1)]);
+    printRow([name, formatFigure(throughput, throughput < 100 ? 1 : 0), formatFigure(cpu), formatFigure(postgres, 1)]);
   }
-  console.log('\nCosts of one call\n');
-  printTable(['call', 'a second', 'CPU µs, service', 'CPU µs, PostgreSQL'], rows);
 }

@@ -108,7 +108,7 @@ export async function measureFleets(testbed: Testbed): Promise<void> {
         leaseMs,
         waits,
         replicas: replicas - idleReplicas,
-        postgres: postgres - idlePostgres,
+        postgres: Math.max(0, postgres - idlePostgres),
         client: (user + system) / (10_000 * SECONDS),
         postgresConnections,
         megabytes,

@@ -1,4 +1,3 @@
-import type { Transporter } from 'nodemailer';
 import type { Environment } from '../config/environment.js';
 import type { MailSender, MailServer } from '../config/mail-url.js';
 
@@ -59,8 +58,6 @@ export function createMailTransport({ mailUrl, mailFrom }: Pick<Environment, 'ma
 
 /** One connection per mail: mails are rare, and a server that hangs delays one only. */
 class SmtpTransport extends MailTransport {
-  private transporter: Transporter | undefined;
-
   constructor(
     private readonly server: MailServer,
     private readonly from: MailSender,
@@ -68,10 +65,11 @@ class SmtpTransport extends MailTransport {
     super();
   }
 
-  /** The first mail loads nodemailer, so that a start does not. */
-  private async createTransporter({ host, port, tls, login }: MailServer): Promise<Transporter> {
+  override async send({ to, ...content }: Mail, signal: AbortSignal): Promise<void> {
+    const { host, port, tls, login } = this.server;
+    // Mails are rare: a start does not load it.
     const { createTransport } = await import('nodemailer');
-    return createTransport({
+    const transporter = createTransport({
       host,
       port,
       secure: tls === 'implicit',
@@ -86,12 +84,8 @@ class SmtpTransport extends MailTransport {
       disableFileAccess: true,
       disableUrlAccess: true,
     });
-  }
-
-  override async send({ to, ...content }: Mail, signal: AbortSignal): Promise<void> {
     try {
-      this.transporter ??= await this.createTransporter(this.server);
-      await this.transporter.sendMail({
+      await transporter.sendMail({
         ...content,
         from: { ...this.from },
         // nodemailer does not parse an object: an address can become neither two nor a header.
