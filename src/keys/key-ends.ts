@@ -81,9 +81,6 @@ export function buildKeyEndStatements(name: KeyTableName) {
       text: `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
     }),
-    // Not prepared: it runs a few times per hour.
-    purge: `DELETE FROM ${name} WHERE id IN
-      (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };
 }
 

@@ -229,10 +229,6 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
       : this.propagation.propagateAfter(act);
   }
 
-  async purge(deadBefore: Date): Promise<number> {
-    return this.database.purge(this.ends.purge, deadBefore);
-  }
-
   async flushLastUsed(): Promise<void> {
     await this.verifier.lastUses.flush();
   }

@@ -1,7 +1,9 @@
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
+import { CountedRefusals } from '../../src/audit/counted-refusals.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
+import { recorded } from '../audit/record.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Device, Service, User } from '../support/test-app.js';
 import { untilVerdict } from '../support/until-verdict.js';
@@ -192,6 +194,10 @@ describe('a node with targets', () => {
     }
     const [first] = app.log.events('node.validation.failed');
     expect(first).toMatchObject({ reason: 'target', node_id: node.nodeId, called_service: 'recipes' });
+    for (const by of [app, replica]) await by.nest.get(CountedRefusals).flush();
+    expect(await recorded(app, { subject: node.nodeId, event: 'node.validation.failed' })).toMatchObject([
+      { actor: { door: 'node', id: node.nodeId }, count: 6, details: { reasons: { target: 6 } } },
+    ]);
   });
 
   it('is refused to a service that proves its own key and does not name itself', async () => {
@@ -321,7 +327,9 @@ describe('an app credential with scopes', () => {
     const authorize = (scope: string) =>
       app.get('/internal/authorize/app').set({ ...headers, 'X-Platform-Target': 'ocr', 'X-Platform-Scope': scope });
     await authorize('pages:count').expect(200);
-    expectMissing(await authorize('documents:write'), 'documents:write');
+    const challenge = 'PlatformApp realm="platform-auth", error="insufficient_scope", scope="documents:write"';
+    const missing = { ...problems.missingScope, challenge, extension: { scopes: ['documents:write'] } };
+    expectProblem(await authorize('documents:write'), missing);
     expectProblem(await authorize('Two Words'), problems.gatewayMisconfigured);
   });
 

@@ -1,10 +1,11 @@
 import type { AddressInfo } from 'node:net';
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { computeDigest, generateSecret } from '../../src/crypto/secret.js';
 import { problems } from '../../src/problems/problems.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
+import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { DRAWINGS, toCalls } from '../../src/cli/remote/map.command.js';
 import type { AppView } from '../../src/cli/remote/map.command.js';
@@ -353,6 +354,36 @@ describe('platform-auth', () => {
       expect(items).toMatchObject([{ place: `stdin:5 (${commit.slice(0, 12)} .env)`, verdict: 'LIVE' }]);
     });
 
+    it('names secrets of the service by their variables, without their values, and ends with 1', async () => {
+      const value = randomBytes(32).toString('base64');
+      const file = cli.path('auth.env');
+      writeFileSync(
+        file,
+        [
+          `ADMIN_API_KEY=${value}`,
+          `  "SECRET_KEY": "${value}",`,
+          `export AUDIT_SEAL_KEY='${value}'`,
+          `DATABASE_URL=postgresql://auth:${encodeURIComponent(value)}@db:5432/auth`,
+          'SECRET_KEY=<a secret of at least 32 characters>',
+          'ADMIN_API_KEY=${{ secrets.PLATFORM_AUTH_ADMIN_API_KEY }}',
+          'DATABASE_URL=postgresql://user:password@host:5432/database',
+          'DATABASE_URL=postgresql://auth@db:5432/auth',
+        ].join('\n'),
+      );
+      const { code, stdout, stderr } = await cli.run('leaked', file, '--json');
+      expect({ code, failure: JSON.parse(stderr) as object }).toMatchObject({
+        code: 1,
+        failure: { code: 'secret_found' },
+      });
+      const names = ['ADMIN_API_KEY', 'SECRET_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL'];
+      const verdict = 'not looked up: secret of the service';
+      expect(JSON.parse(stdout)).toMatchObject({
+        items: names.map((kind, index) => ({ place: `${file}:${index + 1}`, kind, verdict })),
+      });
+      const shown = await cli.run('leaked', file);
+      expect(stdout + stderr + shown.stdout + shown.stderr).not.toContain(value.slice(0, 20));
+    });
+
     it('revokes what is live after a question, and then finds nothing live', async () => {
       const [node, service] = [await app.node(), await app.service()];
       const file = cli.path('to-revoke.txt');
@@ -363,6 +394,14 @@ describe('platform-auth', () => {
       await app.validateNode(node.header).expect(401);
       await app.validateApp(service.headers).expect(401);
       expect(await cli.ok('leaked', file)).toMatch(/ended[^]*ended/);
+    });
+
+    it('knows the root key, to a caller who may know operators', async () => {
+      const digests = [digestOf(ADMIN_KEY)];
+      const { body } = await app.admin.post('/keys/identify', { digests }).expect(200);
+      expect(body).toMatchObject({ items: [{ kind: 'root', id: null, owner: 'ADMIN_API_KEY', live: true }] });
+      const operator = await app.operator(['apps']);
+      expect((await operator.as().post('/keys/identify', { digests })).body).toMatchObject({ items: [] });
     });
 
     it('asks about both keys of a rotation', async () => {

@@ -6,6 +6,7 @@ import { Clock } from '../../common/clock.js';
 import type { EnvFile } from '../../config/env-file.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../config/limits.js';
 import { secret } from '../../config/variable-kinds.js';
+import { ADMIN_KEY_PREFIX, generateKey } from '../../crypto/key-format.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { withClient } from '../../database/connection-check.js';
 import { withAdvisoryLock, LOCKS } from '../../database/locks.js';
@@ -163,6 +164,11 @@ async function applyPlan(plan: Plan, prune: boolean, migrations: string[], run?:
   return report;
 }
 
+/** The root key of this service has the form of its keys, which scanners and `platform-auth leaked` recognise. */
+function generateValue(service: string, name: string): string {
+  return service === OWN_NAME && name === 'ADMIN_API_KEY' ? generateKey(ADMIN_KEY_PREFIX) : generateSecret();
+}
+
 /** Issues the keys of one caller and writes its file. When the file cannot be written, the issued keys are revoked. */
 async function deliver({ service, file, settings, pairs }: PlannedService, run?: Run): Promise<InitReport['pairs']> {
   const heading = `# ${service.name}. Written by platform-auth init, which keeps your own lines.`;
@@ -171,7 +177,7 @@ async function deliver({ service, file, settings, pairs }: PlannedService, run?:
   const delivered: InitReport['pairs'] = [];
   try {
     for (const [name, value] of Object.entries(settings))
-      if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateSecret());
+      if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateValue(service.name, name));
     // Before its keys are issued: a rerun recognises the folder by the file of this service.
     if (run && service.name === OWN_NAME && !file.exists) file.write(heading);
     if (run && pairs.some(({ action }) => action === 'issue' || action === 'rotate')) file.rehearseWrite();

@@ -48,7 +48,7 @@ export interface Api {
   readonly IdentifiedKeyResponse: {
     readonly digest: string;
     readonly kind: string;
-    readonly id: string;
+    readonly id: string | null;
     readonly owner: string;
     readonly live: boolean;
     readonly last_used_at: string | null;
