@@ -108,7 +108,7 @@ const WHAT = 'what is wrong, and what to do';
 /** What the table takes besides the text: the first column and the borders. */
 const TABLE_FRAME = 'severity'.length + 7;
 
-type DoctorOptions = Readonly<{ map: string; envDir: string; url?: string }>;
+type DoctorOptions = Readonly<{ map: string; envDir: string; url?: string; live: boolean }>;
 
 /** `platform-auth doctor`: finds what is wrong with a platform and says what to do; see docs/platform.md. */
 export function addDoctorCommand(root: Command): void {
@@ -118,11 +118,16 @@ export function addDoctorCommand(root: Command): void {
     example: `${MAP_EXAMPLE} --url http://127.0.0.1:7701`,
   })
     .option('--url <url>', 'address of this service, if not the one in the map', parseUrl)
-    .action(async ({ map: path, envDir, url }: DoctorOptions, command: Command) => {
+    .option('--live', 'also ask at the address of every other service of the map', false)
+    .action(async ({ map: path, envDir, url, live }: DoctorOptions, command: Command) => {
       const map = await readMap(path);
       const { diagnose } = await import('./doctor.js');
       const findings = await diagnose({ map, envDir, url });
-      print(command, { findings }, formatFindings);
+      const { askServices, formatRunning } = await import('./doctor-live.js');
+      const running = live ? await askServices(map) : undefined;
+      print(command, { findings, running }, () =>
+        [formatFindings({ findings }), ...(running ? [formatRunning(running)] : [])].join('\n\n'),
+      );
       const broken = findings.filter(({ severity }) => severity === 'broken').length;
       if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`, 'broken');
     });

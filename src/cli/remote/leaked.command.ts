@@ -1,5 +1,5 @@
 // `platform-auth leaked`: finds keys in files, or in the history of a repository, and tells whose they are. A key leaves this
-// process as a digest only, and is never printed. The secrets of the service itself have no form of their own: their variables tell.
+// process as a digest only, and is never printed. Secrets of the service without a form of their own are found by the names of their variables.
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
 import type { Command } from 'commander';
