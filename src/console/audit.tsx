@@ -5,7 +5,7 @@ import { AuditEventsQuery, type AuditEventResponse } from '../admin/audit-events
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
-import { describeActor } from './timeline.js';
+import { describeActor, SubjectLink } from './timeline.js';
 import { Field, Filters, Moment, Page, Pager, Row, sendPage, setPageHeaders, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/audit';
@@ -37,7 +37,7 @@ export class AuditPages {
           <Moment at={event.time} />,
           <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
           <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
-          <IdLink name="subject" id={event.subject} text={event.subject ?? ''} />,
+          <SubjectLink subject={event.subject} />,
           <IdLink name="address" id={event.address} text={event.address ?? ''} />,
           event.count,
           <Details event={event} />,

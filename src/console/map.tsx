@@ -152,7 +152,16 @@ function Drawing({ arrows }: { arrows: readonly MapArrow[] }): VNode | null {
   return (
     <div class="map overflow" tabindex={0} role="region" aria-label="Drawing of the map">
       <svg width={width} height={height} role="group" aria-label="Services and their keys">
-        <marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" orient="auto">
+        <marker
+          id="tip"
+          viewBox="0 0 10 10"
+          refX="9"
+          refY="5"
+          markerUnits="userSpaceOnUse"
+          markerWidth="11"
+          markerHeight="11"
+          orient="auto"
+        >
           <polygon points="0 0 10 5 0 10" fill="currentColor" />
         </marker>
         {arrows.map((arrow) => (

@@ -13,7 +13,7 @@ import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { APPS, NODES, OPERATORS, type Credential } from './credential-kinds.js';
 import { Overlap } from './credential-pages.js';
-import { describeCount, readEvents } from './timeline.js';
+import { describeCount, readEvents, SubjectLink } from './timeline.js';
 import { Ago, Facts, Moment, Page, Row, sendPage, Table, toAddress } from './view.js';
 
 const DAY_MS = 86_400_000;
@@ -128,7 +128,7 @@ export class NowPage {
               <a href={toAddress('/console/audit', { event, since })}>{event}</a>,
               describeCount(refused),
               address && <a href={toAddress('/console/why', { about: address })}>{address}</a>,
-              subject && <a href={toAddress('/console/audit', { subject })}>{subject}</a>,
+              <SubjectLink subject={subject} />,
               <Ago at={time} />,
             ]}
           />,

@@ -1,6 +1,7 @@
 import type { Request } from 'express';
 import type { VNode } from 'preact';
 import { AuditEventsQuery, type AuditEventResponse } from '../admin/audit-events.admin.controller.js';
+import { isId } from '../common/ids.js';
 import type { AdminApi } from './admin-api.js';
 import { getSession, type Fields } from './console-requests.js';
 import { Moment, toAddress } from './view.js';
@@ -45,6 +46,12 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
       </p>
     </section>
   );
+}
+
+/** The filter of the audit log takes ids, and not the networks and doors that are subjects too. */
+export function SubjectLink({ subject }: Pick<AuditEventResponse, 'subject'>): VNode {
+  const isFilter = subject !== null && (isId(subject) || subject.startsWith('unknown:'));
+  return isFilter ? <a href={toAddress(AUDIT, { subject })}>{subject}</a> : <>{subject}</>;
 }
 
 /** How often, and for which reasons, what is counted was refused; of other events only how often, when it is more than once. */
