@@ -179,10 +179,10 @@ export interface Api {
     readonly created_at: string;
     readonly created_from: string | null;
     readonly user_agent: string | null;
-    readonly rotated_at: string;
-    readonly rotated_from: string | null;
     readonly expires_at: string;
     readonly absolute_expires_at: string;
+    readonly rotated_at: string;
+    readonly rotated_from: string | null;
     readonly ended_at: string | null;
     readonly end_reason: string | null;
   };
