@@ -24,7 +24,7 @@ const DROP = ['last_used_for', 'id', 'last_used_at'] as const;
 const KINDS = { node: 'node', app: 'app', admin: 'operator', rt: 'session' } as const;
 const SECRET_OF_SERVICE =
   /\b(SECRET_KEY(?:_PREVIOUS)?|ADMIN_API_KEY|AUDIT_SEAL_KEY|DATABASE_URL|MAIL_URL)["']?\s*[=:]\s*["']?([^\s"']+)/g;
-const PASSWORD_IN_URL = /^[a-z]+:\/\/[^/?#@]*:(?!password@)[^@$<{]+@/;
+const PASSWORD_IN_URL = /^[a-z]+:\/\/[^/?#@:]*:(?!password@)[^@$<{]+@/;
 const PATHS: Readonly<Record<string, (key: KnownKey) => string>> = {
   node: ({ id }) => `/nodes/${id}`,
   app: ({ id }) => `/app-credentials/${id}`,
