@@ -73,6 +73,9 @@ export class IdentifiedKeyResponse {
   @ApiProperty({ description: 'whether a door would accept it now', example: true })
   live!: boolean;
 
+  @ApiProperty({ description: 'false: it is the key from before the last rotation', example: true })
+  current!: boolean;
+
   @ApiProperty({ ...NULLABLE_MOMENT, description: 'of the credential; of a session, its last refresh' })
   last_used_at!: string | null;
 
@@ -158,6 +161,7 @@ export class IdentifyAdminController {
           id: session.id,
           owner: session.userId,
           live: isLive,
+          current: true,
           last_used_at: session.rotatedAt.toISOString(),
           last_used_for: null,
         }));
@@ -173,6 +177,7 @@ export class IdentifyAdminController {
       id: null,
       owner: 'ADMIN_API_KEY',
       live: true,
+      current: true,
       last_used_at: null,
       last_used_for: null,
     } as const;
@@ -192,6 +197,7 @@ export class IdentifyAdminController {
         ...owner,
         id: row.id,
         live: !isRefusal(judgeDigest(digest, row, this.clock)),
+        current: isSameDigest(row.keyDigest, digest),
         last_used_at: row.lastUsedAt?.toISOString() ?? null,
         last_used_for: row.lastUsedFor,
       }));

@@ -17,7 +17,7 @@ const MIGRATIONS = [
   ...changeMigrations,
   ...auditMigrations,
   ...throttleAndJobMigrations,
-];
+].sort((left, right) => (left.name.slice(-13) < right.name.slice(-13) ? -1 : 1));
 
 export const RETRY_DELAY_MS = 1_000;
 const CONNECT_TIMEOUT_MS = 5_000;

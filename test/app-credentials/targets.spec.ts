@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { CountedRefusals } from '../../src/audit/counted-refusals.js';
@@ -379,4 +380,45 @@ describe('an app credential with scopes', () => {
       await app.admin.patch(`/app-credentials/${appId}`, { scopes: many }).expect(200);
     },
   );
+});
+
+interface Restriction {
+  readonly targets?: string[] | null;
+  readonly named?: string | null;
+  readonly scopes?: string[] | null;
+  readonly asked?: string | null;
+  readonly accepted: boolean;
+}
+
+/** The verifiers run the same data. */
+const restrictions = JSON.parse(readFileSync('clients/conformance/restrictions.json', 'utf8')) as {
+  nodes: Restriction[];
+  apps: Restriction[];
+};
+
+describe('a restriction of the conformance suite', () => {
+  it.each(restrictions.nodes)('holds for a node: %j', async ({ targets, named, accepted }) => {
+    const { nodeId, header } = await app.node();
+    await app.admin.patch(`/nodes/${nodeId}`, { targets }).expect(200);
+    const target = named ? { 'X-Platform-Target': named } : {};
+    const status = accepted ? 200 : 401;
+    expect((await app.validateNode(header).set(target)).status).toBe(status);
+    const asGateway = app.get('/internal/authorize/node').set({ 'X-API-Key': header, ...target });
+    expect((await asGateway).status).toBe(status);
+    const explained = await app.admin.get(`/nodes/${nodeId}/explain${named ? `?target=${named}` : ''}`);
+    expect(explained.body).toMatchObject({ accepted_now: accepted });
+  });
+
+  it.each(restrictions.apps)('holds for an app: %j', async ({ scopes, asked, accepted }) => {
+    const { appId, headers } = await app.service(undefined, 'recipes');
+    await app.admin.patch(`/app-credentials/${appId}`, { scopes }).expect(200);
+    const scope = asked ? { 'X-Platform-Scope': asked } : {};
+    const status = accepted ? 200 : 403;
+    expect((await app.validateApp(headers, { target: 'recipes' }).set(scope)).status).toBe(status);
+    const asGateway = app.get('/internal/authorize/app').set({ ...headers, 'X-Platform-Target': 'recipes', ...scope });
+    expect((await asGateway).status).toBe(status);
+    const query = `target=recipes${asked ? `&scope=${asked}` : ''}`;
+    const explained = await app.admin.get(`/app-credentials/${appId}/explain?${query}`);
+    expect(explained.body).toMatchObject({ accepted_now: accepted });
+  });
 });
