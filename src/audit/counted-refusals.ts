@@ -200,7 +200,7 @@ export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
     const held = this.deferred.get(`${event} ${reason} ${counted}`);
     if (held) {
       held.count += added.count;
-      held.lastAt = added.lastAt;
+      if (held.lastAt < added.lastAt) held.lastAt = added.lastAt;
     } else if (this.deferred.size < MAX_DEFERRED) this.deferred.set(`${event} ${reason} ${counted}`, added);
   }
 
