@@ -116,7 +116,11 @@ describe('/console', () => {
 
     it('of Why? takes no key into an address', async () => {
       const secret = `pa_admin_${'x'.repeat(43)}`;
-      for (const sent of [{ about: secret }, { about: HOUSEHOLD, address: secret }]) {
+      for (const sent of [
+        { about: secret },
+        { about: HOUSEHOLD, address: secret },
+        { about: HOUSEHOLD, service: secret },
+      ]) {
         const { text } = await browser
           .send('/console/why', { ...(await browser.readForm('/console/why')), ...sent })
           .expect(400);
@@ -291,6 +295,21 @@ describe('/console', () => {
       expect(JSON.parse(text.split('\n', 1)[0]!)).toMatchObject({ event: 'admin.app_credential.minted' });
       const csv = (await browser.get('/console/audit.csv').expect(200)).text;
       expect(csv).not.toMatch(/(^|,)"?[=+@-]/m);
+    });
+
+    it('explains a key for the service that refused it', async () => {
+      const { appId } = await app.service(undefined, 'ocr');
+      const about = `/console/why?about=${appId}`;
+      expect((await browser.get(`${about}&service=ocr`).expect(200)).text).toContain('would be accepted now');
+      expect((await browser.get(`${about}&service=recipes`).expect(200)).text).toContain('other_target');
+    });
+
+    it('shows a new key with the variables that the services read it from', async () => {
+      const pair = { caller: 'mcp', target: 'speech-to-text', scopes: '', expires_at: '' };
+      const { text } = await browser
+        .send('/console/keys', { ...(await browser.readForm('/console/keys/new', '/console/keys')), ...pair })
+        .expect(200);
+      expect(text).toMatch(/SPEECH_TO_TEXT_APP_ID=[0-9a-f-]{36}\nSPEECH_TO_TEXT_APP_KEY=pa_app_/);
     });
   });
 });
