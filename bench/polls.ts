@@ -1,85 +1,233 @@
-// What verifiers that poll cost a replica.
-import http from 'node:http';
+// What verifiers that poll cost: their polls of one replica, and `npm run bench -- polls`, fleets of them at two replicas.
+import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { readCpuMicroseconds } from '../tools/process-usage.js';
+import { ApiClient } from '../tools/api-client.js';
+import { withClient } from '../tools/postgres.js';
+import { readCpuMicroseconds, readMaxOpenFiles, readResidentMegabytes } from '../tools/process-usage.js';
+import { percentile } from '../tools/statistics.js';
+import { formatFigure, printTable } from '../tools/table.js';
 import type { Contestant } from './measure.js';
+import { PollingFleet, type PollCounts } from './polling-fleet.js';
 import { LEASE_MS } from './targets.js';
-import type { Target } from './testbed.js';
+import type { Service, Target, Testbed } from './testbed.js';
 import type { OwnKey } from './work-messages.js';
-
-/** As the verifiers poll: every third of the lease, up to a fifth earlier (clients/typescript/src/poller.ts). */
-const INTERVAL_MS = LEASE_MS / 3;
-const JITTER = 0.2;
-const SETTLE_MS = 1_000;
-
-const pollAnswer = z.object({ cursor: z.string() });
 
 interface Polling {
   readonly name: string;
-  /** Each with a connection of its own. */
   readonly verifiers: number;
   readonly service: Target;
   readonly own: OwnKey;
 }
 
-/** The CPU of the service while they poll, without what it takes when they do not. */
+/** The CPU of the service while they poll, without what it takes when they do not. Nothing changes meanwhile. */
 export function createPolling({ name, verifiers, service, own }: Polling): Contestant {
   const load = async (seconds: number) => {
-    const idle = await measureCore(service, seconds);
-    const over = new AbortController();
-    let polls = 0;
-    const agents = Array.from({ length: verifiers }, () => new http.Agent({ keepAlive: true, maxSockets: 1 }));
-    const polling = agents.map((agent) => pollUntil(over.signal, own, agent, () => (polls += 1)));
-    // The connections and the first polls, which bring a reset, are not what a poll costs.
-    await sleep(SETTLE_MS);
-    polls = 0;
-    const busy = await measureCore(service, seconds);
-    const throughput = polls / seconds;
-    over.abort();
-    await Promise.all(polling);
-    for (const agent of agents) agent.destroy();
-    return { core: Math.max(0, busy - idle), throughput };
+    const idle = await measureCores([service.pid], () => sleep(seconds * 1_000));
+    const fleet = await PollingFleet.connect({ count: verifiers, keys: [own], leaseMs: LEASE_MS });
+    const busy = await measureCores([service.pid], () => fleet.measure(seconds));
+    fleet.close();
+    return { core: Math.max(0, busy.percent - idle.percent), throughput: busy.result.polls / seconds };
   };
   return { name, load };
 }
 
-/** @returns percent of one core */
-async function measureCore({ pid }: Target, seconds: number): Promise<number> {
+/** @returns percent of one core that these processes took meanwhile */
+async function measureCores<Result>(
+  pids: readonly number[],
+  work: () => Promise<Result>,
+): Promise<{ result: Result; percent: number }> {
+  const readAll = (): number => pids.reduce((sum, pid) => sum + readCpuMicroseconds(pid), 0);
   const startedAt = performance.now();
-  const before = readCpuMicroseconds(pid);
-  await sleep(seconds * 1_000);
-  return (readCpuMicroseconds(pid) - before) / (10 * (performance.now() - startedAt));
+  const before = readAll();
+  const result = await work();
+  return { result, percent: (readAll() - before) / (10 * (performance.now() - startedAt)) };
 }
 
-async function pollUntil(over: AbortSignal, own: OwnKey, agent: http.Agent, onPoll: () => void): Promise<void> {
-  let cursor: string | undefined;
-  await sleep(Math.random() * INTERVAL_MS);
-  while (!over.aborted) {
-    const dueAt = performance.now() + INTERVAL_MS * (1 - JITTER * Math.random());
-    const answer = await poll(own, agent, JSON.stringify({ cursor }));
-    if (answer !== undefined) {
-      ({ cursor } = pollAnswer.parse(JSON.parse(answer)));
-      onPoll();
+const MAX_LEASE_MS = 5_000;
+/** At the longest lease, ten times as many verifiers poll as often as at the default one. */
+const FLEETS = [
+  { verifiers: 1_000, leaseMs: LEASE_MS },
+  { verifiers: 1_000, leaseMs: MAX_LEASE_MS },
+  { verifiers: 10_000, leaseMs: MAX_LEASE_MS },
+];
+const REPLICAS = 2;
+/** Each of them has many processes, which present the same key. */
+const SERVICES = 50;
+const SECONDS = 15;
+/** Revoking calls in flight, one after the other each. */
+const REVOKERS = 4;
+/** Sessions that end while a fleet polls, so that no cursor stays the newest, as on a platform with people on it. */
+const ENDED_SESSIONS_PER_SECOND = 20;
+const FILES_BESIDE_CONNECTIONS = 200;
+
+const postmaster = z.tuple([z.object({ pid: z.number() })]);
+const connectionCount = z.tuple([z.object({ count: z.number() })]);
+
+interface Change {
+  /** How long each revoking call took, in milliseconds. */
+  readonly waits: readonly number[];
+}
+
+interface FleetResult extends PollCounts, Change {
+  readonly verifiers: number;
+  readonly leaseMs: number;
+  /** Percent of one core, without what the same changes take while no verifier polls. */
+  readonly replicas: number;
+  readonly postgres: number;
+  readonly client: number;
+  readonly postgresConnections: number;
+  /** Resident memory of one replica. */
+  readonly megabytes: number;
+}
+
+export async function measureFleets(testbed: Testbed): Promise<void> {
+  const results: FleetResult[] = [];
+  for (const leaseMs of new Set(FLEETS.map((fleet) => fleet.leaseMs))) {
+    const platform = await Platform.start(testbed, leaseMs);
+    const [idleReplicas, idlePostgres] = await platform.measureCores(() => platform.changeFor(SECONDS));
+    for (const { verifiers } of FLEETS.filter((fleet) => fleet.leaseMs === leaseMs)) {
+      const most = (readMaxOpenFiles() ?? Infinity) - FILES_BESIDE_CONNECTIONS;
+      if (verifiers > most) {
+        console.error(`Left out: ${verifiers} verifiers. This process may open ${most} connections; see ulimit -Hn.`);
+        continue;
+      }
+      process.stderr.write(`${verifiers} verifiers, lease ${leaseMs} ms\n`);
+      const fleet = await PollingFleet.connect({ count: verifiers, keys: platform.keys, leaseMs, reportsUse: true });
+      const cpu = process.cpuUsage();
+      const [replicas, postgres, [counts, { waits }]] = await platform.measureCores(() =>
+        Promise.all([fleet.measure(SECONDS), platform.changeFor(SECONDS)]),
+      );
+      const { user, system } = process.cpuUsage(cpu);
+      const postgresConnections = await platform.countConnections();
+      const megabytes = platform.readMegabytes();
+      fleet.close();
+      results.push({
+        ...counts,
+        verifiers,
+        leaseMs,
+        waits,
+        replicas: replicas - idleReplicas,
+        postgres: postgres - idlePostgres,
+        client: (user + system) / (10_000 * SECONDS),
+        postgresConnections,
+        megabytes,
+      });
     }
-    await sleep(Math.max(0, dueAt - performance.now()));
+  }
+  printFleets(results);
+}
+
+/** Two replicas over a database of their own, because a revoking call waits for the longest lease of all replicas. */
+class Platform {
+  private constructor(
+    private readonly replicas: readonly Service[],
+    private readonly databaseUrl: string,
+    private readonly postmasterPid: number,
+    private readonly client: ApiClient,
+    readonly keys: readonly OwnKey[],
+  ) {}
+
+  static async start(testbed: Testbed, leaseMs: number): Promise<Platform> {
+    const name = `lease_${leaseMs}`;
+    const { SECRET_KEY: secretKey, ADMIN_API_KEY } = testbed.secrets;
+    const pid = await withClient(testbed.database.url(), async (client) => {
+      await client.query(`CREATE DATABASE ${name}`);
+      const { rows } = await client.query(`SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int AS pid`);
+      return postmaster.parse(rows)[0].pid;
+    });
+    const replicas: Service[] = [];
+    while (replicas.length < REPLICAS)
+      replicas.push(await testbed.startService({ REVOCATION_LEASE_MS: String(leaseMs) }, name));
+    const client = new ApiClient(replicas[0]?.url ?? '', ADMIN_API_KEY);
+    const keys: OwnKey[] = [];
+    for (let index = 0; index < SERVICES; index += 1) {
+      const serviceName = `recipes-${index}`;
+      const { app_id: appId, app_key: appKey } = await client.issueAppCredential({
+        caller: serviceName,
+        target: 'auth',
+      });
+      keys.push(...replicas.map(({ url }) => ({ url, appId, appKey, serviceName, secretKey })));
+    }
+    return new Platform(replicas, testbed.database.url(name), pid, client, keys);
+  }
+
+  /** @returns percent of one core of the replicas and of PostgreSQL, and what the work returns */
+  async measureCores<Result>(work: () => Promise<Result>): Promise<[number, number, Result]> {
+    const replicas = this.replicas.map(({ pid }) => pid);
+    const { result, percent } = await measureCores(replicas, () => measureCores([this.postmasterPid], work));
+    return [percent, result.percent, result.result];
+  }
+
+  /** Revokes keys one after the other, while sessions end. */
+  async changeFor(seconds: number): Promise<Change> {
+    const endAt = performance.now() + 1_000 * seconds;
+    const waits: number[] = [];
+    const revoke = async (): Promise<void> => {
+      while (performance.now() < endAt) {
+        const credential = await this.client.issueAppCredential({ caller: `gone-${randomUUID()}`, target: 'auth' });
+        const startedAt = performance.now();
+        await this.client.revokeAppCredential(credential);
+        waits.push(performance.now() - startedAt);
+      }
+    };
+    const endSessions = (): Promise<void> =>
+      withClient(this.databaseUrl, async (client) => {
+        // What the trigger of an ended session writes.
+        const end = `INSERT INTO credential_changes (kind, credential_id) VALUES ('session', gen_random_uuid())`;
+        while (performance.now() < endAt) {
+          await client.query(end);
+          await sleep(1_000 / ENDED_SESSIONS_PER_SECOND);
+        }
+      });
+    await Promise.all([endSessions(), ...Array.from({ length: REVOKERS }, revoke)]);
+    return { waits };
+  }
+
+  readMegabytes(): number {
+    return Math.max(...this.replicas.map(({ pid }) => readResidentMegabytes(pid) ?? NaN));
+  }
+
+  countConnections(): Promise<number> {
+    return withClient(this.databaseUrl, async (client) => {
+      const { rows } = await client.query(
+        `SELECT count(*)::int FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()`,
+      );
+      return connectionCount.parse(rows)[0].count;
+    });
   }
 }
 
-/** @returns undefined without an answer: on a busy machine the service may lose its own lease */
-function poll({ url, appId, appKey }: OwnKey, agent: http.Agent, body: string): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const headers = {
-      'Content-Type': 'application/json',
-      'Content-Length': body.length,
-      'X-Platform-App-Id': appId,
-      'X-Platform-App-Key': appKey,
-    };
-    const request = http.request(`${url}/internal/changes`, { method: 'POST', agent, headers }, (response) => {
-      let text = '';
-      response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
-      response.on('end', () => resolve(response.statusCode === 200 ? text : undefined));
-    });
-    request.on('error', () => resolve(undefined)).end(body);
-  });
+function printFleets(results: readonly FleetResult[]): void {
+  console.log(`\nNode ${process.version}, ${REPLICAS} replicas, ${SECONDS} s each; CPU in percent of one core\n`);
+  const head = ['verifiers', 'lease, ms', 'polls/s', 'CPU of the replicas', 'µs a poll', 'CPU of PostgreSQL'];
+  const more = [
+    'its connections',
+    'MB of a replica',
+    'poll p50, p99, ms',
+    'bytes sent, received',
+    'failed',
+    'late',
+    'client’s CPU',
+  ];
+  printTable(
+    [...head, ...more, 'revoking call p50, max, ms'],
+    results.map((result) => [
+      result.verifiers,
+      result.leaseMs,
+      formatFigure(result.polls / SECONDS),
+      formatFigure(result.replicas, 1),
+      formatFigure((result.replicas * SECONDS * 10_000) / result.polls),
+      formatFigure(result.postgres, 1),
+      result.postgresConnections,
+      formatFigure(result.megabytes),
+      `${formatFigure(result.p50, 1)}, ${formatFigure(result.p99, 1)}`,
+      `${formatFigure(result.bytesSent)}, ${formatFigure(result.bytesReceived)}`,
+      result.failed,
+      result.late,
+      formatFigure(result.client, 1),
+      `${formatFigure(percentile(result.waits, 0.5))}, ${formatFigure(Math.max(...result.waits))}`,
+    ]),
+  );
 }

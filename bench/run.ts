@@ -5,6 +5,7 @@ import { Cleanup } from '../tools/cleanup.js';
 import { readCommandLine } from '../tools/command-line.js';
 import { makeContestants } from './contestants.js';
 import { measure } from './measure.js';
+import { measureFleets } from './polls.js';
 import { findPythonObstacle } from './python.js';
 import { printJson, printReport } from './report.js';
 import { measureScale } from './scale.js';
@@ -14,6 +15,9 @@ import { measureWorkers } from './workers.js';
 
 const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME]... [--workers] [--scale]
                           [--profile FOLDER] [--json]
+       npm run bench -- polls [--profile FOLDER]
+
+  polls         only fleets of 1,000 and 10,000 verifiers that poll two replicas: about two minutes
 
   --seconds N   length of one measurement (default 4)
   --rounds N    number of measurements of each, in turn; the median counts (default 3)
@@ -27,7 +31,8 @@ const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME].
 Timings are printed beside their targets and never fail the run.`;
 
 const options = readCommandLine(USAGE, () => {
-  const { values } = parseArgs({
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
     options: {
       seconds: { type: 'string', default: '4' },
       rounds: { type: 'string', default: '3' },
@@ -41,11 +46,17 @@ const options = readCommandLine(USAGE, () => {
   const [seconds, rounds] = [Number(values.seconds), Number(values.rounds)];
   if (!(seconds >= 1 && seconds <= 60 && rounds >= 1 && rounds <= 20))
     throw new Error('1 to 60 seconds, 1 to 20 rounds');
-  return { ...values, seconds, rounds };
+  const isOfPolls = positionals.length === 1 && positionals[0] === 'polls';
+  if (positionals.length > 0 && !isOfPolls) throw new Error(`There is no benchmark named ${positionals.join(' ')}`);
+  return { ...values, seconds, rounds, isOfPolls };
 });
 
 await Cleanup.around(async (cleanup) => {
   const testbed = await Testbed.start(cleanup, options.profile);
+  if (options.isOfPolls) {
+    await measureFleets(testbed);
+    return;
+  }
   const isWanted = (name: string): boolean =>
     options.only.length === 0 || options.only.some((part) => name.includes(part));
   const { contestants, known } = await makeContestants(testbed, isWanted);

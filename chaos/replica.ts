@@ -19,6 +19,8 @@ export class Replica {
     const lines: string[] = [];
     const onLine = (line: string): void => {
       lines.push(line);
+      // A bug of the service: without the line, the stack would be lost with the replica.
+      if (line.includes('"internal_error"')) console.error(line);
       if (lines.length > MAX_LINES) lines.shift();
     };
     const options = { cleanup, script: SERVICE_SCRIPT, variables, isReady, onLine };

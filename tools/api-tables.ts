@@ -26,7 +26,7 @@ export function listRoutes(document: OpenAPIObject): RouteRow[] {
     Object.entries(item as Record<string, Operation>).map(([method, operation]) => ({
       name: `${method.toUpperCase()} ${path}`,
       summary: operation.summary ?? '',
-      doors: (operation.security ?? []).map(toDoors),
+      doors: [...new Set((operation.security ?? []).map(toDoors))],
       successStatuses: Object.keys(operation.responses).filter((status) => Number(status) < 400),
       problemCodes: Object.values(operation.responses).flatMap(toProblemCodes),
     })),
@@ -64,7 +64,7 @@ export function problemTable(problems: Readonly<Record<string, Problem>>): strin
 
 /** One requirement may need several schemes, the two headers of an app are one door, and an empty one needs none. */
 function toDoors(requirement: Readonly<Record<string, unknown>>): string {
-  const doors = Object.keys(requirement).map((scheme) => scheme.replace(/^app_(id|key)$/, 'app'));
+  const doors = Object.keys(requirement).map((scheme) => scheme.replace(/^app_(id|key|basic)$/, 'app'));
   return [...new Set(doors)].join(' and ') || 'none';
 }
 

@@ -49,6 +49,7 @@ export function createOpenApiDocument(app: INestApplication): OpenAPIObject {
       { type: 'apiKey', in: 'header', name: 'X-Platform-App-Key', description: 'app key of a service' },
       'app_key',
     )
+    .addBasicAuth({ type: 'http', scheme: 'basic', description: 'app id and app key of a service' }, 'app_basic')
     .addApiKey({ type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'node_id:api_key of a node' }, 'node')
     .addApiKey(
       { type: 'apiKey', in: 'header', name: 'X-Admin-Key', description: 'ADMIN_API_KEY, or the key of an operator' },

@@ -28,3 +28,16 @@ export function readResidentMegabytes(pid: number): number | undefined {
     return undefined;
   }
 }
+
+/**
+ * Node.js raises the soft limit to the hard one when it starts.
+ * @returns how many files and connections this process may have open; undefined where /proc does not exist
+ */
+export function readMaxOpenFiles(): number | undefined {
+  try {
+    const [, soft] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
+    return soft === undefined ? undefined : Number(soft);
+  } catch {
+    return undefined;
+  }
+}

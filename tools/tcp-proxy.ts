@@ -14,6 +14,7 @@ export class TcpProxy {
   private readonly forgotten = new Set<Socket>();
   private isBlackHole = false;
   private trigger: string | undefined;
+  private lastWords: { answersLeft: number; readonly text: Buffer } | undefined;
   private swallowed = 0;
   private server: Server | undefined;
 
@@ -77,6 +78,11 @@ export class TcpProxy {
     this.trigger = text;
   }
 
+  /** Adds this text to the n-th answer from now on, in the same packet, and cuts every connection. */
+  cutAfterAnswers(n: number, text: Buffer): void {
+    this.lastWords = { answersLeft: n, text };
+  }
+
   private join(client: Socket): void {
     const server = connect(Number(this.target.port), this.target.hostname);
     this.pass(client, server, 'upstream');
@@ -89,6 +95,10 @@ export class TcpProxy {
     this.sockets.add(from.setNoDelay(true));
     from.on('data', (chunk) => {
       if (this.trigger !== undefined && chunk.includes(this.trigger)) this.isBlackHole = true;
+      if (direction === 'downstream' && this.lastWords && --this.lastWords.answersLeft === 0) {
+        to.end(Buffer.concat([chunk, this.lastWords.text]), () => this.cut());
+        return;
+      }
       const delayMs = this.delayMs[direction];
       if (delayMs === 0 && waiting === 0) {
         this.forward(chunk, from, to);

@@ -1,6 +1,11 @@
 import { types } from 'node:util';
 import { DatabaseError } from 'pg';
-import { QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm';
+import {
+  CannotExecuteNotConnectedError,
+  QueryFailedError,
+  QueryRunnerAlreadyReleasedError,
+  QueryRunnerProviderAlreadyReleasedError,
+} from 'typeorm';
 import { WrongClockError } from './compared-clock.js';
 import { StandbyError } from './connection-check.js';
 import { UnansweredStatementError, WriteRefusedError } from './request-pool.js';
@@ -10,11 +15,15 @@ import { UnansweredStatementError, WriteRefusedError } from './request-pool.js';
  * a prepared statement exists, or is missing, because a pooler gave the session to another client.
  */
 const BUG = /^(22|23|42(?!P05))/;
+/** Of sockets, TLS and name resolution. EMFILE, ENFILE and EADDRNOTAVAIL: this machine has no socket left. */
 const NETWORK_CODES =
-  /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)$/;
-/** The first one means that the connection broke between two statements of a transaction. */
+  /^(ECONN\w+|EPIPE|ETIMEDOUT|EHOST\w+|ENET\w+|ENOTCONN|ENOTFOUND|EAI_\w+|ENOENT|EADDRNOTAVAIL|EMFILE|ENFILE|EPROTO|ERR_(STREAM|SOCKET|SSL|TLS)_\w+)$/;
 const OUTAGES = [
+  // The connection broke between two statements of a transaction: for example, PostgreSQL sent its answer and the news of its
+  // end in one packet. Which of the two errors TypeORM throws depends on the call that comes next.
   QueryRunnerAlreadyReleasedError,
+  QueryRunnerProviderAlreadyReleasedError,
+  CannotExecuteNotConnectedError,
   UnansweredStatementError,
   WriteRefusedError,
   StandbyError,
@@ -22,7 +31,7 @@ const OUTAGES = [
 ];
 /** Messages of failures for which the driver has no code. */
 const DRIVER_MESSAGES =
-  /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
+  /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized|Received unexpected \w+ message|The server does not support SSL|There was an error establishing an SSL)/i;
 
 /** Whether this replica could not look (503): the database did not answer, or the clock is wrong. Any other error is a bug (500). */
 export function isDatabaseFailure(error: unknown): boolean {

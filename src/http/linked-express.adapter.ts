@@ -5,10 +5,11 @@
 import { createServer, IncomingMessage, ServerResponse, STATUS_CODES, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { ExpressAdapter } from '@nestjs/platform-express';
-import express, { type Express, type RequestHandler, type Response } from 'express';
+import express, { type Express, type Response } from 'express';
 import { createRandomId } from '../common/ids.js';
-import { ProblemException, problems, toProblemBody } from '../problems/problems.js';
+import { problems, toProblemBody } from '../problems/problems.js';
 import { ConnectionBounds } from './connection-bounds.js';
+import { preferOtherMethod, refuseOtherMethods } from './known-paths.js';
 import { markInternal } from './request-guards.js';
 
 /** Load balancers commonly close idle connections after 60 s: so they never reuse one that this service just closed. */
@@ -59,7 +60,7 @@ export class LinkedExpressAdapter extends ExpressAdapter {
 
   /** Nest calls this after it has installed all routes. */
   override setNotFoundHandler(...given: Parameters<ExpressAdapter['setNotFoundHandler']>): void {
-    this.use(refuseOtherMethods(this.express));
+    this.use(refuseOtherMethods, preferOtherMethod);
     super.setNotFoundHandler(...given);
   }
 
@@ -87,43 +88,6 @@ export class LinkedExpressAdapter extends ExpressAdapter {
 
 function isPlainObject(body: unknown): body is object {
   return typeof body === 'object' && body !== null && body.constructor === Object;
-}
-
-interface KnownPath {
-  readonly pattern: RegExp;
-  /** The number of its parameters. */
-  readonly parameters: number;
-  readonly methods: readonly string[];
-}
-
-/** Answers 405 with `Allow` (RFC 9110 §15.5.6), and OPTIONS (§9.3.7). To be installed after all routes. */
-function refuseOtherMethods(app: Express): RequestHandler {
-  const known = listKnownPaths(app);
-  return ({ method, path }, response, next) => {
-    const matching = known.filter(({ pattern }) => pattern.test(path));
-    // A literal name precedes a parameter: `/passkeys/options` is not `/passkeys/:id`.
-    const fewest = Math.min(...matching.map(({ parameters }) => parameters));
-    const methods = matching.filter(({ parameters }) => parameters === fewest).flatMap((one) => one.methods);
-    const Allow = [...new Set([...methods, 'OPTIONS'])].sort().join(', ');
-    if (methods.length === 0) next();
-    else if (method === 'OPTIONS') response.status(204).set({ Allow }).end();
-    else throw new ProblemException(problems.methodNotAllowed, { headers: { Allow } });
-  };
-}
-
-export function listKnownPaths(app: Express): KnownPath[] {
-  // The types of Express 5.3 do not declare `listRoutes()` yet.
-  const router = app.router as unknown as { listRoutes(): { readonly path: string; readonly methods?: string[] }[] };
-  const paths = router.listRoutes().map(({ path, methods = [] }) => {
-    return { pattern: toPattern(path), parameters: path.split(':').length - 1, methods };
-  });
-  return paths.filter(({ methods }) => methods.length > 0);
-}
-
-/** Parameters (`:id`) stand for one segment, wildcards (`*rest`) for any number. */
-function toPattern(path: string): RegExp {
-  const literal = path.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-  return new RegExp(`^${literal.replace(/:\w+/g, '[^/]+').replace(/\\\*\w+/g, '.+')}$`);
 }
 
 /** Answers a request that is not valid HTTP, or whose headers are too large, and closes the connection. */

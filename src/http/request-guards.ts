@@ -13,6 +13,7 @@ import type { Door } from '../access/principals.js';
 import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
 import { ProblemException, formExpected, problems, refuseField } from '../problems/problems.js';
+import { refuseOtherMethodOfLiteral } from './known-paths.js';
 
 /** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
 export const MAX_NAMES = 32;
@@ -22,11 +23,8 @@ const FORM_ROUTE = '/internal/introspect';
 const CONSOLE = /^\/console(\/|$)/;
 /** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
-const SINGLE_HEADERS = new Set<string>([
-  ...Object.values(DOORS).flatMap(({ headers }) => headers),
-  TARGET_HEADER,
-  SCOPE_HEADER,
-]);
+const CREDENTIAL_HEADERS = new Set<string>(Object.values(DOORS).flatMap(({ headers }) => headers));
+const SINGLE_HEADERS = new Set<string>([...CREDENTIAL_HEADERS, TARGET_HEADER, SCOPE_HEADER]);
 const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER, SCOPE_HEADER]);
 const READS_TARGET = /^\/internal\/validate-(app|node)(\?|$)/;
 const VALIDATE_APP = /^\/internal\/validate-app(\?|$)/;
@@ -59,18 +57,22 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
     refuseAmbiguousHeaders(request, names);
     refuseMisplacedTarget(request, isForServices ? names : [], serviceName);
     if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
+    if (!isForServices) refuseOtherMethodOfLiteral(request);
     if (hasBody(request) && !isReadable(request))
       throw new ProblemException(takesForm(request.url) ? formExpected : problems.unsupportedMediaType);
     next();
   };
 }
 
-/** The head is that of the gateway's client. An ambiguous one is refused like a wrong credential. */
+/**
+ * The head is that of the gateway's client. An ambiguous one is refused like a wrong credential. A target or a scope that came
+ * twice, which Node.js joins, is the gateway's mistake: the guard of the route refuses it.
+ */
 function guardGatewayHead(request: Request, isSplit: boolean): void {
   const door = rewriteGatewayRequest(request);
   if (isSplit && !isOnInternalPort(request)) throw new ProblemException(problems.notFound);
   try {
-    refuseAmbiguousHeaders(request, Object.keys(request.headers));
+    refuseAmbiguousHeaders(request, Object.keys(request.headers), CREDENTIAL_HEADERS);
   } catch {
     throw createRefusal(door, 'duplicate_header');
   }
@@ -87,7 +89,11 @@ function setCommonHeaders(request: Request, response: Response): void {
 }
 
 /** Node.js joins or drops a repeated header, and which credential counts must not depend on that. One host: RFC 9112 §3.2. */
-function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, names: readonly string[]): void {
+function refuseAmbiguousHeaders(
+  { headers, rawHeaders, httpVersion }: Request,
+  names: readonly string[],
+  single = SINGLE_HEADERS,
+): void {
   // No header is repeated when there are as many names as lines. No middleware before this one may add a header.
   if (names.length === rawHeaders.length / 2 && headers.host !== undefined) return;
   let seen = '';
@@ -95,7 +101,7 @@ function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, n
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? '').toLowerCase();
     if (name === 'host') hosts += 1;
-    if (!SINGLE_HEADERS.has(name)) continue;
+    if (!single.has(name)) continue;
     if (seen.includes(`${name} `)) throw new ProblemException(problems.duplicateHeader);
     seen += `${name} `;
   }

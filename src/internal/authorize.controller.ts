@@ -54,6 +54,8 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
         const locals = response.locals as ResponseLocals;
         locals.presentedTo = this.readTarget(request);
         locals.askedScope = this.readScope(request);
+      } else if (door === 'node' && request.headers[TARGET_HEADER] !== undefined) {
+        this.readTarget(request);
       }
       try {
         const principal = await this.doors.authenticate(door, request);
@@ -138,8 +140,9 @@ const Authorize = (
       summary: `Authorize a request at a gateway, at the ${door} door`,
       description:
         'For `auth_request` of nginx and the like: any method, any path below, and the body is never read. The answer is ' +
-        '200 without a body, 401, 403 for a missing scope, or 503.',
+        `200 without a body, 401, ${door === 'app' ? '403 for a missing scope, ' : ''}or 503.`,
     }),
+    ...(door === 'user' ? [] : [ApiProblems(problems.gatewayMisconfigured)]),
     ApiOkResponse({
       description: 'The credential is valid',
       headers: {
@@ -174,12 +177,12 @@ export class AuthorizeController {
 
   @Get('app')
   @Authorize('app', ['X-Auth-App-Id', 'X-Auth-Caller'])
-  @ApiProblems(problems.gatewayMisconfigured, problems.missingScope)
+  @ApiProblems(problems.missingScope)
   @ApiHeader({
     name: 'X-Platform-Target',
     required: true,
     schema: TARGET_SCHEMA,
-    description: 'The service behind the gateway. Without it the answer is 503.',
+    description: 'The service behind the gateway. Without it, or with two of them, the answer is 503.',
   })
   @ApiHeader({
     name: 'X-Platform-Scope',

@@ -4,6 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { Injectable } from '@nestjs/common';
+import DataLoader from 'dataloader';
 import * as z from 'zod';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { Clock } from '../common/clock.js';
@@ -78,6 +79,15 @@ export interface LeasedAnswer extends Answer {
 
 @Injectable()
 export class ChangesService {
+  /**
+   * Polls that arrived in one round of the event loop share the statement of their cursor. After the start of a replica, and
+   * after its feed lost its connection, the log reaches back to no cursor, and all verifiers ask with the same few.
+   */
+  private readonly reads = new DataLoader<string, Answer>((cursors) => this.readAll(cursors), {
+    cache: false,
+    batchScheduleFn: setImmediate,
+  });
+
   constructor(
     private readonly log: ChangeLog,
     private readonly lease: RevocationLease,
@@ -94,7 +104,7 @@ export class ChangesService {
     if (leaseMs === 0) return { cursor: '', reset: true, changes: [], leaseMs, freshForMs: 0 };
     // Judged before anything is read too: a lease that begins meanwhile may be one that no revoking call waited for.
     this.readRemainingLeaseMs();
-    const answer = this.log.answer(cursor) ?? (await this.readChanges(cursor));
+    const answer = this.log.answer(cursor) ?? (await this.reads.load(cursor ?? ''));
     // Read after the answer, without a pause between them: the lease is never longer than the answer is true.
     const freshForMs = this.readRemainingLeaseMs();
     return { ...answer, leaseMs, freshForMs };
@@ -115,7 +125,14 @@ export class ChangesService {
     return remainingMs;
   }
 
-  private async readChanges(cursor: string | undefined): Promise<Answer> {
+  private async readAll(cursors: readonly string[]): Promise<(Answer | Error)[]> {
+    const read = (cursor: string): Promise<Answer | Error> =>
+      this.readChanges(cursor).catch((error: unknown) => error as Error);
+    const reads = new Map([...new Set(cursors)].map((cursor) => [cursor, read(cursor)]));
+    return Promise.all(cursors.map((cursor) => reads.get(cursor) ?? read(cursor)));
+  }
+
+  private async readChanges(cursor: string): Promise<Answer> {
     const row = await this.database.row<FeedRow>(CHANGES_SINCE, [parseSnapshot(cursor)]);
     if (!row) throw new ProblemException(problems.unavailable);
     return toAnswer(cursor, row);

@@ -11,6 +11,7 @@ import {
   ApiOperation,
   ApiProperty,
   ApiPropertyOptional,
+  ApiSecurity,
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
@@ -138,6 +139,7 @@ export class IntrospectController {
   @Post('introspect')
   @HttpCode(200)
   @RequireWith(IntrospectGuard, 'app')
+  @ApiSecurity('app_basic')
   @ApiOperation({
     summary: 'Introspect an access token (RFC 7662)',
     description:

@@ -64,7 +64,8 @@ export const problems = {
       'The request cannot be read. The request line, the headers or the JSON body are malformed, or the body is ' +
       'not a JSON object.',
     bodyTooDeep: 'The body is nested too deeply. The JSON body is nested deeper than this service accepts.',
-    duplicateHeader: 'A credential header arrived twice. Send each credential header at most once.',
+    duplicateHeader:
+      'A credential header arrived twice. Send each credential header, X-Platform-Target and X-Platform-Scope at most once.',
     nothingToLogOut: 'Nothing to log out. Send a refresh_token, an access token as bearer, or both.',
     invalidLink:
       'The link is not valid. The token of the link is unknown, used, replaced by a newer one, or expired. Ask for ' +
@@ -173,8 +174,8 @@ export const problems = {
       'The service is unavailable. The database cannot be used at the moment, or the clock of the service is wrong. ' +
       'This is not a verdict on the credential: keep it and try again.',
     gatewayMisconfigured:
-      'The gateway is not configured. The gateway must name the service that it protects in X-Platform-Target. ' +
-      'This is not a verdict on the key.',
+      'The gateway is not configured. The gateway must name the service that it protects in X-Platform-Target, and the ' +
+      'scope of the route, if it needs one, in X-Platform-Scope: each once, as a valid name. This is not a verdict on the key.',
     hashingBusy:
       'Too many passwords are being verified. The queue of passwords to verify is full. This is not a verdict on ' +
       'the password: try again shortly.',

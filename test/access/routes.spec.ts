@@ -265,6 +265,7 @@ describe('every route of every controller', () => {
       if (template === '/api/v0/auth/logout') return [{ user: [] }, {}];
       if (template === '/internal/validate-user') return [{ user: [] }, { user: [], app_id: [], app_key: [] }];
       if (template === '/internal/authorize/node') return [{ node: [] }];
+      if (template === '/internal/introspect') return [{ app_id: [], app_key: [] }, { app_basic: [] }];
       return doors.flatMap((door) => SECURITY[door]);
     };
     const documented = routes.map((route) => ({

@@ -1,18 +1,19 @@
 import { once } from 'node:events';
-import { DataSource } from 'typeorm';
+import type { Test as SupertestRequest } from 'supertest';
+import { DataSource, type EntityManager } from 'typeorm';
 import { LOCKS, withAdvisoryLock } from '../../src/database/locks.js';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
 import { endLockHolder } from '../support/lock-holder.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { eventually } from '../../tools/eventually.js';
-import { useApp } from '../support/use-app.js';
 import { RequestPool } from '../../src/database/request-pool.js';
 import { BEGIN_VERIFICATION } from '../../src/audit/seals/seal-verifier.js';
 import { FEED_SESSION } from '../../src/revocation/revocation-feed.js';
 import { withClient } from '../../tools/postgres.js';
 import { TestApp } from '../support/test-app.js';
 import { Database } from '../../src/database/database.js';
+import { PASSWORD } from '../support/settings.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
 
 const LOCK = 4_712;
@@ -70,18 +71,73 @@ describe('an advisory lock whose connection is lost', () => {
   });
 });
 
-describe('a connection that is terminated', () => {
-  const app = useApp();
+/** ErrorResponse of the protocol, as every backend sends it when PostgreSQL ends the others after the crash of one. */
+function encodeFatalError(code: string): Buffer {
+  const fields = Buffer.from(`SFATAL\0VFATAL\0C${code}\0Mterminating connection\0\0`);
+  const head = Buffer.from('E\0\0\0\0');
+  head.writeInt32BE(fields.length + 4, 1);
+  return Buffer.concat([head, fields]);
+}
 
-  it('between two statements of a transaction counts as a database outage', async () => {
-    const transaction = app.nest.get(DataSource).transaction(async ({ queryRunner }) => {
-      const [row] = (await queryRunner!.query('SELECT pg_backend_pid() AS pid')) as { pid: number }[];
-      await app.database.query(`SELECT pg_terminate_backend(${row!.pid})`);
-      await eventually('the connection is given up', () => queryRunner!.isReleased);
-      await queryRunner!.query('SELECT 1');
+describe('a connection that is terminated', () => {
+  let database: TestDatabase;
+  let proxy: TcpProxy;
+  let callers: Callers;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    proxy = await TcpProxy.before(database.url);
+    callers = await Callers.of(await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS }));
+  });
+
+  afterAll(async () => {
+    await callers.app.stop();
+    await proxy.close();
+    await database.drop();
+  });
+
+  it.each<[string, (transaction: EntityManager) => Promise<unknown>]>([
+    ['statement of the connection', ({ queryRunner }) => queryRunner!.query('SELECT 1')],
+    ['statement of the transaction', (transaction) => transaction.query('SELECT 1')],
+    ['repository', (transaction) => transaction.count('NodeDevice')],
+    ['savepoint', (transaction) => transaction.transaction(() => Promise.resolve())],
+    ['commit', () => Promise.resolve()],
+  ])('between two statements of a transaction counts as a database outage (%s)', async (_, next) => {
+    const transaction = callers.app.nest.get(DataSource).transaction(async (manager) => {
+      const [row] = await manager.query<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
+      await database.query(`SELECT pg_terminate_backend(${row!.pid})`);
+      await eventually('the connection is given up', () => manager.queryRunner!.isReleased);
+      await next(manager);
     });
-    const error: unknown = await transaction.catch((reason: unknown) => reason);
+    const error: unknown = await transaction.then(
+      () => 'committed',
+      (reason: unknown) => reason,
+    );
     expect(isDatabaseFailure(error)).toBe(true);
+  });
+
+  it.each<[string, (callers: Callers, name: string) => SupertestRequest]>([
+    [
+      'the registration of a node',
+      ({ app, node }, name) =>
+        app.admin.post('/nodes', { household_id: node.householdId, room: 'hall', name }).set('Idempotency-Key', name),
+    ],
+    ['the change of a node', ({ app, node }, name) => app.admin.patch(`/nodes/${node.nodeId}`, { targets: [name] })],
+    ['the rotation of a key', ({ app, node }) => app.admin.post(`/nodes/${node.nodeId}/rotate`)],
+    ['a login', ({ app, alice }) => app.login(alice.email)],
+    ['a refresh', ({ app, tokens }) => app.refresh(tokens.refresh_token)],
+    [
+      'the registration of a user',
+      ({ app }, name) => app.admin.post('/users', { email: `${name}@example.org`, password: PASSWORD }),
+    ],
+  ])('together with any answer of PostgreSQL causes 503 at most: %s', async (_, call) => {
+    const statuses: number[] = [];
+    for (const code of ['57P01', '57P02'])
+      for (let answers = 1; answers <= 6; answers += 1) {
+        proxy.cutAfterAnswers(answers, encodeFatalError(code));
+        statuses.push((await call(callers, `name-${code.toLowerCase()}-${answers}`)).status);
+      }
+    expect(statuses.filter((status) => status >= 500 && status !== 503)).toEqual([]);
   });
 });
 

@@ -1,4 +1,5 @@
 import { Client, DatabaseError } from 'pg';
+import { QueryFailedError } from 'typeorm';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -138,9 +139,19 @@ describe('a pooler between the service and PostgreSQL', () => {
 });
 
 describe('a lost database session', () => {
-  it.each(['42P05', '26000', '08P01'])('(SQLSTATE %s) counts as a database outage', (code) => {
-    expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(true);
-  });
+  it.each(['42P05', '26000', '08P01', '57P01', '57P02', '57P03', '53300', '58P01', 'XX000', '25P02'])(
+    '(SQLSTATE %s) counts as a database outage',
+    (code) => {
+      expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(true);
+    },
+  );
+
+  it.each(['EPIPE', 'EADDRNOTAVAIL', 'ENETDOWN', 'EMFILE', 'EAI_FAIL', 'ERR_STREAM_DESTROYED'])(
+    '(error code %s of the socket) counts as a database outage',
+    (code) => {
+      expect(isDatabaseFailure(new QueryFailedError('', [], Object.assign(new Error(), { code })))).toBe(true);
+    },
+  );
 
   it.each(['42601', '42P01', '23505', '22P02'])(
     'is not reported by SQLSTATE %s, which is a bug of the service',

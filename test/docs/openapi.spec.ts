@@ -145,6 +145,7 @@ describe('GET /docs-json', () => {
       user: { type: 'http', scheme: 'bearer' },
       app_id: { type: 'apiKey', in: 'header', name: 'X-Platform-App-Id' },
       app_key: { type: 'apiKey', in: 'header', name: 'X-Platform-App-Key' },
+      app_basic: { type: 'http', scheme: 'basic' },
       node: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
       admin: { type: 'apiKey', in: 'header', name: 'X-Admin-Key' },
     });

@@ -152,7 +152,7 @@ describe('an anonymous request causes little work:', () => {
     ['a list of 50,000 items', `{"email":[${'1,'.repeat(49_999)}1]}`],
     ['a list of 30,000 objects', `{"email":[${'{},'.repeat(29_999)}{}]}`],
   ])('a body with %s is refused before it is parsed, with one error', async (_what, body) => {
-    for (const path of [LOGIN, '/api/v0/auth/register', '/internal/validate-app', '/health']) {
+    for (const path of [LOGIN, '/api/v0/auth/register', '/internal/validate-app', '/internal/validate-node']) {
       const answer = await send(body, path);
       expectInvalid(answer, '');
       expect(errorsOf(answer)).toEqual([{ pointer: '', detail: 'has more than 32 names' }]);

@@ -139,6 +139,9 @@ describe('a path', () => {
       ['GET', '/auth/login', 'OPTIONS, POST'],
       ['PROPFIND', '/api/v0/users/me', 'GET, HEAD, OPTIONS'],
       ['POST', '/api/v0/users/me?x=%2f', 'GET, HEAD, OPTIONS'],
+      // A route of `/nodes/:node_id` has these methods.
+      ['DELETE', '/api/v0/admin/nodes/enrolments', 'GET, HEAD, OPTIONS, POST'],
+      ['PATCH', '/admin/nodes/summary', 'GET, HEAD, OPTIONS'],
     ])('is 405 for %s %s, with Allow: %s', async (method, path, allowed) => {
       const { status, head, body } = await send(method, path);
       expect({ status, body }).toMatchObject({ status: 405, body: expect.stringContaining('"method_not_allowed"') });
@@ -156,6 +159,22 @@ describe('a path', () => {
       const { status, head, body } = await send('OPTIONS', path);
       expect([status, body]).toEqual([204, '']);
       expect(head.split('\r\n')).toContain(`Allow: ${allowed}`);
+    });
+
+    it.each([
+      ['/api/v0/auth/login', 'POST'],
+      ['/internal/validate-app', 'POST'],
+      ['/api/v0/admin/nodes/0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f/rotate', 'POST'],
+    ])('is 405 whatever the body is: PUT %s', async (path, method) => {
+      for (const [type, body] of [
+        ['text/plain', 'x'],
+        ['application/json', '{'],
+        ['application/json', `"${'x'.repeat(102_400)}"`],
+      ] as const) {
+        const answer = await request(app.server).put(path).set('Content-Type', type).send(body);
+        expectProblem(answer, problems.methodNotAllowed);
+        expect(answer.headers).toMatchObject({ allow: `OPTIONS, ${method}` });
+      }
     });
 
     it('is 404 for OPTIONS on an unknown path', async () => {

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
+import { ChangesService } from '../../src/internal/changes.service.js';
 import { PurgeJob } from '../../src/maintenance/purge.js';
 import { problems } from '../../src/problems/problems.js';
+import { ChangeLog } from '../../packages/lease/src/change-feed.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { LeaseAnnouncement } from '../../src/revocation/propagation.js';
 import { eventually } from '../../tools/eventually.js';
@@ -174,6 +176,19 @@ describe('POST /internal/changes', () => {
     const { reset, changes } = await poll(cursor, late);
     expect({ reset, changes }).toMatchObject({ reset: false, changes: [{ kind: 'node', id: node.nodeId }] });
     await late.stop();
+  });
+
+  it('asks it once for polls that arrive together with the same cursor', async () => {
+    const answered = { epoch: 'e'.repeat(64), snapshot: '5:5:', purged: '0', changes: [] };
+    const asked: unknown[] = [];
+    const row = (_statement: object, [snapshot]: unknown[]) => Promise.resolve(asked.push(snapshot) && answered);
+    const given = [new ChangeLog(), { remainingMs: 400 }, { row }, {}, {}, { revocationLeaseMs: 500 }, {}];
+    const changes = new ChangesService(...(given as unknown as ConstructorParameters<typeof ChangesService>));
+    const [first, second] = ['3:3:', '4:4:'];
+    const polls = [first, second, first, first].map((at) => changes.getChangesSince(`${answered.epoch}/${at}`));
+    expect(asked).toEqual([]);
+    expect(await Promise.all(polls)).toMatchObject(Array(4).fill({ cursor: `${answered.epoch}/5:5:`, reset: false }));
+    expect(asked).toEqual([first, second]);
   });
 
   it('is a reset when more than 1,000 changes were made, also from the log', async () => {

@@ -117,6 +117,20 @@ describe('/internal/authorize', () => {
     expect(about.map(({ message }) => message)).toEqual(['gateway_names_no_target']);
   });
 
+  it('is 503 when the gateway names two services or two scopes', async () => {
+    const asApp = Object.entries(service.headers).map((header) => header.join(': '));
+    const recipes = 'X-Platform-Target: recipes';
+    const scope = 'X-Platform-Scope: documents:read';
+    for (const [door, ...lines] of [
+      ['app', ...asApp, recipes, recipes],
+      ['app', ...asApp, recipes, scope, scope],
+      ['node', `X-API-Key: ${node.header}`, recipes, recipes],
+    ])
+      expect(await sendRaw(`GET /internal/authorize/${door}`, `${lines.join('\r\n')}\r\n`)).toMatch(
+        /^HTTP\/1\.1 503 .*gateway_misconfigured/s,
+      );
+  });
+
   /** As a gateway may send it: supertest would resolve the path. */
   const sendRaw = async (head: string, headers: string): Promise<string> => {
     const { port } = app.server.address() as AddressInfo;

@@ -130,6 +130,8 @@ export function toAnswer(cursor: string | undefined, row: FeedRow): LoggedAnswer
 
 /** A few megabytes. */
 const MAX_LOGGED = 10_000;
+/** The cursor of an honest verifier is one of the last few of some replica. */
+const MAX_REPEATED_ANSWERS = 100;
 
 /** The changes between two polls of the feed that found some. */
 interface Batch {
@@ -145,10 +147,13 @@ export class ChangeLog {
   private start: Cursor | undefined;
   private head: Cursor | undefined;
   private purged = 0n;
+  /** What was answered since the last poll of the feed, by cursor: thousands of verifiers ask with the same few. */
+  private readonly answers = new Map<string | undefined, Answer | undefined>();
 
   /** To be called with each answer of the feed, in their order. */
   append({ cursor, reset, changes, purged }: LoggedAnswer): void {
     const previous = this.head;
+    this.answers.clear();
     this.head = parseCursor(cursor);
     this.purged = purged;
     if (reset || !previous || !this.start) {
@@ -167,12 +172,19 @@ export class ChangeLog {
   }
 
   /** @returns undefined when the log does not reach back to the cursor: PostgreSQL has to be asked */
-  answer(given: string | undefined): Answer | undefined {
+  answer(cursor: string | undefined): Answer | undefined {
+    if (this.answers.has(cursor)) return this.answers.get(cursor);
+    const answer = this.computeAnswer(cursor);
+    const isBounded = this.answers.size < MAX_REPEATED_ANSWERS && (cursor?.length ?? 0) <= MAX_CURSOR_LENGTH;
+    if (isBounded) this.answers.set(cursor, answer);
+    return answer;
+  }
+
+  private computeAnswer(given: string | undefined): Answer | undefined {
     const { head, start, purged } = this;
     if (!head || !start) return undefined;
     const cursor = `${head.epoch}/${head.snapshot}`;
-    // Most polls find nothing new. A cursor that is the newest need not be parsed.
-    const since = given === cursor ? head : parseCursor(given);
+    const since = parseCursor(given);
     const reset: Answer = { cursor, reset: true, changes: [] };
     if (since?.epoch !== head.epoch || isPurged(since, purged)) return reset;
     if (!isNotNewer(start, since)) return undefined;

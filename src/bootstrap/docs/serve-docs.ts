@@ -10,7 +10,7 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Express, Request, Response } from 'express';
 import { stringify } from 'yaml';
 import { findPackageFile, readPackageVersion } from '../../common/package-version.js';
-import { listKnownPaths } from '../../http/linked-express.adapter.js';
+import { findMethods } from '../../http/known-paths.js';
 import { ProblemException, problems } from '../../problems/problems.js';
 
 const NAME = 'platform-auth';
@@ -49,9 +49,7 @@ export function serveDocs(app: INestApplication): void {
 /** The document without the routes that this configuration leaves out, such as those that send mail. */
 function readDocument(express: Express): OpenAPIObject {
   const document = JSON.parse(readDocsFile('openapi.json').toString()) as OpenAPIObject;
-  const known = listKnownPaths(express);
-  const isServed = (path: string): boolean => known.some(({ pattern }) => pattern.test(path));
-  const paths = Object.entries(document.paths).filter(([path]) => isServed(path));
+  const paths = Object.entries(document.paths).filter(([path]) => findMethods(express, path).length > 0);
   return { ...document, paths: Object.fromEntries(paths) };
 }
 

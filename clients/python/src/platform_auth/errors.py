@@ -78,7 +78,7 @@ DUPLICATE_HEADER = Problem(
     status=400,
     code="duplicate_header",
     title="A credential header arrived twice",
-    detail="Send each credential header at most once.",
+    detail="Send each credential header, X-Platform-Target and X-Platform-Scope at most once.",
     extension={"errors": []},
 )
 _MISSING_SCOPE = Problem(
