@@ -7,15 +7,18 @@
 
 `enrol` exchanges a code for the credential of this device, once. When the answer is lost, run it again with the same code.
 `header` prints the value of X-API-Key, for other programs of the device.
-`rotate` reads a new key from standard input. It stores it beside the old one, uses it at a service (--check), and only
-when that service has accepted it forgets the old one. Whenever it is interrupted, run it again, without input.
+`rotate` reads a new key, or node id and key with a colon between them, from standard input. It stores the key beside the old one,
+uses it at a service (--check), and only when that service has accepted it forgets the old one. It forgets the new one only when that service
+refuses it and accepts the old one. Whenever it is interrupted, run it again, without input.
 
-Exit codes: 0 done; 1 refused, an operator must act; 2 wrong usage; 3 not known yet: the network or a service is away, run it again.
+Exit codes: 0 done; 1 refused, an operator must act; 2 wrong usage; 3 not known yet: run it again.
 """
 
 import argparse
+import http.client
 import json
 import os
+import re
 import sys
 import time
 import urllib.error
@@ -28,6 +31,7 @@ ATTEMPTS = 5
 MAX_PAUSE_SECONDS = 30
 RETRY_SECONDS = 600  # For this long the service repeats an answer that was lost.
 REFUSED, AWAY = 1, 3
+KEY = re.compile(r"(?:([0-9A-Fa-f-]{36}):)?(pa_node_[A-Za-z0-9_-]{43,})")
 
 
 class Failure(Exception):
@@ -56,7 +60,7 @@ def call(url, headers, body=None):
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.headers, error.read().decode("utf-8", "replace")
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return 0, {}, ""
 
 
@@ -89,9 +93,14 @@ def canonical(code):
 def read(path):
     try:
         with open(path, encoding="utf-8") as file:
-            return json.load(file)
+            state = json.load(file)
     except FileNotFoundError:
         return {}
+    except ValueError:
+        raise Failure(f"{path} is not valid JSON.", REFUSED) from None
+    if not isinstance(state, dict):
+        raise Failure(f"{path} is not a JSON object.", REFUSED)
+    return state
 
 
 def write(path, content):
@@ -145,24 +154,50 @@ def header_of(state, key="api_key"):
     return f"{state['node_id']}:{state[key]}"
 
 
-def rotate(path, check, new_key):
+def read_key(text, node_id):
+    """Returns the key in the text. What is in the text is never shown: it may be a key in another form."""
+    found = KEY.fullmatch(text)
+    if not found:
+        raise Failure("That is not a key: send the key alone, or node id and key with a colon between them.", REFUSED)
+    if found[1] and found[1].lower() != node_id.lower():
+        raise Failure("That is the key of another node.", REFUSED)
+    return found[2]
+
+
+def rotate(path, check, sent):
     state = read(path)
     header_of(state)
-    if new_key:
-        state = {**state, "next_api_key": new_key}
-        write(path, state)
-    if "next_api_key" not in state:
+    if not sent and "next_api_key" not in state:
         raise Failure("There is no new key: send it to standard input.", REFUSED)
+    new_key = read_key(sent or state["next_api_key"], state["node_id"])
+    if sent:
+        state["next_api_key"] = new_key
+        write(path, state)
     # The first accepted use of the new key ends the old one.
     status, _ = call_until_answered(check, {"X-API-Key": header_of(state, "next_api_key")})
-    new_key = state.pop("next_api_key")
-    if status == 401:
-        write(path, state)
-        raise Failure("The new key was refused. The old one is kept.", REFUSED)
-    if not 200 <= status < 300:
+    if 200 <= status < 300:
+        del state["next_api_key"]
+        write(path, {**state, "api_key": new_key})
+        return "The new key is in use."
+    if status != 401:
         raise Failure(f"{check} answered {status}: whether it accepts the new key is not known. Both are kept.", AWAY)
-    write(path, {**state, "api_key": new_key})
-    return "The new key is in use."
+    # A service refuses both when it is set up wrongly, and the new key may be the only one that is left.
+    status, _ = call_until_answered(check, {"X-API-Key": header_of(state)})
+    if not 200 <= status < 300:
+        raise Failure(f"{check} refused the new key, and answered {status} to the old one. Both are kept.", AWAY)
+    del state["next_api_key"]
+    write(path, state)
+    raise Failure("The new key was refused and is forgotten. The old one is accepted.", REFUSED)
+
+
+def read_input():
+    return "" if sys.stdin.isatty() else sys.stdin.buffer.read().decode("ascii", "replace").strip()
+
+
+def address(text):
+    if not re.fullmatch(r"https?://[!-~]+", text):
+        raise argparse.ArgumentTypeError("it must begin with https:// or http://")
+    return text
 
 
 def main():
@@ -170,21 +205,26 @@ def main():
     parser.add_argument("--file", required=True, help="where the credential of this device is kept")
     commands = parser.add_subparsers(dest="command", required=True)
     enrolling = commands.add_parser("enrol")
-    enrolling.add_argument("--url", required=True, help="of platform-auth")
+    enrolling.add_argument("--url", type=address, required=True, help="of platform-auth")
     enrolling.add_argument("code")
     commands.add_parser("header")
-    commands.add_parser("rotate").add_argument("--check", required=True, help="an address of a service that asks for the key")
+    rotating = commands.add_parser("rotate")
+    rotating.add_argument("--check", type=address, required=True, help="an address of a service that asks for the key")
     given = parser.parse_args()
     try:
         if given.command == "enrol":
-            print(enrol(given.file, given.url, given.code))
+            text = enrol(given.file, given.url, given.code)
         elif given.command == "header":
-            print(header_of(read(given.file)))
+            text = header_of(read(given.file))
         else:
-            print(rotate(given.file, given.check, "" if sys.stdin.isatty() else sys.stdin.read().strip()))
+            text = rotate(given.file, given.check, read_input())
     except Failure as failure:
         print(failure, file=sys.stderr)
         sys.exit(failure.exit_code)
+    except OSError as error:
+        print(f"{given.file} cannot be used: {error.strerror}.", file=sys.stderr)
+        sys.exit(REFUSED)
+    print(text)
 
 
 if __name__ == "__main__":

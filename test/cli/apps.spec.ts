@@ -1,5 +1,5 @@
 import type { AddressInfo } from 'node:net';
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { computeDigest, generateSecret } from '../../src/crypto/secret.js';
 import { problems } from '../../src/problems/problems.js';
@@ -351,6 +351,36 @@ describe('platform-auth', () => {
       const { stdout } = await cli.withInput(history).run('leaked', '--json');
       const { items } = JSON.parse(stdout) as { items: object[] };
       expect(items).toMatchObject([{ place: `stdin:5 (${commit.slice(0, 12)} .env)`, verdict: 'LIVE' }]);
+    });
+
+    it('names secrets of the service by their variables, without their values, and ends with 1', async () => {
+      const value = randomBytes(32).toString('base64');
+      const file = cli.path('auth.env');
+      writeFileSync(
+        file,
+        [
+          `ADMIN_API_KEY=${value}`,
+          `  "SECRET_KEY": "${value}",`,
+          `export AUDIT_SEAL_KEY='${value}'`,
+          `DATABASE_URL=postgresql://auth:${encodeURIComponent(value)}@db:5432/auth`,
+          'SECRET_KEY=<a secret of at least 32 characters>',
+          'ADMIN_API_KEY=${{ secrets.PLATFORM_AUTH_ADMIN_API_KEY }}',
+          'DATABASE_URL=postgresql://user:password@host:5432/database',
+          'DATABASE_URL=postgresql://auth@db:5432/auth',
+        ].join('\n'),
+      );
+      const { code, stdout, stderr } = await cli.run('leaked', file, '--json');
+      expect({ code, failure: JSON.parse(stderr) as object }).toMatchObject({
+        code: 1,
+        failure: { code: 'secret_found' },
+      });
+      const names = ['ADMIN_API_KEY', 'SECRET_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL'];
+      const verdict = 'not looked up: secret of the service';
+      expect(JSON.parse(stdout)).toMatchObject({
+        items: names.map((kind, index) => ({ place: `${file}:${index + 1}`, kind, verdict })),
+      });
+      const shown = await cli.run('leaked', file);
+      expect(stdout + stderr + shown.stdout + shown.stderr).not.toContain(value.slice(0, 20));
     });
 
     it('revokes what is live after a question, and then finds nothing live', async () => {

@@ -7,6 +7,7 @@ import { endLockHolder } from '../support/lock-holder.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { eventually } from '../../tools/eventually.js';
+import { useApp } from '../support/use-app.js';
 import { RequestPool } from '../../src/database/request-pool.js';
 import { BEGIN_VERIFICATION } from '../../src/audit/seals/seal-verifier.js';
 import { FEED_SESSION } from '../../src/revocation/revocation-feed.js';

@@ -102,10 +102,12 @@ async function checkRenders(helm: Helm, folder: string): Promise<Map<string, Kub
 }
 
 async function checkPackage(helm: Helm, folder: string): Promise<void> {
-  await checks.run('the package renders what the folder does, with the alerts and the dashboard', () => {
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+  await checks.run('the package has the version of the service, and renders what the folder does', () => {
+    match(helm.run(['show', 'chart', CHART]), new RegExp(`^appVersion: ${version}$`, 'm'));
     helm.run(['package', CHART, '--destination', folder]);
     const values = join(CHART, 'ci/monitoring-values.yaml');
-    const chart = join(folder, 'platform-auth-0.1.0.tgz');
+    const chart = join(folder, `platform-auth-${version}.tgz`);
     deepStrictEqual(helm.renderText(values, { chart }), helm.renderText(values));
   });
 }

@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { randomUUID } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { generateKey } from '../../src/crypto/key-format.js';
 import { urlOf } from '../support/cli.js';
 import { fromRoot } from '../support/from-root.js';
 import { HttpGate } from '../support/http-gate.js';
@@ -35,6 +36,7 @@ describe('the reference client of a device (clients/node)', () => {
     expect(await enrol(file, await issueCode())).toMatchObject({ code: 0, stderr: '' });
     return file;
   };
+  const check = () => ['rotate', '--check', `${urlOf(app)}/internal/authorize/node`];
   const contentOf = (file: string) => JSON.parse(readFileSync(file, 'utf8')) as Record<string, string>;
   const headerOf = (file: string) => `${contentOf(file).node_id}:${contentOf(file).api_key}`;
 
@@ -81,26 +83,70 @@ describe('the reference client of a device (clients/node)', () => {
   it('rotates in two phases: the new key replaces the old one when a service has accepted it', async () => {
     const file = await enrolledFile();
     const old = headerOf(file);
-    const check = ['rotate', '--check', `${urlOf(app)}/internal/authorize/node`];
     const { body } = await app.admin.post(`/nodes/${contentOf(file).node_id}/rotate`).expect(200);
     const { api_key: next } = body as { api_key: string };
     const away = await run(file, ['rotate', '--check', `${urlOf(app)}/nowhere`], next);
     expect(away).toMatchObject({ code: 3 });
     expect(contentOf(file)).toMatchObject({ api_key: old.slice(37), next_api_key: next });
     await app.validateNode(old).expect(200);
-    expect(await run(file, check)).toMatchObject({ code: 0, stderr: '' });
+    expect(await run(file, check())).toMatchObject({ code: 0, stderr: '' });
     expect(contentOf(file)).toMatchObject({ api_key: next });
     expect(contentOf(file)).not.toHaveProperty('next_api_key');
     await app.validateNode(headerOf(file)).expect(200);
     await app.validateNode(old).expect(401);
   });
 
-  it('keeps the old key when the new one is refused', async () => {
+  it('takes the header that `nodes rotate` prints for the new key', async () => {
+    const file = await enrolledFile();
+    const { node_id } = contentOf(file);
+    const { body } = await app.admin.post(`/nodes/${node_id}/rotate`).expect(200);
+    const { api_key: next } = body as { api_key: string };
+    expect(await run(file, check(), `${node_id}:${next}\n`)).toMatchObject({ code: 0, stderr: '' });
+    expect(contentOf(file)).toMatchObject({ api_key: next });
+  });
+
+  it('stores nothing that is not a key of this node, and does not show it', async () => {
     const file = await enrolledFile();
     const before = contentOf(file);
-    const check = ['rotate', '--check', `${urlOf(app)}/internal/authorize/node`];
-    expect(await run(file, check, 'pa_node_wrong')).toMatchObject({ code: 1 });
+    const key = generateKey('pa_node_');
+    const bad = [`NODE_ID=${before.node_id}\nAPI_KEY=${key}`, `${randomUUID()}:${key}`, key.slice(0, 30), `${key}\xff`];
+    for (const input of bad) {
+      const { code, stderr } = await run(file, check(), input);
+      expect({ code, isShown: stderr.includes(key.slice(0, 20)), lines: stderr.trim().split('\n').length }).toEqual({
+        code: 1,
+        isShown: false,
+        lines: 1,
+      });
+    }
     expect(contentOf(file)).toEqual(before);
-    await app.validateNode(headerOf(file)).expect(200);
+  });
+
+  it('forgets a new key that is refused where the old one is accepted', async () => {
+    const file = await enrolledFile();
+    const before = contentOf(file);
+    expect(await run(file, check(), generateKey('pa_node_'))).toMatchObject({ code: 1 });
+    expect(contentOf(file)).toEqual(before);
+  });
+
+  it('keeps both keys when the service refuses both', async () => {
+    const file = await enrolledFile();
+    const before = contentOf(file);
+    await app.admin.delete(`/nodes/${before.node_id}`).expect(204);
+    const next_api_key = generateKey('pa_node_');
+    expect(await run(file, check(), next_api_key)).toMatchObject({ code: 3 });
+    expect(contentOf(file)).toEqual({ ...before, next_api_key });
+  });
+
+  it('names a file that cannot be used', async () => {
+    const file = join(folder, 'nowhere', 'node.json');
+    expect(await enrol(file, await issueCode())).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `${file} cannot be used: No such file or directory.\n`,
+    });
+    const damaged = join(folder, 'damaged.json');
+    writeFileSync(damaged, '{"api_key": ');
+    const stderr = `${damaged} is not valid JSON.\n`;
+    expect(await run(damaged, ['header'])).toEqual({ code: 1, stdout: '', stderr });
   });
 });

@@ -1,8 +1,9 @@
 // `platform-auth leaked`: finds keys in files, or in the history of a repository, and tells whose they are. A key leaves this
-// process as a digest only, and is never printed.
+// process as a digest only, and is never printed. The secrets of the service itself have no form of their own: their variables tell.
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
 import type { Command } from 'commander';
+import { secret } from '../../config/variable-kinds.js';
 import { findKeys } from '../../crypto/key-format.js';
 import { computeDigest } from '../../crypto/secret.js';
 import { NEEDS_ADMIN_KEY } from '../command-options.js';
@@ -21,6 +22,9 @@ const COLUMNS = ['place', 'kind', 'verdict', 'owner', 'id', 'last_used_at', 'las
 const DROP = ['last_used_for', 'id', 'last_used_at'] as const;
 /** The name of the kind in a key, and as the service calls it. */
 const KINDS = { node: 'node', app: 'app', admin: 'operator', rt: 'session' } as const;
+const SECRET_OF_SERVICE =
+  /\b(SECRET_KEY(?:_PREVIOUS)?|ADMIN_API_KEY|AUDIT_SEAL_KEY|DATABASE_URL|MAIL_URL)["']?\s*[=:]\s*["']?([^\s"']+)/g;
+const PASSWORD_IN_URL = /^[a-z]+:\/\/[^/?#@]*:(?!password@)[^@$<{]+@/;
 const PATHS: Readonly<Record<string, (key: KnownKey) => string>> = {
   node: ({ id }) => `/nodes/${id}`,
   app: ({ id }) => `/app-credentials/${id}`,
@@ -31,8 +35,10 @@ const PATHS: Readonly<Record<string, (key: KnownKey) => string>> = {
 interface Find {
   /** `file:line`, or in a Git history the commit too. */
   readonly place: string;
-  readonly kind: (typeof KINDS)[keyof typeof KINDS];
-  readonly digest: string;
+  /** Of a secret of the service: the name of its variable. */
+  readonly kind: string;
+  /** Undefined for a secret of the service, which no server looks up. */
+  readonly digest?: string;
 }
 
 export function addLeakedCommand(root: Command): void {
@@ -43,7 +49,8 @@ export function addLeakedCommand(root: Command): void {
     .option('--revoke', 'revoke the live ones after one question; of a session, all of its user', false)
     .addHelpText(
       'after',
-      '\nExit code 1 when a live key was found. A key is never printed, and only its digest is sent.',
+      '\nIt also finds SECRET_KEY, ADMIN_API_KEY, AUDIT_SEAL_KEY, and a password in DATABASE_URL or MAIL_URL, by these names. ' +
+        'Exit code 1 when one of them or a live key was found. No secret is printed, and of a key only the digest is sent.',
     )
     .action(async (files: string[], { revoke }: { revoke: boolean }) => {
       const client = createClient(command);
@@ -54,14 +61,21 @@ export function addLeakedCommand(root: Command): void {
         rows.length === 0 ? 'No key found.' : formatTable(COLUMNS, rows, { drop: DROP }),
       );
       const live = [...known.items.values()].filter((key) => key.live);
-      if (live.length === 0) return;
-      if (revoke) await revokeAll(command, client, live);
-      const count = `${live.length} live ${live.length === 1 ? 'key was' : 'keys were'} found`;
-      throw new CommandFailedError(
-        `${count}${revoke ? ' and revoked' : ': add --revoke to end them'}.`,
-        'live_key_found',
-      );
+      if (revoke && live.length > 0) await revokeAll(command, client, live);
+      const secrets = finds.filter(({ digest }) => digest === undefined).length;
+      const sentences = [
+        live.length > 0 &&
+          `${countFound(live.length, 'live key')}${revoke ? ' and revoked' : ': add --revoke to end them'}.`,
+        secrets > 0 &&
+          `${countFound(secrets, 'secret')} that cannot be looked up: replace what is in use (docs/operations/keys.md).`,
+      ].filter((sentence) => sentence !== false);
+      if (sentences.length > 0)
+        throw new CommandFailedError(sentences.join(' '), live.length > 0 ? 'live_key_found' : 'secret_found');
     });
+}
+
+function countFound(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? ' was' : 's were'} found`;
 }
 
 async function findInAll(files: readonly string[]): Promise<Find[]> {
@@ -88,14 +102,23 @@ async function* findInStream(name: string, stream: Readable): AsyncGenerator<Fin
     number += 1;
     commit = /^commit ([0-9a-f]{40,64})\b/.exec(line)?.[1] ?? commit;
     path = /^(?:\+\+\+|---) [ab]\/(.+)$/.exec(line)?.[1] ?? path;
-    for (const { kind, key } of findKeys(line)) {
-      const inCommit =
-        commit === ''
-          ? ''
-          : ` (${[commit.slice(0, 12), Buffer.from(path, 'latin1').toString()].filter(Boolean).join(' ')})`;
-      yield { place: `${name}:${number}${inCommit}`, kind: KINDS[kind], digest: computeDigest(key).toString('hex') };
-    }
+    const inCommit =
+      commit === ''
+        ? ''
+        : ` (${[commit.slice(0, 12), Buffer.from(path, 'latin1').toString()].filter(Boolean).join(' ')})`;
+    const place = `${name}:${number}${inCommit}`;
+    for (const { kind, key } of findKeys(line))
+      yield { place, kind: KINDS[kind], digest: computeDigest(key).toString('hex') };
+    for (const kind of findSecretsOfService(line)) yield { place, kind };
   }
+}
+
+/** @returns the names of the variables whose values are secrets, not references or placeholders. An operator's key has a form. */
+function findSecretsOfService(line: string): string[] {
+  return Array.from(line.matchAll(SECRET_OF_SERVICE)).flatMap(([, name = '', value = '']) => {
+    const isKey = !value.startsWith('$') && secret.safeParse(value).success && findKeys(value).length === 0;
+    return (name.endsWith('_URL') ? PASSWORD_IN_URL.test(value) : isKey) ? [name] : [];
+  });
 }
 
 /** A stream of its own, because readline does not pass on why a file cannot be read. */
@@ -114,7 +137,7 @@ async function* readLines(stream: Readable): AsyncGenerator<string> {
 
 /** @returns the credentials by digest, and the kinds that the operator may be told of */
 async function identify(client: AdminClient, finds: readonly Find[]) {
-  const digests = [...new Set(finds.map(({ digest }) => digest))];
+  const digests = [...new Set(finds.flatMap(({ digest }) => digest ?? []))];
   const items = new Map<string, KnownKey>();
   let searched: readonly string[] = [];
   for (let start = 0; start < digests.length; start += MAX_DIGESTS) {
@@ -127,8 +150,10 @@ async function identify(client: AdminClient, finds: readonly Find[]) {
 }
 
 function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<ReturnType<typeof identify>>) {
-  const key = items.get(digest);
-  const verdict = key ? (key.live ? 'LIVE' : 'ended') : searched.includes(kind) ? 'unknown' : 'not looked up: scope';
+  const key = items.get(digest ?? '');
+  const unlisted = searched.includes(kind) ? 'unknown' : 'not looked up: scope';
+  const verdict =
+    digest === undefined ? 'not looked up: secret of the service' : key ? (key.live ? 'LIVE' : 'ended') : unlisted;
   const { owner = '', id = '', last_used_at = null, last_used_for = null } = key ?? {};
   return { place, kind, verdict, owner, id, last_used_at, last_used_for };
 }

@@ -40,11 +40,12 @@ securityContext:
   capabilities: { drop: [ALL] }
 {{- end -}}
 
+{{/* The Job has a connection string of its own, which is never a literal. */}}
 {{- define "platform-auth.databaseEnv" -}}
-{{- if not (hasKey .Values.config "DATABASE_URL") }}
+{{- if not .hasLiteral }}
 - { name: DATABASE_URL_FILE, value: /etc/platform-auth/database/DATABASE_URL }
 {{- end }}
-{{- if include "platform-auth.caSecret" . }}
+{{- if include "platform-auth.caSecret" .root }}
 # Used where the connection string has no sslmode.
 - { name: PGSSLMODE, value: verify-full }
 - { name: NODE_EXTRA_CA_CERTS, value: /etc/platform-auth/database-ca/ca.crt }
@@ -52,16 +53,16 @@ securityContext:
 {{- end -}}
 
 {{- define "platform-auth.databaseMounts" -}}
-{{- if not (hasKey .Values.config "DATABASE_URL") }}
+{{- if not .hasLiteral }}
 - { name: database, mountPath: /etc/platform-auth/database, readOnly: true }
 {{- end }}
-{{- if include "platform-auth.caSecret" . }}
+{{- if include "platform-auth.caSecret" .root }}
 - { name: database-ca, mountPath: /etc/platform-auth/database-ca, readOnly: true }
 {{- end }}
 {{- end -}}
 
 {{- define "platform-auth.databaseVolumes" -}}
-{{- if not (hasKey .root.Values.config "DATABASE_URL") }}
+{{- if not .hasLiteral }}
 - name: database
   secret:
     {{- include "platform-auth.connection" . | nindent 4 }}
@@ -79,7 +80,7 @@ securityContext:
 {{- end -}}
 
 {{- define "platform-auth.serviceMounts" -}}
-{{- include "platform-auth.databaseMounts" . }}
+{{- include "platform-auth.databaseMounts" (dict "root" . "hasLiteral" (hasKey .Values.config "DATABASE_URL")) }}
 {{- if include "platform-auth.fileKeys" . | fromJsonArray }}
 - { name: secrets, mountPath: /etc/platform-auth/secrets, readOnly: true }
 {{- end }}
@@ -89,7 +90,7 @@ securityContext:
 {{- end -}}
 
 {{- define "platform-auth.serviceVolumes" -}}
-{{- include "platform-auth.databaseVolumes" (dict "root" . "given" .Values.database) }}
+{{- include "platform-auth.databaseVolumes" (dict "root" . "given" .Values.database "hasLiteral" (hasKey .Values.config "DATABASE_URL")) }}
 {{- with include "platform-auth.fileKeys" . | fromJsonArray }}
 - name: secrets
   secret:
