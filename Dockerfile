@@ -31,7 +31,7 @@ COPY --from=packages /app/node_modules ./node_modules
 COPY --from=build /app/dist/service ./dist/service
 COPY --from=build /app/dist/docs ./dist/docs
 COPY --from=build /app/dist/sbom.cdx.json ./dist/
-COPY package.json platform.yaml ./
+COPY package.json platform.yaml platform.schema.json ./
 # On the PATH: docker exec <container> platform-auth audit verify
 RUN chmod 755 dist/service/platform-auth.js && ln -s /app/dist/service/platform-auth.js /usr/local/bin/platform-auth
 USER node

@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { Cleanup } from '../tools/cleanup.js';
 import { readCommandLine } from '../tools/command-line.js';
 import { makeContestants } from './contestants.js';
+import { measureCosts } from './costs.js';
 import { measure } from './measure.js';
 import { measureFleets } from './polls.js';
 import { findPythonObstacle } from './python.js';
@@ -17,7 +18,8 @@ const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME].
                           [--profile FOLDER] [--json]
        npm run bench -- polls [--profile FOLDER]
 
-  polls         only fleets of 1,000 and 10,000 verifiers that poll two replicas: about two minutes
+  polls         only fleets of 1,000 and 10,000 verifiers that poll two replicas, and what one
+                call costs: about three minutes
 
   --seconds N   length of one measurement (default 4)
   --rounds N    number of measurements of each, in turn; the median counts (default 3)
@@ -55,6 +57,7 @@ await Cleanup.around(async (cleanup) => {
   const testbed = await Testbed.start(cleanup, options.profile);
   if (options.isOfPolls) {
     await measureFleets(testbed);
+    await measureCosts(testbed);
     return;
   }
   const isWanted = (name: string): boolean =>

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { ANY_GIVEN_ID } from '../src/database/database.js';
 import { RESERVE } from '../src/throttling/throttle-windows.js';
-import { PURGE_SESSIONS, READ_LIVE } from '../src/tokens/sessions.service.js';
+import { buildDeletion, SESSIONS } from '../src/maintenance/purge.js';
+import { READ_LIVE } from '../src/tokens/sessions.service.js';
 import { ROTATE } from '../src/tokens/token-rotation.js';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
@@ -116,7 +117,7 @@ const STATEMENTS: readonly [name: string, text: string][] = [
   ['login', 'SELECT id, email, password_hash, is_active FROM users WHERE email = $1'],
   ['throttle', RESERVE.text],
   // Not a prepared statement: planned for its values each time.
-  ['purge', PURGE_SESSIONS.replace('$1', `now() - interval '30 days'`).replace('$2', '1000')],
+  ['purge', buildDeletion(SESSIONS).replace('$1', `now() - interval '30 days'`).replace('$2', '1000')],
 ];
 
 /** Generic plans, as prepared statements use them. */

@@ -2,17 +2,19 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
 import type { Variables } from '../src/config/environment.js';
 import type { EmbeddedPostgres } from '../src/embedded-postgres/embedded-postgres.js';
 import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
-import { startPostgres } from '../tools/postgres.js';
+import { startPostgres, withClient } from '../tools/postgres.js';
 import { isHealthy, ServerProcess } from '../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_FLAGS, SERVICE_SCRIPT } from '../tools/service.js';
 import type { Load } from './measure.js';
 import { workReady, workSample, type WorkKind, type WorkTask } from './work-messages.js';
 
 const BASELINES = fileURLToPath(new URL('./baselines.js', import.meta.url));
+const postmaster = z.tuple([z.object({ pid: z.int() })]);
 const WORK = fileURLToPath(new URL('./work.js', import.meta.url));
 
 export type BaselineKind = 'http' | 'pg' | 'nest' | 'stock';
@@ -65,6 +67,13 @@ export class Testbed {
     if (this.profiles !== undefined) this.cleanup.defer(() => server.stop());
     const { url, pid } = await server.start();
     return { url, pid, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };
+  }
+
+  /** The process whose children are PostgreSQL's backends. */
+  async readPostmasterPid(): Promise<number> {
+    const firstLine = `SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int AS pid`;
+    const { rows } = await withClient(this.database.url(), (client) => client.query(firstLine));
+    return postmaster.parse(rows)[0].pid;
   }
 
   /** Runs a task at the end of the run, or when it is interrupted. */

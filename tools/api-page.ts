@@ -4,14 +4,12 @@ import { problems } from '../src/problems/problems.js';
 import { claimPort } from './claim-port.js';
 import { listRoutes, problemTable, routeTable } from './api-tables.js';
 import { Cleanup } from './cleanup.js';
-import { CLI_TYPES_FILE, generateCliTypes } from './cli-types.js';
 import { replacePart } from './marked-part.js';
 import { startPostgres } from './postgres.js';
 import { ServerProcess } from './server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from './service.js';
 
-// Renews what is generated from the OpenAPI document of the built service: the tables of docs/api.md (with the catalogue
-// of problems) and the types of the command line.
+// Renews the tables of docs/api.md, with the catalogue of problems, from the OpenAPI document of the built service.
 
 const PAGE = 'docs/api.md';
 
@@ -23,5 +21,4 @@ await Cleanup.around(async (cleanup) => {
   const document = (await (await fetch(`${url}/docs-json`)).json()) as OpenAPIObject;
   const withRoutes = replacePart(readFileSync(PAGE, 'utf8'), 'routes', routeTable(listRoutes(document)));
   writeFileSync(PAGE, replacePart(withRoutes, 'problems', problemTable(problems)));
-  writeFileSync(CLI_TYPES_FILE, await generateCliTypes(document));
 });

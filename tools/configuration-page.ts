@@ -1,9 +1,10 @@
 import { readFileSync, writeFileSync } from 'node:fs';
-import { renewConfigurationPage, toEnvExample } from './configuration-text.js';
+import { listSchemas, renewConfigurationPage, toEnvExample } from './configuration-text.js';
 
-// Writes .env.example, and the tables and rules of docs/configuration.md.
+// Writes .env.example, the tables and rules of docs/configuration.md, and the JSON Schemas of the map and of the variables.
 
 const PAGE = 'docs/configuration.md';
 
 writeFileSync('.env.example', toEnvExample());
+for (const [path, schema] of Object.entries(listSchemas())) writeFileSync(path, schema);
 writeFileSync(PAGE, renewConfigurationPage(readFileSync(PAGE, 'utf8')));

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { SCHEMAS } from '../src/cli/platform/schemas.js';
 import { toFileVariable } from '../src/config/environment.js';
 import type { Section, Variable } from '../src/config/variable-kinds.js';
 import { RULES, SECTIONS } from '../src/config/variables.js';
@@ -26,6 +27,12 @@ export function renewConfigurationPage(page: string): string {
   const tables = SECTIONS.map(toTable).join('\n\n');
   const rules = RULES.map(({ name, requirement }) => `- \`${name}\` ${quoteNames(requirement)}.`).join('\n');
   return replacePart(replacePart(page, 'variables', tables), 'rules', rules);
+}
+
+/** @returns the text of each file with a JSON Schema, by its path */
+export function listSchemas(): Readonly<Record<string, string>> {
+  const toText = (schema: object): string => `${JSON.stringify(schema, null, 2)}\n`;
+  return { 'platform.schema.json': toText(SCHEMAS.map()), 'docs/variables.schema.json': toText(SCHEMAS.variables()) };
 }
 
 function toExampleSection({ title, introduction, variables, note }: Section): string {

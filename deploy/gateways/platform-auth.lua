@@ -50,11 +50,16 @@ local function starts_with(text, start)
     return text ~= nil and text:sub(1, #start) == start
 end
 
--- A 401 without the door's own challenge is of another server, and not a verdict. 400 and 431: the credential cannot be
+local LACKS_SCOPE = CHALLENGES.app .. ', error="insufficient_scope"'
+
+-- A 401 or 403 without the door's own challenge is of another server, and not a verdict. 400 and 431: the credential cannot be
 -- read.
 local function is_refusal(answer, door)
     if answer.status == 401 then
         return starts_with(first(answer.headers, "www-authenticate"), CHALLENGES[door])
+    end
+    if answer.status == 403 then
+        return door == "app" and starts_with(first(answer.headers, "www-authenticate"), LACKS_SCOPE)
     end
     return (answer.status == 400 or answer.status == 431)
         and starts_with(first(answer.headers, "content-type"), "application/problem+json")

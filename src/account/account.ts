@@ -71,6 +71,14 @@ class AccountService {
       });
     });
   }
+
+  async endOtherSessions({ userId, sessionId }: UserPrincipal, actor: Actor): Promise<void> {
+    await this.propagation.propagateAfter(() => this.sessions.endOtherSessions(userId, sessionId, actor));
+  }
+
+  async endSession(id: string, { userId }: UserPrincipal, actor: Actor): Promise<void> {
+    await this.propagation.propagateAfter(() => this.sessions.endOwnSession(id, userId, actor));
+  }
 }
 
 const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
@@ -152,7 +160,6 @@ class AccountController {
   constructor(
     private readonly account: AccountService,
     private readonly sessions: SessionsService,
-    private readonly propagation: Propagation,
   ) {}
 
   @Post('password')
@@ -200,9 +207,7 @@ class AccountController {
   @ApiOperation({ summary: 'End all your sessions but this one' })
   @Answers(204, 'Every other session has ended, by this request or before')
   async endOtherSessions(@Req() request: Request): Promise<void> {
-    const { userId, sessionId } = getPrincipal(request, 'user');
-    const actor = toActor(request);
-    await this.propagation.propagateAfter(() => this.sessions.endOtherSessions(userId, sessionId, actor));
+    await this.account.endOtherSessions(getPrincipal(request, 'user'), toActor(request));
   }
 
   @Delete('sessions/:id')
@@ -214,9 +219,7 @@ class AccountController {
   })
   @Answers(204, 'The session has ended, by this request or before')
   async endOwnSession(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    const { userId } = getPrincipal(request, 'user');
-    const actor = toActor(request);
-    await this.propagation.propagateAfter(() => this.sessions.endOwnSession(id, userId, actor));
+    await this.account.endSession(id, getPrincipal(request, 'user'), toActor(request));
   }
 }
 

@@ -15,6 +15,7 @@ import {
   APP_SCOPES,
   AppScopesField,
   ExpiresAtField,
+  NullableMomentField,
   NULLABLE_MOMENT,
   parseMoment,
   ServiceNameField,
@@ -50,6 +51,14 @@ export class IssueAppCredentialRequest {
 export class UpdateAppCredentialRequest {
   @AppScopesField()
   scopes?: string[] | null;
+}
+
+export class RotateAppCredentialRequest extends RotateRequest {
+  @NullableMomentField(
+    'rotates only if the last rotation was then; null: only if there was none. Of two callers that saw the same, one ' +
+      'gets a key, and the other 409',
+  )
+  if_rotated_at?: string | null;
 }
 
 export class ScopeUseResponse {
@@ -233,14 +242,17 @@ export class AppCredentialsAdminController {
   }
 
   @Post(':app_id/rotate')
-  @RequireAdmin('apps', describeRotation('an app credential', IssuedAppCredentialResponse))
+  @RequireAdmin('apps', {
+    ...describeRotation('an app credential', IssuedAppCredentialResponse, problems.keyRotatedMeanwhile),
+    optionalBody: RotateAppCredentialRequest,
+  })
   async rotateAppCredential(
     @Req() request: Request,
     @Param('app_id') id: string,
-    @Body() { overlap_hours }: RotateRequest,
+    @Body() { overlap_hours, if_rotated_at }: RotateAppCredentialRequest,
   ): Promise<IssuedAppCredentialResponse> {
     return IssuedAppCredentialResponse.fromIssued(
-      await this.credentials.keys.rotateKey(id, overlap_hours, toActor(request)),
+      await this.credentials.keys.rotateKey(id, overlap_hours, toActor(request), parseMoment(if_rotated_at)),
     );
   }
 }

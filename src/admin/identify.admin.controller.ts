@@ -8,7 +8,8 @@ import { AppCredentialsService } from '../app-credentials/app-credentials.servic
 import { EXAMPLES } from '../common/examples.js';
 import { NULLABLE_MOMENT } from '../common/fields.js';
 import type { Scope } from '../common/names.js';
-import { isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import { Environment } from '../config/environment.js';
+import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { isRefusal, judgeDigest } from '../keys/key-ends.js';
 import type { KeyColumns } from '../keys/key-table.js';
@@ -49,21 +50,31 @@ export class IdentifiedKeyResponse {
   @ApiProperty({ type: String, example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08' })
   digest!: string;
 
-  @ApiProperty({ enum: KINDS })
-  kind!: Kind;
+  @ApiProperty({ enum: [...KINDS, 'root'] })
+  kind!: Kind | 'root';
 
-  @ApiProperty({ type: String, format: 'uuid', description: 'of the credential', example: EXAMPLES.id })
-  id!: string;
+  @ApiProperty({
+    type: String,
+    format: 'uuid',
+    nullable: true,
+    description: 'of the credential; null for the root key',
+    example: EXAMPLES.id,
+  })
+  id!: string | null;
 
   @ApiProperty({
     description:
-      'room/name of a node, caller → target of an app credential, name of an operator, id of the user of a session',
+      'room/name of a node, caller → target of an app credential, name of an operator, id of the user of a session, ' +
+      'ADMIN_API_KEY of the root key',
     example: 'kitchen/speaker',
   })
   owner!: string;
 
   @ApiProperty({ description: 'whether a door would accept it now', example: true })
   live!: boolean;
+
+  @ApiProperty({ description: 'false: it is the key from before the last rotation', example: true })
+  current!: boolean;
 
   @ApiProperty({ ...NULLABLE_MOMENT, description: 'of the credential; of a session, its last refresh' })
   last_used_at!: string | null;
@@ -104,6 +115,7 @@ export class IdentifyAdminController {
     private readonly operators: OperatorsService,
     private readonly sessions: SessionsService,
     private readonly clock: ComparedClock,
+    private readonly environment: Environment,
   ) {}
 
   @Post('identify')
@@ -138,7 +150,8 @@ export class IdentifyAdminController {
       }
       case 'operator': {
         const found = await this.operators.findByDigests(digests);
-        return found.flatMap((row) => this.toItems(digests, row, { kind, owner: row.name }));
+        const items = found.flatMap((row) => this.toItems(digests, row, { kind, owner: row.name }));
+        return [...items, ...this.findRootKey(digests)];
       }
       case 'session': {
         const found = await this.sessions.findByDigests(digests);
@@ -148,11 +161,29 @@ export class IdentifyAdminController {
           id: session.id,
           owner: session.userId,
           live: isLive,
+          current: true,
           last_used_at: session.rotatedAt.toISOString(),
           last_used_for: null,
         }));
       }
     }
+  }
+
+  private findRootKey(digests: readonly SecretDigest[]): IdentifiedKeyResponse[] {
+    const { adminApiKey } = this.environment;
+    const held = adminApiKey === undefined ? undefined : computeDigest(adminApiKey);
+    const item = {
+      kind: 'root',
+      id: null,
+      owner: 'ADMIN_API_KEY',
+      live: true,
+      current: true,
+      last_used_at: null,
+      last_used_for: null,
+    } as const;
+    return digests
+      .filter((digest) => held && isSameDigest(digest, held))
+      .map((digest) => ({ digest: digest.toString('hex'), ...item }));
   }
 
   /** Both keys of a rotation may have been found. */
@@ -166,6 +197,7 @@ export class IdentifyAdminController {
         ...owner,
         id: row.id,
         live: !isRefusal(judgeDigest(digest, row, this.clock)),
+        current: isSameDigest(row.keyDigest, digest),
         last_used_at: row.lastUsedAt?.toISOString() ?? null,
         last_used_for: row.lastUsedFor,
       }));

@@ -1,9 +1,10 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
+import { Log, toErrorFields } from '../logging/log.js';
 import type { Actor } from '../access/actor.js';
 import { ProblemException, type RefusalEvent, type Problem } from '../problems/problems.js';
 import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-events.js';
@@ -12,6 +13,10 @@ const WINDOW_MS = 15 * 60_000;
 /** A replica whose clock is behind, or a statement that waited, may still count in a window that has ended. */
 const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
+/** Less than the tolerance, so that a window does not move before its refusals are written. */
+const FLUSH_INTERVAL_MS = 30_000;
+/** Bounds the memory, and the rows that one replica writes. Refusals beyond it are in the log alone. */
+const MAX_DEFERRED = 1_000;
 /** Refusals without an account share this many rows a window, so that random addresses do not fill the disk. */
 const MAX_UNKNOWN_ROWS = 256;
 
@@ -21,6 +26,7 @@ const TABLES = {
   'user.second_factor.failed': 'failed_second_factors',
   'admin.key.refused': 'refused_admin_keys',
   'admin.scope.refused': 'refused_admin_scopes',
+  'node.validation.failed': 'refused_node_targets',
 } as const;
 export type CountedEvent = keyof typeof TABLES;
 export const COUNTED_EVENTS = Object.keys(TABLES) as CountedEvent[];
@@ -29,21 +35,27 @@ const buildCountStatement = (table: string) => ({
   name: `${table}_count`,
   text: `INSERT INTO ${table} AS counted
            (account, window_start, id, time, last_at, subject, request_id, caller_request_id, address, count, reasons)
-         VALUES ($1, $2, $3, $4, $4, $5, $6, $9, $7, 1, jsonb_build_object($8::text, 1))
+         VALUES ($1, $2, $3, $4, $10, $5, $6, $9, $7, $11, jsonb_build_object($8::text, $11::int))
          ON CONFLICT (account, window_start) DO UPDATE
-         SET count = counted.count + 1, last_at = GREATEST(counted.last_at, excluded.last_at),
-             reasons = counted.reasons || jsonb_build_object($8::text, COALESCE((counted.reasons ->> $8)::int, 0) + 1)`,
+         SET count = counted.count + $11, last_at = GREATEST(counted.last_at, excluded.last_at),
+             reasons = counted.reasons || jsonb_build_object($8::text, COALESCE((counted.reasons ->> $8)::int, 0) + $11)`,
 });
 
-/** Reads the operator's name when the row is shown or moved: it never changes, and its row is never deleted. */
-const toActorExpressions = (event: CountedEvent) =>
-  event === 'admin.scope.refused'
-    ? {
+const toActorExpressions = (event: CountedEvent) => {
+  switch (event) {
+    case 'admin.scope.refused':
+      return {
         actor_door: `'admin'`,
         actor_id: 'subject',
+        // Read when the row is shown or moved: it never changes, and its row is never deleted.
         name: '(SELECT name FROM operators WHERE operators.id::text = subject)',
-      }
-    : { actor_door: `'open'`, actor_id: 'NULL::text', name: 'NULL::text' };
+      };
+    case 'node.validation.failed':
+      return { actor_door: `'node'`, actor_id: 'subject', name: 'NULL::text' };
+    default:
+      return { actor_door: `'open'`, actor_id: 'NULL::text', name: 'NULL::text' };
+  }
+};
 
 /** A window as a row of audit_events. */
 const toExpressions = (event: CountedEvent): ColumnExpressions => {
@@ -90,6 +102,20 @@ interface Count {
   readonly subject?: string | undefined;
 }
 
+interface RefusalToCount extends Count {
+  readonly event: CountedEvent;
+  readonly reason: string;
+}
+
+/** Refusals of one subject that are not written yet. */
+interface DeferredRefusal {
+  readonly refusal: RefusalToCount;
+  readonly actor: Actor;
+  readonly firstAt: Date;
+  lastAt: Date;
+  count: number;
+}
+
 export interface CountedRefusal extends Count {
   readonly problem: Problem;
   readonly refusal: Extract<RefusalEvent, { event: CountedEvent }>;
@@ -97,20 +123,32 @@ export interface CountedRefusal extends Count {
 }
 
 /**
- * Counts failed logins, failed second factors, refused admin keys and refused scopes: one row for each account, network
- * or operator, and window of 15 minutes, across all replicas; addresses without an account share rows. The row has the request ids and network address of the
- * first refusal.
+ * Counts failed logins, failed second factors, refused admin keys and scopes, and nodes at services outside their targets:
+ * one row for each account, network, operator or node, and window of 15 minutes, across all replicas; addresses without an
+ * account share rows. The row has the request ids and network address of the first refusal.
  */
 @Injectable()
-export class CountedRefusals {
+export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
   private readonly key;
+  private deferred = new Map<string, DeferredRefusal>();
+  private timer: NodeJS.Timeout | undefined;
 
   constructor(
     environment: Environment,
     private readonly database: Database,
     private readonly clock: Clock,
+    private readonly log: Log,
   ) {
     this.key = deriveKey(environment.secretKey, 'platform-auth audit account v1');
+  }
+
+  onModuleInit(): void {
+    this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    clearInterval(this.timer);
+    await this.flush();
   }
 
   /** @throws when the refusal cannot be counted: fails closed with 503 */
@@ -123,16 +161,49 @@ export class CountedRefusals {
   }
 
   /** One write, whether or not the e-mail address has an account: no enumeration by response time. */
-  async countRefusal(
-    { event, reason, counted, subject }: Count & { readonly event: CountedEvent; readonly reason: string },
-    actor: Actor,
-  ): Promise<void> {
-    const { requestId, callerRequestId, address } = actor;
-    const account = this.toRowKey(counted, subject);
+  async countRefusal(refusal: RefusalToCount, actor: Actor): Promise<void> {
     const now = this.clock.now();
-    const windowStart = new Date(now.getTime() - (now.getTime() % WINDOW_MS));
+    await this.write({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
+  }
+
+  /** Counts in memory, for refusals by a route that writes nothing: {@link flush} writes them, every 30 seconds. */
+  deferRefusal(refusal: RefusalToCount & { readonly subject: string }, actor: Actor): void {
+    const now = this.clock.now();
+    this.defer({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
+  }
+
+  /** What an outage leaves unwritten is retried at the next flush. */
+  async flush(): Promise<void> {
+    const waiting = [...this.deferred.values()];
+    this.deferred = new Map();
+    for (const [index, each] of waiting.entries()) {
+      try {
+        await this.write(each);
+      } catch (error) {
+        this.log.warn('refusals_not_recorded', { count: waiting.length - index, error: toErrorFields(error) });
+        for (const unwritten of waiting.slice(index)) this.defer(unwritten);
+        return;
+      }
+    }
+  }
+
+  private defer(added: DeferredRefusal): void {
+    const { event, reason, counted } = added.refusal;
+    const held = this.deferred.get(`${event} ${reason} ${counted}`);
+    if (held) {
+      held.count += added.count;
+      if (held.lastAt < added.lastAt) held.lastAt = added.lastAt;
+    } else if (this.deferred.size < MAX_DEFERRED) this.deferred.set(`${event} ${reason} ${counted}`, added);
+  }
+
+  private async write({ refusal, actor, firstAt, lastAt, count }: DeferredRefusal): Promise<void> {
+    const { event, reason, counted, subject } = refusal;
+    const { requestId, callerRequestId = null, address } = actor;
+    const account = this.toRowKey(counted, subject);
+    const windowStart = new Date(firstAt.getTime() - (firstAt.getTime() % WINDOW_MS));
     const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
-    const values = [account, windowStart, createId(), now, about, requestId, address, reason, callerRequestId ?? null];
+    const first = [createId(), firstAt, about, requestId, address, reason, callerRequestId];
+    const values = [account, windowStart, ...first, lastAt, count];
     await this.database.rows(buildCountStatement(TABLES[event]), values);
   }
 

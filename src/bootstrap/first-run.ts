@@ -3,6 +3,7 @@ import { createFile } from '../common/durable-file.js';
 import { EXAMPLES } from '../common/examples.js';
 import { EnvFile, FileChangedError } from '../config/env-file.js';
 import type { Environment, Variables } from '../config/environment.js';
+import { ADMIN_KEY_PREFIX, generateKey } from '../crypto/key-format.js';
 import { generateSecret } from '../crypto/secret.js';
 import { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
 
@@ -10,6 +11,8 @@ const FILE = '.env';
 const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';
 const PROPOSAL = '.first-start.env';
 const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
+const generateValue = (name: (typeof GENERATED)[number]): string =>
+  name === 'ADMIN_API_KEY' ? generateKey(ADMIN_KEY_PREFIX) : generateSecret();
 const DATA_FOLDER = '.data/postgres';
 
 /**
@@ -24,7 +27,7 @@ export function ensureSecrets(variables: Variables): Variables {
     return variables;
   }
   // One process proposes values, and all write the same ones, so it does not matter which of them is the last.
-  createFile(PROPOSAL, Buffer.from(GENERATED.map((name) => `${name}=${generateSecret()}\n`).join('')));
+  createFile(PROPOSAL, Buffer.from(GENERATED.map((name) => `${name}=${generateValue(name)}\n`).join('')));
   const proposal = EnvFile.read(PROPOSAL);
   const file = EnvFile.read(FILE);
   if (!proposal.exists) return ensureSecrets(variables);

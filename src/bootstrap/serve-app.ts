@@ -34,7 +34,10 @@ export async function serveApp(
     await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_DIVISOR);
     await afterClose?.();
   };
-  onStopSignal(() => void drain(app, servers, stopRest));
+  onStopSignal((signal) => {
+    app.get(Log).info('stopping', { signal });
+    void drain(app, servers, stopRest);
+  });
   await watch.during('the port', async () => {
     // In this order: the primary of a fleet tells the ports of a worker by it.
     if (internal) await once(internal.listen(internalPort, host), 'listening');
@@ -59,7 +62,6 @@ async function drain(app: NestExpressApplication, servers: Server[], afterClose:
   const log = app.get(Log);
   setTimeout(() => exitWithFailure(log, 'stop_deadline_passed'), shutdownDeadlineMs).unref();
   try {
-    log.info('stopping');
     app.get(Readiness).drain();
     servers.forEach(closeConnectionsAfterResponse);
     await sleep(shutdownDelayMs);

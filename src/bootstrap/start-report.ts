@@ -18,10 +18,10 @@ export class WorkerStartError extends Error {
 }
 
 /** Calls the listener at the first SIGTERM or SIGINT, and ignores later ones. */
-export function onStopSignal(listener: () => void): void {
+export function onStopSignal(listener: (signal: NodeJS.Signals) => void): void {
   let isStopping = false;
-  const stop = (): void => {
-    if (!isStopping) listener();
+  const stop = (signal: NodeJS.Signals): void => {
+    if (!isStopping) listener(signal);
     isStopping = true;
   };
   process.on('SIGTERM', stop).on('SIGINT', stop);

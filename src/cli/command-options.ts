@@ -1,5 +1,5 @@
 // How commands are added, and how their options are parsed.
-import { InvalidArgumentError, type Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { isId } from '../common/ids.js';
 import { isRestriction, isServiceName } from '../common/names.js';
 import { parseBaseUrl } from './http-client.js';
@@ -10,7 +10,7 @@ export const NEEDS_DATABASE =
   'Connects to the database: needs DATABASE_URL or DATABASE_URL_FILE, in the environment or in .env.';
 export const DATABASE_EXAMPLE = 'DATABASE_URL=postgresql://…';
 export const EXIT_CODES =
-  'Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage, 141 the reader of the output has ended.';
+  'Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage, 3 a plan would change something, 141 the reader of the output has ended.';
 
 export interface Help {
   readonly needs: string;
@@ -21,14 +21,18 @@ export interface Help {
 }
 
 /** Adds a command, whose help ends with what it needs and an example. */
-export function addCommand(
+export function addCommand<Added extends Command = Command>(
   parent: Command,
   signature: string,
   description: string,
   { needs, example = '', variables = '' }: Help,
-): Command {
-  const command = parent.command(signature).description(description);
-  let path = command.name();
+  command = new Command() as Added,
+): Added {
+  const [name = '', ...parameters] = signature.split(' ');
+  command.name(name).description(description).copyInheritedSettings(parent);
+  for (const parameter of parameters) command.argument(parameter);
+  parent.addCommand(command);
+  let path = name;
   for (let above: Command | null = parent; above; above = above.parent) path = `${above.name()} ${path}`;
   const line = `${variables} ${path} ${example}`.trim();
   return command.addHelpText('after', `\n${needs}\n\nExample:\n  ${line}`);

@@ -19,7 +19,7 @@ export function reportFailure(error: unknown, { json }: Output): number {
   }
   const { code, message } = toFailure(error);
   say(json ? JSON.stringify({ code, message }) : message);
-  return EXIT_FAILED;
+  return error instanceof CommandFailedError ? error.exitCode : EXIT_FAILED;
 }
 
 export function toFailure(error: unknown): Failure {

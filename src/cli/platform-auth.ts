@@ -2,7 +2,7 @@
 // The operators' program. Commands of `platform/` work on the database and on files; commands of `remote/` call the
 // service over HTTP, with the admin key. Standard output holds the result (`--json` for scripts), standard error all
 // else; with --json its last line is a failure, `{"code", "message"}`. Exit codes: 0 done, 1 failed or something is
-// broken, 2 wrong usage, 141 when the reader of its output has ended (as shells report SIGPIPE).
+// broken, 2 wrong usage, 3 when a plan would change something, 141 when the reader of its output has ended (as shells report SIGPIPE).
 import { readPackageVersion } from '../common/package-version.js';
 import { StartTimeoutError } from '../common/start-watch.js';
 import { reportFailure, describeCause } from './failures.js';

@@ -3,13 +3,15 @@ import { EXIT_CODES } from './command-options.js';
 import { addCompletionCommand } from './completion.command.js';
 import { reportFailure } from './failures.js';
 import type { Output } from './terminal.js';
+import { addApplyCommand } from './remote/apply.command.js';
 import { addCheckpointCommand, addVerifyCommand } from './platform/audit-seals.command.js';
 import { addKeysCommands } from './platform/keys.command.js';
-import { addDoctorCommand, addInitCommand, addMigrateCommand } from './platform/platform-commands.js';
+import { addInitCommand, addMigrateCommand, addSchemaCommand } from './platform/platform-commands.js';
 import { addExportCommand, addImportCommand } from './platform/user-transfer.command.js';
 import { addAuditExportCommand } from './remote/audit-export.command.js';
 import { addAuditCommand } from './remote/audit.command.js';
 import { addAppsCommands, addOperatorsCommands } from './remote/credentials.command.js';
+import { addDoctorCommand } from './remote/doctor.command.js';
 import { addExplainCommands } from './remote/explain.command.js';
 import { addLeakedCommand } from './remote/leaked.command.js';
 import { addMapCommand } from './remote/map.command.js';
@@ -35,6 +37,7 @@ export function createProgram(version: string, output: Output): Command {
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
   addInitCommand(root);
+  addApplyCommand(root);
   addDoctorCommand(root);
   addMigrateCommand(root);
   addKeysCommands(root);
@@ -53,6 +56,7 @@ export function createProgram(version: string, output: Output): Command {
   addCheckpointCommand(audit);
   addAuditExportCommand(audit);
   addReplayCommand(root);
+  addSchemaCommand(root);
   addCompletionCommand(root);
   return root;
 }

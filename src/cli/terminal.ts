@@ -12,7 +12,7 @@ export interface Output {
 
 const PROGRESS_DELAY_MS = 1_000;
 
-/** The command understood the request and could not or would not do it: exit code 1. The message says what to do next. */
+/** The command understood the request and could not or would not do it. The message says what to do next. */
 export class CommandFailedError extends Error {
   override readonly name: string = 'CommandFailedError';
 
@@ -20,6 +20,7 @@ export class CommandFailedError extends Error {
   constructor(
     message: string,
     readonly code = 'failed',
+    readonly exitCode = 1,
   ) {
     super(message);
   }
@@ -84,7 +85,7 @@ export class Progress {
 export type Confirm = (what: string | (() => Promise<string>)) => Promise<void>;
 
 /** Adds --yes, which {@link createConfirm} reads. */
-export function addYes(command: Command): Command {
+export function addYes<Added extends Command>(command: Added): Added {
   return command.option('-y, --yes', 'do not ask; needed without a terminal', false);
 }
 

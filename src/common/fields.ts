@@ -230,12 +230,14 @@ export function UuidField(
 }
 
 /** The moment after which a credential is refused; null or absent means never. */
-export function ExpiresAtField(): PropertyDecorator {
+export const ExpiresAtField = (): PropertyDecorator => NullableMomentField('refused from this moment on; null: never');
+
+export function NullableMomentField(description: string): PropertyDecorator {
   return applyDecorators(
     ApiPropertyOptional({
       ...MOMENT_SCHEMA,
       nullable: true,
-      description: 'refused from this moment on; null: never',
+      description,
       // Swagger UI would send an `example` with every request.
       examples: ['2030-01-01T00:00:00.000Z'],
     }),

@@ -29,6 +29,7 @@ export const AUDIT_EVENT_NAMES = [
   'signing_key.revoked',
   'app.first_used',
   'node.first_used',
+  'node.validation.failed',
   'node.enrolled',
   'node.enrolment.reused',
   'operator.first_used',
@@ -93,7 +94,6 @@ export type SecurityEvent =
   | 'session.refreshed'
   | 'session.refresh.refused'
   | 'app.validation.failed'
-  | 'node.validation.failed'
   | 'node.enrolment.refused'
   | 'node.enrolment.throttled'
   | 'admin.key.throttled';

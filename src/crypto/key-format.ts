@@ -13,6 +13,9 @@ export const CHECKSUM_LENGTH = 6;
 const SECRET_LENGTH = 43;
 const REFRESH_TOKEN_LENGTH = 112;
 
+/** Of the keys of operators, and of a generated root key. */
+export const ADMIN_KEY_PREFIX = 'pa_admin_';
+
 export function generateKey(prefix: string): string {
   return appendChecksum(generateSecret(prefix));
 }

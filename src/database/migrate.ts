@@ -17,7 +17,7 @@ const MIGRATIONS = [
   ...changeMigrations,
   ...auditMigrations,
   ...throttleAndJobMigrations,
-];
+].sort((left, right) => (left.name.slice(-13) < right.name.slice(-13) ? -1 : 1));
 
 export const RETRY_DELAY_MS = 1_000;
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -50,11 +50,11 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
 }
 
 /** The role of the service may use the tables but not change the schema, so another role has to migrate first. */
-class MayNotMigrateError extends Error {
+export class MayNotMigrateError extends Error {
   override readonly name = 'MayNotMigrateError';
 
   constructor(cause: unknown) {
-    const how = 'Run as the owner of the tables: platform-auth migrate --grant-to ROLE';
+    const how = 'Run, with DATABASE_URL of the owner of the tables: platform-auth migrate --grant-to ROLE';
     super(`The schema is not up to date, and the role in DATABASE_URL may not change it. ${how}`, { cause });
   }
 }

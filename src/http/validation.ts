@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@nestjs/common';
 import * as transformerPackage from 'class-transformer';
-import * as validatorPackage from 'class-validator';
+import { validate } from 'class-validator';
 import { raw, type NextFunction, type Request, type Response } from 'express';
 import { MAX_RESTRICTIONS } from '../common/names.js';
 import {
@@ -128,7 +128,7 @@ class FieldsPipe extends ValidationPipe {
 export function createValidationPipe(): ValidationPipe {
   return new FieldsPipe({
     // Nest would load them by name, and a bundle has CommonJS packages without the names of their exports.
-    validatorPackage,
+    validatorPackage: { validate },
     transformerPackage,
     transform: true,
     whitelist: true,

@@ -15,7 +15,7 @@ import {
 } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { createRefusal, Doors, SCOPE_HEADER, TARGET_HEADER } from '../access/doors.js';
+import { createRefusal, DOORS, Doors, SCOPE_HEADER, TARGET_HEADER } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
@@ -63,7 +63,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
         request.user = principal;
         response.set({ 'X-Auth-Door': door, ...toHeaders(principal) });
       } catch (error) {
-        throw toGatewayProblem(door, error);
+        throw toGatewayProblem(door, error, (response.locals as ResponseLocals).askedScope);
       }
       return true;
     }
@@ -88,13 +88,16 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
   return mixin(GatewayGuard);
 }
 
-function toGatewayProblem(door: GatewayDoor, error: unknown): ProblemException {
+/** nginx passes on no body of a 403: it knows the verdict by its challenge (RFC 6750 §3.1), as that of a 401. */
+function toGatewayProblem(door: GatewayDoor, error: unknown, scope = ''): ProblemException {
   if (!(error instanceof ProblemException)) return new ProblemException(problems.unavailable, { cause: error });
   const { status, code } = error.problem;
   if (status === 400) return createRefusal(door, 'unreadable');
-  return status === 401 || code === problems.missingScope.code
-    ? error
-    : new ProblemException(problems.unavailable, { cause: error });
+  if (code === problems.missingScope.code) {
+    const challenge = `${DOORS[door].problem.challenge}, error="insufficient_scope", scope="${scope}"`;
+    return error.withHeaders({ 'WWW-Authenticate': challenge });
+  }
+  return status === 401 ? error : new ProblemException(problems.unavailable, { cause: error });
 }
 
 /** The identity that a gateway passes on in place of the credential. */

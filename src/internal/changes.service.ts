@@ -79,14 +79,14 @@ export interface LeasedAnswer extends Answer {
 
 @Injectable()
 export class ChangesService {
-  /**
-   * Polls that arrived in one round of the event loop share the statement of their cursor. After the start of a replica, and
-   * after its feed lost its connection, the log reaches back to no cursor, and all verifiers ask with the same few.
-   */
-  private readonly reads = new DataLoader<string, Answer>((cursors) => this.readAll(cursors), {
-    cache: false,
-    batchScheduleFn: setImmediate,
-  });
+  /** Calls in one round of the event loop share the statement of their cursor: all verifiers of a new replica ask with the same few. */
+  private readonly reads: DataLoader<string, Answer> = new DataLoader(
+    (cursors) => {
+      this.reads.clearAll();
+      return Promise.all(cursors.map((cursor) => this.readChanges(cursor)));
+    },
+    { batchScheduleFn: setImmediate },
+  );
 
   constructor(
     private readonly log: ChangeLog,
@@ -123,13 +123,6 @@ export class ChangesService {
     const { remainingMs } = this.lease;
     if (remainingMs === 0) throw new ProblemException(problems.unavailable);
     return remainingMs;
-  }
-
-  private async readAll(cursors: readonly string[]): Promise<(Answer | Error)[]> {
-    const read = (cursor: string): Promise<Answer | Error> =>
-      this.readChanges(cursor).catch((error: unknown) => error as Error);
-    const reads = new Map([...new Set(cursors)].map((cursor) => [cursor, read(cursor)]));
-    return Promise.all(cursors.map((cursor) => reads.get(cursor) ?? read(cursor)));
   }
 
   private async readChanges(cursor: string): Promise<Answer> {

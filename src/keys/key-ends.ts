@@ -72,7 +72,7 @@ export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {
 export function buildKeyEndStatements(name: KeyTableName) {
   return {
     rotate: withAuditEvent(
-      { name: `${name}_rotate`, text: buildRotation(name) },
+      { name: `${name}_rotate`, text: buildRotation(name, UNLESS_ROTATED) },
       `(SELECT jsonb_build_object('before',
           jsonb_build_object('rotated_at', rotated, 'previous_key_expires_at', overlap)) FROM act)`,
     ),
@@ -81,18 +81,18 @@ export function buildKeyEndStatements(name: KeyTableName) {
       text: `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
     }),
-    // Not prepared: it runs a few times per hour.
-    purge: `DELETE FROM ${name} WHERE id IN
-      (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };
 }
+
+/** `$6`: when the caller believes that the last rotation was, or `never`; null: the caller does not say. */
+const UNLESS_ROTATED = `AND ($6::text IS NULL OR rotated IS NOT DISTINCT FROM NULLIF($6, 'never')::timestamptz)`;
 
 /**
  * Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again. A rotation
  * during an overlap keeps the older of the two keys: the client may never have received the newer one.
  * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id.
  */
-export function buildRotation(name: KeyTableName): string {
+export function buildRotation(name: KeyTableName, condition = ''): string {
   return `UPDATE ${name}
     SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
                                    WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
@@ -100,7 +100,7 @@ export function buildRotation(name: KeyTableName): string {
         rotated_by_request = $5, overlap_ended_at = NULL
     FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
           FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before
-    WHERE id = held AND ${isLiveAt('$4')}
+    WHERE id = held AND ${isLiveAt('$4')} ${condition}
     RETURNING id, rotated, overlap`;
 }
 

@@ -198,10 +198,16 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
    * Issues a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
    * the end of the overlap, so a client may retry a rotation whose response was lost.
    * @param overlapHours 0 ends the old key at once
-   * @throws {ProblemException} not_found; credential_revoked; credential_expired
+   * @param ifRotatedAt when the caller believes that the last rotation was; null: never. Of two calls that believe the same, one succeeds
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired; key_rotated_meanwhile
    */
-  async rotateKey(id: string, overlapHours: number, actor: Actor): Promise<IssuedCredential<Entity>> {
-    const key = await this.propagation.propagateAfter(() => this.commitRotation(id, overlapHours, actor));
+  async rotateKey(
+    id: string,
+    overlapHours: number,
+    actor: Actor,
+    ifRotatedAt?: Date | null,
+  ): Promise<IssuedCredential<Entity>> {
+    const key = await this.propagation.propagateAfter(() => this.commitRotation(id, overlapHours, actor, ifRotatedAt));
     return { credential: await this.findCredential(id), key };
   }
 
@@ -229,10 +235,6 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
       : this.propagation.propagateAfter(act);
   }
 
-  async purge(deadBefore: Date): Promise<number> {
-    return this.database.purge(this.ends.purge, deadBefore);
-  }
-
   async flushLastUsed(): Promise<void> {
     await this.verifier.lastUses.flush();
   }
@@ -254,18 +256,26 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     });
   }
 
-  private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
+  private async commitRotation(
+    givenId: string,
+    overlapHours: number,
+    actor: Actor,
+    ifRotatedAt: Date | null | undefined,
+  ): Promise<string> {
     const credential = await this.findCredential(givenId);
     const { key, keyDigest } = this.issueKey();
     const now = this.clock.trustedNow();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
     const event = this.toAuditEvent('rotated', credential, { actor, time: now, details });
-    const values = [credential.id, keyDigest, overlapEnds, now, actor.requestId];
+    const believed = ifRotatedAt === null ? 'never' : (ifRotatedAt?.toISOString() ?? null);
+    const values = [credential.id, keyDigest, overlapEnds, now, actor.requestId, believed];
     const rotated = await this.audit.execute(this.ends.rotate, values, event);
     if (rotated.length > 0) return key;
-    const { revokedAt } = await this.findCredential(credential.id);
-    throw new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
+    const { revokedAt, rotatedAt } = await this.findCredential(credential.id);
+    if (revokedAt) throw new ProblemException(problems.credentialRevoked);
+    const isRotated = believed !== null && believed !== (rotatedAt?.toISOString() ?? 'never');
+    throw new ProblemException(isRotated ? problems.keyRotatedMeanwhile : problems.credentialExpired);
   }
 
   private async commitRevocation(credential: Entity, actor: Actor): Promise<Entity> {

@@ -1,4 +1,3 @@
-import { createTransport } from 'nodemailer';
 import type { Environment } from '../config/environment.js';
 import type { MailSender, MailServer } from '../config/mail-url.js';
 
@@ -59,14 +58,18 @@ export function createMailTransport({ mailUrl, mailFrom }: Pick<Environment, 'ma
 
 /** One connection per mail: mails are rare, and a server that hangs delays one only. */
 class SmtpTransport extends MailTransport {
-  private readonly transporter;
-
   constructor(
-    { host, port, tls, login }: MailServer,
+    private readonly server: MailServer,
     private readonly from: MailSender,
   ) {
     super();
-    this.transporter = createTransport({
+  }
+
+  override async send({ to, ...content }: Mail, signal: AbortSignal): Promise<void> {
+    const { host, port, tls, login } = this.server;
+    // Mails are rare: a start does not load it.
+    const { createTransport } = await import('nodemailer');
+    const transporter = createTransport({
       host,
       port,
       secure: tls === 'implicit',
@@ -81,11 +84,8 @@ class SmtpTransport extends MailTransport {
       disableFileAccess: true,
       disableUrlAccess: true,
     });
-  }
-
-  override async send({ to, ...content }: Mail, signal: AbortSignal): Promise<void> {
     try {
-      await this.transporter.sendMail({
+      await transporter.sendMail({
         ...content,
         from: { ...this.from },
         // nodemailer does not parse an object: an address can become neither two nor a header.

@@ -59,8 +59,6 @@ const CLAIM = '2 minutes';
 const MAX_AGE = '24 hours';
 /** Of one mail: no address may be asked a mail for more often within an hour. */
 const MAX_NETWORKS = 10;
-/** Older rows are left behind by a service that sends no mail any more. */
-const PURGE_AGE = '2 days';
 
 const COLUMNS = 'id, kind, recipient, request_id, networks, user_id';
 /**
@@ -117,8 +115,6 @@ const AGE = {
   name: 'mail_requests_age',
   text: 'SELECT extract(epoch FROM now() - min(created_at))::float8 AS seconds FROM mail_requests',
 };
-const PURGE = `DELETE FROM mail_requests WHERE id IN
-  (SELECT id FROM mail_requests WHERE requested_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
 /** The table of mails that wait. */
 @Injectable()
@@ -202,11 +198,6 @@ export class Outbox {
   /** @returns how long the oldest mail has waited, in seconds; 0 when none waits */
   async measureAge(): Promise<number> {
     return (await this.database.row<{ seconds: number | null }>(AGE, []))?.seconds ?? 0;
-  }
-
-  /** See {@link Database.purge}. */
-  async purgeRequests(): Promise<number> {
-    return this.database.purge(PURGE, PURGE_AGE);
   }
 }
 

@@ -8,7 +8,6 @@ import {
   type OnApplicationShutdown,
   type OnModuleInit,
 } from '@nestjs/common';
-import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { AuditMonths, SealsModule } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
@@ -16,15 +15,12 @@ import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
 import { MailModule } from '../mail/mail-worker.js';
-import { NodesModule } from '../nodes/nodes.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
-import { TokensModule } from '../tokens/user-door.js';
-import { UsersModule } from '../users/users.controller.js';
 import { BackgroundWork } from './background-work.js';
-import { CredentialPurge, PurgeJob, RetentionClock } from './purge.js';
+import { PurgeJob, RetentionClock } from './purge.js';
 
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60_000;
@@ -180,26 +176,8 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
 }
 
 @Module({
-  imports: [
-    SealsModule,
-    TokensModule,
-    SigningKeysModule,
-    NodesModule,
-    AppCredentialsModule,
-    MailModule,
-    UsersModule,
-    SecondFactorsModule,
-  ],
-  providers: [
-    Maintenance,
-    BackgroundWork,
-    PurgeJob,
-    CredentialPurge,
-    AuditJob,
-    SealJob,
-    KeyMaterialJob,
-    RetentionClock,
-  ],
+  imports: [SealsModule, SigningKeysModule, MailModule, SecondFactorsModule],
+  providers: [Maintenance, BackgroundWork, PurgeJob, AuditJob, SealJob, KeyMaterialJob, RetentionClock],
   exports: [BackgroundWork, PurgeJob, AuditJob, SealJob, KeyMaterialJob],
 })
 export class MaintenanceModule {}

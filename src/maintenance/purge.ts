@@ -2,27 +2,53 @@
 // while that clock and the replica's disagree: test/maintenance/wrong-clock.spec.ts fails without it.
 
 import { Injectable } from '@nestjs/common';
-import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { addDays } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { ComparedClock } from '../database/compared-clock.js';
-import { LockNotAcquiredError } from '../database/database.js';
+import { Database, LockNotAcquiredError } from '../database/database.js';
 import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { toErrorFields, Log } from '../logging/log.js';
-import { Outbox } from '../mail/outbox.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
-import { EnrolmentsService } from '../nodes/enrolments.service.js';
-import { NodesService, RegistrationRetries } from '../nodes/nodes.service.js';
-import { Challenges } from '../second-factors/challenges.js';
-import { ThrottleWindows } from '../throttling/throttle-windows.js';
-import { SessionsService } from '../tokens/sessions.service.js';
-import { OneTimeTokens } from '../users/one-time-tokens.js';
 import { BackgroundWork } from './background-work.js';
 
-/** Revoked and expired app credentials and nodes. */
-const KEY_RETENTION_DAYS = 365;
+/** Rows of a table, and for how many days they are kept after their end. */
+interface Retention {
+  readonly table: string;
+  /** The columns of the primary key. */
+  readonly key: string;
+  /** SQL for the moment of the end; as an index has it, where the table is large. */
+  readonly endsAt: string;
+  readonly days: number;
+  /** They are counted in the line `purged` of the log. */
+  readonly isCounted?: true;
+}
+
 /** Sessions contain personal data (user agent and network): the law's limit for the audit log is theirs too. */
-const MAX_SESSION_RETENTION_DAYS = 30;
+const MAX_SESSION_DAYS = 30;
+const KEYS = { key: 'id', endsAt: 'LEAST(expires_at, revoked_at)', days: 365, isCounted: true } as const;
+export const SESSIONS = { table: 'sessions', key: 'id', endsAt: 'LEAST(expires_at, ended_at)' };
+
+function listRetentions({ auditRetentionDays }: Environment): Retention[] {
+  return [
+    { ...SESSIONS, days: Math.min(MAX_SESSION_DAYS, auditRetentionDays), isCounted: true },
+    { table: 'nodes', ...KEYS },
+    { table: 'app_credentials', ...KEYS },
+    { table: 'idempotency_keys', key: 'key_mac', endsAt: 'created_at', days: 1 },
+    // A used code is recognised until then.
+    { table: 'node_enrolments', key: 'id', endsAt: 'expires_at', days: 30 },
+    { table: 'one_time_tokens', key: 'user_id, purpose', endsAt: 'expires_at', days: 0 },
+    { table: 'throttle_windows', key: 'key', endsAt: 'window_end', days: 0 },
+    { table: 'used_challenges', key: 'digest', endsAt: 'expires_at', days: 1 / 24 },
+    // Left behind by a service that sends no mail any more.
+    { table: 'mail_requests', key: 'id', endsAt: 'requested_at', days: 2 },
+  ];
+}
+
+/** @returns a statement that deletes at most `$2` rows that ended before `$1` */
+export function buildDeletion({ table, key, endsAt }: Pick<Retention, 'table' | 'key' | 'endsAt'>): string {
+  return `DELETE FROM ${table} WHERE (${key}) IN
+    (SELECT ${key} FROM ${table} WHERE ${endsAt} < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+}
 
 @Injectable()
 export class RetentionClock {
@@ -51,39 +77,11 @@ export class RetentionClock {
 }
 
 @Injectable()
-export class CredentialPurge {
-  constructor(
-    private readonly sessions: SessionsService,
-    private readonly nodes: NodesService,
-    private readonly registrationRetries: RegistrationRetries,
-    private readonly enrolments: EnrolmentsService,
-    private readonly appCredentials: AppCredentialsService,
-    private readonly oneTimeTokens: OneTimeTokens,
-    private readonly revocations: RevocationFeed,
-    private readonly environment: Environment,
-  ) {}
-
-  /** Yields after each step the number of sessions and keys that it deleted. */
-  async *purge(now: Date): AsyncGenerator<number> {
-    const keysBefore = addDays(now, -KEY_RETENTION_DAYS);
-    const sessionDays = Math.min(MAX_SESSION_RETENTION_DAYS, this.environment.auditRetentionDays);
-    yield await this.sessions.purge(addDays(now, -sessionDays));
-    yield await this.nodes.keys.purge(keysBefore);
-    await this.registrationRetries.purge(now);
-    await this.enrolments.purge(now);
-    yield await this.appCredentials.keys.purge(keysBefore);
-    await this.oneTimeTokens.purge(now);
-    await this.revocations.purge();
-  }
-}
-
-@Injectable()
 export class PurgeJob {
   constructor(
-    private readonly credentials: CredentialPurge,
-    private readonly throttleWindows: ThrottleWindows,
-    private readonly challenges: Challenges,
-    private readonly outbox: Outbox,
+    private readonly database: Database,
+    private readonly revocations: RevocationFeed,
+    private readonly environment: Environment,
     private readonly work: BackgroundWork,
     private readonly clock: RetentionClock,
     private readonly log: Log,
@@ -95,10 +93,11 @@ export class PurgeJob {
     try {
       const now = await this.clock.now();
       if (!now) return 0;
-      for await (const deleted of this.credentials.purge(now)) count += deleted;
-      await this.throttleWindows.purgeWindows();
-      await this.challenges.purgeUsedChallenges();
-      await this.outbox.purgeRequests();
+      for (const retention of listRetentions(this.environment)) {
+        const deleted = await this.database.purge(buildDeletion(retention), addDays(now, -retention.days));
+        if (retention.isCounted) count += deleted;
+      }
+      await this.revocations.purge();
       await this.work.recordRun('purge');
     } catch (error) {
       // When another replica holds the lock, stop: if both went on with the next step, each could skip what the other locks.

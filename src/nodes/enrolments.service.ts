@@ -9,7 +9,7 @@ import { Column, Entity, Index, PrimaryColumn, Unique, type Repository } from 't
 import type { Actor } from '../access/actor.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addDays, addSeconds } from '../common/clock.js';
+import { addSeconds } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
@@ -23,8 +23,6 @@ import { canonicalizeCode, generateEnrolmentCode } from './enrolment-code.js';
 import { NodesService, type NodeDevice, type NodeRegistration } from './nodes.service.js';
 
 const RETRY_SECONDS = 600;
-/** A used code is recognised for this long after its end. */
-const RETENTION_DAYS = 30;
 
 @Entity('node_enrolments')
 @Unique('node_enrolments_code_mac_key', ['codeMac'])
@@ -98,8 +96,6 @@ const FIND = {
 const USE = `UPDATE node_enrolments SET used_at = $2, node_id = $3, retry_mac = $4
   WHERE id = $1 AND ${CONDITION_OF_OPEN} $2 RETURNING id`;
 const CANCEL = `UPDATE node_enrolments SET cancelled_at = $2 WHERE id = $1 AND ${CONDITION_OF_OPEN} $2 RETURNING id`;
-const PURGE = `DELETE FROM node_enrolments WHERE id IN
-  (SELECT id FROM node_enrolments WHERE expires_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
 @Injectable()
 export class EnrolmentsService {
@@ -195,6 +191,7 @@ export class EnrolmentsService {
       case 'repeated':
         // The call that won is being answered: its key must not end before the device has it.
         if (hasLostRace) throw new ProblemException(problems.unavailable, { isLogged: false });
+        await this.throttle.countEnrolmentRepeat(enrolment.id, actor.address);
         // The response that held the former key was lost, so that key ends at once.
         return this.nodes.keys.rotateKey(enrolment.nodeId ?? '', 0, actor);
       case 'reused':
@@ -202,10 +199,6 @@ export class EnrolmentsService {
       default:
         throw refuseEnrolment(verdict);
     }
-  }
-
-  async purge(now: Date): Promise<number> {
-    return this.database.purge(PURGE, addDays(now, -RETENTION_DAYS));
   }
 
   /** @returns undefined when the code is no longer open */

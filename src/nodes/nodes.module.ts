@@ -7,9 +7,11 @@ import { PassportStrategy } from '@nestjs/passport';
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
+import { toActor } from '../access/actor.js';
 import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER, type DoorReason } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { Answers, RequireNode } from '../access/require.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
 import { EXAMPLES } from '../common/examples.js';
 import { TARGETS } from '../common/fields.js';
 import { isServiceName } from '../common/names.js';
@@ -34,6 +36,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     doors: Doors,
     @Inject(NODE_KEYS) private readonly keys: NodeKeys,
     private readonly freshness: Freshness,
+    private readonly refusals: CountedRefusals,
   ) {
     super('X-API-Key');
     doors.install('node', this);
@@ -48,10 +51,12 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const named = request.headers[TARGET_HEADER];
     const target = isServiceName(named) ? named : undefined;
     const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
-    if (!verdict.valid)
-      throw verdict.reason === 'misuse'
-        ? toRefusal('target', nodeId, verdict.identity, target)
-        : toRefusal(verdict.reason, nodeId, verdict.identity);
+    if (!verdict.valid && verdict.reason === 'misuse') {
+      const refusal = { event: 'node.validation.failed', reason: 'target', counted: nodeId, subject: nodeId } as const;
+      this.refusals.deferRefusal(refusal, toActor(request));
+      throw toRefusal('target', nodeId, verdict.identity, target);
+    }
+    if (!verdict.valid) throw toRefusal(verdict.reason, nodeId, verdict.identity);
     const { identity, rememberable } = verdict;
     const { household_id: householdId, targets } = identity;
     const forwarder = request.user as Principal | undefined;
@@ -117,6 +122,6 @@ export class ValidateNodeController {
     EnrolmentsService,
     NodeStrategy,
   ],
-  exports: [NodesService, RegistrationRetries, EnrolmentsService],
+  exports: [NodesService, EnrolmentsService],
 })
 export class NodesModule {}

@@ -12,7 +12,7 @@ import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
-import { DatabaseClock, Database } from '../database/database.js';
+import { DatabaseClock } from '../database/database.js';
 import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
 import {
@@ -98,8 +98,6 @@ const CLAIM = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id,
     WHERE held.created_at <= $5
   RETURNING node_id`;
 const READ = 'SELECT body_mac, node_id FROM idempotency_keys WHERE key_mac = $1';
-const PURGE = `DELETE FROM idempotency_keys WHERE key_mac IN
-  (SELECT key_mac FROM idempotency_keys WHERE created_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
 interface HeldKey {
   readonly body_mac: Buffer;
@@ -114,7 +112,6 @@ export class RegistrationRetries {
 
   constructor(
     { secretKey, secretKeyPrevious }: Environment,
-    private readonly database: Database,
     private readonly clock: DatabaseClock,
   ) {
     const secrets = secretKeyPrevious === undefined ? [secretKey] : [secretKeyPrevious, secretKey];
@@ -140,10 +137,6 @@ export class RegistrationRetries {
       return held.node_id;
     }
     return undefined;
-  }
-
-  async purge(now: Date): Promise<number> {
-    return this.database.purge(PURGE, addDays(now, -VALID_DAYS));
   }
 }
 

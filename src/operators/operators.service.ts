@@ -17,6 +17,7 @@ import { addSeconds } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import type { Scope } from '../common/names.js';
 import type { RefusalReason } from '../common/security-events.js';
+import { ADMIN_KEY_PREFIX } from '../crypto/key-format.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
@@ -51,7 +52,6 @@ export class Operator extends KeyColumns {
   scopes!: Scope[];
 }
 
-const KEY_PREFIX = 'pa_admin_';
 const ROTATE = buildRotation('operators');
 
 type Rights = Pick<Operator, 'scopes' | 'expiresAt'>;
@@ -86,7 +86,7 @@ export class OperatorsService {
     { name, ...rights }: Pick<Operator, 'name' | 'scopes' | 'expiresAt'>,
     by: AdminCaller,
   ): Promise<IssuedCredential<Operator>> {
-    const { key, keyDigest } = issueKey(KEY_PREFIX);
+    const { key, keyDigest } = issueKey(ADMIN_KEY_PREFIX);
     try {
       return await this.runLocked(by, undefined, async (held) => {
         const { transaction, own, now } = held;
@@ -140,7 +140,7 @@ export class OperatorsService {
 
   /** Has the overlap of the keys of nodes and apps (keys/key-store.ts): 0 hours end the old key at once. */
   async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedCredential<Operator>> {
-    const { key, keyDigest } = issueKey(KEY_PREFIX);
+    const { key, keyDigest } = issueKey(ADMIN_KEY_PREFIX);
     return this.changeOperator(by, id, async (held, before) => {
       const { transaction } = held;
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);

@@ -138,6 +138,9 @@ export const problems = {
     credentialRevoked: 'The credential is revoked. A revoked credential cannot be changed. Issue a new one.',
     credentialExpired:
       'The credential has expired. A new key for it would be refused. Extend it first, or issue a new one.',
+    keyRotatedMeanwhile:
+      'The key was rotated meanwhile. The last rotation was not at the moment that if_rotated_at names. Nothing was ' +
+      'changed: another caller has the new key.',
     enrolmentUsed:
       'The enrolment code was used. The code has enrolled a node, and a code works once. If that was another device, the ' +
       'operator revokes its node. Ask for a new code.',

@@ -11,7 +11,7 @@ import { addSeconds } from '../common/clock.js';
 import { toUuid } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, computeMac, deriveKey, generateSecretBytes, isSameDigest } from '../crypto/secret.js';
-import { Database, DatabaseClock } from '../database/database.js';
+import { DatabaseClock } from '../database/database.js';
 
 const PURPOSE = 'platform-auth challenges v2';
 const KINDS = { login: 1, registration: 2, passkey: 3 } as const;
@@ -44,16 +44,12 @@ type Keys = ReturnType<typeof deriveKeys>;
 const CONSUME =
   'INSERT INTO used_challenges (digest, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING digest';
 
-const PURGE = `DELETE FROM used_challenges WHERE digest IN (SELECT digest FROM used_challenges
-  WHERE expires_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
-
 @Injectable()
 export class Challenges {
   private readonly keys: readonly [Keys, ...Keys[]];
 
   constructor(
     { secretKey, secretKeyPrevious }: Environment,
-    private readonly database: Database,
     private readonly clock: DatabaseClock,
   ) {
     this.keys = [deriveKeys(secretKey), ...(secretKeyPrevious === undefined ? [] : [deriveKeys(secretKeyPrevious)])];
@@ -99,10 +95,6 @@ export class Challenges {
   async consumeChallenge(transaction: EntityManager, { digest, issuedAt }: PresentedChallenge): Promise<boolean> {
     const values = [digest, addSeconds(issuedAt, CHALLENGE_TTL_SECONDS)];
     return (await transaction.query<unknown[]>(CONSUME, values)).length > 0;
-  }
-
-  async purgeUsedChallenges(): Promise<number> {
-    return this.database.purge(PURGE, '1 hours');
   }
 
   private isMadeWith(compute: (keys: Keys) => Buffer, mac: Buffer): boolean {

@@ -5,18 +5,7 @@
  */
 import { applyDecorators, Injectable } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import {
-  generateRegistrationOptions,
-  verifyAuthenticationResponse,
-  verifyRegistrationResponse,
-  type VerifiedRegistrationResponse,
-} from '@simplewebauthn/server';
-import {
-  cose,
-  decodeAttestationObject,
-  decodeClientDataJSON,
-  decodeCredentialPublicKey,
-} from '@simplewebauthn/server/helpers';
+import type { AuthenticationResponseJSON, VerifiedRegistrationResponse } from '@simplewebauthn/server';
 import { IsObject } from 'class-validator';
 import { parse } from 'uuid';
 import * as z from 'zod';
@@ -29,6 +18,10 @@ import type { AccountState } from '../passwords/password-verifier.js';
 import { ProblemException, problems, refuseField } from '../problems/problems.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import { RefusedProofError, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
+
+/** Loaded by the first passkey, because it is a tenth of what a start would load (docs/performance.md). */
+const loadWebAuthn = () => import('@simplewebauthn/server');
+const loadDecoders = () => import('@simplewebauthn/server/helpers');
 
 const EXAMPLE_RP_ID = 'example.org';
 const PUBLIC_KEY = 'public-key';
@@ -150,10 +143,15 @@ export function parseAuthentication(passkey: object): AuthenticationJson {
   return authentication.safeParse(passkey).data ?? refuseField('/passkey', detail);
 }
 
+/** WebAuthn §5.8.1. @throws when it is not JSON */
+function readClientData({ clientDataJSON }: { clientDataJSON: string }): Partial<Record<string, unknown>> {
+  return JSON.parse(Buffer.from(clientDataJSON, 'base64url').toString()) as Partial<Record<string, unknown>>;
+}
+
 /** @returns the challenge that the browser states it has answered; empty when the client data has none */
 export function readChallenge({ response }: RegistrationJson | AuthenticationJson): string {
   try {
-    const { challenge } = decodeClientDataJSON(response.clientDataJSON) as { challenge?: unknown };
+    const { challenge } = readClientData(response);
     return typeof challenge === 'string' ? challenge : '';
   } catch {
     return '';
@@ -165,7 +163,7 @@ export function readChallenge({ response }: RegistrationJson | AuthenticationJso
  * its own buttons (clickjacking; WebAuthn §7.1 and §7.2).
  */
 function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): boolean {
-  const { crossOrigin, topOrigin } = decodeClientDataJSON(response.clientDataJSON);
+  const { crossOrigin, topOrigin } = readClientData(response);
   return !crossOrigin && topOrigin === undefined;
 }
 
@@ -223,6 +221,7 @@ export class RelyingParty {
   ): Promise<PasskeyCreationOptionsResponse> {
     const { rpId } = this.settings;
     const authenticatorSelection = { residentKey: 'required', userVerification: 'preferred' } as const;
+    const { generateRegistrationOptions } = await loadWebAuthn();
     const options = await generateRegistrationOptions({
       rpName: rpId,
       rpID: rpId,
@@ -254,11 +253,14 @@ export class RelyingParty {
   async verifyRegistration(response: RegistrationJson, challenge: string): Promise<VerifiedPasskey | undefined> {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
     try {
-      if (!hasPlainAttestation(response) || !isOfTopLevelPage(response)) return undefined;
+      const { verifyRegistrationResponse } = await loadWebAuthn();
+      if (!(await hasPlainAttestation(response)) || !isOfTopLevelPage(response)) return undefined;
       const expected = { expectedChallenge: challenge, expectedOrigin, expectedRPID };
       const result = await verifyRegistrationResponse({ response, ...expected, requireUserVerification: false });
       if (!result.verified) return undefined;
-      return isAcceptableKey(result.registrationInfo.credential.publicKey) ? result.registrationInfo : undefined;
+      return (await isAcceptableKey(result.registrationInfo.credential.publicKey))
+        ? result.registrationInfo
+        : undefined;
     } catch {
       return undefined;
     }
@@ -300,8 +302,9 @@ export class RelyingParty {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
     try {
       if (!isOfTopLevelPage(response)) return undefined;
+      const { verifyAuthenticationResponse } = await loadWebAuthn();
       const { verified, authenticationInfo } = await verifyAuthenticationResponse({
-        response: response as Parameters<typeof verifyAuthenticationResponse>[0]['response'],
+        response: response as AuthenticationResponseJSON,
         expectedChallenge: challenge,
         expectedOrigin,
         expectedRPID,
@@ -343,13 +346,15 @@ function toBytes(challenge: string): Uint8Array<ArrayBuffer> {
  * Refuses certificates. The options ask for none, and to check the revocation of one the library would fetch a URL that the
  * client chose (server-side request forgery).
  */
-function hasPlainAttestation({ response }: RegistrationJson): boolean {
+async function hasPlainAttestation({ response }: RegistrationJson): Promise<boolean> {
+  const { decodeAttestationObject } = await loadDecoders();
   const attestation = decodeAttestationObject(toBytes(response.attestationObject));
   return ATTESTATION_FORMATS.includes(attestation.get('fmt')) && attestation.get('attStmt').get('x5c') === undefined;
 }
 
-function isAcceptableKey(publicKey: Uint8Array<ArrayBuffer>): boolean {
+async function isAcceptableKey(publicKey: Uint8Array<ArrayBuffer>): Promise<boolean> {
   if (publicKey.length > MAX_PUBLIC_KEY_BYTES) return false;
+  const { cose, decodeCredentialPublicKey } = await loadDecoders();
   const key = decodeCredentialPublicKey(publicKey);
   return !cose.isCOSEPublicKeyRSA(key) || countBits(key.get(cose.COSEKEYS.n) ?? new Uint8Array(1)) >= MIN_RSA_BITS;
 }

@@ -196,6 +196,12 @@ export class CodeThrottle {
     return this.countGuess([...ofNetwork, ...this.budgets.createBudgets('enrolment', {})], address, verify);
   }
 
+  /** Counts the repeats of one enrolment, each of which rotates a key: no more than wrong codes from one network. */
+  async countEnrolmentRepeat(enrolmentId: string, address: string | null): Promise<void> {
+    const budgets = this.budgets.createBudgets('enrolment-address', { account: enrolmentId });
+    await this.windows.spendPoints(budgets, { networks: toNetworks(address), isKnown: false });
+  }
+
   /** Tells operators which limits refuse a code of this method now, and counts nothing. */
   async listExhaustedCodeLimits(userId: string, method: CodeGuess['method']): Promise<ExhaustedLimit[]> {
     const budgets = this.createBudgets(userId, method);

@@ -153,11 +153,6 @@ export class ThrottleWindows {
     await sleep(UNLOCK_CHECK_INTERVAL_MS + UNLOCK_MARGIN_MS);
   }
 
-  /** @returns the number of rows deleted */
-  async purgeWindows(): Promise<number> {
-    return this.database.purge(PURGE, '0 days');
-  }
-
   /** Resolves when points of the budget may be free: at once after a settlement here, soon after one elsewhere. */
   private async awaitFreed({ key }: Budget): Promise<void> {
     await once(this.freedKeys, key, { signal: AbortSignal.timeout(POLL_INTERVAL_MS) }).catch(() => undefined);
@@ -307,6 +302,3 @@ const REMOVE = `
     VALUES ('${UNLOCK_KEY}', 1, now(), now() + interval '${LONGEST_WINDOW_SECONDS} s', 0, 0, now(), 0)
     ON CONFLICT (key) DO UPDATE SET window_start = excluded.window_start, window_end = excluded.window_end)
   SELECT key FROM removed`;
-
-const PURGE = `DELETE FROM throttle_windows WHERE key IN (
-  SELECT key FROM throttle_windows WHERE window_end < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;

@@ -148,9 +148,6 @@ export const READ_LIVE = {
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
 };
 
-export const PURGE_SESSIONS = `DELETE FROM sessions WHERE id IN
-  (SELECT id FROM sessions WHERE LEAST(expires_at, ended_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
-
 /** The condition matches `sessions_dead_at_idx`. */
 const COUNT_LIVE_SESSIONS = `SELECT count(*)::integer AS live FROM sessions
   WHERE LEAST(expires_at, ended_at) > $1 AND ended_at IS NULL`;
@@ -275,10 +272,6 @@ export class SessionsService {
     const values = [userId, this.clock.now(), reason, exceptId];
     const [, count] = await transaction.query<[unknown, number]>(END_ALL_SESSIONS, values);
     return count;
-  }
-
-  async purge(deadBefore: Date): Promise<number> {
-    return this.database.purge(PURGE_SESSIONS, deadBefore);
   }
 
   private async endSession(id: string, userId: string, reason: 'logout' | 'owner', actor: Actor): Promise<void> {

@@ -54,8 +54,6 @@ const USE = `DELETE FROM one_time_tokens AS tokens USING users
   WHERE users.id = tokens.user_id AND tokens.user_id = $1 AND tokens.digest = $2
     AND tokens.expires_at > now() AND ${IS_VOID} IS NOT TRUE`;
 const VOID_TOKENS = 'DELETE FROM one_time_tokens WHERE user_id = $1';
-const PURGE = `DELETE FROM one_time_tokens WHERE (user_id, purpose) IN
-  (SELECT user_id, purpose FROM one_time_tokens WHERE expires_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
 interface FoundToken {
   readonly userId: string;
@@ -157,10 +155,6 @@ export class OneTimeTokens {
 
   async voidTokens(transaction: EntityManager, userId: string): Promise<void> {
     await transaction.query(VOID_TOKENS, [userId]);
-  }
-
-  async purge(expiredBefore: Date): Promise<number> {
-    return this.database.purge(PURGE, expiredBefore);
   }
 }
 

@@ -21,7 +21,7 @@ interface Route {
 const RESOURCES: readonly [RegExp, Scope][] = [
   [/^\/nodes/, 'nodes'],
   [/^\/app-credentials/, 'apps'],
-  [/^\/users/, 'users'],
+  [/^\/(users|networks)/, 'users'],
   [/^\/operators/, 'operators'],
 ];
 

@@ -1,7 +1,10 @@
+import { readFileSync } from 'node:fs';
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
+import { CountedRefusals } from '../../src/audit/counted-refusals.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
+import { recorded } from '../audit/record.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Device, Service, User } from '../support/test-app.js';
 import { untilVerdict } from '../support/until-verdict.js';
@@ -192,6 +195,10 @@ describe('a node with targets', () => {
     }
     const [first] = app.log.events('node.validation.failed');
     expect(first).toMatchObject({ reason: 'target', node_id: node.nodeId, called_service: 'recipes' });
+    for (const by of [app, replica]) await by.nest.get(CountedRefusals).flush();
+    expect(await recorded(app, { subject: node.nodeId, event: 'node.validation.failed' })).toMatchObject([
+      { actor: { door: 'node', id: node.nodeId }, count: 6, details: { reasons: { target: 6 } } },
+    ]);
   });
 
   it('is refused to a service that proves its own key and does not name itself', async () => {
@@ -321,7 +328,9 @@ describe('an app credential with scopes', () => {
     const authorize = (scope: string) =>
       app.get('/internal/authorize/app').set({ ...headers, 'X-Platform-Target': 'ocr', 'X-Platform-Scope': scope });
     await authorize('pages:count').expect(200);
-    expectMissing(await authorize('documents:write'), 'documents:write');
+    const challenge = 'PlatformApp realm="platform-auth", error="insufficient_scope", scope="documents:write"';
+    const missing = { ...problems.missingScope, challenge, extension: { scopes: ['documents:write'] } };
+    expectProblem(await authorize('documents:write'), missing);
     expectProblem(await authorize('Two Words'), problems.gatewayMisconfigured);
   });
 
@@ -371,4 +380,45 @@ describe('an app credential with scopes', () => {
       await app.admin.patch(`/app-credentials/${appId}`, { scopes: many }).expect(200);
     },
   );
+});
+
+interface Restriction {
+  readonly targets?: string[] | null;
+  readonly named?: string | null;
+  readonly scopes?: string[] | null;
+  readonly asked?: string | null;
+  readonly accepted: boolean;
+}
+
+/** The verifiers run the same data. */
+const restrictions = JSON.parse(readFileSync('clients/conformance/restrictions.json', 'utf8')) as {
+  nodes: Restriction[];
+  apps: Restriction[];
+};
+
+describe('a restriction of the conformance suite', () => {
+  it.each(restrictions.nodes)('holds for a node: %j', async ({ targets, named, accepted }) => {
+    const { nodeId, header } = await app.node();
+    await app.admin.patch(`/nodes/${nodeId}`, { targets }).expect(200);
+    const target = named ? { 'X-Platform-Target': named } : {};
+    const status = accepted ? 200 : 401;
+    expect((await app.validateNode(header).set(target)).status).toBe(status);
+    const asGateway = app.get('/internal/authorize/node').set({ 'X-API-Key': header, ...target });
+    expect((await asGateway).status).toBe(status);
+    const explained = await app.admin.get(`/nodes/${nodeId}/explain${named ? `?target=${named}` : ''}`);
+    expect(explained.body).toMatchObject({ accepted_now: accepted });
+  });
+
+  it.each(restrictions.apps)('holds for an app: %j', async ({ scopes, asked, accepted }) => {
+    const { appId, headers } = await app.service(undefined, 'recipes');
+    await app.admin.patch(`/app-credentials/${appId}`, { scopes }).expect(200);
+    const scope = asked ? { 'X-Platform-Scope': asked } : {};
+    const status = accepted ? 200 : 403;
+    expect((await app.validateApp(headers, { target: 'recipes' }).set(scope)).status).toBe(status);
+    const asGateway = app.get('/internal/authorize/app').set({ ...headers, 'X-Platform-Target': 'recipes', ...scope });
+    expect((await asGateway).status).toBe(status);
+    const query = `target=recipes${asked ? `&scope=${asked}` : ''}`;
+    const explained = await app.admin.get(`/app-credentials/${appId}/explain?${query}`);
+    expect(explained.body).toMatchObject({ accepted_now: accepted });
+  });
 });

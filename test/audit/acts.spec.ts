@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
+import { CountedRefusals } from '../../src/audit/counted-refusals.js';
 import { AUDIT_EVENT_NAMES } from '../../src/common/security-events.js';
 import { AuditJob } from '../../src/maintenance/maintenance.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
@@ -370,6 +371,10 @@ describe('the audit log', () => {
 
   it('returns every event that its filter accepts', async () => {
     await app.get('/api/v0/admin/users').set('X-Admin-Key', 'a wrong key').expect(401);
+    const { nodeId, header } = await app.node();
+    await app.admin.patch(`/nodes/${nodeId}`, { targets: ['ocr'] }).expect(200);
+    await app.validateNode(header).expect(401);
+    await app.nest.get(CountedRefusals).flush();
     const replica = await app.startReplica({ variables: ES256 });
     const [kid] = await listKids(replica);
     clock.advance({ minutes: 30 });

@@ -72,7 +72,8 @@ describe('the seals of the audit log', () => {
     async () => {
       const owner = await FactorOwner.withTotp(app);
       const operator = await app.operator(['read']);
-      const [node, service] = [await app.node(), await app.service()];
+      const [node, service, restricted] = [await app.node(), await app.service(), await app.node()];
+      await app.admin.patch(`/nodes/${restricted.nodeId}`, { targets: ['recipes'] }).expect(200);
       app.clock.drift({ minutes: -60 });
       await app.login(owner.user.email, 'not the password').expect(401);
       const { challenge } = await owner.isChallenged();
@@ -81,6 +82,8 @@ describe('the seals of the audit log', () => {
       await operator.as().post('/nodes', {}).expect(403);
       await app.validateNode(node.header).expect(200);
       await app.validateApp(service.headers).expect(200);
+      await app.validateNode(restricted.header).expect(401);
+      await app.nest.get(CountedRefusals).flush();
       app.clock.drift({ minutes: 60 });
       await app.nest.get(CountedRefusals).moveClosedWindows(app.clock.now());
       for (const keys of [OperatorKeys, NODE_KEYS, APP_KEYS])

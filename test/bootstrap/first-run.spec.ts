@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'dotenv';
 import { ensureSecrets } from '../../src/bootstrap/first-run.js';
+import { appendChecksum, CHECKSUM_LENGTH, findKeys } from '../../src/crypto/key-format.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { describeStartFailure } from '../../src/bootstrap/start-report.js';
 
@@ -27,6 +28,9 @@ describe('the secrets of a first start', () => {
     expect(variables).toEqual({ PORT: '1', ...read() });
     expect(Object.keys(read())).toEqual(['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY']);
     expect(new Set(Object.values(read())).size).toBe(3);
+    const { ADMIN_API_KEY = '' } = read();
+    expect(findKeys(ADMIN_API_KEY)).toEqual([{ kind: 'admin', key: ADMIN_API_KEY }]);
+    expect(appendChecksum(ADMIN_API_KEY.slice(0, -CHECKSUM_LENGTH))).toBe(ADMIN_API_KEY);
     expect(statSync('.env').mode & 0o777).toBe(0o600);
   });
 

@@ -6,6 +6,7 @@ import { Auditor, insertion, seal } from '../audit/auditor.js';
 import { oldMonth, partitionsOf } from '../audit/months.js';
 import { recorded } from '../audit/record.js';
 import { Cli } from '../support/cli.js';
+import { fromRoot } from '../support/from-root.js';
 import { createTwoRoles, type TwoRoles } from '../support/roles.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
@@ -51,11 +52,18 @@ describe('a service whose role does not own its tables', () => {
       const early = await ServiceProcess.spawn(variables);
       expect(await early.exited()).toBe(1);
       expect(early.output).toContain('platform-auth migrate --grant-to');
+      const cli = new Cli('http://127.0.0.1:9', { DATABASE_URL: roles.database.url });
+      const init = ['init', '--map', fromRoot('platform.yaml'), '--env-dir', cli.path('env'), '--json'];
+      const advice = expect.stringContaining('platform-auth migrate --grant-to') as string;
+      expect(JSON.parse(await cli.fails(...init))).toEqual({ code: 'schema_outdated', message: advice });
       expect(await migrate('--grant-to', roles.serviceRole)).toContain(
         `Granted the service's privileges to: ${roles.serviceRole}`,
       );
+      expect((await cli.run(...init)).code).toBe(0);
+      cli.remove();
       const service = await ServiceProcess.start(variables);
       expect(await service.stop()).toBe(0);
+      expect(service.output).toContain('"signal":"SIGTERM","msg":"stopping"');
     },
     SCENARIO_MS,
   );

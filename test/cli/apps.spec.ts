@@ -5,6 +5,7 @@ import { computeDigest, generateSecret } from '../../src/crypto/secret.js';
 import { problems } from '../../src/problems/problems.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
+import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { DRAWINGS, toCalls } from '../../src/cli/remote/map.command.js';
 import type { AppView } from '../../src/cli/remote/map.command.js';
@@ -393,6 +394,14 @@ describe('platform-auth', () => {
       await app.validateNode(node.header).expect(401);
       await app.validateApp(service.headers).expect(401);
       expect(await cli.ok('leaked', file)).toMatch(/ended[^]*ended/);
+    });
+
+    it('knows the root key, to a caller who may know operators', async () => {
+      const digests = [digestOf(ADMIN_KEY)];
+      const { body } = await app.admin.post('/keys/identify', { digests }).expect(200);
+      expect(body).toMatchObject({ items: [{ kind: 'root', id: null, owner: 'ADMIN_API_KEY', live: true }] });
+      const operator = await app.operator(['apps']);
+      expect((await operator.as().post('/keys/identify', { digests })).body).toMatchObject({ items: [] });
     });
 
     it('asks about both keys of a rotation', async () => {

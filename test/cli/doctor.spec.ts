@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { askServices, formatRunning } from '../../src/cli/platform/doctor-live.js';
 import { diagnose } from '../../src/cli/platform/doctor.js';
 import { describeUnreadable } from '../../src/cli/platform/environment-files.js';
 import { ADMIN_KEY } from '../support/settings.js';
@@ -247,6 +248,24 @@ describe('platform-auth doctor', () => {
       expect(await platform.diagnose(url, ahead)).toEqual([
         expect.objectContaining({ severity: 'broken', where: 'clock', what: expect.stringMatching(/60 s ahead/) }),
       ]);
+    });
+
+    it('says with --live which services answer, and that it cannot know who they are', async () => {
+      const server = createServer((_, response) => response.writeHead(404).end());
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const services = [
+        { name: 'auth', url },
+        { name: 'ocr', url: there },
+        { name: 'recipes', url: 'http://127.0.0.1:9' },
+      ].map((one) => ({ ...one, calls: [], scopes: {}, urls: [], adminEndpoints: false, verifiesAccessTokens: false }));
+      const running = await askServices({ services });
+      server.close();
+      expect(running).toEqual([
+        { name: 'ocr', url: there, status: 404 },
+        { name: 'recipes', url: 'http://127.0.0.1:9', status: null, error: expect.stringMatching(/./) },
+      ]);
+      expect(formatRunning(running)).toMatch(/ocr: .* cannot know\.\n {2}recipes does not answer at .*\n/);
     });
 
     it('reports a service that is down once, not for each pair', async () => {

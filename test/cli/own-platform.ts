@@ -6,7 +6,8 @@ import { DataSource } from 'typeorm';
 import { parse, stringify } from 'yaml';
 import { diagnose } from '../../src/cli/platform/doctor.js';
 import type { Finding } from '../../src/cli/platform/doctor-calls.js';
-import { init, type InitReport, type InitRequest } from '../../src/cli/platform/init.js';
+import type { PlanReport } from '../../src/cli/platform/delivery.js';
+import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/database/migrate.js';
 import { holdWrites } from '../support/barrier.js';
@@ -75,7 +76,7 @@ export class OwnPlatform {
   }
 
   /** Runs init in this process. */
-  async init(options: Partial<InitRequest> = {}): Promise<InitReport> {
+  async init(options: Partial<InitRequest> = {}): Promise<PlanReport> {
     process.env.DATABASE_URL = this.database.url;
     try {
       return await init(
@@ -174,6 +175,6 @@ export const SPECIFIED_PAIRS = [
   'recipes → ocr',
 ];
 
-export function actions(report: InitReport): string[] {
+export function actions(report: PlanReport): string[] {
   return [...new Set(report.pairs.map(({ action }) => action))];
 }

@@ -133,11 +133,11 @@ describe('a connection that is terminated', () => {
     ],
   ])('together with any answer of PostgreSQL causes 503 at most: %s', async (_, call) => {
     const statuses: number[] = [];
-    for (const code of ['57P01', '57P02'])
-      for (let answers = 1; answers <= 6; answers += 1) {
-        proxy.cutAfterAnswers(answers, encodeFatalError(code));
-        statuses.push((await call(callers, `name-${code.toLowerCase()}-${answers}`)).status);
-      }
+    for (let answers = 1; answers <= 6; answers += 1) {
+      const code = answers % 2 === 0 ? '57P01' : '57P02';
+      proxy.cutAfterAnswers(answers, encodeFatalError(code));
+      statuses.push((await call(callers, `name-${answers}`)).status);
+    }
     expect(statuses.filter((status) => status >= 500 && status !== 503)).toEqual([]);
   });
 });

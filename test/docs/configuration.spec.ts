@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { renewConfigurationPage, toEnvExample } from '../../tools/configuration-text.js';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { parse } from 'yaml';
+import { listSchemas, renewConfigurationPage, toEnvExample } from '../../tools/configuration-text.js';
 import { fromRoot } from '../support/from-root.js';
 
 const read = (path: string): string => readFileSync(fromRoot(path), 'utf8');
@@ -14,6 +16,17 @@ describe('what the schema generates', () => {
 
   it('are the tables and the rules of docs/configuration.md', () => {
     expect(renewConfigurationPage(page)).toBe(page);
+  });
+
+  it.each([
+    ['platform.schema.json', parse(read('platform.yaml')), { services: { auth: { url: 'http://a', call: [] } } }],
+    ['docs/variables.schema.json', { PORT: '7701', SECRET_KEY_FILE: '/run/key' }, { PROT: '7701' }],
+  ])('is %s, which refuses a misspelt name', (path, valid, misspelt) => {
+    const text = read(path);
+    expect(text).toBe(listSchemas()[path]);
+    const isValid = new Ajv2020().compile(JSON.parse(text) as object);
+    expect([isValid(valid), isValid.errors]).toEqual([true, null]);
+    expect(isValid(misspelt)).toBe(false);
   });
 
   it.each([

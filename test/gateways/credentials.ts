@@ -22,7 +22,10 @@ export interface Credential {
   readonly challenge: string;
 }
 
-export type Credentials = Readonly<Record<Door, Credential>>;
+export interface Credentials extends Readonly<Record<Door, Credential>> {
+  /** A valid key of an app without the scope `documents:read`. */
+  readonly restricted: Pick<Credential, 'good' | 'identity'>;
+}
 
 const sessionClaims = z.object({ sub: z.string(), sid: z.string() });
 
@@ -31,6 +34,11 @@ export async function makeCredentials(url: string, adminKey: string): Promise<Cr
   const node = await client.registerNode({ household_id: HOUSEHOLD_ID, room: 'hall', name: 'lamp' });
   const app = await client.issueAppCredential({ caller: 'ocr', target: SERVICE_NAME });
   const foreign = await client.issueAppCredential({ caller: 'ocr', target: 'speech' });
+  const restricted = await client.issueAppCredential({
+    caller: 'speech',
+    target: SERVICE_NAME,
+    scopes: ['pages:count'],
+  });
   await client.register(PERSON);
   const [{ access_token }, ended] = [await client.logIn(PERSON), await client.logIn(PERSON)];
   await client.logOut(ended);
@@ -58,6 +66,10 @@ export async function makeCredentials(url: string, adminKey: string): Promise<Cr
       identity: { 'x-auth-amr': 'pwd', 'x-auth-door': 'user', 'x-auth-session-id': sid, 'x-auth-user-id': sub },
       code: 'invalid_access_token',
       challenge: 'Bearer ',
+    },
+    restricted: {
+      good: toAppHeaders(restricted),
+      identity: { 'x-auth-app-id': restricted.app_id, 'x-auth-caller': 'speech', 'x-auth-door': 'app' },
     },
   };
 }

@@ -31,6 +31,13 @@ export function expectRefusal({ status, headers, body }: Answer, code: string, c
   expectProblemDocument(headers);
 }
 
+export function expectMissingScope({ status, headers, body }: Answer, scope: string): void {
+  if (status !== 403) throw new Error(`${status} ${body}`);
+  const { type, code, scopes } = JSON.parse(body) as { type?: string; code?: string; scopes?: string[] };
+  expectEqual({ type, code, scopes }, { type: '/problems/missing-scope', code: 'missing_scope', scopes: [scope] });
+  expectProblemDocument(headers);
+}
+
 function expectProblemDocument(headers: Answer['headers']): void {
   const types = headers['content-type'] ?? [];
   if (types.length !== 1 || !types[0]?.startsWith('application/problem+json'))

@@ -10,9 +10,9 @@ export interface FailureCase {
 }
 
 const challenge =
-  (value: string): Answers[number] =>
+  (value: string, status = 401): Answers[number] =>
   (response) =>
-    void response.writeHead(401, { 'WWW-Authenticate': value, 'Content-Type': 'text/html' }).end('<h1>Sign in</h1>');
+    void response.writeHead(status, { 'WWW-Authenticate': value, 'Content-Type': 'text/html' }).end('<h1>Sign in</h1>');
 
 export const FAILURE_CASES: readonly FailureCase[] = [
   { name: 'is unavailable', answers: [standIn.problem(503, 'unavailable')] },
@@ -30,6 +30,10 @@ export const FAILURE_CASES: readonly FailureCase[] = [
   {
     name: 'is another server that demands a token',
     answers: [challenge('Bearer realm="intranet", error="invalid_token"')],
+  },
+  {
+    name: 'is another server that demands a scope',
+    answers: [challenge('PlatformApp realm="intranet", error="insufficient_scope", scope="x"', 403)],
   },
   { name: 'is another server that answers 431', answers: [standIn.page(431)] },
 ];

@@ -1,6 +1,6 @@
 // Who passes, and who is refused.
 import { DOORS } from './credentials.js';
-import { expectEqual, expectIdentity, expectRefusal } from './expectations.js';
+import { expectEqual, expectIdentity, expectMissingScope, expectRefusal } from './expectations.js';
 import { writeUnusually } from './forgeries.js';
 import type { Gateway } from './gateways.js';
 import { parseReceived, send, sendRaw } from './http.js';
@@ -9,7 +9,7 @@ import type { World } from './world.js';
 const REFUSALS: readonly (number | undefined)[] = [400, 401, 431];
 const CREDENTIAL_NAMES = ['x-api-key', 'authorization', 'x-platform-app-id', 'x-platform-app-key', 'x-platform-target'];
 
-export async function checkVerdicts({ name, port }: Gateway, { checks, credentials }: World): Promise<void> {
+export async function checkVerdicts({ name, port }: Gateway, { checks, credentials, upstream }: World): Promise<void> {
   for (const door of DOORS) {
     const { good, bad, identity, code, challenge } = credentials[door];
     await checks.run(
@@ -52,6 +52,22 @@ export async function checkVerdicts({ name, port }: Gateway, { checks, credentia
   await checks.run(`${name}: does not tell the client of a refused request to send its body`, async () => {
     const lines = ['POST /node/x HTTP/1.1', 'Host: a', 'Content-Length: 5', 'Expect: 100-continue', 'X-API-Key: a:b'];
     expectEqual(await sendRaw(port, lines), 401);
+  });
+  await checks.run(`${name}: refuses a credential without the scope of a path with the service's 403`, async () => {
+    const { good, identity } = credentials.restricted;
+    upstream.seen.length = 0;
+    for (const path of ['/app/documents', '/app/documents/x?y', '/app/DOCUMENTS/x', '/app/%64ocuments/x']) {
+      const answer = await send(port, { path, headers: [...good, ['X-Platform-Scope', 'pages:count']] });
+      expectMissingScope(answer, 'documents:read');
+    }
+    expectEqual(upstream.seen.length, 0);
+    expectIdentity(await send(port, { path: '/app/documentation', headers: good }), identity);
+    const all = await send(port, { path: '/app/documents/x', headers: credentials.app.good });
+    const { headers } = expectIdentity(all, credentials.app.identity);
+    expectEqual(
+      headers.filter(([header]) => header.startsWith('x-platform-')),
+      [],
+    );
   });
   await checks.run(`${name}: passes the upstream's own 401, 403, 500 and 503 on`, async () => {
     for (const status of [401, 403, 500, 503]) {

@@ -1,24 +1,33 @@
 import { deepStrictEqual, match } from 'node:assert/strict';
-import { execFileSync, type ChildProcess } from 'node:child_process';
+import { execFileSync, spawnSync, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, chownSync, readFileSync, statSync } from 'node:fs';
+import { chmodSync, chownSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ApiClient } from '../../tools/api-client.js';
+import { parseAllDocuments } from 'yaml';
+import { z } from 'zod';
 import type { Checks } from '../../tools/checks.js';
 import { claimPort } from '../../tools/claim-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
-import { makePassword, startPostgres, withClient } from '../../tools/postgres.js';
+import { makePassword, makeTemporaryFolder, startPostgres, withClient } from '../../tools/postgres.js';
 import { untilVerdict } from '../../tools/repeat-while.js';
 import { findPod, type Helm, type Pod } from './chart.js';
 import { Sandbox, type Secrets } from './pod.js';
 
+const PROGRAM = 'dist/service/platform-auth.js';
 const START_TIMEOUT_MS = 120_000;
 /** Fails on each line that works and should not. */
 const INSPECT = `id -u; id -g
 for file in /app/dist/x /app/node_modules/x /tmp/x /etc/platform-auth/x; do touch "$file" 2>&1 && echo written; done
 grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | tr -d '\\t'`;
+
+const operator = z.object({ api_key: z.string() });
+const secret = z.object({
+  kind: z.literal('Secret'),
+  metadata: z.looseObject({ name: z.string() }),
+  data: z.record(z.string(), z.string()),
+});
 
 interface Database {
   readonly ownerUrl: string;
@@ -82,10 +91,29 @@ async function startService(sandbox: Sandbox, pod: Pod): Promise<Running> {
   return { child, urls };
 }
 
-async function expectValidated({ urls }: Running, adminKey: string): Promise<void> {
-  const client = new ApiClient(urls.internal ?? '', adminKey);
-  const { app_id, app_key } = await client.issueAppCredential({ caller: 'recipes', target: 'ocr' });
-  const headers = { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key, 'X-Platform-Target': 'ocr' };
+/** The steps of docs/operations/kubernetes.md with its map: an operator, one Secret a service, a validated key. */
+async function expectValidated({ urls }: Running, sandbox: Sandbox, folder: string): Promise<void> {
+  const [, map = ''] =
+    /^```yaml\n(services:.+?)^```$/ms.exec(readFileSync('docs/operations/kubernetes.md', 'utf8')) ?? [];
+  const [mapFile, keyFile] = [join(folder, 'platform.yaml'), join(folder, 'operator.key')];
+  writeFileSync(mapFile, map);
+  const issue = ['operators', 'issue', 'ci', '--scopes', 'apps', '--json'];
+  const issued = sandbox.run(['node', PROGRAM, ...issue]);
+  deepStrictEqual(issued.status, 0, issued.stderr);
+  writeFileSync(keyFile, operator.parse(JSON.parse(issued.stdout)).api_key);
+  const apply = ['apply', '--map', mapFile, '--url', urls.internal ?? '', '--to', 'kubernetes', '--yes'];
+  const env = { PATH: process.env.PATH, ADMIN_API_KEY_FILE: keyFile };
+  const applied = spawnSync(process.execPath, [PROGRAM, ...apply], { env, encoding: 'utf8' });
+  deepStrictEqual(applied.status, 0, applied.stderr);
+  const manifests = parseAllDocuments(applied.stdout).map((document) => secret.parse(document.toJS()));
+  deepStrictEqual(manifests.map(({ metadata }) => metadata.name).sort(), ['ocr-env', 'recipes-env']);
+  const data = manifests.find(({ metadata }) => metadata.name === 'recipes-env')?.data ?? {};
+  const read = (name: string): string => Buffer.from(data[name] ?? '', 'base64').toString();
+  const headers = {
+    'X-Platform-App-Id': read('OCR_APP_ID'),
+    'X-Platform-App-Key': read('OCR_APP_KEY'),
+    'X-Platform-Target': 'ocr',
+  };
   const ask = (url = ''): Promise<Response> =>
     untilVerdict(() => fetch(`${url}/internal/validate-app`, { method: 'POST', headers }));
   deepStrictEqual([(await ask(urls.internal)).status, (await ask(urls.public)).status], [200, 404]);
@@ -134,7 +162,7 @@ export async function checkPods({
     'the pod gets ready by its probes, validates a key inside, stops with 0, and used TLS only',
     async () => {
       const running = await startService(sandbox, pod);
-      await expectValidated(running, keys.ADMIN_API_KEY);
+      await expectValidated(running, sandbox, makeTemporaryFolder(cleanup, 'kubernetes-map'));
       match(await (await fetch(`${running.urls.metrics}/metrics`)).text(), /^platform_auth_database_up 1$/m);
       const { rows } = await withClient(database.ownerUrl, (client) =>
         client.query<{ ssl: boolean }>(

@@ -8,7 +8,7 @@ import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { Readiness } from '../../src/health/health.js';
-import type { Api } from '../../src/cli/remote/api-types.js';
+import type { BackgroundWorkResponse } from '../../src/admin/background-work.admin.controller.js';
 import { AuditJob, KeyMaterialJob, SealJob } from '../../src/maintenance/maintenance.js';
 import { PurgeJob } from '../../src/maintenance/purge.js';
 import { MetricsServer } from '../../src/metrics/metrics-server.js';
@@ -230,7 +230,7 @@ describe('what is read from the database', () => {
     const app = await TestApp.start({ variables: ON });
     try {
       const read = async () => {
-        const { items } = (await app.admin.get('/background-work').expect(200)).body as Api['BackgroundWorkResponse'];
+        const { items } = (await app.admin.get('/background-work').expect(200)).body as BackgroundWorkResponse;
         const overdue = items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name);
         return { overdue, seconds: Object.fromEntries(items.map(({ name, seconds }) => [name, seconds])) };
       };

@@ -195,6 +195,13 @@ describe('the enrolment of nodes', () => {
     await from('203.0.113.2', code).expect(201);
   });
 
+  it('throttles the repeats of one enrolment from all networks together', async () => {
+    const { code } = await issue({ expires_in_minutes: 60 });
+    const from = (index: number) => repeat(code, 'device', limited).set('X-Forwarded-For', `192.0.2.${index}`);
+    for (let call = 0; call <= LIMIT; call++) await from(call).expect(201);
+    expect(expectThrottled(await from(LIMIT + 1))).toMatchObject({ policy: 'enrolment-address' });
+  });
+
   it('throttles the wrong codes of all networks together', async () => {
     const { code } = await issue({ expires_in_minutes: 60 });
     const from = (address: string, presented: string) => enrol(presented, limitedInAll).set('X-Forwarded-For', address);

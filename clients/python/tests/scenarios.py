@@ -23,6 +23,9 @@ PRESENTED_SECRETS = {secret for credential in CREDENTIALS.values() for secret in
 SECRETS = PRESENTED_SECRETS | {NAMES["own_app_key"], NAMES["secret_key"]}
 
 
+RESTRICTED_APPS: list[dict[str, Any]] = _read("restrictions.json")["apps"]
+
+
 def fill(value: Any) -> Any:
     """Replaces `${name}` and `a*5000` in every string."""
     if isinstance(value, str):

@@ -13,9 +13,10 @@ import pytest
 from fake_service import FakeService
 from platform_auth.errors import RefusedError, UnavailableError, VerificationError
 from platform_auth.options import Settings
+from platform_auth.principals import AppPrincipal
 from platform_auth.runtime import Channel, Runtime
 from platform_auth.verifier import Verifier
-from scenarios import CREDENTIALS, NAMES, PRESENTED_SECRETS, SECRETS, read_scenarios
+from scenarios import CREDENTIALS, NAMES, PRESENTED_SECRETS, RESTRICTED_APPS, SECRETS, read_scenarios
 from simulation import Simulation
 
 # A verdict that is not known so long after the last step fails the scenario.
@@ -244,6 +245,13 @@ def test_scenario(scenario: dict[str, Any]) -> None:
     run = Run(scenario)
     run.run()
     assert run.mistakes == []
+
+
+@pytest.mark.parametrize("given", [app for app in RESTRICTED_APPS if app["asked"] is not None])
+def test_judges_the_scopes_of_an_app_as_the_service_does(given: dict[str, Any]) -> None:
+    scopes = None if given["scopes"] is None else tuple(given["scopes"])
+    principal = AppPrincipal(NAMES["app_id"], "meals", "recipes", scopes)
+    assert principal.has_scope(given["asked"]) is given["accepted"]
 
 
 def test_every_rule_has_scenarios() -> None:

@@ -4,14 +4,20 @@ import asyncio
 import json
 import logging
 import re
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi import Depends, FastAPI, WebSocket
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from platform_auth import Node, RefusedError, UnavailableError, Verifier
+from platform_auth.open_telemetry import CountsObserver
 from platform_auth.transport import ServiceAnswer, ServiceRequest
 from scripted import HOUSEHOLD_ID, NODE_HEADERS, NODE_ID, ScriptedTransport, ScriptedVerifier
 from test_flood import run
@@ -98,6 +104,47 @@ def test_counts_verdicts_by_door_and_tells_a_hook_whose_failure_changes_none(cap
     assert heard == [accepted, accepted, accepted, refused, refused, ("user", "refused"), ("app", "unavailable")]
     assert sum(vars(record).get("event") == "verifier_failed" for record in caplog.records) == 1
     verifier.close()
+
+
+def verify_twice(verifier: Verifier) -> None:
+    verifier.verify_node_sync(NODE_HEADERS)
+    with pytest.raises(RefusedError):
+        verifier.verify_user_sync({})
+
+
+def test_prometheus_has_the_verdicts_as_the_readme_says() -> None:
+    registry = CollectorRegistry()
+    verdicts = Counter("auth_verdicts", "", ["door", "verdict"], registry=registry)
+    verifier = ScriptedVerifier(CountedTransport, on_verdict=lambda *labels: verdicts.labels(*labels).inc())
+    verify_twice(verifier)
+    verifier.close()
+    text = generate_latest(registry).decode()
+    assert 'auth_verdicts_total{door="node",verdict="accepted"} 1.0' in text
+    assert 'auth_verdicts_total{door="user",verdict="refused"} 1.0' in text
+
+
+def test_opentelemetry_has_the_verdicts_also_when_its_provider_is_set_later() -> None:
+    reader = InMemoryMetricReader()
+    verifier = ScriptedVerifier(CountedTransport)
+    set_meter_provider(MeterProvider([reader]))
+
+    def read() -> dict[object, int | float]:
+        data = reader.get_metrics_data()
+        metrics = [one for resource in data.resource_metrics for scope in resource.scope_metrics for one in scope.metrics]
+        assert [metric.name for metric in metrics] == ["platform_auth.verdicts"]
+        points = [point for point in metrics[0].data.data_points if isinstance(point, NumberDataPoint) and point.attributes]
+        return {(point.attributes["door"], point.attributes["verdict"]): point.value for point in points}
+
+    before = read()
+    verify_twice(verifier)
+    changed = {name: value - before[name] for name, value in read().items() if value != before[name]}
+    assert changed == {("node", "accepted"): 1, ("user", "refused"): 1}
+    verifier.close()
+
+
+def test_verifiers_count_without_the_api_of_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
+    CountsObserver().add(ScriptedVerifier(CountedTransport))
 
 
 class CountedTransport(ScriptedTransport):

@@ -1,13 +1,14 @@
 import { inspect, isDeepStrictEqual } from 'node:util';
 import { RefusedError, UnavailableError, VerificationError } from '../src/errors.js';
 import { toSettings } from '../src/options.js';
-import type { Principal } from '../src/principals.js';
+import { hasScope, type Principal } from '../src/principals.js';
 import { VerifierCore } from '../src/verifier-core.js';
 import { FakeService } from './fake-service.js';
 import {
   credentials,
   names,
   readScenarios,
+  restrictedApps,
   secrets,
   type Count,
   type Credential,
@@ -209,5 +210,13 @@ describe.each(readScenarios())('$rule', ({ scenarios }) => {
     const run = new Run(scenario);
     await run.run();
     expect(run.mistakes).toEqual([]);
+  });
+});
+
+describe('a restriction of an app credential', () => {
+  it.each(restrictedApps.filter(({ asked }) => asked !== null))('is judged as by the service: %j', (given) => {
+    const identity = { door: 'app', appId: names.app_id!, caller: 'meals', target: 'recipes' } as const;
+    const principal = given.scopes ? { ...identity, scopes: given.scopes } : identity;
+    expect(hasScope(principal, given.asked!)).toBe(given.accepted);
   });
 });

@@ -86,6 +86,13 @@ interface Credentials {
 
 const read = (path: string): unknown => JSON.parse(readFileSync(join(FOLDER, path), 'utf8'));
 
+interface RestrictedApp {
+  readonly scopes: readonly string[] | null;
+  readonly asked: string | null;
+  readonly accepted: boolean;
+}
+export const { apps: restrictedApps } = read('restrictions.json') as { readonly apps: readonly RestrictedApp[] };
+
 const data = read('credentials.json') as Credentials;
 export const names = data.names;
 export const credentials = data.credentials;

@@ -15,7 +15,7 @@ import { type Environment, parseEnvironment, readSecretFiles, type Variables } f
 import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseClock } from '../../database/database.js';
 import { DatabaseModule } from '../../database/database.module.js';
-import { migrate } from '../../database/migrate.js';
+import { MayNotMigrateError, migrate } from '../../database/migrate.js';
 import { MetricsRegistryModule } from '../../metrics/metrics-registry.js';
 import { RevocationModule } from '../../revocation/revocation-feed.js';
 import { LoggingModule } from '../../logging/log.js';
@@ -98,5 +98,9 @@ function createCommandEnvironment(variables: Variables): Environment {
  */
 export async function migrateWatched(databaseUrl: string): Promise<string[]> {
   const watch = new StartWatch(undefined, ({ step, seconds }) => say(`Waiting for ${step} (${seconds} s) …`));
-  return watch.limit(migrate(databaseUrl, watch));
+  try {
+    return await watch.limit(migrate(databaseUrl, watch));
+  } catch (error) {
+    throw error instanceof MayNotMigrateError ? new CommandFailedError(error.message, 'schema_outdated') : error;
+  }
 }

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
-import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
 import type { EnvFile } from '../../config/env-file.js';
-import { isUnused } from '../credential-state.js';
+import { formatPair, isOverlapOpen, isUnused } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, sendRequest, type HttpRequest } from '../http-client.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
-import { isDelivered, type Plan, type PlannedPair } from './init-plan.js';
+import { isDelivered, type Plan, type PlannedPair } from './plan.js';
 import { credentialVariables, OWN_NAME } from './platform-map.js';
 
 /** One problem, and what to do about it. Holds no secret. */
@@ -55,14 +54,14 @@ const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z
 
 /** Asks the running services. When this one is away, that is the only finding about it. */
 export async function callServices(checkup: Checkup): Promise<Finding[]> {
-  const { own, rules, url } = checkup;
+  const { own, rules, url, plan } = checkup;
   const away = await findServiceAway(url);
   const found = away
     ? [away]
     : [
         ...(await checkCredentials(checkup)),
         await checkAdminKey(own, url),
-        ...(await checkNodes(checkup)),
+        ...(await checkNodes(url, own?.get('ADMIN_API_KEY'), plan)),
         await checkPublishedKeys(rules, url),
       ];
   return [...found, await checkLoggingService(own)].filter((finding) => finding !== undefined);
@@ -81,7 +80,7 @@ async function ask(url: string, request: HttpRequest = {}): Promise<Reply> {
 }
 
 /** @returns undefined when the service is ready */
-async function findServiceAway(url: string): Promise<Finding | undefined> {
+export async function findServiceAway(url: string): Promise<Finding | undefined> {
   const { status, body, error } = await ask(`${url}/health`);
   if (status === 200) return undefined;
   if (error !== undefined) {
@@ -124,20 +123,12 @@ async function checkCredentials({ plan, url, now, canCompare }: Checkup): Promis
  */
 function hasSideEffects(pair: PlannedPair, id: string, now: Date): boolean {
   const { credential } = pair;
-  if (!isDelivered(pair) || credential?.id !== id) return false;
-  return isOverlapOpen(credential, now) || isLongUnused(credential, now);
+  if (!isDelivered(pair) || credential?.app_id !== id) return false;
+  return isOverlapOpen(credential, now) || isUnused(credential, now);
 }
 
-export function isOverlapOpen({ previousKeyDigest, previousKeyExpiresAt }: AppCredential, now: Date): boolean {
-  return previousKeyDigest !== null && previousKeyExpiresAt !== null && previousKeyExpiresAt > now;
-}
-
-export function isLongUnused({ lastUsedAt, createdAt }: AppCredential, now: Date): boolean {
-  return isUnused({ last_used_at: lastUsedAt, created_at: createdAt }, now);
-}
-
-export function formatPlace({ caller, target }: PlannedPair): string {
-  return `${caller}.env: ${caller} → ${target}`;
+export function formatPlace(pair: PlannedPair): string {
+  return `${pair.caller}.env: ${formatPair(pair)}`;
 }
 
 type AppHeaders = Readonly<Record<'X-Platform-App-Id' | 'X-Platform-App-Key', string>>;
@@ -150,7 +141,7 @@ async function findRefusal(pair: PlannedPair, headers: AppHeaders, url: string):
   const { status, body, error } = await ask(`${url}/internal/validate-app`, request);
   if (error !== undefined) return broken(where, `No verdict: ${error}.`, READ_LOG);
   // The plan compared the key with the database of the file.
-  if (status === 401 && isDelivered(pair) && pair.credential?.id === headers['X-Platform-App-Id'])
+  if (status === 401 && isDelivered(pair) && pair.credential?.app_id === headers['X-Platform-App-Id'])
     return broken(where, `The key is valid in the database of ${OWN_NAME}.env, and ${url} refuses it.`, OTHER_DATABASE);
   if (status === 401) return broken(where, 'The credential in the file is refused.', remedy);
   if (status !== 200)
@@ -195,8 +186,7 @@ async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Fin
  * Only the node has its key, so doctor asks the service how it would judge the node: a restricted node must be refused at a
  * service outside its targets, and its targets must be services of the map.
  */
-async function checkNodes({ own, url, plan }: Checkup): Promise<Finding[]> {
-  const adminKey = own?.get('ADMIN_API_KEY');
+export async function checkNodes(url: string, adminKey: string | undefined, plan: Plan): Promise<Finding[]> {
   if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return [];
   const headers = { 'X-Admin-Key': adminKey };
   const names = plan.services.map(({ service }) => service.name);

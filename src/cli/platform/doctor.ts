@@ -1,32 +1,22 @@
 // What is wrong with a platform: what `init` would do, what it leaves behind, and what the running services answer. The
 // findings are in the order in which an operator would repair.
 import { existsSync, statSync } from 'node:fs';
-import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
 import { Clock } from '../../common/clock.js';
 import { EnvFile } from '../../config/env-file.js';
 import { InvalidEnvironmentError } from '../../config/environment.js';
 import { secret } from '../../config/variable-kinds.js';
 import { isSameSecret } from '../../crypto/secret.js';
 import { readSchemaState, type SchemaState } from '../../database/migrate.js';
-import { UNUSED_DAYS } from '../../config/limits.js';
-import { isExpiring } from '../credential-state.js';
 import { describeCause, describeDatabaseFailure } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
 import { withServices, type Services } from './database-services.js';
-import {
-  broken,
-  callServices,
-  formatPlace,
-  isLongUnused,
-  isOverlapOpen,
-  warning,
-  type Checkup,
-  type Finding,
-} from './doctor-calls.js';
+import { broken, callServices, warning, type Checkup, type Finding } from './doctor-calls.js';
+import { checkKeys } from './doctor-keys.js';
 import {
   createTokenRules,
   describeUnreadable,
   isSetIn,
+  listSettings,
   listStrayClaims,
   needsSecretKey,
   readDatabaseVariables,
@@ -34,7 +24,8 @@ import {
   resolveEnvPath,
   type TokenRules,
 } from './environment-files.js';
-import { isDelivered, makePlan, type PlannedService } from './init-plan.js';
+import { readLiveCredentials } from './init.js';
+import { makePlan, type LiveCredentials, type PlannedService } from './plan.js';
 import { credentialVariables, NODE_TARGETS, OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const RUN_INIT = 'Run init, then restart the service.';
@@ -62,13 +53,13 @@ export async function diagnose(
   const own = files.get(OWN_NAME);
   const rules = readRules(map, own, found);
   const database = await announceIfSlow('Reading the database', readDatabase(own, clock, found));
-  const plan = makePlan(map, files, database?.live, rules);
+  const plan = makePlan(map, files, database?.live, (service, file) => listSettings(service, file, own, rules));
   const canCompare = database && database.live !== undefined;
   const checkup = { url: url?.replace(/\/$/, '') ?? rules.url, now: clock.now(), rules, own, plan, canCompare };
   for (const planned of plan.services) found.push(...checkFile(planned, checkup, map));
   if (database) found.push(...checkDatabase(database));
   found.push(...(await announceIfSlow('Calling the services', callServices(checkup))));
-  found.push(...checkKeys(database?.live ?? [], checkup));
+  found.push(...checkKeys(plan, database?.live?.items ?? [], checkup.now));
   return found;
 }
 
@@ -99,7 +90,7 @@ function readRules(map: PlatformMap, own: EnvFile | undefined, found: Finding[])
 interface DatabaseView {
   readonly schema: SchemaState;
   /** Undefined while migrations are missing, because their columns may not exist. */
-  readonly live: readonly AppCredential[] | undefined;
+  readonly live: LiveCredentials | undefined;
   /** How far this machine's clock is ahead of the database's; negative when it is behind. */
   readonly aheadMs: number;
 }
@@ -116,7 +107,7 @@ async function readDatabase(
       const before = clock.now().getTime();
       const databaseTime = await databaseClock.now();
       const middle = (before + clock.now().getTime()) / 2;
-      const live = schema.pending.length > 0 ? undefined : await credentials.listLiveAppCredentials();
+      const live = schema.pending.length > 0 ? undefined : await readLiveCredentials(credentials);
       return { schema, live, aheadMs: middle - databaseTime.getTime() };
     };
     return await withServices(variables, read, clock);
@@ -128,7 +119,7 @@ async function readDatabase(
   }
 }
 
-function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap): Generator<Finding> {
+function* checkFile(planned: PlannedService<EnvFile>, checkup: Checkup, map: PlatformMap): Generator<Finding> {
   const { service, file, settings } = planned;
   const where = `${service.name}.env`;
   const credentials = service.calls.flatMap((target) => Object.values(credentialVariables(target)));
@@ -169,7 +160,7 @@ function describeDifference({ service }: PlannedService, name: string, value: st
 }
 
 /** What is in a file and should not be: init removes nothing. */
-function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Checkup, map: PlatformMap) {
+function* checkLeftovers({ service, file }: PlannedService<EnvFile>, { own, rules }: Checkup, map: PlatformMap) {
   const where = `${service.name}.env`;
   const isOwn = service.name === OWN_NAME;
   const [key, ownKey] = [file.get('SECRET_KEY'), own?.get('SECRET_KEY')];
@@ -228,40 +219,4 @@ function* checkDatabase({ schema: { pending, unknown }, aheadMs }: DatabaseView)
   const skew = `${Math.round(skewMs / 1_000)} s ${aheadMs > 0 ? 'ahead of' : 'behind'}`;
   const remedy = 'Synchronise both with the same time source (NTP): tokens and overlaps end by the clock.';
   yield report('clock', `This machine is ${skew} the database.`, remedy);
-}
-
-function* checkKeys(live: readonly AppCredential[], { plan, now }: Checkup): Generator<Finding> {
-  for (const pair of plan.services.flatMap(({ file, pairs }) => (file.exists ? pairs : []))) {
-    const { caller, credential, newScopes } = pair;
-    if (credential && newScopes !== undefined) {
-      const [has, says] = [credential.scopes, newScopes].map((scopes) => scopes?.join(', ') ?? 'all');
-      const what = `The scopes of the credential are ${has}; the map says ${says}.`;
-      yield warning(formatPlace(pair), what, 'Run init: it changes the scopes, and the key stays.');
-    }
-    if (!credential || !isOverlapOpen(credential, now)) continue;
-    const until = `the old one works until ${credential.previousKeyExpiresAt?.toISOString() ?? ''}.`;
-    const [state, remedy] = isDelivered(pair)
-      ? ['the new one was not used yet', `Restart ${caller}, so that it reads its file again.`]
-      : ['the file does not hold the new one', RUN_INIT];
-    yield warning(formatPlace(pair), `The key was rotated and ${state}; ${until}`, remedy);
-  }
-  for (const credential of live) {
-    const { caller, target, lastUsedAt, expiresAt } = credential;
-    const where = `${caller} → ${target}`;
-    if (plan.strays.includes(credential)) {
-      const what = 'There is a live credential for a pair that is not in the map.';
-      yield warning(where, what, 'Add the pair to the map, or run init --prune.');
-    }
-    if (isLongUnused(credential, now)) {
-      const what = lastUsedAt
-        ? `The key was last used on ${lastUsedAt.toISOString().slice(0, 10)}.`
-        : `The key was not used once in more than ${UNUSED_DAYS} days.`;
-      const remedy = `If ${caller} no longer calls ${target}, remove the pair from the map and run init --prune.`;
-      yield warning(where, what, remedy);
-    }
-    if (expiresAt && isExpiring({ expires_at: expiresAt }, now)) {
-      const what = `The credential expires at ${expiresAt.toISOString()}.`;
-      yield warning(where, what, 'After that, run init: it issues one that does not expire.');
-    }
-  }
 }

@@ -23,6 +23,12 @@ const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 
 
 export type EnvFiles = ReadonlyMap<string, EnvFile>;
 
+/** The variables of one service, in a file of any format. */
+export type ServiceFile = Pick<
+  EnvFile,
+  'path' | 'exists' | 'get' | 'set' | 'changes' | 'needsWriting' | 'write' | 'rehearseWrite'
+>;
+
 export function resolveEnvPath(envDir: string, service: string): string {
   return join(envDir, `${service}.env`);
 }
@@ -35,13 +41,7 @@ export function readEnvFiles(map: PlatformMap, envDir: string): EnvFiles {
 /** @throws {CommandFailedError} when the file is not a regular file, or leaves to another file what init writes */
 export function readEnvFile(envDir: string, service: string): EnvFile {
   const path = resolveEnvPath(envDir, service);
-  let file: EnvFile;
-  try {
-    file = EnvFile.read(path);
-  } catch (error) {
-    const { what, remedy } = describeUnreadable(path, error);
-    throw new CommandFailedError(`${what} ${remedy}`, 'file_unusable');
-  }
+  const file = readOrExplain(path, (name) => EnvFile.read(name));
   const variable = KEPT_IN_ENV_FILE.map(toFileVariable).find((name) => file.get(name) !== undefined);
   if (service === OWN_NAME && variable !== undefined)
     throw new CommandFailedError(
@@ -49,6 +49,15 @@ export function readEnvFile(envDir: string, service: string): EnvFile {
       'secret_elsewhere',
     );
   return file;
+}
+
+export function readOrExplain<File>(path: string, read: (path: string) => File): File {
+  try {
+    return read(path);
+  } catch (error) {
+    const { what, remedy } = describeUnreadable(path, error);
+    throw new CommandFailedError(`${what} ${remedy}`, 'file_unusable');
+  }
 }
 
 /** A regular file that this user may not read holds keys: it must not be removed. */
@@ -60,7 +69,7 @@ export function describeUnreadable(name: string, error: unknown): { what: string
 }
 
 /** Whether the file gives a variable, or names the file of its value. */
-export function isSetIn(file: EnvFile, name: string): boolean {
+export function isSetIn(file: Pick<ServiceFile, 'get'>, name: string): boolean {
   return file.get(name) !== undefined || file.get(toFileVariable(name)) !== undefined;
 }
 
@@ -92,7 +101,7 @@ export function readDatabaseVariables(own: EnvFile | undefined): Variables & { r
 const JWKS_URL_VARIABLE = 'AUTH_JWKS_URL';
 export const JWKS_PATH = '/.well-known/jwks.json';
 /** Of a service that sets none of the variables. Verifiers require this issuer when they have no JWT_ISSUER. */
-const DEFAULT_TOKENS = parseTokenSettings({});
+export const DEFAULT_TOKENS = parseTokenSettings({});
 
 /** How this service signs access tokens, and where the others find it. */
 export interface TokenRules extends TokenSettings {
@@ -130,7 +139,7 @@ export function listSettings(
   file: EnvFile,
   own: EnvFile | undefined,
   rules: TokenRules,
-  { databaseUrl, secretKey }: NewSettings,
+  { databaseUrl, secretKey }: NewSettings = { databaseUrl: undefined, secretKey: undefined },
 ): FileSettings {
   const isOwn = service.name === OWN_NAME;
   const previousSecretKey = own?.get('SECRET_KEY_PREVIOUS');
@@ -143,8 +152,15 @@ export function listSettings(
     // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. Where the SECRET_KEY
     // is in use, a new one would not verify the seals made so far.
     ...(isOwn && file.get('SECRET_KEY') === undefined && { AUDIT_SEAL_KEY: undefined }),
-    ...(service.nodeTargets && { [NODE_TARGETS]: service.nodeTargets.join(',') }),
     ...((isOwn || service.adminEndpoints) && { ADMIN_API_KEY: undefined }),
+    ...listPublicSettings(service, rules),
+  };
+}
+
+/** @returns the settings that are not secret: addresses, and what a verifier needs */
+export function listPublicSettings(service: MappedService, rules: TokenRules): FileSettings {
+  return {
+    ...(service.nodeTargets && { [NODE_TARGETS]: service.nodeTargets.join(',') }),
     ...Object.fromEntries(service.urls.map(({ variable, url }) => [variable, url])),
     ...listVerifierSettings(service, rules),
   };

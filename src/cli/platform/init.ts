@@ -1,29 +1,22 @@
 import { mkdirSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { COMMAND_LINE, type Actor } from '../../access/actor.js';
-import type { AppCredential, AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
+import { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
+import type { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
 import { Clock } from '../../common/clock.js';
 import type { EnvFile } from '../../config/env-file.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../config/limits.js';
 import { secret } from '../../config/variable-kinds.js';
-import { generateSecret } from '../../crypto/secret.js';
+import { computeDigest, generateSecret, isSameDigest } from '../../crypto/secret.js';
 import { withClient } from '../../database/connection-check.js';
 import { withAdvisoryLock, LOCKS } from '../../database/locks.js';
 import { readSchemaState } from '../../database/migrate.js';
-import { describeCause } from '../failures.js';
 import { CommandFailedError, announceIfSlow, say, type Confirm } from '../terminal.js';
 import { migrateWatched, withServices, type Services } from './database-services.js';
-import { isSetIn, readDatabaseVariables, readEnvFile, readEnvFiles, readTokenRules } from './environment-files.js';
-import {
-  addRotations,
-  listDestruction,
-  makePlan,
-  type Plan,
-  type PairAction,
-  type PlannedPair,
-  type PlannedService,
-} from './init-plan.js';
-import { OWN_NAME, type PlatformMap, credentialVariables } from './platform-map.js';
+import { carryOutPlan, type CredentialStore, type PlanReport } from './delivery.js';
+import { listSettings, readDatabaseVariables, readEnvFile, readEnvFiles, readTokenRules } from './environment-files.js';
+import { addRotations, listDestruction, makePlan, type LiveCredentials, type Plan } from './plan.js';
+import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const FOLDER_MODE = 0o700;
 /** The columns are those of the first schema, so that no migration has to run before. */
@@ -45,29 +38,12 @@ export interface InitRequest {
   readonly confirm: Confirm;
 }
 
-/** What was done, or would be done. Holds no secret. */
-export interface InitReport {
-  readonly dry_run: boolean;
-  readonly migrations: string[];
-  readonly files: { file: string; changed: boolean; variables: string[] }[];
-  readonly pairs: {
-    caller: string;
-    target: string;
-    action: PairAction;
-    app_id: string | null;
-    /** When they change; null: all. */
-    scopes?: readonly string[] | null;
-  }[];
-  /** Live credentials of pairs that are not in the map. */
-  readonly strays: { caller: string; target: string; app_id: string; revoked: boolean }[];
-}
-
 /**
  * Makes database, credentials and environment files match the map. Idempotent: when a run is killed or a file cannot be
  * written, the next run completes it, because a credential counts only once its caller's file holds the key.
  * @throws {CommandFailedError} with the cause, and with what was undone
  */
-export async function init(request: InitRequest, clock = new Clock()): Promise<InitReport> {
+export async function init(request: InitRequest, clock = new Clock()): Promise<PlanReport> {
   const { map, envDir, dryRun, prune } = request;
   const own = readEnvFile(envDir, OWN_NAME);
   const variables = readDatabaseVariables(own);
@@ -78,31 +54,66 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   const actor = { ...COMMAND_LINE, operator: request.as ?? readSystemUser() };
   const { pending, isEmpty } = await readSchemaState(databaseUrl);
   if (!isEmpty) await refuseStrangeFolder(envDir, databaseUrl);
-  const plan = (live: readonly AppCredential[] | undefined): Plan => {
+  const fresh = { databaseUrl, secretKey: generateSecret() };
+  const plan = (live: LiveCredentials | undefined): Plan<EnvFile> => {
     const files = readEnvFiles(map, envDir);
-    refuseWeakSecret(files.get(OWN_NAME));
-    const planned = makePlan(map, files, live, rules, { databaseUrl, secretKey: generateSecret() });
+    const own = files.get(OWN_NAME);
+    refuseWeakSecret(own);
+    const planned = makePlan(map, files, live, (service, file) => listSettings(service, file, own, rules, fresh));
     return request.rotate === undefined ? planned : addRotations(planned, request.rotate);
   };
+  const options = { program: 'init', prune } as const;
   if (dryRun) {
     // Missing migrations may add columns that the query names.
-    const readLive = async ({ credentials }: Services) => credentials.listLiveAppCredentials();
+    const readLive = async ({ credentials }: Services) => readLiveCredentials(credentials);
+    const none: LiveCredentials = { items: [], isCurrentKey: () => false };
     const isOld = pending.length > 0;
-    const live = isEmpty ? [] : isOld ? undefined : await withServices(variables, readLive, clock);
-    return applyPlan(plan(live), prune, pending);
+    const live = isEmpty ? none : isOld ? undefined : await withServices(variables, readLive, clock);
+    return carryOutPlan(plan(live), { ...options, migrations: pending });
   }
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
   const apply =
     (lockLost: AbortSignal) =>
-    async ({ credentials }: Services): Promise<InitReport> => {
-      const planned = plan(await credentials.listLiveAppCredentials());
+    async ({ credentials }: Services): Promise<PlanReport> => {
+      const planned = plan(await readLiveCredentials(credentials));
       const acts = listDestruction(planned, prune);
       if (acts.length > 0) await request.confirm(`This would ${acts.join(', and ')}.`);
-      return applyPlan(planned, prune, migrations, { credentials, lockLost, actor });
+      return carryOutPlan(planned, { ...options, migrations }, createStore(credentials, actor, lockLost));
     };
   const run = async (lockLost: AbortSignal) => withServices(variables, apply(lockLost), clock);
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
+}
+
+export async function readLiveCredentials(credentials: AppCredentialsService): Promise<LiveCredentials> {
+  const live = await credentials.listLiveAppCredentials();
+  const digests = new Map(live.map(({ id, keyDigest }) => [id, keyDigest]));
+  const isCurrentKey: LiveCredentials['isCurrentKey'] = ({ app_id }, key) => {
+    const current = digests.get(app_id);
+    return current !== undefined && isSameDigest(computeDigest(key), current);
+  };
+  return { items: live.map((credential) => AppCredentialResponse.from(credential)), isCurrentKey };
+}
+
+/** @param lockLost then no more keys are issued, because another run may do so; undelivered ones are still revoked */
+function createStore(credentials: AppCredentialsService, actor: Actor, lockLost: AbortSignal): CredentialStore {
+  return {
+    issue: async (pair) => {
+      lockLost.throwIfAborted();
+      const { credential, key } = await credentials.issueAppCredential({ ...pair, expiresAt: null }, actor);
+      return { id: credential.id, key };
+    },
+    updateScopes: async (id, scopes) => {
+      lockLost.throwIfAborted();
+      await credentials.updateScopes(id, scopes, actor);
+    },
+    rotate: async ({ app_id, rotated_at }) => {
+      lockLost.throwIfAborted();
+      const rotatedAt = rotated_at === null ? null : new Date(rotated_at);
+      return (await credentials.keys.rotateKey(app_id, DEFAULT_OVERLAP_HOURS, actor, rotatedAt)).key;
+    },
+    revoke: (ids) => credentials.keys.revokeKeys(ids, actor),
+  };
 }
 
 /**
@@ -140,111 +151,4 @@ function refuseWeakSecret(own: EnvFile | undefined): void {
       `SECRET_KEY in ${own.path} ${weakness.message}. ` +
         'Remove the line to have a new one generated; access tokens signed with the old one become invalid.',
     );
-}
-
-/** The run that holds the lock. */
-interface Run {
-  readonly credentials: AppCredentialsService;
-  readonly actor: Actor;
-  /** Then it issues no more keys, because another run may do so; it still revokes undelivered ones. */
-  readonly lockLost: AbortSignal;
-}
-
-/** @param run undefined: a dry run, which changes the files in memory only */
-async function applyPlan(plan: Plan, prune: boolean, migrations: string[], run?: Run): Promise<InitReport> {
-  const report: InitReport = { dry_run: run === undefined, migrations, files: [], pairs: [], strays: [] };
-  for (const planned of plan.services) {
-    const { file, service } = planned;
-    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, run))));
-    report.files.push({ file: `${service.name}.env`, changed: file.needsWriting, variables: file.changes });
-  }
-  if (prune && run) await revokeAll(plan.strays, run);
-  report.strays.push(...plan.strays.map(({ id, caller, target }) => ({ caller, target, app_id: id, revoked: prune })));
-  return report;
-}
-
-/** Issues the keys of one caller and writes its file. When the file cannot be written, the issued keys are revoked. */
-async function deliver({ service, file, settings, pairs }: PlannedService, run?: Run): Promise<InitReport['pairs']> {
-  const heading = `# ${service.name}. Written by platform-auth init, which keeps your own lines.`;
-  const issued: IssuedPair[] = [];
-  const rotated: string[] = [];
-  const delivered: InitReport['pairs'] = [];
-  try {
-    for (const [name, value] of Object.entries(settings))
-      if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateSecret());
-    // Before its keys are issued: a rerun recognises the folder by the file of this service.
-    if (run && service.name === OWN_NAME && !file.exists) file.write(heading);
-    if (run && pairs.some(({ action }) => action === 'issue' || action === 'rotate')) file.rehearseWrite();
-    for (const pair of pairs) {
-      const { caller, target, action, newScopes } = pair;
-      const { id, key } = run ? await carryOut(pair, run) : { id: pair.credential?.id, key: undefined };
-      if (run && action === 'issue' && id !== undefined) issued.push({ caller, target, id });
-      if (run && action === 'rotate') rotated.push(`${caller} → ${target}`);
-      const names = credentialVariables(target);
-      if (id !== undefined || action === 'issue') file.set(names.id, id ?? PLACEHOLDER);
-      if (action === 'issue' || action === 'rotate') file.set(names.key, key ?? PLACEHOLDER);
-      delivered.push({
-        caller,
-        target,
-        action,
-        app_id: id ?? null,
-        ...(newScopes !== undefined && { scopes: newScopes }),
-      });
-    }
-    if (run && file.needsWriting) file.write(heading);
-    return delivered;
-  } catch (error) {
-    const outcome = issued.length > 0 && run ? await revokeIssued(issued, run) : 'No credential was issued for it.';
-    const loss =
-      rotated.length > 0
-        ? `The new keys of ${rotated.join(', ')} are lost; the old ones work for ${DEFAULT_OVERLAP_HOURS} hours.\n`
-        : '';
-    throw new CommandFailedError(
-      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n${loss}` +
-        'Files written before remain valid. Remove the cause and run init again: it completes the rest.',
-    );
-  }
-}
-
-/** What stands for a new id or key in a dry run. */
-const PLACEHOLDER = 'to-be-generated';
-type IssuedPair = Readonly<{ caller: string; target: string; id: string }>;
-
-/** @returns the id of the pair's credential, if it has one now, and its key if that is new */
-async function carryOut(
-  { caller, target, action, credential, newScopes }: PlannedPair,
-  { credentials, lockLost, actor }: Run,
-): Promise<{ id: string | undefined; key: string | undefined }> {
-  if (action === 'issue') {
-    lockLost.throwIfAborted();
-    const pair = { caller, target, expiresAt: null, scopes: newScopes ?? null };
-    const issued = await credentials.issueAppCredential(pair, actor);
-    return { id: issued.credential.id, key: issued.key };
-  }
-  if (credential && newScopes !== undefined) {
-    lockLost.throwIfAborted();
-    await credentials.updateScopes(credential.id, newScopes, actor);
-  }
-  if (action !== 'rotate' || !credential) return { id: credential?.id, key: undefined };
-  lockLost.throwIfAborted();
-  const { key } = await credentials.keys.rotateKey(credential.id, DEFAULT_OVERLAP_HOURS, actor);
-  return { id: credential.id, key };
-}
-
-/** Revokes at the same time, so that all wait for the replicas once. @throws the first failure, after the last attempt */
-async function revokeAll(revoked: readonly { readonly id: string }[], { credentials, actor }: Run): Promise<void> {
-  const attempts = await Promise.allSettled(revoked.map(({ id }) => credentials.keys.revokeKey(id, actor)));
-  const failure = attempts.find((attempt) => attempt.status === 'rejected');
-  if (failure) throw failure.reason;
-}
-
-/** The keys of these credentials were not delivered to their caller. */
-async function revokeIssued(issued: readonly IssuedPair[], run: Run): Promise<string> {
-  const pairs = issued.map(({ caller, target }) => `${caller} → ${target}`).join(', ');
-  try {
-    await revokeAll(issued, run);
-    return `The credentials issued for it are revoked again: ${pairs}.`;
-  } catch (error) {
-    return `The credentials issued for it could not be revoked (${describeCause(error)}); their keys are lost: ${pairs}.`;
-  }
 }

@@ -1,16 +1,16 @@
-import { InvalidArgumentError, type Command } from 'commander';
-import type { InitReport } from './init.js';
+import { Argument, Option, type Command } from 'commander';
+import type { PlanReport } from './delivery.js';
 import type { PlatformMap } from './platform-map.js';
-import { addYes, createConfirm, CommandFailedError, print } from '../terminal.js';
-import { fitWidth, formatTable, wrapText } from '../tables.js';
-import { httpUrl } from '../../config/variable-kinds.js';
-import type { Finding } from './doctor-calls.js';
+import { formatPair } from '../credential-state.js';
+import { addYes, createConfirm, print } from '../terminal.js';
+import { formatTable } from '../tables.js';
 import { parseAuditRetentionDays, parseDatabaseUrl, readVariables } from '../../config/environment.js';
-import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE, type Help } from '../command-options.js';
+import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
 
-const URL_OF_OWN_FILE =
+export const URL_OF_OWN_FILE =
   'Connects to the database: DATABASE_URL is taken from the environment, or else from <dir>/auth.env.';
-const MAP_EXAMPLE = '--map platform.yaml --env-dir env';
+export const ENV_DIR = 'folder of the environment files: <service>.env for each service';
+export const MAP_EXAMPLE = '--map platform.yaml --env-dir env';
 
 type InitOptions = Readonly<{
   map: string;
@@ -23,19 +23,18 @@ type InitOptions = Readonly<{
 
 /** `platform-auth init`: makes keys and environment files from the map; see docs/platform.md. */
 export function addInitCommand(root: Command): void {
+  const description =
+    'Make the keys and the environment files of a platform from its map. Idempotent: safe to run again.';
   addYes(
-    addPlatformCommand(
-      root,
-      'init',
-      'Make the keys and the environment files of a platform from its map. Idempotent: safe to run again.',
-      {
-        needs: `${URL_OF_OWN_FILE} If the database has live credentials, <dir>/auth.env must exist.
+    addCommand(root, 'init', description, {
+      needs: `${URL_OF_OWN_FILE} If the database has live credentials, <dir>/auth.env must exist.
 Asks before it rotates live keys of more than one service, makes a new SECRET_KEY, or revokes (--prune).`,
-        variables: DATABASE_EXAMPLE,
-        example: MAP_EXAMPLE,
-      },
-    ),
+      variables: DATABASE_EXAMPLE,
+      example: MAP_EXAMPLE,
+    }),
   )
+    .addOption(createMapOption())
+    .requiredOption('--env-dir <dir>', ENV_DIR)
     .option('--prune', 'revoke the live credentials of pairs that are not in the map', false)
     .option('--rotate [service]', 'make new keys for the calls of this service, or of all; the old ones work for a day')
     .option('--as <name>', 'who acts, for the audit log (default: your user on this machine)')
@@ -44,22 +43,20 @@ Asks before it rotates live keys of more than one service, makes a new SECRET_KE
       const map = await readMap(path);
       const { init } = await import('./init.js');
       const request = { map, ...options, rotate: rotate === true ? 'all' : rotate, confirm: createConfirm(command) };
-      print(command, await init(request), formatInitReport);
+      print(command, await init(request), formatReport);
     });
 }
 
-function addPlatformCommand(root: Command, name: string, description: string, help: Help): Command {
-  return addCommand(root, name, description, help)
-    .requiredOption('--map <file>', 'the map of the platform: its services and their calls')
-    .requiredOption('--env-dir <dir>', 'folder of the environment files: <service>.env for each service');
+export function createMapOption(): Option {
+  return new Option('--map <file>', 'the map of the platform: its services and their calls').makeOptionMandatory();
 }
 
-async function readMap(path: string): Promise<PlatformMap> {
+export async function readMap(path: string): Promise<PlatformMap> {
   const { readPlatformMap } = await import('./platform-map.js');
   return readPlatformMap(path);
 }
 
-function formatInitReport(report: InitReport): string {
+export function formatReport(report: PlanReport): string {
   const { dry_run: isPlan, migrations, pairs, files, strays } = report;
   const changed = files.filter((file) => file.changed);
   const scoped = pairs.filter(({ scopes }) => scopes !== undefined);
@@ -71,6 +68,11 @@ function formatInitReport(report: InitReport): string {
   if (pairs.some(({ action }) => action === 'unknown'))
     parts.push(
       'Keys cannot be compared before the schema is up to date. To see their actions, run migrate, then this command again.',
+    );
+  const lost = pairs.filter(({ action }) => action === 'lost').map(formatPair);
+  if (lost.length > 0)
+    parts.push(
+      `Keys that were not found here, and cannot be read again: ${lost.join(', ')}. They stay; --rotate-lost makes new ones.`,
     );
   if (migrations.length > 0) parts.push(`Migrations ${isPlan ? 'to apply' : 'applied'}: ${migrations.join(', ')}`);
   if (changed.length > 0) parts.push([`Files ${isPlan ? 'to write' : 'written'}:`, ...changed.map(toLine)].join('\n'));
@@ -85,66 +87,23 @@ function formatInitReport(report: InitReport): string {
 }
 
 /** No service can have run with these files: they get their first keys. */
-function isFirstRun({ pairs, files }: InitReport): boolean {
+function isFirstRun({ pairs, files }: PlanReport): boolean {
   // The first file is that of this service.
   return files[0]?.variables.includes('SECRET_KEY') === true && pairs.every(({ action }) => action === 'issue');
 }
 
-function toScopesLine({ caller, target, scopes }: InitReport['pairs'][number]): string {
-  return `  ${caller} → ${target}: ${scopes?.join(', ') ?? 'all'}`;
+function toScopesLine(pair: PlanReport['pairs'][number]): string {
+  return `  ${formatPair(pair)}: ${pair.scopes?.join(', ') ?? 'all'}`;
 }
 
-function toLine({ file, variables }: InitReport['files'][number]): string {
+function toLine({ file, variables }: PlanReport['files'][number]): string {
   return `  ${file}: ${variables.join(', ') || 'mode 0600'}`;
 }
 
-function createHeading(strays: InitReport['strays'], isPlan: boolean): string {
+function createHeading(strays: PlanReport['strays'], isPlan: boolean): string {
   const isRevoked = strays.some(({ revoked }) => revoked);
   const outcome = isPlan ? 'would be revoked' : 'revoked';
   return `Credentials of pairs that are not in the map (${isRevoked ? outcome : 'still valid; --prune revokes them'}):`;
-}
-
-const WHAT = 'what is wrong, and what to do';
-/** What the table takes besides the text: the first column and the borders. */
-const TABLE_FRAME = 'severity'.length + 7;
-
-type DoctorOptions = Readonly<{ map: string; envDir: string; url?: string }>;
-
-/** `platform-auth doctor`: finds what is wrong with a platform and says what to do; see docs/platform.md. */
-export function addDoctorCommand(root: Command): void {
-  const description = 'Check files, keys, database and services of a platform. Exit code 1 when something is broken.';
-  addPlatformCommand(root, 'doctor', description, {
-    needs: `Changes nothing, but validates every key, which counts as its use. ${URL_OF_OWN_FILE}`,
-    example: `${MAP_EXAMPLE} --url http://127.0.0.1:7701`,
-  })
-    .option('--url <url>', 'address of this service, if not the one in the map', parseUrl)
-    .action(async ({ map: path, envDir, url }: DoctorOptions, command: Command) => {
-      const map = await readMap(path);
-      const { diagnose } = await import('./doctor.js');
-      const findings = await diagnose({ map, envDir, url });
-      print(command, { findings }, formatFindings);
-      const broken = findings.filter(({ severity }) => severity === 'broken').length;
-      if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`, 'broken');
-    });
-}
-
-const LIMIT = 'A variable that a process was started with overrides its file, and doctor does not see it.';
-
-function formatFindings({ findings }: { findings: Finding[] }): string {
-  if (findings.length === 0) return `No problems found.\n\n${LIMIT}`;
-  const width = fitWidth(TABLE_FRAME);
-  const rows = findings.map((finding) => ({
-    severity: finding.severity,
-    [WHAT]: [finding.where, ...wrapText(finding.what, width), ...wrapText(`→ ${finding.do}`, width)],
-  }));
-  const colour = (name: string, value: unknown) =>
-    name !== 'severity' ? undefined : value === 'broken' ? ('red' as const) : ('yellow' as const);
-  return `${formatTable(['severity', WHAT], rows, { drop: ['severity'], colour })}\n${LIMIT}`;
-}
-
-function parseUrl(text: string): string {
-  if (!httpUrl.safeParse(text).success) throw new InvalidArgumentError('It must be an http(s) URL.');
-  return text;
 }
 
 /** `platform-auth migrate`: applies missing migrations, as the service does when it starts. */
@@ -173,4 +132,17 @@ With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETE
 function formatMigration({ migrations, granted_to }: { migrations: string[]; granted_to: string | undefined }): string {
   const schema = migrations.length === 0 ? 'The schema is up to date.' : `Applied: ${migrations.join(', ')}`;
   return granted_to === undefined ? schema : `${schema}\nGranted the service's privileges to: ${granted_to}`;
+}
+
+/** `platform-auth schema`: JSON Schemas, for editors and pipelines. */
+export function addSchemaCommand(root: Command): void {
+  addCommand(root, 'schema', 'Print the JSON Schema of the map, or of the variables of the service.', {
+    needs: 'Connects to nothing.',
+    example: 'map > platform.schema.json',
+  })
+    .addArgument(new Argument('<what>', 'what it is of').choices(['map', 'variables']))
+    .action(async (what: 'map' | 'variables') => {
+      const { SCHEMAS } = await import('./schemas.js');
+      process.stdout.write(`${JSON.stringify(SCHEMAS[what](), null, 2)}\n`);
+    });
 }

@@ -22,9 +22,11 @@ const serviceName = z
 const variableName = z.string().regex(/^[A-Z][A-Z0-9_]{0,99}$/, 'must be a variable name, as in LOGGING_SERVICE_URL');
 /** Needs no quotes in an environment file. */
 const PLAIN_URL = /^https?:\/\/[\w.:[\]-]+(\/[\w.~%/-]*)?$/;
+const ADDRESS_DETAIL = 'must be an http(s) URL, as in http://127.0.0.1:7701';
 const address = z
   .string()
-  .refine((url) => PLAIN_URL.test(url) && URL.canParse(url), 'must be an http(s) URL, as in http://127.0.0.1:7701');
+  .regex(PLAIN_URL, { error: ADDRESS_DETAIL, abort: true })
+  .refine((url) => URL.canParse(url), ADDRESS_DETAIL);
 const place = z
   .string()
   .regex(/^[\w.-]+(\/[\w.~%/-]*)?$/, 'must be a service of this map, with an optional path: logging/api/v0/logs');
@@ -39,17 +41,19 @@ const appScopes = z
 const calls = z.union([z.array(serviceName), z.record(serviceName, appScopes.nullable())]);
 
 const service = z.strictObject({
-  url: address,
-  calls: calls.default([]),
-  urls: z.record(variableName, place).default({}),
-  admin_endpoints: z.boolean().default(false),
-  verifies_access_tokens: z.boolean().default(false),
+  url: address.describe('where the others reach it'),
+  calls: calls.default([]).describe('the services that it calls in its own name, with or without scopes'),
+  urls: z.record(variableName, place).default({}).describe('further addresses that it needs: VARIABLE: service/path'),
+  admin_endpoints: z.boolean().default(false).describe('it has routes behind X-Admin-Key'),
+  verifies_access_tokens: z.boolean().default(false).describe('it checks access tokens of users by itself'),
 });
-const nodes = z.strictObject({ targets: z.array(serviceName).min(1).max(MAX_RESTRICTIONS) });
-const schema = z
+const nodes = z
+  .strictObject({ targets: z.array(serviceName).min(1).max(MAX_RESTRICTIONS) })
+  .describe('the only services at which a new node is accepted');
+export const mapSchema = z
   .strictObject({ services: z.record(serviceName, service), nodes: nodes.optional() })
   .superRefine(refuseContradictions);
-type RawMap = z.output<typeof schema>;
+type RawMap = z.output<typeof mapSchema>;
 type AddIssue = (path: (string | number)[], message: string) => void;
 
 /** One service of the platform, and what its environment file must hold. */
@@ -97,7 +101,7 @@ export function parsePlatformMap(text: string, path: string): PlatformMap {
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const unreadable = document.errors.map(({ pos, message }) => ({ line: lines.linePos(pos[0]).line, message }));
   if (unreadable.length > 0) throw createMapError(path, unreadable);
-  const parsed = schema.safeParse(document.toJS({ maxAliasCount: 100 }));
+  const parsed = mapSchema.safeParse(document.toJS({ maxAliasCount: 100 }));
   if (parsed.success) return { services: toServices(parsed.data) };
   const mistakes = parsed.error.issues
     .flatMap(toMistakes)
@@ -218,6 +222,6 @@ function parsePlace(value: string): { name: string; path: string } {
   return slash < 0 ? { name: value, path: '' } : { name: value.slice(0, slash), path: value.slice(slash) };
 }
 
-function toPrefix(name: string): string {
+export function toPrefix(name: string): string {
   return name.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
 }

@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { Command } from 'commander';
 import { type Variables, readVariables, readSecretFiles } from '../../config/environment.js';
 import type { NodePair } from './node-config-file.js';
 import {
@@ -28,7 +28,7 @@ export interface ListPage<Item> {
 /** Calls the service over HTTP, at the admin door, from any machine. */
 export class AdminClient {
   private constructor(
-    private readonly url: string,
+    readonly url: string,
     private readonly adminKey: string,
     private readonly appHeaders: Readonly<Record<string, string>>,
   ) {}
@@ -65,6 +65,12 @@ export class AdminClient {
       if (isFailure(error, 'not_found')) return undefined;
       throw error;
     }
+  }
+
+  /** @returns the body of an open route; undefined when it answers anything but 200 */
+  async getOpen(path: string): Promise<unknown> {
+    const { status, body } = await callService(this.url, path, { method: 'GET' });
+    return status === 200 ? body : undefined;
   }
 
   async post<Body>(path: string, body?: object): Promise<Body> {
@@ -136,6 +142,23 @@ export class AdminClient {
 
 type Options = Output & { readonly url?: string };
 
+export class RemoteCommand extends Command {
+  /**
+   * Prints the result of a call: as JSON, or as the text that `toText` makes of it.
+   * @param work gets a client and the parameters that Commander passes
+   */
+  answer<Parameters extends unknown[], Result>(
+    work: (client: AdminClient, ...parameters: Parameters) => Promise<Result>,
+    toText: (result: Result, ...parameters: Parameters) => string,
+  ): this {
+    return this.action(async (...passed) => {
+      const parameters = passed as Parameters;
+      const result = await work(createClient(this), ...parameters);
+      print(this, result, (it) => toText(it, ...parameters));
+    });
+  }
+}
+
 /** Adds a command that calls the service. @param example the rest of the line after the name of the command */
 export function addRemote(
   parent: Command,
@@ -143,28 +166,12 @@ export function addRemote(
   description: string,
   example?: string,
   needs = NEEDS_ADMIN_KEY,
-): Command {
-  return addCommand(parent, signature, description, { needs, example }).option(
+): RemoteCommand {
+  return addCommand(parent, signature, description, { needs, example }, new RemoteCommand()).option(
     '--url <url>',
     'address of the service (default: AUTH_URL, or INTERNAL_PORT, PORT or 7701 of this machine)',
     parseServiceUrl,
   );
-}
-
-/**
- * @param work gets a client and the parameters that Commander passes
- * @returns the action of a command, which prints the result: as JSON, or as the text that `toText` makes of it
- */
-export function act<Parameters extends unknown[], Result>(
-  work: (client: AdminClient, ...parameters: Parameters) => Promise<Result>,
-  toText: (result: Result, ...parameters: Parameters) => string,
-): (...parameters: unknown[]) => Promise<void> {
-  return async (...passed) => {
-    const command = passed.at(-1) as Command;
-    const parameters = passed as Parameters;
-    const result = await work(createClient(command), ...parameters);
-    print(command, result, (it) => toText(it, ...parameters));
-  };
 }
 
 /** @returns a client for the service that --url or AUTH_URL names */

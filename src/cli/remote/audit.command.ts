@@ -16,7 +16,7 @@ import {
   type Query,
   type Reference,
 } from './admin-client.js';
-import type { Api } from './api-types.js';
+import type { AuditEventResponse } from '../../admin/audit-events.admin.controller.js';
 import { findUserId } from './users.command.js';
 
 const COLUMNS = ['time', 'event', 'actor', 'subject', 'details', 'address', 'count', 'request_id', 'id'] as const;
@@ -35,7 +35,7 @@ const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
   [/^(admin\.operator|admin\.scope|operator)\./, 'operator'],
 ];
 
-type AuditEvent = Api['AuditEventResponse'];
+type AuditEvent = AuditEventResponse;
 type AuditOptions = Query & { readonly limit: number; readonly follow: boolean };
 
 /** `platform-auth audit`: events of the audit log. */

@@ -19,8 +19,10 @@ import { isExpiring } from '../credential-state.js';
 import { withAdvice } from '../http-client.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { formatFields, replaceControlCharacters, type Colour } from '../tables.js';
-import { act, addRemote, Names, type AdminClient, type Kind } from './admin-client.js';
-import type { Api } from './api-types.js';
+import { addRemote, Names, type AdminClient, type Kind } from './admin-client.js';
+import type { IssuedAppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
+import type { RevokedKeysResponse } from '../../admin/key.dto.js';
+import type { IssuedOperatorResponse, OperatorResponse } from '../../admin/operators.admin.controller.js';
 import { addLimits, joinLists, printList, toQuery, type List } from './list-command.js';
 
 /** A kind of credential: what its commands differ by. */
@@ -65,11 +67,9 @@ function toMomentColour(name: string, value: unknown): Colour | undefined {
 }
 
 export function addShow(group: Command, { name, idField, path }: CredentialKind): void {
-  addRemote(group, `show <${idField}>`, `Show one ${name.toLowerCase()}.`, EXAMPLES.id).action(
-    act(
-      async (client, id: string) => client.get<object>(`${path}/${encodeURIComponent(id)}`),
-      (found) => formatFields(joinLists(found)),
-    ),
+  addRemote(group, `show <${idField}>`, `Show one ${name.toLowerCase()}.`, EXAMPLES.id).answer(
+    async (client, id: string) => client.get<object>(`${path}/${encodeURIComponent(id)}`),
+    (found) => formatFields(joinLists(found)),
   );
 }
 
@@ -85,21 +85,19 @@ export function addRevoke(group: Command, credentialKind: CredentialKind): Comma
   const description = `Revoke the ${name.toLowerCase()}, or several, permanently.`;
   return addYes(addRemote(group, `revoke [${idField}]`, description, EXAMPLES.id))
     .option('--file <file>', 'revoke those whose ids are in this file, separated by blanks or lines')
-    .action(
-      act(
-        async (client, id: string | undefined, selection: Selection, command: Command) => {
-          if (id === undefined) return revokeSeveral(client, credentialKind, selection, command);
-          await createConfirm(command)(async () => {
-            const names = new Names(client);
-            await names.learn([{ kind, id }]);
-            return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
-          });
-          await client.delete(`${path}/${encodeURIComponent(id)}`);
-          return { [idField]: id, revoked: true };
-        },
-        ({ revoked }, id) =>
-          Array.isArray(revoked) ? `${name}s that are revoked now: ${revoked.length}.` : `${name} ${id} is revoked.`,
-      ),
+    .answer(
+      async (client, id: string | undefined, selection: Selection, command: Command) => {
+        if (id === undefined) return revokeSeveral(client, credentialKind, selection, command);
+        await createConfirm(command)(async () => {
+          const names = new Names(client);
+          await names.learn([{ kind, id }]);
+          return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
+        });
+        await client.delete(`${path}/${encodeURIComponent(id)}`);
+        return { [idField]: id, revoked: true };
+      },
+      ({ revoked }, id) =>
+        Array.isArray(revoked) ? `${name}s that are revoked now: ${revoked.length}.` : `${name} ${id} is revoked.`,
     );
 }
 
@@ -119,14 +117,18 @@ async function revokeSeveral(
       ? (await client.list<Record<string, string>>(path, query)).filter(isChosen).map((each) => String(each[idField]))
       : readIds(file);
   if (ids.length > 0) await createConfirm(command)(`This revokes ${ids.length} ${name.toLowerCase()}s permanently.`);
+  return { revoked: await revokeKeys(client, path, ids) };
+}
+
+/** @returns the ids of those that were live */
+export async function revokeKeys(client: AdminClient, path: string, ids: readonly string[]): Promise<string[]> {
   const revoked: string[] = [];
   for (let start = 0; start < ids.length; start += MAX_REVOKED_KEYS) {
-    const call = client.post<{ revoked: string[] }>(`${path}/revoke`, {
-      ids: ids.slice(start, start + MAX_REVOKED_KEYS),
-    });
+    const some = { ids: ids.slice(start, start + MAX_REVOKED_KEYS) };
+    const call = client.post<RevokedKeysResponse>(`${path}/revoke`, some);
     revoked.push(...(await withAdvice(call, 'Run this again: the change is idempotent.')).revoked);
   }
-  return { revoked };
+  return revoked;
 }
 
 /** @throws {CommandFailedError} when the file holds anything else */
@@ -165,18 +167,16 @@ interface IssuedKind extends CredentialKind {
   readonly findId: (client: AdminClient, named: string) => Promise<string>;
 }
 
-type IssuedApp = Api['IssuedAppCredentialResponse'];
-type IssuedOperator = Api['IssuedOperatorResponse'];
+type IssuedApp = IssuedAppCredentialResponse;
+type IssuedOperator = IssuedOperatorResponse;
 
 function addRotate(group: Command, kind: IssuedKind, argument: string, example: string): void {
   addRemote(group, `rotate <${argument}>`, 'Make a new key and print it; it cannot be printed again.', example)
     .addOption(createOverlapOption())
-    .action(
-      act(
-        async (client, named: string, { overlapHours }: { overlapHours?: number }) =>
-          rotateKey<IssuedApp | IssuedOperator>(client, kind, await kind.findId(client, named), overlapHours),
-        (rotated) => `${formatIssued(kind, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
-      ),
+    .answer(
+      async (client, named: string, { overlapHours }: { overlapHours?: number }) =>
+        rotateKey<IssuedApp | IssuedOperator>(client, kind, await kind.findId(client, named), overlapHours),
+      (rotated) => `${formatIssued(kind, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
     );
 }
 
@@ -229,32 +229,28 @@ export function addAppsCommands(root: Command): void {
     .requiredOption('--target <service>', 'the service that it is valid at')
     .option('--scopes <list>', `${SCOPES_OF_APP} (default: all)`, parseAppScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
-    .action(
-      act(
-        async (client, { caller, target, scopes, expires }: IssueAppOptions) =>
-          withAdvice(
-            client.post<IssuedApp>(APPS.path, {
-              caller,
-              target,
-              scopes: toRestriction(scopes),
-              expires_at: toExpiresAt(expires),
-            }),
-            `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
-          ),
-        (issued) => formatIssued(APPS, issued),
-      ),
+    .answer(
+      async (client, { caller, target, scopes, expires }: IssueAppOptions) =>
+        withAdvice(
+          client.post<IssuedApp>(APPS.path, {
+            caller,
+            target,
+            scopes: toRestriction(scopes),
+            expires_at: toExpiresAt(expires),
+          }),
+          `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
+        ),
+      (issued) => formatIssued(APPS, issued),
     );
   addShow(apps, APPS);
   const change =
     'Change the scopes of a credential. Its key stays, and the call answers when the change holds everywhere.';
   addRemote(apps, 'update <app_id>', change, `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`)
     .requiredOption('--scopes <list>', SCOPES_OF_APP, parseAppScopes)
-    .action(
-      act(
-        async (client, id: string, { scopes }: Required<Pick<IssueAppOptions, 'scopes'>>) =>
-          client.patch<object>(`${APPS.path}/${encodeURIComponent(id)}`, { scopes: toRestriction(scopes) }),
-        (changed) => formatFields(joinLists(changed)),
-      ),
+    .answer(
+      async (client, id: string, { scopes }: Required<Pick<IssueAppOptions, 'scopes'>>) =>
+        client.patch<object>(`${APPS.path}/${encodeURIComponent(id)}`, { scopes: toRestriction(scopes) }),
+      (changed) => formatFields(joinLists(changed)),
     );
   addRotate(apps, APPS, 'app_id', EXAMPLES.id);
   addRevoke(apps, APPS);
@@ -282,29 +278,25 @@ export function addOperatorsCommands(root: Command): void {
     .alias('add')
     .requiredOption('--scopes <list>', `what it may do, separated by commas: ${SCOPES.join(', ')}`, parseScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
-    .action(
-      act(
-        async (client, name: string, { scopes, expires }: { scopes: Scope[]; expires?: string }) =>
-          withAdvice(
-            client.post<IssuedOperator>(OPERATORS.path, { name, scopes, expires_at: toExpiresAt(expires) }),
-            'If `platform-auth operators list --live` shows it, its key is lost: rotate it. Otherwise run this again.',
-          ),
-        (issued) => formatIssued(OPERATORS, issued),
-      ),
+    .answer(
+      async (client, name: string, { scopes, expires }: { scopes: Scope[]; expires?: string }) =>
+        withAdvice(
+          client.post<IssuedOperator>(OPERATORS.path, { name, scopes, expires_at: toExpiresAt(expires) }),
+          'If `platform-auth operators list --live` shows it, its key is lost: rotate it. Otherwise run this again.',
+        ),
+      (issued) => formatIssued(OPERATORS, issued),
     );
   addOperatorUpdate(operators);
   addRotate(operators, OPERATORS, 'operator', EXAMPLES.operator);
   const revocation = 'Revoke an operator permanently: the next call with its key is refused.';
-  addYes(addRemote(operators, 'revoke <operator>', revocation, EXAMPLES.operator)).action(
-    act(
-      async (client, operator: string, _options: unknown, command: Command) => {
-        const { operator_id, name } = await findOperator(client, operator);
-        await createConfirm(command)(`This revokes the operator ${replaceControlCharacters(name)} permanently.`);
-        await client.delete(`${OPERATORS.path}/${encodeURIComponent(operator_id)}`);
-        return { operator_id, name, revoked: true };
-      },
-      ({ name }) => `Operator ${name} is revoked.`,
-    ),
+  addYes(addRemote(operators, 'revoke <operator>', revocation, EXAMPLES.operator)).answer(
+    async (client, operator: string, _options: unknown, command: Command) => {
+      const { operator_id, name } = await findOperator(client, operator);
+      await createConfirm(command)(`This revokes the operator ${replaceControlCharacters(name)} permanently.`);
+      await client.delete(`${OPERATORS.path}/${encodeURIComponent(operator_id)}`);
+      return { operator_id, name, revoked: true };
+    },
+    ({ name }) => `Operator ${name} is revoked.`,
   );
 }
 
@@ -313,25 +305,22 @@ function addOperatorUpdate(operators: Command): void {
   addRemote(operators, 'update <operator>', change, `${EXAMPLES.operator} --scopes read,users --expires never`)
     .option('--scopes <list>', 'all that it may do from now on, separated by commas', parseScopes)
     .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry)
-    .action(
-      act(
-        async (client, operator: string, options: { scopes?: Scope[]; expires?: string }, command: Command) => {
-          if (!options.scopes && !options.expires)
-            command.error('error: nothing to change: give --scopes or --expires');
-          const body = { scopes: options.scopes, expires_at: toExpiresAt(options.expires) };
-          const id = await OPERATORS.findId(client, operator);
-          return client.patch<Api['OperatorResponse']>(`${OPERATORS.path}/${encodeURIComponent(id)}`, body);
-        },
-        (updated) => formatFields(joinLists(updated)),
-      ),
+    .answer(
+      async (client, operator: string, options: { scopes?: Scope[]; expires?: string }, command: Command) => {
+        if (!options.scopes && !options.expires) command.error('error: nothing to change: give --scopes or --expires');
+        const body = { scopes: options.scopes, expires_at: toExpiresAt(options.expires) };
+        const id = await OPERATORS.findId(client, operator);
+        return client.patch<OperatorResponse>(`${OPERATORS.path}/${encodeURIComponent(id)}`, body);
+      },
+      (updated) => formatFields(joinLists(updated)),
     );
 }
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */
-async function findOperator(client: AdminClient, operator: string): Promise<Api['OperatorResponse']> {
+async function findOperator(client: AdminClient, operator: string): Promise<OperatorResponse> {
   const { path } = OPERATORS;
   if (isId(operator)) return client.get(`${path}/${encodeURIComponent(operator)}`);
-  const named = await client.list<Api['OperatorResponse']>(path, { name: operator });
+  const named = await client.list<OperatorResponse>(path, { name: operator });
   const found = named.find(({ revoked_at }) => revoked_at === null);
   if (found) return found;
   throw new CommandFailedError(

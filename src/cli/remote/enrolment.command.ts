@@ -5,8 +5,8 @@ import { EXAMPLES } from '../../common/examples.js';
 import { parseDuration, parseTargets, parseUuid, TARGETS, toRestriction } from '../command-options.js';
 import { isPassing, withAdvice } from '../http-client.js';
 import { CommandFailedError, print, say } from '../terminal.js';
-import { act, addRemote, createClient, readOptions, type AdminClient } from './admin-client.js';
-import type { Api } from './api-types.js';
+import { addRemote, createClient, readOptions, type AdminClient } from './admin-client.js';
+import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../admin/enrolments.admin.controller.js';
 import { addLimits, printList, toQuery } from './list-command.js';
 
 const PATH = '/nodes/enrolments';
@@ -15,7 +15,7 @@ const MS_PER_MINUTE = 60_000;
 const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'targets', 'expires_at', 'node_id'];
 const DROP = ['household_id', 'targets', 'expires_at', 'node_id'];
 
-type Enrolment = Api['NodeEnrolmentResponse'];
+type Enrolment = NodeEnrolmentResponse;
 
 interface EnrolOptions {
   readonly household: string;
@@ -35,14 +35,12 @@ export function addEnrolmentCommands(nodes: Command): void {
       printList(command, { path: PATH, query: toQuery(options, { open: 'open' }), columns: COLUMNS, drop: DROP }),
     );
   const description = 'Cancel an enrolment: its code is unknown from now on.';
-  addRemote(nodes, 'cancel-enrolment <enrolment_id>', description, EXAMPLES.id).action(
-    act(
-      async (client, id: string) => {
-        await client.delete(`${PATH}/${encodeURIComponent(id)}`);
-        return { enrolment_id: id, cancelled: true };
-      },
-      (_result, id) => `Enrolment ${id} is cancelled.`,
-    ),
+  addRemote(nodes, 'cancel-enrolment <enrolment_id>', description, EXAMPLES.id).answer(
+    async (client, id: string) => {
+      await client.delete(`${PATH}/${encodeURIComponent(id)}`);
+      return { enrolment_id: id, cancelled: true };
+    },
+    (_result, id) => `Enrolment ${id} is cancelled.`,
   );
 }
 
@@ -64,7 +62,7 @@ function addEnrol(nodes: Command): void {
       const minutes = { expires_in_minutes: expiresIn };
       const asked = { household_id: household, room, name, targets: toRestriction(targets), ...minutes };
       const issued = await withAdvice(
-        client.post<Api['IssuedEnrolmentResponse']>(PATH, asked),
+        client.post<IssuedEnrolmentResponse>(PATH, asked),
         'Run this again: a code that is not shown cannot be used.',
       );
       const text = await describeCode(issued);
@@ -73,7 +71,7 @@ function addEnrol(nodes: Command): void {
     });
 }
 
-async function describeCode({ code, expires_at, enrolment_id }: Api['IssuedEnrolmentResponse']): Promise<string> {
+async function describeCode({ code, expires_at, enrolment_id }: IssuedEnrolmentResponse): Promise<string> {
   const { default: qrcode } = await import('qrcode-generator');
   const drawing = qrcode(0, 'M');
   drawing.addData(code);

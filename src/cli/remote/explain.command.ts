@@ -2,8 +2,10 @@ import type { Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
-import { act, addRemote, type AdminClient } from './admin-client.js';
-import type { Api } from './api-types.js';
+import { addRemote, type AdminClient } from './admin-client.js';
+import type { AuditEventResponse } from '../../admin/audit-events.admin.controller.js';
+import type { ExplanationResponse, ReasonResponse } from '../../admin/explanations.admin.controller.js';
+import type { SessionResponse } from '../../admin/users.admin.controller.js';
 import { buildLoginPath, type LoginView, type UserView } from './users.command.js';
 
 const MAX_CHANGES = 100;
@@ -11,12 +13,12 @@ const MAX_CHANGES = 100;
 const MAX_ADDRESSES = 5;
 const DAY_MS = 86_400_000;
 
-type Explanation = Api['ExplanationResponse'];
-type SessionView = Api['SessionResponse'];
-type AuditEvent = Api['AuditEventResponse'];
+type Explanation = ExplanationResponse;
+type SessionView = SessionResponse;
+type AuditEvent = AuditEventResponse;
 
 /** Why a credential or a login would be refused: until it ends by itself, for one address or for all. */
-type Reason = Omit<Api['ReasonResponse'], 'actor'> &
+type Reason = Omit<ReasonResponse, 'actor'> &
   Readonly<{ actor?: string | null; until?: string | null; address?: string }>;
 
 /** `platform-auth explain …`: the reason for a 401, which the doors hide from callers. */
@@ -26,32 +28,26 @@ export function addExplainCommands(root: Command): void {
   const explain = addCommand(root, 'explain', 'Say why a credential or a login would be refused now.', help);
   addRemote(explain, 'node <node_id>', 'Why would this node be refused now?', `${EXAMPLES.id} --target recipes`)
     .option('--target <service>', 'the service that the key is presented to')
-    .action(
-      act(
-        async (client, id: string, { target }: { target?: string }) =>
-          client.get<Explanation>(`/nodes/${encodeURIComponent(id)}/explain`, { target }),
-        (it, id) => formatExplanation(`Node ${id}`, it),
-      ),
+    .answer(
+      async (client, id: string, { target }: { target?: string }) =>
+        client.get<Explanation>(`/nodes/${encodeURIComponent(id)}/explain`, { target }),
+      (it, id) => formatExplanation(`Node ${id}`, it),
     );
   const ofApp = 'Why would this app credential be refused now?';
   addRemote(explain, 'app <app_id>', ofApp, `${EXAMPLES.id} --target recipes`)
     .option('--target <service>', 'the service that the credential is presented to')
     .option('--scope <scope>', 'the scope that the call needs')
-    .action(
-      act(
-        async (client, id: string, { target, scope }: { target?: string; scope?: string }) =>
-          client.get<Explanation>(`/app-credentials/${encodeURIComponent(id)}/explain`, { target, scope }),
-        (it, id) => formatExplanation(`App credential ${id}`, it),
-      ),
+    .answer(
+      async (client, id: string, { target, scope }: { target?: string; scope?: string }) =>
+        client.get<Explanation>(`/app-credentials/${encodeURIComponent(id)}/explain`, { target, scope }),
+      (it, id) => formatExplanation(`App credential ${id}`, it),
     );
   const ofUser = 'Why would this user be refused now? By id or e-mail address.';
   addRemote(explain, 'user <user>', ofUser, EXAMPLES.email)
     .option('--address <ip>', 'of the client (default: the latest ones of failed logins, and what holds for all)')
-    .action(
-      act(
-        async (client, user: string, { address }: { address?: string }) => explainUser(client, user, address),
-        (it, user) => formatUserExplanation(user, it),
-      ),
+    .answer(
+      async (client, user: string, { address }: { address?: string }) => explainUser(client, user, address),
+      (it, user) => formatUserExplanation(user, it),
     );
 }
 

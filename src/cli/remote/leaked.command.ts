@@ -1,5 +1,5 @@
 // `platform-auth leaked`: finds keys in files, or in the history of a repository, and tells whose they are. A key leaves this
-// process as a digest only, and is never printed. The secrets of the service itself have no form of their own: their variables tell.
+// process as a digest only, and is never printed. Secrets of the service without a form of their own are found by the names of their variables.
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
 import type { Command } from 'commander';
@@ -11,9 +11,9 @@ import { describeFileReason } from '../failures.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
 import { addRemote, createClient, type AdminClient } from './admin-client.js';
-import type { Api } from './api-types.js';
+import type { IdentifiedKeysResponse } from '../../admin/identify.admin.controller.js';
 
-type Identified = Api['IdentifiedKeysResponse'];
+type Identified = IdentifiedKeysResponse;
 type KnownKey = Identified['items'][number];
 
 /** The service takes no more in one request. */
@@ -24,7 +24,7 @@ const DROP = ['last_used_for', 'id', 'last_used_at'] as const;
 const KINDS = { node: 'node', app: 'app', admin: 'operator', rt: 'session' } as const;
 const SECRET_OF_SERVICE =
   /\b(SECRET_KEY(?:_PREVIOUS)?|ADMIN_API_KEY|AUDIT_SEAL_KEY|DATABASE_URL|MAIL_URL)["']?\s*[=:]\s*["']?([^\s"']+)/g;
-const PASSWORD_IN_URL = /^[a-z]+:\/\/[^/?#@]*:(?!password@)[^@$<{]+@/;
+const PASSWORD_IN_URL = /^[a-z]+:\/\/[^/?#@:]*:(?!password@)[^@$<{]+@/;
 const PATHS: Readonly<Record<string, (key: KnownKey) => string>> = {
   node: ({ id }) => `/nodes/${id}`,
   app: ({ id }) => `/app-credentials/${id}`,
@@ -55,7 +55,10 @@ export function addLeakedCommand(root: Command): void {
     .action(async (files: string[], { revoke }: { revoke: boolean }) => {
       const client = createClient(command);
       const finds = await findInAll(files);
-      const known = await identify(client, finds);
+      const known = await identifyKeys(
+        client,
+        finds.flatMap(({ digest }) => digest ?? []),
+      );
       const rows = finds.map((find) => toRow(find, known));
       print(command, { items: rows }, () =>
         rows.length === 0 ? 'No key found.' : formatTable(COLUMNS, rows, { drop: DROP }),
@@ -136,8 +139,8 @@ async function* readLines(stream: Readable): AsyncGenerator<string> {
 }
 
 /** @returns the credentials by digest, and the kinds that the operator may be told of */
-async function identify(client: AdminClient, finds: readonly Find[]) {
-  const digests = [...new Set(finds.flatMap(({ digest }) => digest ?? []))];
+export async function identifyKeys(client: AdminClient, found: readonly string[]) {
+  const digests = [...new Set(found)];
   const items = new Map<string, KnownKey>();
   let searched: readonly string[] = [];
   for (let start = 0; start < digests.length; start += MAX_DIGESTS) {
@@ -149,7 +152,7 @@ async function identify(client: AdminClient, finds: readonly Find[]) {
   return { items, searched };
 }
 
-function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<ReturnType<typeof identify>>) {
+function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<ReturnType<typeof identifyKeys>>) {
   const key = items.get(digest ?? '');
   const unlisted = searched.includes(kind) ? 'unknown' : 'not looked up: scope';
   const verdict =
@@ -159,6 +162,12 @@ function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<Retur
 }
 
 async function revokeAll(command: Command, client: AdminClient, live: readonly KnownKey[]): Promise<void> {
+  const [rootKey] = live.filter(({ kind }) => kind === 'root');
+  if (rootKey)
+    throw new CommandFailedError(
+      'ADMIN_API_KEY was found, which no call revokes: set another one where the service runs, restart it, and run this again.',
+      'live_key_found',
+    );
   const names = live.map(({ kind, owner }) => `${kind} ${owner}`).join(', ');
   await createConfirm(command)(`This revokes permanently: ${names}.`);
   for (const key of live) {

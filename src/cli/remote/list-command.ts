@@ -4,7 +4,7 @@ import { createNumberParser } from '../command-options.js';
 import { Table, type Cell, type TableOptions } from '../tables.js';
 import { say } from '../terminal.js';
 import { createClient, readOptions, type Query } from './admin-client.js';
-import type { Api } from './api-types.js';
+import type { ScopeUseResponse } from '../../admin/app-credentials.admin.controller.js';
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100_000_000;
@@ -75,7 +75,7 @@ class JsonList {
   }
 }
 
-type ScopeUse = Api['ScopeUseResponse'];
+type ScopeUse = ScopeUseResponse;
 
 /** Scopes and targets stand in one line of a table. */
 export function joinLists(item: object): Record<string, Cell> {

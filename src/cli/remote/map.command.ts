@@ -4,11 +4,12 @@ import { Option, type Command } from 'commander';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
 import { isExpiring, isLive, isUnused } from '../credential-state.js';
 import { formatTable } from '../tables.js';
-import { act, addRemote } from './admin-client.js';
-import type { Api } from './api-types.js';
+import { addRemote } from './admin-client.js';
+import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
+import type { RestrictedNodesResponse, TargetsOfNodesResponse } from '../../admin/nodes.admin.controller.js';
 
-export type AppView = Api['AppCredentialResponse'];
-type RestrictedNodes = Api['RestrictedNodesResponse'];
+export type AppView = AppCredentialResponse;
+type RestrictedNodes = RestrictedNodesResponse;
 type Format = keyof typeof DRAWINGS;
 type CallState = 'ok' | 'unused' | 'expiring';
 
@@ -22,14 +23,12 @@ export function addMapCommand(root: Command): void {
   const states = `last used, not used for ${UNUSED_DAYS} days, expiring within ${EXPIRY_NOTICE_DAYS} days`;
   addRemote(root, 'map', `Draw which services call which: ${states}.`, '--format svg > platform.svg')
     .addOption(new Option('--format <format>', 'of the drawing').choices(Object.keys(DRAWINGS)).default('text'))
-    .action(
-      act<[{ format: Format }], { calls: Call[]; nodes: RestrictedNodes[] }>(
-        async (client) => ({
-          calls: toCalls(await client.list<AppView>('/app-credentials', { live: 'true' })),
-          nodes: (await client.find<Api['TargetsOfNodesResponse']>('/nodes/targets'))?.items.slice() ?? [],
-        }),
-        ({ calls, nodes }, { format }) => DRAWINGS[format]([...calls, ...nodes.flatMap(toCallsOfNodes)]),
-      ),
+    .answer<[{ format: Format }], { calls: Call[]; nodes: RestrictedNodes[] }>(
+      async (client) => ({
+        calls: toCalls(await client.list<AppView>('/app-credentials', { live: 'true' })),
+        nodes: (await client.find<TargetsOfNodesResponse>('/nodes/targets'))?.items.slice() ?? [],
+      }),
+      ({ calls, nodes }, { format }) => DRAWINGS[format]([...calls, ...nodes.flatMap(toCallsOfNodes)]),
     );
 }
 

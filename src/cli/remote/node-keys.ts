@@ -1,4 +1,5 @@
-import type { Api } from './api-types.js';
+import type { ExplanationResponse } from '../../admin/explanations.admin.controller.js';
+import type { IssuedNodeResponse, NodeResponse } from '../../admin/nodes.admin.controller.js';
 import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile, NodePair } from './node-config-file.js';
@@ -6,8 +7,8 @@ import { withAdvice } from '../http-client.js';
 import { replaceControlCharacters } from '../tables.js';
 import { CommandFailedError, say } from '../terminal.js';
 
-export type NodeView = Api['NodeResponse'];
-export type IssuedNode = Api['IssuedNodeResponse'];
+export type NodeView = NodeResponse;
+export type IssuedNode = IssuedNodeResponse;
 
 export type Registration = Pick<NodeView, 'household_id' | 'room' | 'name'> & {
   readonly targets?: NodeView['targets'] | undefined;
@@ -141,7 +142,7 @@ async function useKeyInFile(
   const verdict = await client.validateNode({ nodeId, apiKey }, targets);
   if (verdict === 'refused') say(`The key in ${path} is not valid.`);
   if (verdict !== 'needs_app') return;
-  const explanation = await client.get<Api['ExplanationResponse']>(`/nodes/${encodeURIComponent(nodeId)}/explain`);
+  const explanation = await client.get<ExplanationResponse>(`/nodes/${encodeURIComponent(nodeId)}/explain`);
   const openUntil = explanation.previous_key_accepted_until;
   if (openUntil !== null)
     throw new CommandFailedError(

@@ -12,7 +12,7 @@ import {
 } from '../command-options.js';
 import { print } from '../terminal.js';
 import { formatFields } from '../tables.js';
-import { act, addRemote, createClient } from './admin-client.js';
+import { addRemote, createClient } from './admin-client.js';
 import {
   addList,
   addRevoke,
@@ -126,16 +126,14 @@ function addUpdate(nodes: Command): void {
     .option('--name <name>', 'the new name')
     .option('--targets <list>', TARGETS, parseTargets)
     .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry)
-    .action(
-      act(
-        async (client, id: string, { room, name, targets, expires }: UpdateOptions, command: Command) => {
-          const change = { room, name, targets: toRestriction(targets), expires_at: toExpiresAt(expires) };
-          if (Object.values(change).every((value) => value === undefined))
-            command.error('error: nothing to change: give --room, --name, --targets or --expires');
-          return client.patch<NodeView>(`${NODES.path}/${encodeURIComponent(id)}`, change);
-        },
-        (node) => formatFields(joinLists(node)),
-      ),
+    .answer(
+      async (client, id: string, { room, name, targets, expires }: UpdateOptions, command: Command) => {
+        const change = { room, name, targets: toRestriction(targets), expires_at: toExpiresAt(expires) };
+        if (Object.values(change).every((value) => value === undefined))
+          command.error('error: nothing to change: give --room, --name, --targets or --expires');
+        return client.patch<NodeView>(`${NODES.path}/${encodeURIComponent(id)}`, change);
+      },
+      (node) => formatFields(joinLists(node)),
     );
 }
 

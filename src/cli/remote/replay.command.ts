@@ -8,7 +8,7 @@ import { parsePast } from '../command-options.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
 import { addRemote, createClient, type AdminClient } from './admin-client.js';
-import type { Api } from './api-types.js';
+import type { AdminUserResponse, SessionResponse } from '../../admin/users.admin.controller.js';
 
 const PARALLEL = 10;
 const KEYS: Readonly<Record<string, string>> = {
@@ -129,7 +129,7 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
     });
   await inParallel(history.subjects('delete', 'disable', 'end sessions'), async (id) => {
     const path = `${USERS}/${id}`;
-    const user = await client.find<Api['AdminUserResponse']>(path);
+    const user = await client.find<AdminUserResponse>(path);
     const act = user && (await chooseAct(client, history, user));
     if (act) steps.push({ act, path: act === 'end sessions' ? `${path}/sessions` : path, subject: user.email });
   });
@@ -139,11 +139,11 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
 async function chooseAct(
   client: AdminClient,
   history: History,
-  { id, is_active }: Api['AdminUserResponse'],
+  { id, is_active }: AdminUserResponse,
 ): Promise<Step['act'] | undefined> {
   if (history.time('delete', id) > -Infinity) return 'delete';
   if (is_active && history.time('disable', id) > history.time('enable', id)) return 'disable';
-  const sessions = await client.list<Api['SessionResponse']>(`${USERS}/${id}/sessions`);
+  const sessions = await client.list<SessionResponse>(`${USERS}/${id}/sessions`);
   const endedBefore = history.time('end sessions', id);
   const isOpen = sessions.some(({ ended_at, created_at }) => ended_at === null && Date.parse(created_at) < endedBefore);
   return isOpen ? 'end sessions' : undefined;

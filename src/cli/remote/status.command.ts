@@ -4,15 +4,17 @@ import { callService, isFailure, parseBaseUrl, toRefusal } from '../http-client.
 import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
 import { addRemote, AdminClient, getServiceUrl, readOptions, readRemoteVariables } from './admin-client.js';
-import type { Api } from './api-types.js';
+import type { UnusedScopesResponse } from '../../admin/app-credentials.admin.controller.js';
+import type { BackgroundWorkResponse } from '../../admin/background-work.admin.controller.js';
+import type { KeyCountsResponse } from '../../admin/key.dto.js';
 
 interface Health {
   readonly status: string;
   readonly details: Readonly<Record<string, { readonly status: string; readonly message?: string }>>;
 }
-type Counts = Api['KeyCountsResponse'];
-type UnusedScopes = Api['UnusedScopesResponse'];
-type Work = Api['BackgroundWorkResponse'];
+type Counts = KeyCountsResponse;
+type UnusedScopes = UnusedScopesResponse;
+type Work = BackgroundWorkResponse;
 
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
 export function addStatusCommand(root: Command): void {

@@ -1,10 +1,11 @@
 import type { Command } from 'commander';
-import type { Api } from './api-types.js';
+import type { UserExplanationResponse } from '../../admin/explanations.admin.controller.js';
+import type { AdminUserResponse, PasswordResetResponse } from '../../admin/users.admin.controller.js';
 import { EXAMPLES } from '../../common/examples.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields } from '../tables.js';
 import { withAdvice } from '../http-client.js';
-import { act, addRemote, createClient, type AdminClient } from './admin-client.js';
+import { addRemote, createClient, type AdminClient } from './admin-client.js';
 import { addLimits, printList, toQuery } from './list-command.js';
 import { addCommand, NEEDS_ADMIN_KEY, parsePast } from '../command-options.js';
 
@@ -21,9 +22,9 @@ const FILTERS = {
 };
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
 
-export type UserView = Api['AdminUserResponse'];
+export type UserView = AdminUserResponse;
 type UserDetailsView = UserView & Pick<LoginView, 'email_verified_at' | 'second_factors'>;
-type IssuedReset = Api['PasswordResetResponse'];
+type IssuedReset = PasswordResetResponse;
 
 /** `platform-auth users …`: accounts and their sessions. */
 export function addUsersCommands(root: Command): Command {
@@ -42,8 +43,8 @@ export function addUsersCommands(root: Command): Command {
       printList(command, { path: '/users', query: toQuery(options, FILTERS), columns: COLUMNS, drop: DROP }),
     );
   addRegister(users);
-  addRemote(users, 'show <user>', 'Show one user.', EXAMPLES.email).action(
-    act(findUserDetails, (it) => formatFields({ ...it, second_factors: it.second_factors.join(', ') })),
+  addRemote(users, 'show <user>', 'Show one user.', EXAMPLES.email).answer(findUserDetails, (it) =>
+    formatFields({ ...it, second_factors: it.second_factors.join(', ') }),
   );
   addChange(users, 'disable', 'Refuse every login of a user and end all of their sessions.', { is_active: false });
   addChange(users, 'enable', 'Allow a user to log in again.', { is_active: true });
@@ -64,39 +65,33 @@ function addRegister(users: Command): void {
       'after',
       '\nAsks for the password, without echo; without a terminal, reads the first line of standard input.',
     )
-    .action(
-      act(
-        async (client, email: string) =>
-          withAdvice(
-            client.post<UserView>('/users', { email, password: await readNewPassword() }),
-            `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
-          ),
-        ({ id }, email) => `${email} is registered. Its id is ${id}.`,
-      ),
+    .answer(
+      async (client, email: string) =>
+        withAdvice(
+          client.post<UserView>('/users', { email, password: await readNewPassword() }),
+          `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
+        ),
+      ({ id }, email) => `${email} is registered. Its id is ${id}.`,
     );
 }
 
 function addDelete(users: Command): void {
   const description = 'Delete a user and all of their sessions permanently.';
-  addYes(addRemote(users, 'delete <user>', description, EXAMPLES.email)).action(
-    act(
-      async (client, user: string, _options: unknown, command: Command) => {
-        const { id, email } = await findUser(client, user);
-        await createConfirm(command)(`This deletes the user ${email} and all of their sessions permanently.`);
-        await client.delete(`/users/${encodeURIComponent(id)}`);
-        return { id, deleted: true, email };
-      },
-      ({ email }) => `${email} is deleted.`,
-    ),
+  addYes(addRemote(users, 'delete <user>', description, EXAMPLES.email)).answer(
+    async (client, user: string, _options: unknown, command: Command) => {
+      const { id, email } = await findUser(client, user);
+      await createConfirm(command)(`This deletes the user ${email} and all of their sessions permanently.`);
+      await client.delete(`/users/${encodeURIComponent(id)}`);
+      return { id, deleted: true, email };
+    },
+    ({ email }) => `${email} is deleted.`,
   );
 }
 
 function addChange(users: Command, name: string, description: string, change: object, done = `${name}d`): void {
-  addRemote(users, `${name} <user>`, description, EXAMPLES.email).action(
-    act(
-      async (client, user: string) => client.patch<UserView>(await findUserPath(client, user), change),
-      ({ email }) => `${email} is ${done}.`,
-    ),
+  addRemote(users, `${name} <user>`, description, EXAMPLES.email).answer(
+    async (client, user: string) => client.patch<UserView>(await findUserPath(client, user), change),
+    ({ email }) => `${email} is ${done}.`,
   );
 }
 
@@ -104,27 +99,23 @@ function addSetEmail(users: Command): void {
   const description = 'Set the address of a user, end all of their sessions, and tell both addresses.';
   addRemote(users, 'set-email <user> <email>', description, `${EXAMPLES.email} alice@example.net --verified`)
     .option('--verified', 'the address is proven: you know that it belongs to the user', false)
-    .action(
-      act(
-        async (client, user: string, email: string, { verified }: { verified: boolean }) =>
-          client.patch<UserView>(await findUserPath(client, user), { email, email_verified: verified }),
-        ({ email, email_verified }, user) =>
-          `${user} has the address ${email} now, which is ${email_verified ? '' : 'not '}verified. Every session has ended.`,
-      ),
+    .answer(
+      async (client, user: string, email: string, { verified }: { verified: boolean }) =>
+        client.patch<UserView>(await findUserPath(client, user), { email, email_verified: verified }),
+      ({ email, email_verified }, user) =>
+        `${user} has the address ${email} now, which is ${email_verified ? '' : 'not '}verified. Every session has ended.`,
     );
 }
 
 function addUnlock(users: Command): void {
   const description = 'Remove what refuses logins, codes and mails of a user after too many tries.';
-  addRemote(users, 'unlock <user>', description, EXAMPLES.email).action(
-    act(
-      async (client, user: string) => {
-        const id = await findUserId(client, user);
-        await client.delete(`/users/${encodeURIComponent(id)}/throttles`);
-        return { id, unlocked: true };
-      },
-      (_result, user) => `The throttles of ${user} are removed. Those of networks stay.`,
-    ),
+  addRemote(users, 'unlock <user>', description, EXAMPLES.email).answer(
+    async (client, user: string) => {
+      const id = await findUserId(client, user);
+      await client.delete(`/users/${encodeURIComponent(id)}/throttles`);
+      return { id, unlocked: true };
+    },
+    (_result, user) => `The throttles of ${user} are removed. Those of networks stay.`,
   );
 }
 
@@ -136,52 +127,46 @@ function addSessions(users: Command): void {
       await printList(command, { path, columns: SESSION_COLUMNS, drop: ['id', 'created_at'] });
     },
   );
-  addRemote(users, 'revoke-sessions <user>', 'End every session of a user.', EXAMPLES.email).action(
-    act(
-      async (client, user: string) => {
-        const id = await findUserId(client, user);
-        await client.delete(`/users/${encodeURIComponent(id)}/sessions`);
-        return { id, sessions_revoked: true };
-      },
-      (_result, user) => `Every session of ${user} has ended.`,
-    ),
+  addRemote(users, 'revoke-sessions <user>', 'End every session of a user.', EXAMPLES.email).answer(
+    async (client, user: string) => {
+      const id = await findUserId(client, user);
+      await client.delete(`/users/${encodeURIComponent(id)}/sessions`);
+      return { id, sessions_revoked: true };
+    },
+    (_result, user) => `Every session of ${user} has ended.`,
   );
 }
 
 function addRemoveFactors(users: Command): void {
   const description = 'Remove all second factors of a user who has lost them, and end every session.';
-  addYes(addRemote(users, 'remove-factors <user>', description, EXAMPLES.email)).action(
-    act(
-      async (client, user: string, _options: unknown, command: Command) => {
-        const { id, email, second_factors: removed } = await findUserDetails(client, user);
-        if (removed.length === 0) return { id, factors_removed: false, removed, email };
-        await createConfirm(command)(`This lets ${email} log in with the password alone.`);
-        await client.delete(`/users/${encodeURIComponent(id)}/factors`);
-        return { id, factors_removed: true, removed, email };
-      },
-      ({ email, removed }) =>
-        removed.length === 0
-          ? `${email} has no second factor. Nothing was changed.`
-          : `Removed from ${email}: ${removed.join(', ')}. Every session has ended.`,
-    ),
+  addYes(addRemote(users, 'remove-factors <user>', description, EXAMPLES.email)).answer(
+    async (client, user: string, _options: unknown, command: Command) => {
+      const { id, email, second_factors: removed } = await findUserDetails(client, user);
+      if (removed.length === 0) return { id, factors_removed: false, removed, email };
+      await createConfirm(command)(`This lets ${email} log in with the password alone.`);
+      await client.delete(`/users/${encodeURIComponent(id)}/factors`);
+      return { id, factors_removed: true, removed, email };
+    },
+    ({ email, removed }) =>
+      removed.length === 0
+        ? `${email} has no second factor. Nothing was changed.`
+        : `Removed from ${email}: ${removed.join(', ')}. Every session has ended.`,
   );
 }
 
 function addPasswordReset(users: Command): void {
   const description = 'Issue a link with which a user sets a new password, for you to hand over.';
-  addRemote(users, 'reset-password <user>', description, EXAMPLES.email).action(
-    act(
-      async (client, user: string) =>
-        withAdvice(
-          client.post<IssuedReset>(`${await findUserPath(client, user)}/password-reset`),
-          'Run this again: a new link replaces the one before.',
-        ),
-      ({ token, link, expires_at }, user) =>
-        link === undefined
-          ? `${token}\n\nThis token is shown once and sets the password of ${user} once, until ${expires_at}:\n` +
-            '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}'
-          : `${link}\n\nThis link is shown once and sets the password of ${user} once, until ${expires_at}.`,
-    ),
+  addRemote(users, 'reset-password <user>', description, EXAMPLES.email).answer(
+    async (client, user: string) =>
+      withAdvice(
+        client.post<IssuedReset>(`${await findUserPath(client, user)}/password-reset`),
+        'Run this again: a new link replaces the one before.',
+      ),
+    ({ token, link, expires_at }, user) =>
+      link === undefined
+        ? `${token}\n\nThis token is shown once and sets the password of ${user} once, until ${expires_at}:\n` +
+          '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}'
+        : `${link}\n\nThis link is shown once and sets the password of ${user} once, until ${expires_at}.`,
   );
 }
 
@@ -214,7 +199,7 @@ async function findUserPath(client: AdminClient, user: string): Promise<string> 
 }
 
 /** As the service explains a login from one address, or from any. */
-export type LoginView = Api['UserExplanationResponse'];
+export type LoginView = UserExplanationResponse;
 
 /** @returns the path of a {@link LoginView} */
 export function buildLoginPath(userId: string): string {

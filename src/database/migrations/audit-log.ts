@@ -333,4 +333,14 @@ export const auditMigrations = [
     up: setStateOfTriggers('ENABLE ALWAYS'),
     down: setStateOfTriggers('ENABLE'),
   }),
+
+  /** Nodes that were asked about at a service outside their targets. A new table, which old replicas do not use. */
+  defineMigration('CreateRefusedNodeTargets1763948000000', {
+    up: `
+      ${createWindows('refused_node_targets', 'caller_request_id text,')}
+      COMMENT ON COLUMN refused_node_targets.account IS 'HMAC of the node id';
+      COMMENT ON COLUMN refused_node_targets.subject IS 'id of the node';
+    `,
+    down: 'DROP TABLE refused_node_targets',
+  }),
 ];

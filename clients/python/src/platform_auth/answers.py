@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from platform_auth.lease import Change, ChangedKind, Renewal
 from platform_auth.principals import Door
@@ -100,11 +100,12 @@ def _read_changes(changes: object) -> list[Change] | None:
     """Without the kinds that this version does not know. Returns None for what is not a list of changes."""
     if not isinstance(changes, list):
         return None
-    known = []
-    for change in changes:
+    known: list[Change] = []
+    for change in cast("list[object]", changes):
         if not isinstance(change, dict):
             return None
-        kind, name = change.get("kind"), change.get("id")
+        fields = cast("dict[str, object]", change)
+        kind, name = fields.get("kind"), fields.get("id")
         if not isinstance(kind, str) or not isinstance(name, str):
             return None
         if kind in _KINDS:
@@ -119,7 +120,7 @@ def parse_object(text: bytes) -> dict[str, Any] | None:
         value = json.loads(text.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def _refuse_constant(name: str) -> None:

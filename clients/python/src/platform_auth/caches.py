@@ -26,6 +26,10 @@ _RENEWED_SECONDS = 60
 _RENEWAL_AGE_SECONDS = 45
 
 
+def _do_not_renew(headers: Headers, address: str | None) -> None:
+    pass
+
+
 @dataclass(slots=True, eq=False)
 class _Entry(Generic[Identity]):
     fingerprint: bytes = field(repr=False)
@@ -42,7 +46,7 @@ class _Entry(Generic[Identity]):
 
 
 class _Cache(Generic[Identity]):
-    def __init__(self, lease: Lease, max_entries: int, renew: Renew = lambda *_: None) -> None:
+    def __init__(self, lease: Lease, max_entries: int, renew: Renew = _do_not_renew) -> None:
         self._lease = lease
         self._renew = renew
         self._monotonic = lease.clocks.monotonic
@@ -129,10 +133,10 @@ class KeyCache(_Cache[KeyIdentity]):
     """The valid keys of apps or nodes: at most one for each id, in lower case."""
 
     def __init__(
-        self, kind: UsedKind, lease: Lease, uses: Uses, max_entries: int, renew: Renew = lambda *_: None
+        self, kind: UsedKind, lease: Lease, uses: Uses, max_entries: int, renew: Renew = _do_not_renew
     ) -> None:
         super().__init__(lease, max_entries, renew)
-        self._kind = kind
+        self._kind: UsedKind = kind
         self._uses = uses
 
     def recall_by_id(

@@ -96,7 +96,7 @@ def read_tracing(headers: Headers) -> dict[str, str]:
             found.setdefault(name, value)
     request_id = found.get("x-request-id", "")
     trace = found.get("traceparent", "")
-    tracing = {}
+    tracing: dict[str, str] = {}
     if _SAFE_REQUEST_ID.fullmatch(request_id) and not _LOOKS_SECRET.search(request_id):
         tracing["X-Request-Id"] = request_id
     if _TRACEPARENT.fullmatch(trace):
@@ -126,17 +126,18 @@ def _is_for(door: Door, value: object) -> bool:
     return door != "user" or (isinstance(value, str) and _BEARER.fullmatch(value) is not None)
 
 
-def find_app(headers: Headers) -> bytes:
+def find_app(headers: Any) -> bytes:
     """
     The fingerprint of an app's key in the form that is remembered: pairs of bytes, the id once and the key once. Empty, or
     not remembered, for headers of any other form. Every request comes here: the lengths tell most names apart, and cost less
     to compare than their letters.
     """
-    if type(headers) is not list:
+    pairs: list[tuple[Any, Any]] = headers
+    if type(pairs) is not list:
         return b""
     app_id = key = None
     try:
-        for name, value in headers:
+        for name, value in pairs:
             length = len(name)
             if length == _APP_ID_LENGTH:
                 if name in _APP_ID or name.lower() in _APP_ID:
@@ -158,12 +159,13 @@ def _create_finder(wanted: str) -> Callable[[Headers], bytes]:
     spellings = frozenset(_names(wanted))
     sha256 = hashlib.sha256
 
-    def find(headers: Headers) -> bytes:
-        if type(headers) is not list:
+    def find(headers: Any) -> bytes:
+        pairs: list[tuple[Any, Any]] = headers
+        if type(pairs) is not list:
             return b""
         found = None
         try:
-            for name, value in headers:
+            for name, value in pairs:
                 if len(name) == length and (name in spellings or name.lower() in spellings):
                     if found is not None:
                         return b""

@@ -35,7 +35,7 @@ class Problem:
     detail: str
     challenge: str | None = None
     retry_after_seconds: int | None = None
-    extension: Mapping[str, object] = field(default_factory=dict)
+    extension: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 _REALM = 'realm="platform-auth"'

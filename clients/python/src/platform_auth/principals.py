@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 Door = Literal["app", "node", "user"]
 DOORS: tuple[Door, ...] = ("app", "node", "user")
@@ -77,9 +77,9 @@ def to_user_principal(body: Body, user_id: str, session_id: str) -> UserPrincipa
 
 def _to_words(value: object) -> tuple[str, ...]:
     """Returns nothing for what is not a list of words: a service that requires "mfa" or a scope then refuses."""
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        return ()
-    return tuple(value)
+    words = cast("list[object]", value) if isinstance(value, list) else []
+    known = tuple(word for word in words if isinstance(word, str))
+    return known if len(known) == len(words) else ()
 
 
 def _to_id(value: object) -> str | None:

@@ -17,6 +17,7 @@ class Worker(Protocol):
 
     def call(self, work: Callable[[], object]) -> bool:
         """Calls work on the loop, soon and from any thread. Returns False when the worker was closed."""
+        ...
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None: ...
 

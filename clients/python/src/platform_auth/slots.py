@@ -106,7 +106,7 @@ class RecentlyValid:
     """The digests of credentials that the service accepted last. Whoever calls it holds a lock."""
 
     max_entries: int
-    _digests: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict, repr=False)
+    _digests: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict[bytes, None], repr=False)
 
     def __contains__(self, digest: bytes) -> bool:
         return digest in self._digests

@@ -38,13 +38,13 @@ class Tally:
 
         def create(name: VerdictName) -> Callable[[], object]:
             add = self._counters[name].add
-            if hook is None:
-                return add
+            return add if hook is None else create_telling(name, add, hook)
 
+        def create_telling(name: VerdictName, add: Callable[[], int], tell: VerdictHook) -> Callable[[], object]:
             def add_and_tell() -> None:
                 add()
                 try:
-                    hook(door, name)
+                    tell(door, name)
                 except Exception as error:
                     report(error)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import floor
-from typing import Any
+from typing import Any, cast
 
 import jwt
 
@@ -83,11 +83,12 @@ def is_within_its_times(token: ParsedToken, now: float) -> bool:
 
 def read_published_keys(jwks: Mapping[str, Any]) -> list[jwt.PyJWK] | None:
     """The keys of a JWKS (RFC 7517) that verify ES256; others are skipped. Returns None for what is not a JWKS."""
-    entries = jwks.get("keys")
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+    listed = jwks.get("keys")
+    entries = cast("list[object]", listed) if isinstance(listed, list) else [None]
+    if not all(isinstance(entry, dict) for entry in entries):
         return None
-    keys = []
-    for entry in entries:
+    keys: list[jwt.PyJWK] = []
+    for entry in cast("list[dict[str, Any]]", entries):
         if entry.get("kty") != "EC" or entry.get("crv") != "P-256":
             continue
         if entry.get("use", "sig") != "sig" or entry.get("alg", "ES256") != "ES256":

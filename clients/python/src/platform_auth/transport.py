@@ -42,6 +42,7 @@ class ServiceAnswer:
 class Transport(Protocol):
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
         """Raises ConnectionError (refused or broken, with the reason as its text), or TimeoutError (no connection in time)."""
+        ...
 
     async def close(self) -> None: ...
 

@@ -6,7 +6,7 @@ import secrets
 import ssl
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from uuid import uuid4
@@ -14,7 +14,7 @@ from uuid import uuid4
 import httpx
 
 from platform_auth.clocks import SYSTEM_CLOCKS
-from platform_auth.credentials import Headers, find_app, find_doors, find_node, find_token, read_request_id
+from platform_auth.credentials import Headers, Text, find_app, find_doors, find_node, find_token, read_request_id
 from platform_auth.endings import Watch
 from platform_auth.errors import (
     MissingScopeError,
@@ -26,6 +26,7 @@ from platform_auth.errors import (
 )
 from platform_auth.events import LOGGER, UnexpectedErrors
 from platform_auth.lease import Change
+from platform_auth.open_telemetry import COUNTS_OBSERVER
 from platform_auth.options import Settings, read_environment
 from platform_auth.principals import DOORS, AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
 from platform_auth.questions import PATIENCE_SECONDS
@@ -102,7 +103,7 @@ class Verifier:
         )
         self._trusted = _read_authorities() if self._settings.needs_certificates else None
         self._unexpected_errors = UnexpectedErrors(self._settings.log)
-        self._tallies = {door: Tally(door, on_verdict, self._unexpected_errors.report) for door in DOORS}
+        self._tallies: dict[Door, Tally] = {door: Tally(door, on_verdict, self._unexpected_errors.report) for door in DOORS}
         self._accept_app, self._accept_node, self._accept_user = (self._tallies[door].accept for door in DOORS)
         self._starting = threading.Lock()
         self._is_closed = False
@@ -112,6 +113,7 @@ class Verifier:
             detail = f"While the authentication service is unreachable, {promise}."
             self._settings.log.warn("verifier_outage_grace", detail=detail)
         _VERIFIERS.add(self)
+        COUNTS_OBSERVER.add(self)
 
     @classmethod
     def from_environment(
@@ -427,7 +429,10 @@ def _read_authorities() -> ssl.SSLContext:
 
 def _to_repeatable(headers: Headers) -> Headers:
     """Headers that are read more than once."""
-    return headers if hasattr(headers, "items") or isinstance(headers, list) else list(headers)
+    if hasattr(headers, "items") or isinstance(headers, list):
+        return headers
+    pairs: Iterable[tuple[Text, Text]] = headers  # pyright: ignore[reportAssignmentType]
+    return list(pairs)
 
 
 def _check_doors(doors: Sequence[Door]) -> None:
@@ -442,7 +447,7 @@ _INHERITED: list[VerifierCore | None] = []
 
 def _abandon_all() -> None:
     for verifier in list(_VERIFIERS):
-        verifier._abandon()
+        verifier._abandon()  # pyright: ignore[reportPrivateUsage]
 
 
 # A forked process (gunicorn --preload) has no thread of its parent: its verifiers start again, with nothing remembered.

@@ -1,0 +1,196 @@
+// The variables of services as documents for elsewhere: Kubernetes Secrets or JSON, in a folder or on standard output. The
+// same plan gives the same bytes.
+import { join } from 'node:path';
+import { isMap, parseAllDocuments, stringify } from 'yaml';
+import { readRegular, rehearseReplacement, replaceFile } from '../../common/durable-file.js';
+import { FileChangedError } from '../../config/env-file.js';
+import { describeCause } from '../failures.js';
+import { CommandFailedError } from '../terminal.js';
+import { readEnvFile, readOrExplain, type ServiceFile } from './environment-files.js';
+import { toPrefix, type PlatformMap } from './platform-map.js';
+
+type Values = Readonly<Record<string, string>>;
+/** A document as it was read: what is not ours in it stays. */
+interface Stored {
+  readonly values: Values;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+}
+
+interface Format {
+  readonly extension: string;
+  /** The name under which a document of this service is found. */
+  readonly toName: (service: string) => string;
+  /** @throws when the text is not in this format; the message does not quote it, because it holds keys */
+  readonly parse: (text: string) => ReadonlyMap<string, Stored>;
+  readonly render: (name: string, values: Values, stored: Stored | undefined) => string;
+}
+
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+
+const kubernetes: Format = {
+  extension: 'yaml',
+  // The map refuses two services with the same prefix, so that names differ; every prefix is a valid name.
+  toName: (service) => `${toPrefix(service).toLowerCase().replaceAll('_', '-')}-env`,
+  parse: (text) => {
+    const documents = [parseAllDocuments(text)].flat().filter(({ contents }) => contents !== null);
+    if (!documents.every((each) => isMap(each.contents) && each.errors.length === 0))
+      throw new Error('it does not hold Kubernetes Secrets');
+    const found = documents.flatMap((each): unknown[] => {
+      const { kind, items } = each.toJS() as { kind?: unknown; items?: unknown[] };
+      return kind === 'List' || kind === 'SecretList' ? (items ?? []) : [each.toJS()];
+    });
+    return new Map(found.map((each) => readSecret(each as Partial<SecretManifest>)));
+  },
+  render: (name, values, { metadata = {} } = { values: {} }) => {
+    const { namespace, labels, annotations } = metadata as Partial<SecretManifest['metadata']>;
+    const kept = Object.entries(annotations ?? {}).filter(([annotation]) => annotation !== LAST_APPLIED);
+    const own = { 'app.kubernetes.io/managed-by': 'platform-auth', 'app.kubernetes.io/part-of': 'platform' };
+    const manifest: SecretManifest = {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: {
+        name,
+        ...(namespace !== undefined && { namespace }),
+        labels: { ...own, ...labels },
+        ...(kept.length > 0 && { annotations: Object.fromEntries(kept) }),
+      },
+      type: 'Opaque',
+      data: mapValues(values, (value) => Buffer.from(value).toString('base64')),
+    };
+    return `---\n${stringify(manifest, { lineWidth: 0 })}`;
+  },
+};
+
+interface SecretManifest {
+  readonly apiVersion: 'v1';
+  readonly kind: 'Secret';
+  readonly metadata: Readonly<{ name: string; namespace?: string; labels?: Values; annotations?: Values }>;
+  readonly type: string;
+  readonly data?: Values;
+  readonly stringData?: Values;
+}
+
+function readSecret({ kind, metadata, data, stringData }: Partial<SecretManifest>): [string, Stored] {
+  if (kind !== 'Secret' || !metadata) throw new Error('it does not hold Kubernetes Secrets');
+  const values = { ...mapValues(data ?? {}, (value) => Buffer.from(value, 'base64').toString()), ...stringData };
+  return [metadata.name, { metadata, values }];
+}
+
+/** One object a line, so that a stream of several can be read line by line. */
+const json: Format = {
+  extension: 'json',
+  toName: (service) => service,
+  parse: (text) => {
+    const lines = text.split('\n').filter((line) => line.trim() !== '');
+    return new Map(
+      lines.map((line) => {
+        const { service, variables } = JSON.parse(line) as { service: string; variables: Values };
+        return [service, { values: variables }];
+      }),
+    );
+  },
+  render: (service, variables) => `${JSON.stringify({ service, variables })}\n`,
+};
+
+function mapValues(values: Values, change: (value: string) => string): Values {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value)]));
+}
+
+/** One document: in a file that only its owner may read, or on standard output. */
+class SecretDocument implements ServiceFile {
+  /** It is written once, with its keys. */
+  readonly exists = true;
+  private readonly values: Map<string, string>;
+  private readonly changed = new Set<string>();
+
+  constructor(
+    readonly path: string,
+    private readonly render: (values: Values) => string,
+    stored: Stored | undefined,
+    /** The file; undefined: standard output. */
+    private readonly file?: { readonly bytes: Buffer | undefined; readonly isOpenToOthers: boolean },
+  ) {
+    this.values = new Map(Object.entries(stored?.values ?? {}));
+  }
+
+  get changes(): string[] {
+    return [...this.changed];
+  }
+
+  get needsWriting(): boolean {
+    return this.changed.size > 0 || this.file?.isOpenToOthers === true;
+  }
+
+  get(name: string): string | undefined {
+    return this.values.get(name) || undefined;
+  }
+
+  set(name: string, value: string): void {
+    if (this.get(name) === value) return;
+    this.values.set(name, value);
+    this.changed.add(name);
+  }
+
+  write(): void {
+    const { file, path } = this;
+    if (!file) process.stdout.write(this.text);
+    else
+      replaceFile(path, (found) => {
+        if (file.bytes?.toString() !== found?.bytes.toString()) throw new FileChangedError(path);
+        return Buffer.from(this.text);
+      });
+  }
+
+  rehearseWrite(): void {
+    if (this.file) rehearseReplacement(this.path, () => Buffer.from(this.text));
+  }
+
+  private get text(): string {
+    const inOrder = [...this.values].sort(([left], [right]) => (left < right ? -1 : 1));
+    return this.render(Object.fromEntries(inOrder));
+  }
+}
+
+export const DOCUMENT_FORMATS = ['env', 'kubernetes', 'json'] as const;
+
+export interface Documents {
+  readonly format: (typeof DOCUMENT_FORMATS)[number];
+  /** Undefined: standard output. */
+  readonly folder: string | undefined;
+  /** What a reader of standard output has already: the text of documents of the same format. */
+  readonly current: string | undefined;
+}
+
+/** @returns the file or document of each service that calls another one: no other gets a key */
+export function openDocuments(map: PlatformMap, documents: Documents): ReadonlyMap<string, ServiceFile> {
+  const { format, folder, current } = documents;
+  const callers = map.services.filter(({ calls }) => calls.length > 0);
+  if (format === 'env') return new Map(callers.map(({ name }) => [name, readEnvFile(folder ?? '.', name)]));
+  const chosen = { kubernetes, json }[format];
+  const stored = current === undefined ? undefined : parse(chosen, current, '--current');
+  return new Map(callers.map(({ name }) => [name, openDocument(name, chosen, folder, stored)]));
+}
+
+function openDocument(
+  service: string,
+  format: Format,
+  folder: string | undefined,
+  current?: ReadonlyMap<string, Stored>,
+) {
+  const name = format.toName(service);
+  const path = folder === undefined ? name : join(folder, `${service}.${format.extension}`);
+  const file = folder === undefined ? undefined : readOrExplain(path, readRegular);
+  const stored = (file ? parse(format, file.bytes.toString(), path) : current)?.get(name);
+  const render = (values: Values): string => format.render(name, values, stored);
+  const inFolder = { bytes: file?.bytes, isOpenToOthers: ((file?.stats.mode ?? 0) & 0o077) !== 0 };
+  return new SecretDocument(path, render, stored, folder === undefined ? undefined : inFolder);
+}
+
+function parse({ parse: parseText }: Format, text: string, where: string): ReadonlyMap<string, Stored> {
+  try {
+    return parseText(text);
+  } catch (error) {
+    const cause = error instanceof SyntaxError ? 'it is not valid JSON' : describeCause(error);
+    throw new CommandFailedError(`${where} cannot be used: ${cause}. Nothing was changed.`, 'file_unusable');
+  }
+}

@@ -1,0 +1,161 @@
+// What `init` does with app credentials, over HTTP and without the database. Of two runs at the same time one is refused: a
+// pair has one live credential, and a key is rotated only if it was not rotated since the plan was made.
+import { mkdirSync } from 'node:fs';
+import * as z from 'zod';
+import { formatPair } from '../credential-state.js';
+import type {
+  AppCredentialResponse,
+  IssuedAppCredentialResponse,
+} from '../../admin/app-credentials.admin.controller.js';
+import { computeDigest } from '../../crypto/secret.js';
+import { withAdvice } from '../http-client.js';
+import type { AdminClient } from './admin-client.js';
+import { revokeKeys } from './credentials.command.js';
+import { identifyKeys } from './leaked.command.js';
+import { CommandFailedError, type Confirm } from '../terminal.js';
+import { carryOutPlan, type CredentialStore, type PlanReport } from '../platform/delivery.js';
+import {
+  createTokenRules,
+  DEFAULT_TOKENS,
+  JWKS_PATH,
+  listPublicSettings,
+  type ServiceFile,
+  type TokenRules,
+} from '../platform/environment-files.js';
+import { leaveLostKeys, makePlan, type LiveCredentials, type Plan } from '../platform/plan.js';
+import { credentialVariables, type PlatformMap } from '../platform/platform-map.js';
+import { openDocuments, type Documents } from '../platform/secret-documents.js';
+
+const PATH = '/app-credentials';
+const FOLDER_MODE = 0o700;
+const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost: --rotate-lost makes another one.';
+const jwks = z.object({ keys: z.array(z.unknown()).min(1) });
+const metadata = z.object({ issuer: z.string() });
+
+export interface ApplyRequest {
+  readonly map: PlatformMap;
+  readonly documents: Documents;
+  /** The number of credentials that are to be revoked, or true: it is asked for. */
+  readonly prune: number | true | undefined;
+  /** Make new keys where this service, or any, has a key that cannot be read. */
+  readonly rotateLost: string | undefined;
+  readonly isPlan: boolean;
+  /** --yes was given. */
+  readonly yes: boolean;
+  /** The key that is used: it is refused if it is the one of the service itself. Undefined: any key may be used. */
+  readonly refusedKey: string | undefined;
+  /** Gets the plan. */
+  readonly confirm: (plan: ApplyReport) => ReturnType<Confirm>;
+}
+
+export interface ApplyReport extends PlanReport {
+  readonly summary: Readonly<Record<'issued' | 'scoped' | 'rotated' | 'revoked' | 'left_alone', number>>;
+}
+
+export async function apply(client: AdminClient, request: ApplyRequest): Promise<ApplyReport> {
+  const { map, documents, isPlan, prune, rotateLost } = request;
+  if (request.refusedKey !== undefined) await refuseRootKey(client, request.refusedKey);
+  const rules = await readPublishedRules(client, map);
+  const live = await readLive(client, openDocuments(map, documents));
+  const plan = (): Plan => {
+    const made = makePlan(map, openDocuments(map, documents), live, (service) => listPublicSettings(service, rules));
+    return leaveLostKeys(made, rotateLost);
+  };
+  refusePartialDocuments(plan());
+  const options = { program: 'apply', prune: prune !== undefined } as const;
+  const intended = addSummary(await carryOutPlan(plan(), options));
+  if (isPlan) return intended;
+  if (!hasChanges(intended)) return { ...intended, dry_run: false };
+  const { revoked } = intended.summary;
+  if (revoked > 0 && (prune === true ? request.yes : prune !== revoked))
+    throw new CommandFailedError(
+      `This revokes ${revoked} permanently: ${intended.strays.map(formatPair).join(', ')}. To confirm the count: --prune ${revoked}. Nothing was changed.`,
+      'confirmation_required',
+    );
+  await request.confirm(intended);
+  if (documents.folder !== undefined) mkdirSync(documents.folder, { recursive: true, mode: FOLDER_MODE });
+  return addSummary(await carryOutPlan(plan(), options, createStore(client)));
+}
+
+/** Least privilege: the key of the service itself may do everything, and no call revokes it. */
+async function refuseRootKey(client: AdminClient, key: string): Promise<void> {
+  const digest = toDigest(key);
+  if ((await identifyKeys(client, [digest])).items.get(digest)?.kind !== 'root') return;
+  throw new CommandFailedError(
+    'ADMIN_API_KEY is the key of the service itself. Issue one for an operator (platform-auth operators issue ci --scopes apps), or add --root-key.',
+    'root_key',
+  );
+}
+
+export function hasChanges({ summary, files }: ApplyReport): boolean {
+  const { issued, scoped, rotated, revoked } = summary;
+  return issued + scoped + rotated + revoked > 0 || files.some(({ changed }) => changed);
+}
+
+function addSummary(report: PlanReport): ApplyReport {
+  const { pairs, strays } = report;
+  const count = (action: string) => pairs.filter((pair) => pair.action === action).length;
+  const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
+  const untouched = pairs.filter(({ action, scopes }) => /^(keep|lost)$/.test(action) && scopes === undefined);
+  const revoked = strays.filter((stray) => stray.revoked).length;
+  const summary = {
+    issued: count('issue'),
+    scoped: scoped.length,
+    rotated: count('rotate'),
+    revoked,
+    left_alone: untouched.length + strays.length - revoked,
+  };
+  return { ...report, summary };
+}
+
+/** A document replaces the one in use, which has the keys that this run cannot read. */
+function refusePartialDocuments({ services }: Plan): void {
+  for (const { service, pairs } of services) {
+    const lost = pairs.filter(({ action }) => action === 'lost');
+    if (lost.length === 0 || !pairs.some(({ action }) => action === 'issue' || action === 'rotate')) continue;
+    throw new CommandFailedError(
+      `${service.name} gets a new key, and its other keys cannot be read again: ${lost.map(formatPair).join(', ')}. Nothing was changed.\n` +
+        `Give the documents in use with --output or --current, or make new keys with --rotate-lost ${service.name}.`,
+      'key_unreadable',
+    );
+  }
+}
+
+/** @returns the live credentials, and whether a key is current: the service is asked about its digest, which is no use of it */
+export async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
+  const items = await client.list<AppCredentialResponse>(PATH, { live: 'true' });
+  const held = items.flatMap(({ caller, target }) => files.get(caller)?.get(credentialVariables(target).key) ?? []);
+  const { items: known } = await identifyKeys(client, held.map(toDigest));
+  const isCurrentKey = ({ app_id }: AppCredentialResponse, key: string): boolean => {
+    const found = known.get(toDigest(key));
+    return found?.id === app_id && found.live && found.current;
+  };
+  return { items, isCurrentKey };
+}
+
+function toDigest(key: string): string {
+  return computeDigest(key).toString('hex');
+}
+
+/** What the service tells everyone of how it signs; the audience is not among it. */
+async function readPublishedRules(client: AdminClient, map: PlatformMap): Promise<TokenRules> {
+  const hasKeys = jwks.safeParse(await client.getOpen(JWKS_PATH)).success;
+  const published = metadata.safeParse(await client.getOpen('/.well-known/oauth-authorization-server')).data;
+  return createTokenRules(map, { ...DEFAULT_TOKENS, ...published, algorithm: hasKeys ? 'ES256' : 'HS256' });
+}
+
+function createStore(client: AdminClient): CredentialStore {
+  return {
+    issue: async (pair) => {
+      const call = client.post<IssuedAppCredentialResponse>(PATH, pair);
+      const { app_id, app_key } = await withAdvice(call, LOST_ADVICE);
+      return { id: app_id, key: app_key };
+    },
+    updateScopes: (id, scopes) => client.patch(`${PATH}/${id}`, { scopes }),
+    rotate: async ({ app_id, rotated_at }) => {
+      const call = client.post<IssuedAppCredentialResponse>(`${PATH}/${app_id}/rotate`, { if_rotated_at: rotated_at });
+      return (await withAdvice(call, LOST_ADVICE)).app_key;
+    },
+    revoke: (ids) => revokeKeys(client, PATH, ids),
+  };
+}

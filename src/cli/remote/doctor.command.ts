@@ -1,0 +1,72 @@
+import { InvalidArgumentError, type Command } from 'commander';
+import { httpUrl } from '../../config/variable-kinds.js';
+import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
+import type { Finding } from '../platform/doctor-calls.js';
+import { createMapOption, ENV_DIR, MAP_EXAMPLE, readMap, URL_OF_OWN_FILE } from '../platform/platform-commands.js';
+import type { PlatformMap } from '../platform/platform-map.js';
+import { fitWidth, formatTable, wrapText } from '../tables.js';
+import { CommandFailedError, print } from '../terminal.js';
+import { AdminClient, readRemoteVariables } from './admin-client.js';
+
+const WHAT = 'what is wrong, and what to do';
+/** What the table takes besides the text: the first column and the borders. */
+const TABLE_FRAME = 'severity'.length + 7;
+
+type DoctorOptions = Readonly<{ map: string; envDir?: string; url?: string; live: boolean }>;
+
+/** `platform-auth doctor`: finds what is wrong with a platform and says what to do; see docs/platform.md. */
+export function addDoctorCommand(root: Command): void {
+  const description = 'Check files, keys, database and services of a platform. Exit code 1 when something is broken.';
+  addCommand(root, 'doctor', description, {
+    needs: `Changes nothing, but validates every key, which counts as its use. ${URL_OF_OWN_FILE}
+Without --env-dir it asks the service only, from any machine, and uses no key. ${NEEDS_ADMIN_KEY}`,
+    example: `${MAP_EXAMPLE} --url http://127.0.0.1:7701`,
+  })
+    .addOption(createMapOption())
+    .option('--env-dir <dir>', ENV_DIR)
+    .option('--url <url>', 'address of this service, if not the one in the map', parseUrl)
+    .option('--live', 'also ask at the address of every other service of the map', false)
+    .action(async ({ map: path, envDir, url, live }: DoctorOptions, command: Command) => {
+      const map = await readMap(path);
+      const findings =
+        envDir === undefined
+          ? await diagnoseFromAfar(map, url)
+          : await (await import('../platform/doctor.js')).diagnose({ map, envDir, url });
+      const { askServices, formatRunning } = await import('../platform/doctor-live.js');
+      const running = live ? await askServices(map) : undefined;
+      const limit = envDir === undefined ? LIMIT_FROM_AFAR : LIMIT;
+      print(command, { findings, running }, () =>
+        [formatFindings({ findings }, limit), ...(running ? [formatRunning(running)] : [])].join('\n\n'),
+      );
+      const broken = findings.filter(({ severity }) => severity === 'broken').length;
+      if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`, 'broken');
+    });
+}
+
+const LIMIT = 'A variable that a process was started with overrides its file, and doctor does not see it.';
+
+const LIMIT_FROM_AFAR = 'Neither the files nor the database were looked at, and no key was used: that needs --env-dir.';
+
+async function diagnoseFromAfar(map: PlatformMap, given: string | undefined): Promise<Finding[]> {
+  const variables = readRemoteVariables();
+  const { diagnoseFromAfar: diagnose } = await import('./doctor-from-afar.js');
+  const url = given ?? map.services[0]?.url;
+  return diagnose(AdminClient.from(variables, url), { map, adminKey: variables.ADMIN_API_KEY });
+}
+
+function formatFindings({ findings }: { findings: Finding[] }, limit: string): string {
+  if (findings.length === 0) return `No problems found.\n\n${limit}`;
+  const width = fitWidth(TABLE_FRAME);
+  const rows = findings.map((finding) => ({
+    severity: finding.severity,
+    [WHAT]: [finding.where, ...wrapText(finding.what, width), ...wrapText(`→ ${finding.do}`, width)],
+  }));
+  const colour = (name: string, value: unknown) =>
+    name !== 'severity' ? undefined : value === 'broken' ? ('red' as const) : ('yellow' as const);
+  return `${formatTable(['severity', WHAT], rows, { drop: ['severity'], colour })}\n${limit}`;
+}
+
+function parseUrl(text: string): string {
+  if (!httpUrl.safeParse(text).success) throw new InvalidArgumentError('It must be an http(s) URL.');
+  return text;
+}

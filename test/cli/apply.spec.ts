@@ -1,0 +1,198 @@
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { parse as parseVariables } from 'dotenv';
+import { parseAllDocuments } from 'yaml';
+import { eventually } from '../../tools/eventually.js';
+import { urlOf, useCli } from '../support/cli.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import { useApp } from '../support/use-app.js';
+
+const MAP = {
+  services: {
+    auth: { url: 'http://127.0.0.1:7701' },
+    ocr: { url: 'http://127.0.0.1:7705', calls: ['auth'] },
+    recipes: { url: 'http://127.0.0.1:7706', calls: { auth: null, ocr: ['documents:read'] } },
+  },
+};
+type RawMap = Readonly<{ services: Record<string, { url: string; calls?: unknown }> }>;
+interface Document {
+  readonly service: string;
+  readonly variables: Record<string, string>;
+}
+interface Secret {
+  readonly metadata: { name: string; labels: Record<string, string> };
+  readonly data: Record<string, string>;
+}
+
+describe('platform-auth apply', () => {
+  const app = useApp();
+  let cli = useCli(app);
+
+  beforeAll(async () => {
+    const issued = await cli.json<{ api_key: string }>('operators', 'issue', 'pipeline', '--scopes', 'apps');
+    cli = cli.with({ ADMIN_API_KEY: issued.api_key });
+  });
+  beforeEach(async () => {
+    await app.database.query('UPDATE app_credentials SET revoked_at = now() WHERE revoked_at IS NULL');
+    writeMap(MAP);
+  });
+
+  const writeMap = (map: RawMap) => writeFileSync(cli.path('platform.json'), JSON.stringify(map));
+  const withCalls = (service: 'ocr' | 'recipes', calls: unknown): RawMap => ({
+    services: { ...MAP.services, [service]: { ...MAP.services[service], calls } },
+  });
+  const words = (...more: string[]) => ['apply', '--map', 'platform.json', ...more];
+  const run = async (...more: string[]) => cli.run(...words(...more));
+  const readSecrets = (text: string) =>
+    new Map(
+      parseAllDocuments(text).map((document) => {
+        const secret = (document as { toJS(): unknown }).toJS() as Secret;
+        return [secret.metadata.name, secret];
+      }),
+    );
+  const decode = (secret: Secret | undefined, name: string) =>
+    Buffer.from(secret?.data[name] ?? '', 'base64').toString();
+  const accepts = async (id: string | undefined, key: string | undefined, target: string, status = 200) =>
+    app.validateApp({ 'X-Platform-App-Id': id!, 'X-Platform-App-Key': key! }, { target }).expect(status);
+  const livePairs = async () =>
+    (
+      await app.database.query<{ pair: string }>(
+        `SELECT caller || ' → ' || target AS pair FROM app_credentials WHERE revoked_at IS NULL ORDER BY 1`,
+      )
+    ).map(({ pair }) => pair);
+  const ALL = ['ocr → auth', 'recipes → auth', 'recipes → ocr'];
+
+  it('plans with exit code 3, writes environment files that work, and then has nothing to do', async () => {
+    const folder = cli.path('env');
+    const planned = await run('--output', folder, '--plan', '--json');
+    expect(planned.code).toBe(3);
+    expect(JSON.parse(planned.stdout)).toMatchObject({ dry_run: true, summary: { issued: 3, left_alone: 0 } });
+    expect(existsSync(folder)).toBe(false);
+    expect(await cli.fails(...words('--output', folder))).toContain('Add --yes to confirm');
+    expect(await livePairs()).toEqual([]);
+    await cli.ok(...words('--output', folder, '--yes'));
+    expect(readdirSync(folder).sort()).toEqual(['ocr.env', 'recipes.env']);
+    expect(statSync(`${folder}/recipes.env`).mode & 0o777).toBe(0o600);
+    const recipes = parseVariables(readFileSync(`${folder}/recipes.env`));
+    expect(recipes).toMatchObject({ AUTH_URL: 'http://127.0.0.1:7701', SERVICE_NAME: 'recipes' });
+    await accepts(recipes.AUTH_APP_ID, recipes.AUTH_APP_KEY, 'auth');
+    await accepts(recipes.OCR_APP_ID, recipes.OCR_APP_KEY, 'ocr');
+    expect(await cli.ok(...words('--output', folder, '--plan'))).toContain('Left alone: 3.');
+    expect(await cli.ok(...words('--output', folder))).toContain('Nothing was changed.');
+  });
+
+  it('streams one Kubernetes Secret for each service, and then leaves keys alone that it cannot read', async () => {
+    const { code, stdout, stderr } = await run('--to', 'kubernetes', '--yes');
+    expect(code).toBe(0);
+    const secrets = readSecrets(stdout);
+    expect([...secrets.keys()]).toEqual(['ocr-env', 'recipes-env']);
+    const recipes = secrets.get('recipes-env');
+    expect(recipes?.metadata.labels).toMatchObject({ 'app.kubernetes.io/part-of': 'platform' });
+    expect(Object.keys(recipes?.data ?? {})).toEqual([
+      ...['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL', 'OCR_APP_ID', 'OCR_APP_KEY', 'OCR_URL', 'SERVICE_NAME'],
+    ]);
+    const key = decode(recipes, 'OCR_APP_KEY');
+    await accepts(decode(recipes, 'OCR_APP_ID'), key, 'ocr');
+    expect(stderr).not.toContain(key);
+    const again = await run('--to', 'kubernetes', '--yes');
+    expect(again).toMatchObject({ code: 0, stdout: '' });
+    expect(again.stderr).toContain('cannot be read again: ocr → auth, recipes → auth, recipes → ocr');
+  });
+
+  it('completes the Secrets in use, which --current names, and refuses to replace them without', async () => {
+    writeMap(withCalls('recipes', ['auth']));
+    const { stdout } = await run('--to', 'kubernetes', '--yes');
+    writeFileSync(cli.path('in-use.yaml'), `${stdout}---\napiVersion: v1\nkind: Secret\nmetadata: { name: other }\n`);
+    writeMap(MAP);
+    const refused = await run('--to', 'kubernetes', '--yes', '--json');
+    expect(refused).toMatchObject({ code: 1, stdout: '' });
+    expect(refused.stderr).toMatch(/"key_unreadable".*recipes gets a new key.*--rotate-lost recipes/);
+    const completed = readSecrets((await run('--to', 'kubernetes', '--current', 'in-use.yaml', '--yes')).stdout);
+    expect([...completed.keys()]).toEqual(['recipes-env']);
+    const [before, after] = [readSecrets(stdout).get('recipes-env'), completed.get('recipes-env')];
+    expect(after?.data).toMatchObject(before?.data ?? {});
+    await accepts(decode(after, 'OCR_APP_ID'), decode(after, 'OCR_APP_KEY'), 'ocr');
+  });
+
+  it('makes new keys for lost ones only with --rotate-lost, and the former ones work meanwhile', async () => {
+    const folder = cli.path('lost');
+    await cli.ok(...words('--to', 'json', '--output', folder, '--yes'));
+    const read = () => (JSON.parse(readFileSync(`${folder}/ocr.json`, 'utf8')) as Document).variables;
+    const { AUTH_APP_ID, AUTH_APP_KEY } = read();
+    writeFileSync(`${folder}/ocr.json`, '{"service":"ocr","variables":{"LOG_LEVEL":"debug"}}\n');
+    const options = ['--to', 'json', '--output', folder, '--yes'];
+    expect(await cli.json(...words(...options))).toMatchObject({ summary: { rotated: 0, left_alone: 3 } });
+    expect(await cli.fails(...words(...options, '--rotate-lost', 'tts'))).toMatch(/no service tts/);
+    expect(await cli.json(...words(...options, '--rotate-lost'))).toMatchObject({ summary: { rotated: 1 } });
+    expect(read()).toMatchObject({ AUTH_APP_ID, LOG_LEVEL: 'debug' });
+    await accepts(AUTH_APP_ID, AUTH_APP_KEY, 'auth');
+    await accepts(AUTH_APP_ID, read().AUTH_APP_KEY, 'auth');
+    await accepts(AUTH_APP_ID, AUTH_APP_KEY, 'auth', 401);
+  });
+
+  it('changes scopes with the same key, and revokes only what --prune counts', async () => {
+    const options = ['--to', 'json', '--output', cli.path('pruned'), '--yes'];
+    await cli.ok(...words(...options));
+    writeMap(withCalls('recipes', { ocr: ['documents:write'] }));
+    expect(await cli.json(...words(...options))).toMatchObject({ summary: { scoped: 1, rotated: 0, revoked: 0 } });
+    expect(await cli.fails(...words(...options, '--prune'))).toMatch(/revokes 1 .*recipes → auth.*--prune 1/);
+    expect(await cli.fails(...words(...options, '--prune', '2'))).toMatch(/--prune 1/);
+    expect(await livePairs()).toEqual(ALL);
+    expect(await cli.json(...words(...options, '--prune', '1'))).toMatchObject({ summary: { revoked: 1 } });
+    expect(await livePairs()).toEqual(['ocr → auth', 'recipes → ocr']);
+  });
+
+  it('gives each pair one key when two run at the same time', async () => {
+    const start = (folder: string) =>
+      cli.asProcess().run(...words('--to', 'json', '--output', cli.path(folder), '--yes'));
+    await Promise.all([start('one'), start('two')]);
+    await eventually('a later run finds nothing to do', async () => (await start('three')).code === 0);
+    expect(await livePairs()).toEqual(ALL);
+    const names = ['one', 'two', 'three'].map((name) => cli.path(name)).filter(existsSync);
+    const paths = names.flatMap((folder) => readdirSync(folder).map((name) => `${folder}/${name}`));
+    const delivered = paths.flatMap((path) => {
+      const { service, variables } = JSON.parse(readFileSync(path, 'utf8')) as Document;
+      return Object.keys(variables).flatMap((name) => (name.endsWith('_APP_KEY') ? `${service} ${name}` : []));
+    });
+    expect(delivered.sort()).toEqual(['ocr AUTH_APP_KEY', 'recipes AUTH_APP_KEY', 'recipes OCR_APP_KEY']);
+  });
+
+  it('rotates a key only if it was not rotated since it was read', async () => {
+    const { appId } = await app.service();
+    const path = `/app-credentials/${appId}/rotate`;
+    const [one, two] = await Promise.all([1, 2].map(() => app.admin.post(path, { if_rotated_at: null })));
+    expect([one!.status, two!.status].sort()).toEqual([200, 409]);
+    const { rotated_at } = (one!.status === 200 ? one! : two!).body as { rotated_at: string };
+    const refused = await app.admin.post(path, { if_rotated_at: null });
+    expect(refused.body).toMatchObject({ status: 409, code: 'key_rotated_meanwhile' });
+    await app.admin.post(path, { if_rotated_at: rotated_at }).expect(200);
+    await app.admin.post(path).expect(200);
+  });
+
+  it('refuses the root key, unless it is named, and tells a wrong use of its options', async () => {
+    const root = cli.with({ ADMIN_API_KEY: ADMIN_KEY });
+    expect(await root.fails(...words('--to', 'json', '--yes'))).toContain('operators issue ci --scopes apps');
+    expect((await root.run(...words('--to', 'json', '--plan', '--root-key'))).code).toBe(3);
+    expect((await run('--yes')).stderr).toContain('--to env needs --output');
+    expect((await run('--to', 'json', '--current', 'x', '--output', 'y')).code).toBe(2);
+    writeFileSync(cli.path('torn.yaml'), 'kind: Secret\nmetadata: [');
+    expect(await cli.fails(...words('--to', 'kubernetes', '--current', 'torn.yaml'))).toMatch(
+      /--current cannot be used/,
+    );
+    const denied = cli.with({ ADMIN_API_KEY: (await app.operator(['nodes'])).key });
+    expect(await denied.fails(...words('--to', 'json', '--yes'))).toContain('missing_scope');
+  });
+
+  it('is what doctor checks from afar, without --env-dir', async () => {
+    const doctor = ['doctor', '--map', 'platform.json', '--url', urlOf(app), '--json'];
+    const { code, stdout } = await cli.run(...doctor);
+    expect(code).toBe(1);
+    const missing = ALL.map((where): unknown => expect.objectContaining({ where, severity: 'broken' }));
+    expect((JSON.parse(stdout) as { findings: object[] }).findings).toEqual(missing);
+    await cli.ok(...words('--to', 'json', '--output', cli.path('checked'), '--yes'));
+    expect(await cli.ok(...doctor.slice(0, -1))).toContain('No problems found.');
+    writeMap(withCalls('recipes', ['auth']));
+    expect(await cli.json(...doctor.slice(0, -1))).toMatchObject({
+      findings: [{ where: 'recipes → ocr', do: expect.stringContaining('apply --prune') as unknown }],
+    });
+  });
+});
