@@ -3,7 +3,7 @@ const WARM_UP_SECONDS = 2;
 
 /**
  * Times are in milliseconds, `cpu` in microseconds for one answer, `core` in percent of one core. `beside` to `delayMs` are of the
- * login flood.
+ * login flood; the shares, in percent, of the flood before a verifier.
  */
 const FIGURES = [
   'throughput',
@@ -16,6 +16,8 @@ const FIGURES = [
   'floodP99',
   'p99Ratio',
   'delayMs',
+  'newShare',
+  'knownShare',
 ] as const;
 
 export type Figure = (typeof FIGURES)[number];

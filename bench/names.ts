@@ -26,6 +26,7 @@ export const NAMES = {
   fewPolls: 'the polls of 100 verifiers',
   manyPolls: 'the polls of 1,000 verifiers',
   eviction: 'from a revocation to its eviction',
+  flooded: 'new and remembered nodes, during a flood of random keys',
   pythonBareKey: 'Python, a key: SHA-256, dict, comparison alone',
   pythonKey: 'Python, a key, remembered by a verifier',
   pythonAskingKey: 'Python, a key, asked each time by a verifier',

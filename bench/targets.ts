@@ -45,6 +45,8 @@ const TARGETS: readonly Wanted[] = [
   own(NAMES.fewPolls, 'core', '% of a core', { most: 5 }),
   own(NAMES.manyPolls, 'core', '% of a core', { most: 40 }),
   own(NAMES.eviction, 'p99', 'ms, p99; the bound is the lease', { most: LEASE_MS }),
+  own(NAMES.flooded, 'newShare', '% of new nodes from another address accepted', { least: 95 }),
+  own(NAMES.flooded, 'knownShare', '% of the requests of remembered nodes accepted', { least: 100 }),
   rate(NAMES.pythonKey, NAMES.pythonBareKey, 'of the bare work, by CPU', { least: 0.5 }),
   ratio(NAMES.pythonKey, NAMES.pythonAskingKey, 'throughput', '× asking each time', { least: 20 }),
   rate(NAMES.pythonToken, NAMES.pythonKey, 'of the rate of a key, by CPU', { least: 0.4 }),

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { eventually } from '../tools/eventually.js';
 import { statusOf } from '../tools/server-process.js';
 import { createEvictions } from './evictions.js';
+import { createVerifierFlood } from './verifier-floods.js';
 import { itemOf, createHttpContestant, type HttpRequest } from './loads.js';
 import type { Contestant } from './measure.js';
 import { NAMES } from './names.js';
@@ -48,6 +49,10 @@ export function listVerifiers(setting: Setting): [string, Maker][] {
           client: setting.client,
           databaseUrl: testbed.database.url(),
         }),
+    ],
+    [
+      NAMES.flooded,
+      async (name) => createVerifierFlood({ name, own: await issueOwnKey(setting), client: setting.client }),
     ],
   ];
 }

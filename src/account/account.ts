@@ -104,12 +104,10 @@ interface OwnSession {
   readonly isCurrent: boolean;
 }
 
-class OwnSessionResponse {
+/** What users see of their own sessions, and operators of all. */
+export abstract class SessionFields {
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   id!: string;
-
-  @ApiProperty({ description: 'whether the access token of this request belongs to it', example: true })
-  is_current!: boolean;
 
   @ApiProperty({ ...MOMENT, description: 'the login' })
   created_at!: string;
@@ -125,29 +123,40 @@ class OwnSessionResponse {
   })
   user_agent!: string | null;
 
-  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
-  last_used_at!: string;
-
-  @ApiProperty({ ...NETWORK, description: 'the network of the last refresh, or of the login' })
-  last_used_from!: string | null;
-
   @ApiProperty({ ...MOMENT, description: 'when it expires if it is not used' })
   expires_at!: string;
 
   @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' })
   absolute_expires_at!: string;
 
-  static from({ session, isCurrent }: OwnSession): OwnSessionResponse {
+  protected static toFields(session: Session): SessionFields {
     return {
       id: session.id,
-      is_current: isCurrent,
       created_at: session.createdAt.toISOString(),
       created_from: session.createdFrom,
       user_agent: session.userAgent,
-      last_used_at: session.rotatedAt.toISOString(),
-      last_used_from: session.rotatedFrom ?? session.createdFrom,
       expires_at: session.expiresAt.toISOString(),
       absolute_expires_at: session.absoluteExpiresAt.toISOString(),
+    };
+  }
+}
+
+class OwnSessionResponse extends SessionFields {
+  @ApiProperty({ description: 'whether the access token of this request belongs to it', example: true })
+  is_current!: boolean;
+
+  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
+  last_used_at!: string;
+
+  @ApiProperty({ ...NETWORK, description: 'the network of the last refresh, or of the login' })
+  last_used_from!: string | null;
+
+  static from({ session, isCurrent }: OwnSession): OwnSessionResponse {
+    return {
+      ...SessionFields.toFields(session),
+      is_current: isCurrent,
+      last_used_at: session.rotatedAt.toISOString(),
+      last_used_from: session.rotatedFrom ?? session.createdFrom,
     };
   }
 }

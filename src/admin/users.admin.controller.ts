@@ -5,6 +5,7 @@ import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
+import { SessionFields } from '../account/account.js';
 import {
   EmailField,
   NewEmailField,
@@ -101,30 +102,12 @@ function toUserFilter(query: UsersQuery): UserFilter {
   };
 }
 
-export class SessionResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  id!: string;
-
-  @ApiProperty(MOMENT)
-  created_at!: string;
-
-  @ApiProperty({ ...NETWORK, description: 'the network of the login' })
-  created_from!: string | null;
-
-  @ApiProperty({ type: String, nullable: true, description: 'of the login', example: EXAMPLES.userAgent })
-  user_agent!: string | null;
-
+export class SessionResponse extends SessionFields {
   @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
   rotated_at!: string;
 
   @ApiProperty({ ...NETWORK, description: 'the network of the last refresh' })
   rotated_from!: string | null;
-
-  @ApiProperty({ ...MOMENT, description: 'when its refresh token expires if it is not used' })
-  expires_at!: string;
-
-  @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' })
-  absolute_expires_at!: string;
 
   @ApiProperty(NULLABLE_MOMENT)
   ended_at!: string | null;
@@ -134,14 +117,9 @@ export class SessionResponse {
 
   static from(session: Session): SessionResponse {
     return {
-      id: session.id,
-      created_at: session.createdAt.toISOString(),
-      created_from: session.createdFrom,
-      user_agent: session.userAgent,
+      ...SessionFields.toFields(session),
       rotated_at: session.rotatedAt.toISOString(),
       rotated_from: session.rotatedFrom,
-      expires_at: session.expiresAt.toISOString(),
-      absolute_expires_at: session.absoluteExpiresAt.toISOString(),
       ended_at: session.endedAt?.toISOString() ?? null,
       end_reason: session.endReason,
     };
