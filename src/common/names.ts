@@ -10,6 +10,16 @@ export function isServiceName(value: unknown): value is string {
   return typeof value === 'string' && SERVICE_NAME.test(value);
 }
 
+/** @returns the names of the variables that hold the credential for a target: `OCR_APP_ID` and `OCR_APP_KEY` */
+export function credentialVariables(target: string): { readonly id: string; readonly key: string } {
+  return { id: `${toVariablePrefix(target)}_APP_ID`, key: `${toVariablePrefix(target)}_APP_KEY` };
+}
+
+/** @returns what the names of a service's variables begin with */
+export function toVariablePrefix(service: string): string {
+  return service.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
+}
+
 /** The name of an operator. The pattern excludes names that look like another one, and e-mail addresses. */
 export const MAX_OPERATOR_NAME_LENGTH = 64;
 export const OPERATOR_NAME_PATTERN = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';

@@ -6,7 +6,19 @@ import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { describeActor, SubjectLink } from './timeline.js';
-import { Field, Filters, Moment, Page, Pager, Row, sendPage, setPageHeaders, Table, toAddress } from './view.js';
+import {
+  Field,
+  Filters,
+  Moment,
+  MOMENT_HINT,
+  Page,
+  Pager,
+  Row,
+  sendPage,
+  setPageHeaders,
+  Table,
+  toAddress,
+} from './view.js';
 
 const ADDRESS = '/console/audit';
 const BATCH = '100';
@@ -54,13 +66,13 @@ export class AuditPages {
           nobody changed what is before it: <code>platform-auth audit verify</code>.
         </p>
         <Filters action={ADDRESS}>
-          <Field label="Event" name="event" value={query.event} />
+          <Field label="Event" name="event" value={query.event} hint="Such as user.login.failed, or user.*" />
           <Field label="About (id)" name="subject" value={query.subject} />
           <Field label="By (id, or operator:name)" name="actor" value={query.actor} />
           <Field label="Address" name="address" value={query.address} />
           <Field label="Request" name="request_id" value={query.request_id} />
-          <Field label="Since" name="since" value={query.since} />
-          <Field label="Until" name="until" value={query.until} />
+          <Field label="Since" name="since" value={query.since} hint={MOMENT_HINT} />
+          <Field label="Until" name="until" value={query.until} hint={MOMENT_HINT} />
         </Filters>
         <Table caption="Events" head={['Time', 'Event', 'By', 'About', 'Address', 'Count', 'Details']} rows={rows} />
         <Pager address={ADDRESS} query={query} next={next_cursor} />

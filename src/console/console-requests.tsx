@@ -175,8 +175,17 @@ export class ConsoleErrors extends ProblemFilter {
   protected override send(problem: Problem, { errors = [] }: Occurrence, request: Request, response: Response): void {
     const { session, form } = response.locals as Locals;
     const details = errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}.`.trimStart());
-    const advice = [problem.detail, ...details].join(' ');
-    const page = <Refusal title={problem.title} advice={advice} request={request} code={problem.code} />;
+    const page =
+      problem === problems.invalidAdminKey ? (
+        <Refusal title="The key is not valid" advice="Is it whole, and of this service?" request={request} />
+      ) : (
+        <Refusal
+          title={problem.title}
+          advice={[problem.detail, ...details].join(' ')}
+          request={request}
+          code={problem.code}
+        />
+      );
     const sendRefusal = (): void => sendPage(response, page, problem.status);
     // A refused form changed nothing, and may be corrected and sent again. What a 5xx did is not known.
     const isChangeless = session && form !== undefined && problem.status < 500;
@@ -209,9 +218,7 @@ function Refusal({ title, advice, request, code }: RefusalProps) {
       <p>
         <small>Request {getRequestId(request)}</small>
       </p>
-      <p>
-        <a href="/console">To the first page</a>
-      </p>
+      <p>{session ? <a href="/console">To the first page</a> : <a href={LOGIN}>Log in</a>}</p>
     </Page>
   );
 }

@@ -7,10 +7,10 @@ import {
 import type { KeyResponse } from '../admin/key.dto.js';
 import { NodesQuery, RegisterNodeRequest, UpdateNodeRequest } from '../admin/nodes.admin.controller.js';
 import { RegisterOperatorRequest, OperatorsQuery, UpdateOperatorRequest } from '../admin/operators.admin.controller.js';
-import { SCOPES } from '../common/names.js';
+import { credentialVariables, SCOPES } from '../common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import type { Act, Kind } from './things.js';
-import { toAddress, type FieldProps } from './view.js';
+import { MOMENT_HINT, toAddress, type FieldProps } from './view.js';
 
 /** A field of a form; a list is typed with blanks between its words. */
 interface CredentialField extends FieldProps {
@@ -37,7 +37,7 @@ export function showValue(value: Credential[string] | undefined): string {
   return Array.isArray(value) ? value.join(' ') : (value ?? '');
 }
 
-const EXPIRES_AT = { label: 'Expires at', name: 'expires_at', hint: 'Such as 2027-01-31T00:00:00Z. Empty: never.' };
+const EXPIRES_AT = { label: 'Expires at', name: 'expires_at', hint: `${MOMENT_HINT} Empty: never.` };
 const OVERLAP: FieldProps = {
   label: 'Hours for which the old key stays valid',
   name: 'overlap_hours',
@@ -48,8 +48,8 @@ const OVERLAP: FieldProps = {
 const STATE_FILTERS: readonly FieldProps[] = [
   { label: 'State', name: 'live', options: { '': 'all', true: 'live' } },
   { label: 'Rotation', name: 'in_overlap', options: { '': 'all', true: 'old key still valid' } },
-  { label: 'Not used since', name: 'unused_since' },
-  { label: 'Expires before', name: 'expires_before' },
+  { label: 'Not used since', name: 'unused_since', hint: MOMENT_HINT },
+  { label: 'Expires before', name: 'expires_before', hint: MOMENT_HINT },
 ];
 
 type Given = Omit<CredentialKind, 'acts' | 'changeable' | 'head' | 'nameLabel' | 'submit'> & {
@@ -117,9 +117,10 @@ export const APPS = createKind({
   columns: [['Scopes', 'scopes']],
   toId: ({ app_id }) => String(app_id),
   toName: ({ caller, target }) => `${String(caller)} → ${String(target)}`,
-  formatKey: ({ app_id, app_key }) => [
-    ['Environment', `AUTH_APP_ID=${String(app_id)}\nAUTH_APP_KEY=${String(app_key)}`],
-  ],
+  formatKey({ app_id, app_key, target }) {
+    const { id, key } = credentialVariables(String(target));
+    return [['Environment', `${id}=${String(app_id)}\n${key}=${String(app_key)}`]];
+  },
 });
 
 export const NODES = createKind({
@@ -158,10 +159,7 @@ export const NODES = createKind({
     );
     return [
       ['JSON', JSON.stringify(Object.fromEntries(entries), null, 2)],
-      [
-        'Environment',
-        entries.map(([name, value]) => `${name.replace('api_key', 'node_api_key').toUpperCase()}=${value}`).join('\n'),
-      ],
+      ['Environment', entries.map(([name, value]) => `${name.toUpperCase()}=${value}`).join('\n')],
       ['YAML', entries.map(([name, value]) => `${name}: ${value}`).join('\n')],
     ];
   },

@@ -139,6 +139,8 @@ export interface FieldProps {
   readonly options?: Readonly<Record<string, string>>;
 }
 
+export const MOMENT_HINT = 'Such as 2027-01-31T00:00:00Z.';
+
 export function Field({ label, name, value, type = 'text', hint, isRequired, options }: FieldProps): VNode {
   const id = `field-${name}`;
   const common = { id, name, required: isRequired, 'aria-describedby': hint === undefined ? undefined : `${id}-hint` };

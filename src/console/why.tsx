@@ -5,6 +5,8 @@ import { isIP } from 'node:net';
 import type { VNode } from 'preact';
 import { UsersQuery } from '../admin/users.admin.controller.js';
 import { isId } from '../common/ids.js';
+import { isServiceName } from '../common/names.js';
+import { redactSecrets } from '../common/secrets-in-text.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './timeline.js';
@@ -19,9 +21,9 @@ export class WhyPage {
   constructor(private readonly api: AdminApi) {}
 
   @Get()
-  async show(@Req() request: Request, @Res() response: Response, @Query() { about, address }: Fields): Promise<void> {
-    if (about !== undefined) refuseKeys(about.trim(), address);
-    const found = about === undefined ? undefined : await this.explain(request, about.trim(), address);
+  async show(@Req() request: Request, @Res() response: Response, @Query() { about, ...asked }: Fields): Promise<void> {
+    if (about !== undefined) refuseKeys(about.trim(), asked);
+    const found = about === undefined ? undefined : await this.explain(request, about.trim(), asked);
     sendPage(
       response,
       <Page title="Why?" session={getSession(request)} at={ADDRESS} needs={['read']}>
@@ -33,7 +35,8 @@ export class WhyPage {
             isRequired
             hint="The id of a node, app credential, user or request. Of a node's key: what stands before the colon."
           />
-          <Field label="Address of the client (of a login)" name="address" value={address} />
+          <Field label="Service that refused it (of a key)" name="service" value={asked.service} />
+          <Field label="Address of the client (of a login)" name="address" value={asked.address} />
         </Form>
         {found}
       </Page>,
@@ -43,18 +46,18 @@ export class WhyPage {
   /** A form, so that what is pasted by mistake is in no address. */
   @Post()
   ask(@Req() request: Request, @Res() response: Response): void {
-    const { about = '', address } = readFields(request);
+    const { about = '', address, service } = readFields(request);
     const id = ID_BEFORE_KEY.exec(about.trim())?.[1] ?? about.trim();
-    refuseKeys(id, address);
-    response.redirect(303, toAddress(ADDRESS, { about: id, address }));
+    refuseKeys(id, { address, service });
+    response.redirect(303, toAddress(ADDRESS, { about: id, address, service }));
   }
 
-  private async explain(request: Request, about: string, address: string | undefined): Promise<VNode> {
+  private async explain(request: Request, about: string, asked: Fields): Promise<VNode> {
     if (isIP(about) !== 0) return this.explainNetwork(request, about);
-    if (isId(about)) return this.explainId(request, about, address);
+    if (isId(about)) return this.explainId(request, about, asked);
     const query = await this.api.read('query', UsersQuery, { email: about });
     const [user] = (await this.api.call(request, 'users', 'listUsers', query)).items;
-    return user ? this.explainId(request, user.id, address) : <p role="note">No user has this e-mail address.</p>;
+    return user ? this.explainId(request, user.id, asked) : <p role="note">No user has this e-mail address.</p>;
   }
 
   private async explainNetwork(request: Request, address: string): Promise<VNode> {
@@ -71,19 +74,24 @@ export class WhyPage {
     );
   }
 
-  private async explainId(request: Request, id: string, address: string | undefined): Promise<VNode> {
+  private async explainId(request: Request, id: string, { address, service }: Fields): Promise<VNode> {
     const { api } = this;
+    const atService = service ? { target: service } : {};
     const known = [
-      { name: 'node', page: '/console/homes', answer: await api.call(request, 'explanations', 'explainNode', id, {}) },
+      {
+        name: 'node',
+        page: '/console/homes',
+        answer: await api.call(request, 'explanations', 'explainNode', id, atService),
+      },
       {
         name: 'app credential',
         page: '/console/keys',
-        answer: await api.call(request, 'explanations', 'explainAppCredential', id, {}),
+        answer: await api.call(request, 'explanations', 'explainAppCredential', id, atService),
       },
       {
         name: 'user',
         page: '/console/people',
-        answer: await api.call(request, 'explanations', 'explainUser', id, address === undefined ? {} : { address }),
+        answer: await api.call(request, 'explanations', 'explainUser', id, address ? { address } : {}),
       },
     ].find(({ answer }) => !answer.reasons.some(({ code }) => code === 'unknown'));
     if (known)
@@ -116,13 +124,15 @@ function aDayAgo(): string {
 }
 
 /** Only what is neither a key nor a code may stand in an address. */
-function refuseKeys(about: string, address = ''): void {
+function refuseKeys(about: string, { address = '', service = '' }: Fields): void {
   const isHarmless =
     (isId(about) || isIP(about) !== 0 || (about.includes('@') && !about.includes(':'))) &&
-    (address === '' || isIP(address) !== 0);
+    (address === '' || isIP(address) !== 0) &&
+    (service === '' || (isServiceName(service) && redactSecrets(service) === service));
   if (isHarmless) return;
   const advice =
-    'It takes an id, an e-mail address or an address of a network: no key and no code. If others can have seen a key, rotate it.';
+    'It takes an id, an e-mail address or an address of a network, and the name of a service: no key and no code. If others can ' +
+    'have seen a key, revoke it.';
   throw new ConsoleRefusal(400, 'Neither an id nor an e-mail address', advice);
 }
 

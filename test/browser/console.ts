@@ -63,14 +63,14 @@ const follow = (page: Page, name: string | RegExp): Promise<void> => page.getByR
 async function checkNode(page: Page, suffix: string): Promise<void> {
   await page.goto('/console/homes/new');
   await fillAndSend(page, { Household: HOUSEHOLD, Room: 'kitchen', Name: 'speaker' }, 'Issue the key');
-  await expectText(page, `a new node's key is shown ${suffix}`, /NODE_API_KEY=pa_node_/);
+  await expectText(page, `a new node's key is shown ${suffix}`, /API_KEY=pa_node_/);
   await page.reload();
   await expectTitle(page, `the same form makes no second node ${suffix}`, 'This form was sent before');
   await page.goto('/console/homes?search=kitchen');
   await follow(page, 'kitchen/speaker');
   await follow(page, 'Rotate …');
   await fillAndSend(page, { 'Hours for which the old key stays valid': '2' }, 'Rotate');
-  await expectText(page, `the rotated key is shown ${suffix}`, /NODE_API_KEY=pa_node_/);
+  await expectText(page, `the rotated key is shown ${suffix}`, /API_KEY=pa_node_/);
   await follow(page, /^To /);
   await expectText(page, `the node has two keys ${suffix}`, 'two keys');
   await follow(page, 'Change …');
@@ -235,7 +235,7 @@ export async function checkConsole(cleanup: Cleanup): Promise<void> {
     const suffix = javaScriptEnabled ? 'with JavaScript' : 'without JavaScript';
     const page = await openConsole(service, { javaScriptEnabled });
     await logIn(page, 'not-the-key-of-anybody-0123456789abcdef');
-    await expectTitle(page, `a wrong key is refused ${suffix}`, 'The admin key is not valid');
+    await expectTitle(page, `a wrong key is refused ${suffix}`, 'The key is not valid');
     await logIn(page, adminKey);
     await expectTitle(page, `the root key opens the console ${suffix}`, 'Now');
     await checkNode(page, suffix);

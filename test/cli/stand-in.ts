@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { untilVerdict } from '../../tools/repeat-while.js';
-import { credentialVariables } from '../../src/cli/platform/platform-map.js';
+import { credentialVariables } from '../../src/common/names.js';
 
 type FileVariables = Readonly<Record<string, string | undefined>>;
 

@@ -117,7 +117,11 @@ describe('/console', () => {
 
     it('of Why? takes no key into an address', async () => {
       const secret = `pa_admin_${'x'.repeat(43)}`;
-      for (const sent of [{ about: secret }, { about: HOUSEHOLD, address: secret }]) {
+      for (const sent of [
+        { about: secret },
+        { about: HOUSEHOLD, address: secret },
+        { about: HOUSEHOLD, service: secret },
+      ]) {
         const { text } = await browser
           .send('/console/why', { ...(await browser.readForm('/console/why')), ...sent })
           .expect(400);
@@ -302,6 +306,21 @@ describe('/console', () => {
       const { text } = await browser.get('/console/map?service=hermit&revoked=true').expect(200);
       expect(text).toMatch(/aria-label="hermit calls auth: [^"]*refused in the last hour".*<path class="bad"/);
       expect((await browser.get('/console').expect(200)).text).toMatch(/app\.validation\.failed.*1 × revoked/);
+    });
+
+    it('explains a key for the service that refused it', async () => {
+      const { appId } = await app.service(undefined, 'ocr');
+      const about = `/console/why?about=${appId}`;
+      expect((await browser.get(`${about}&service=ocr`).expect(200)).text).toContain('would be accepted now');
+      expect((await browser.get(`${about}&service=recipes`).expect(200)).text).toContain('other_target');
+    });
+
+    it('shows a new key with the variables that the services read it from', async () => {
+      const pair = { caller: 'mcp', target: 'speech-to-text', scopes: '', expires_at: '' };
+      const { text } = await browser
+        .send('/console/keys', { ...(await browser.readForm('/console/keys/new', '/console/keys')), ...pair })
+        .expect(200);
+      expect(text).toMatch(/SPEECH_TO_TEXT_APP_ID=[0-9a-f-]{36}\nSPEECH_TO_TEXT_APP_KEY=pa_app_/);
     });
   });
 });

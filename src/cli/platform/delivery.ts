@@ -11,7 +11,8 @@ import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
 import { isSetIn } from './environment-files.js';
 import { type PairAction, type Plan, type PlannedPair, type PlannedService } from './plan.js';
-import { credentialVariables, OWN_NAME } from './platform-map.js';
+import { credentialVariables } from '../../common/names.js';
+import { OWN_NAME } from './platform-map.js';
 
 /** What was done, or would be done. Holds no secret. */
 export interface PlanReport {

@@ -6,7 +6,8 @@ import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, sendRequest, type HttpRequest } from '../http-client.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
 import { isDelivered, type Plan, type PlannedPair } from './plan.js';
-import { credentialVariables, OWN_NAME } from './platform-map.js';
+import { credentialVariables } from '../../common/names.js';
+import { OWN_NAME } from './platform-map.js';
 
 /** One problem, and what to do about it. Holds no secret. */
 export interface Finding {

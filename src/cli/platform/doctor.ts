@@ -26,7 +26,8 @@ import {
 } from './environment-files.js';
 import { readLiveCredentials } from './init.js';
 import { makePlan, type LiveCredentials, type PlannedService } from './plan.js';
-import { credentialVariables, NODE_TARGETS, OWN_NAME, type PlatformMap } from './platform-map.js';
+import { credentialVariables } from '../../common/names.js';
+import { NODE_TARGETS, OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const RUN_INIT = 'Run init, then restart the service.';
 const REMOVE_LINE = 'Remove the line, and restart the service.';

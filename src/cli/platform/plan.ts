@@ -3,7 +3,8 @@ import type { AppCredentialResponse } from '../../admin/app-credentials.admin.co
 import { formatPair } from '../credential-state.js';
 import { CommandFailedError } from '../terminal.js';
 import type { FileSettings, ServiceFile } from './environment-files.js';
-import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
+import { credentialVariables } from '../../common/names.js';
+import { OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 
 /**
  * keep: the file holds the current key. issue: the pair has no credential. rotate: the pair has a credential, but the file

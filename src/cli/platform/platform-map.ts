@@ -1,14 +1,21 @@
 import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import * as z from 'zod';
-import { APP_SCOPE_DETAIL, isAppScope, isRestriction, MAX_RESTRICTIONS } from '../../common/names.js';
+import {
+  APP_SCOPE_DETAIL,
+  credentialVariables,
+  isAppScope,
+  isRestriction,
+  MAX_RESTRICTIONS,
+  toVariablePrefix,
+} from '../../common/names.js';
 import { describeCause } from '../failures.js';
 import { CommandFailedError } from '../terminal.js';
 
 /** The name of this service in the map. */
 export const OWN_NAME = 'auth';
 /** Where a service that calls this one, or embeds a verifier, finds it. */
-export const OWN_URL_VARIABLE = `${toPrefix(OWN_NAME)}_URL`;
+export const OWN_URL_VARIABLE = `${toVariablePrefix(OWN_NAME)}_URL`;
 /** What new nodes are restricted to. */
 export const NODE_TARGETS = 'NODE_TARGETS';
 const UNUSABLE = 'map_unusable';
@@ -75,11 +82,6 @@ export interface MappedService {
 /** The services and their calls. This service comes first, the others in the order of the file. */
 export interface PlatformMap {
   readonly services: readonly MappedService[];
-}
-
-/** @returns the names of the variables that hold the credential for a target: `OCR_APP_ID` and `OCR_APP_KEY` */
-export function credentialVariables(target: string): { readonly id: string; readonly key: string } {
-  return { id: `${toPrefix(target)}_APP_ID`, key: `${toPrefix(target)}_APP_KEY` };
 }
 
 /**
@@ -167,9 +169,9 @@ function refuseContradictions({ services, nodes }: RawMap, context: z.Refinement
   if (!Object.hasOwn(services, OWN_NAME)) addIssue([], `has no ${OWN_NAME}, which is this service itself`);
   const byPrefix = new Map<string, string>();
   for (const [name, raw] of Object.entries(services)) {
-    const twin = byPrefix.get(toPrefix(name));
-    if (twin !== undefined) addIssue([name], `would have the same variables as ${twin}: ${toPrefix(name)}_…`);
-    byPrefix.set(toPrefix(name), name);
+    const twin = byPrefix.get(toVariablePrefix(name));
+    if (twin !== undefined) addIssue([name], `would have the same variables as ${twin}: ${toVariablePrefix(name)}_…`);
+    byPrefix.set(toVariablePrefix(name), name);
     const targets = listCalls(raw).map(({ target }) => target);
     listCalls(raw).forEach(({ target, at }, index) => {
       if (!Object.hasOwn(services, target)) addIssue([name, 'calls', at], `${target} is not a service of this map`);
@@ -200,7 +202,7 @@ function toServices({ services, nodes }: RawMap): MappedService[] {
       const calls = listCalls(raw).map(({ target }) => target);
       const plain = calls
         .filter((target) => !isGiven(target))
-        .map((target) => ({ variable: `${toPrefix(target)}_URL`, name: target, path: '' }));
+        .map((target) => ({ variable: `${toVariablePrefix(target)}_URL`, name: target, path: '' }));
       return {
         name,
         url: raw.url,
@@ -220,8 +222,4 @@ function toServices({ services, nodes }: RawMap): MappedService[] {
 function parsePlace(value: string): { name: string; path: string } {
   const slash = value.indexOf('/');
   return slash < 0 ? { name: value, path: '' } : { name: value.slice(0, slash), path: value.slice(slash) };
-}
-
-export function toPrefix(name: string): string {
-  return name.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
 }

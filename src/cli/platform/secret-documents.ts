@@ -7,7 +7,8 @@ import { FileChangedError } from '../../config/env-file.js';
 import { describeCause } from '../failures.js';
 import { CommandFailedError } from '../terminal.js';
 import { readEnvFile, readOrExplain, type ServiceFile } from './environment-files.js';
-import { toPrefix, type PlatformMap } from './platform-map.js';
+import { toVariablePrefix } from '../../common/names.js';
+import { type PlatformMap } from './platform-map.js';
 
 type Values = Readonly<Record<string, string>>;
 /** A document as it was read: what is not ours in it stays. */
@@ -30,7 +31,7 @@ const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 const kubernetes: Format = {
   extension: 'yaml',
   // The map refuses two services with the same prefix, so that names differ; every prefix is a valid name.
-  toName: (service) => `${toPrefix(service).toLowerCase().replaceAll('_', '-')}-env`,
+  toName: (service) => `${toVariablePrefix(service).toLowerCase().replaceAll('_', '-')}-env`,
   parse: (text) => {
     const documents = [parseAllDocuments(text)].flat().filter(({ contents }) => contents !== null);
     if (!documents.every((each) => isMap(each.contents) && each.errors.length === 0))

@@ -23,7 +23,8 @@ import {
   type TokenRules,
 } from '../platform/environment-files.js';
 import { leaveLostKeys, makePlan, type LiveCredentials, type Plan } from '../platform/plan.js';
-import { credentialVariables, type PlatformMap } from '../platform/platform-map.js';
+import { credentialVariables } from '../../common/names.js';
+import { type PlatformMap } from '../platform/platform-map.js';
 import { openDocuments, type Documents } from '../platform/secret-documents.js';
 
 const PATH = '/app-credentials';
