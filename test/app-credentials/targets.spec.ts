@@ -202,6 +202,14 @@ describe('a node with targets', () => {
     ]);
   });
 
+  it('has its refusals in the audit log also when the service stops right after them', async () => {
+    const node = await restricted();
+    const other = await app.startReplica();
+    expectProblem(await at(node, 'recipes', other), problems.invalidNodeCredentials);
+    await other.stop();
+    expect(await recorded(app, { subject: node.nodeId, event: 'node.validation.failed' })).toHaveLength(1);
+  });
+
   it('is refused to a service that proves its own key and does not name itself', async () => {
     const node = await restricted();
     expectProblem(await app.validateNode(node.header).set(ocr.headers), problems.invalidNodeCredentials);
