@@ -2,7 +2,7 @@
  * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is valid at its target only: at this service, or at the
  * service that has it validated by the route below.
  */
-import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
+import { Controller, Inject, Injectable, Post, Req, Module, type OnApplicationShutdown } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
@@ -29,7 +29,7 @@ import {
 } from './app-credentials.service.js';
 
 @Injectable()
-export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
+export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') implements OnApplicationShutdown {
   constructor(
     doors: Doors,
     @Inject(APP_KEYS) private readonly keys: AppKeys,
@@ -39,6 +39,10 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
   ) {
     super('X-Platform-App-Key');
     doors.install('app', this);
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.refusals.flush();
   }
 
   async validate(request: Request, key: string): Promise<AppPrincipal> {

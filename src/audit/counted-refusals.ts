@@ -154,9 +154,8 @@ export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
     this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
   }
 
-  async onApplicationShutdown(): Promise<void> {
+  onApplicationShutdown(): void {
     clearInterval(this.timer);
-    await this.flush();
   }
 
   /** @throws when the refusal cannot be counted: fails closed with 503 */
@@ -174,7 +173,10 @@ export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
     await this.write({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
   }
 
-  /** Counts in memory, for refusals by a route that writes nothing: {@link flush} writes them, every 30 seconds. */
+  /**
+   * Counts in memory, for refusals by a route that writes nothing. {@link flush} writes them, every 30 seconds; a door that
+   * defers flushes when the service stops, because this module outlives the connections to the database.
+   */
   deferRefusal(refusal: RefusalToCount & { readonly subject: string }, actor: Actor): void {
     const now = this.clock.now();
     this.defer({ refusal, actor, firstAt: now, lastAt: now, count: 1 });

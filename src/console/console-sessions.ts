@@ -91,12 +91,12 @@ export class ConsoleSessions {
   ) {}
 
   /** @param request of the principal, with this key. @returns the token of a new session */
-  async startSession(request: Request, { operator }: AdminPrincipal, key: string): Promise<string> {
+  async startSession(request: Request, principal: AdminPrincipal, key: string): Promise<string> {
     const token = generateSecret();
     const { now, oldest, idleSince } = this.readTimes();
     await this.database.rows(PURGE, [oldest, idleSince]);
-    const values = [computeDigest(token), operator?.id ?? null, computeDigest(key), now];
-    await this.audit.execute(INSERT, values, toEvent('admin.console.logged_in', request));
+    const values = [computeDigest(token), principal.operator?.id ?? null, computeDigest(key), now];
+    await this.audit.execute(INSERT, values, toEvent('admin.console.logged_in', request, principal));
     return token;
   }
 
@@ -114,8 +114,12 @@ export class ConsoleSessions {
     return { token, principal };
   }
 
+  /** The operator of the session may be another one than the operator who acts, who logs in with the same browser. */
   async endSession(request: Request, token: string): Promise<void> {
-    await this.audit.execute(DELETE, [computeDigest(token)], toEvent('admin.console.logged_out', request));
+    const ended = await this.findSession(token, false);
+    if (!ended) return;
+    const event = toEvent('admin.console.logged_out', request, ended.principal);
+    await this.audit.execute(DELETE, [computeDigest(token)], event);
   }
 
   /** @returns false when this form was sent before in this session, or the session has ended */
@@ -151,9 +155,12 @@ export class ConsoleSessions {
   }
 }
 
-function toEvent(event: 'admin.console.logged_in' | 'admin.console.logged_out', request: Request): AuditEvent {
-  const actor = toActor(request);
-  return { event, actor, subject: actor.id ?? actor.door, logFields: {} };
+function toEvent(
+  event: 'admin.console.logged_in' | 'admin.console.logged_out',
+  request: Request,
+  { operator, door }: AdminPrincipal,
+): AuditEvent {
+  return { event, actor: toActor(request), subject: operator?.id ?? door, logFields: {} };
 }
 
 /** @returns what a form of this session carries: its number, and a proof that this session's page made it for this action */

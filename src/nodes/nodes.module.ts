@@ -2,7 +2,7 @@
  * The node door: `X-API-Key: node_id:api_key`, split at the first colon. And the route by which other services have such a
  * key validated.
  */
-import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
+import { Controller, Inject, Injectable, Post, Req, Module, type OnApplicationShutdown } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
@@ -31,7 +31,7 @@ import {
 } from './nodes.service.js';
 
 @Injectable()
-export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
+export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') implements OnApplicationShutdown {
   constructor(
     doors: Doors,
     @Inject(NODE_KEYS) private readonly keys: NodeKeys,
@@ -40,6 +40,10 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
   ) {
     super('X-API-Key');
     doors.install('node', this);
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.refusals.flush();
   }
 
   async validate(request: Request, credential: string): Promise<NodePrincipal> {

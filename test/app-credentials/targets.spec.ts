@@ -186,6 +186,7 @@ describe('a node with targets', () => {
   const at = (node: Device, target: string, by = app) => by.validateNode(node.header).set('X-Platform-Target', target);
 
   it('is accepted at its targets only, and refused when the service does not name itself', async () => {
+    app.clock.enterNextWindow();
     const node = await restricted();
     for (const by of [app, replica, app]) {
       const { body } = await at(node, 'speech', by).expect(200);

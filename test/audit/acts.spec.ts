@@ -352,6 +352,12 @@ describe('the audit log', () => {
     ]);
     const ofRequest = await recorded(app, { request_id: rows[0]!.request_id!, address: rows[0]!.address! });
     expect(ofRequest).toEqual([rows[0]]);
+    const operator = await app.operator(['read']);
+    await (await Browser.logIn(app)).sendKey(operator.key).expect(303);
+    expect((await recorded(app, { event: 'admin.console.logged_out' }))[0]).toMatchObject({
+      actor: { door: 'admin', id: operator.id },
+      subject: 'admin',
+    });
   });
 
   it('has a row for the start and the end of an import, and one for an export', async () => {

@@ -83,6 +83,7 @@ describe('the seals of the audit log', () => {
       await app.validateNode(node.header).expect(200);
       await app.validateApp(service.headers).expect(200);
       await app.validateNode(restricted.header).expect(401);
+      await app.validateApp(service.headers, { target: 'elsewhere' }).expect(401);
       await app.nest.get(CountedRefusals).flush();
       app.clock.drift({ minutes: 60 });
       await app.nest.get(CountedRefusals).moveClosedWindows(app.clock.now());

@@ -27,6 +27,8 @@ const TABLES = [
   'recovery_codes',
   'refused_admin_keys',
   'refused_admin_scopes',
+  'refused_app_keys',
+  'refused_app_keys',
   'refused_node_targets',
   'replica_leases',
   'sessions',

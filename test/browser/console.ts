@@ -85,7 +85,7 @@ async function checkNode(page: Page, suffix: string): Promise<void> {
 async function checkKey(page: Page, suffix: string, target: string): Promise<void> {
   await page.goto('/console/keys/new');
   await fillAndSend(page, { Caller: 'ocr', Target: target }, 'Issue the key');
-  await expectText(page, `a new app credential is shown ${suffix}`, /AUTH_APP_KEY=pa_app_/);
+  await expectText(page, `a new app credential is shown ${suffix}`, /_APP_KEY=pa_app_/);
   await page.goto('/console/keys/new');
   await fillAndSend(page, { Caller: 'ocr', Target: target }, 'Issue the key');
   await expectTitle(page, `a second one for the same pair is refused ${suffix}`, 'The pair has a live credential');

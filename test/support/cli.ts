@@ -11,8 +11,8 @@ import { runCommand } from '../../src/cli/program.js';
 
 const PROGRAM = fromRoot('dist/service/platform-auth.js');
 
-/** What a command says on a slow machine while it waits for the service. */
-const PROGRESS = /^(Waiting for http:|… \d+ (lines )?so far).*\n/gm;
+/** What a command says on a slow machine while it waits. */
+const PROGRESS = /^(… \d+ (lines )?so far|(Waiting for|Reading|Writing|Calling|Bringing|Another init) .* …)\n/gm;
 
 export interface Run {
   /** null when a signal ended it */

@@ -26,7 +26,7 @@ describe('the examples of the README', () => {
         .verifyUser(request)
         .then(
           () => undefined,
-          (error: unknown) => (error as VerificationError).status,
+          (error: unknown) => (error as Partial<VerificationError>).status ?? 503,
         )
         .then((refusal) => {
           if (refusal) return void socket.end(`HTTP/1.1 ${refusal} Not accepted\r\nConnection: close\r\n\r\n`);

@@ -152,10 +152,8 @@ class SecretDocument implements ServiceFile {
   }
 }
 
-export const DOCUMENT_FORMATS = ['env', 'kubernetes', 'json'] as const;
-
 export interface Documents {
-  readonly format: (typeof DOCUMENT_FORMATS)[number];
+  readonly format: 'env' | 'kubernetes' | 'json';
   /** Undefined: standard output. */
   readonly folder: string | undefined;
   /** What a reader of standard output has already: the text of documents of the same format. */

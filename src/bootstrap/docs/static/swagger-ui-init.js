@@ -1,11 +1,12 @@
 // `spec`, the OpenAPI document, is defined in front of this text. A file of its own, because the content security policy
 // does not allow inline scripts.
 const STORAGE_KEY = 'platform-auth.authorized';
-// Keys and tokens are typed into a field that hides them. Without autoFocus, which would scroll to the last field.
+// Keys, tokens and the names that belong to them are typed into a field that hides them. Without autoFocus, which would scroll
+// to the last field.
 const SecretInput =
   (Input, { React }) =>
   ({ autoFocus, ...props }) => {
-    const isSecret = ['api_key_value', 'auth-bearer-value'].includes(props.id);
+    const isSecret = ['api_key_value', 'auth-bearer-value', 'auth_username'].includes(props.id);
     const secret = { type: 'password', autoComplete: 'off' };
     return React.createElement(Input, isSecret ? { ...props, ...secret } : { autoFocus, ...props });
   };
