@@ -267,7 +267,7 @@ const UNITS = [
 ] as const;
 const AGO = new Intl.RelativeTimeFormat('en');
 
-/** How long ago a moment was; the moment itself for who points at it, and for programs. */
+/** How long ago a moment was. A pointer over it, and programs, get the moment itself. */
 export function Ago({ at }: { at: string | null | undefined }): VNode {
   if (at == null) return <>never</>;
   const seconds = Math.max(0, Math.round((Date.now() - Date.parse(at)) / 1_000));

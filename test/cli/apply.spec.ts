@@ -1,6 +1,10 @@
+import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { parse as parseVariables } from 'dotenv';
 import { parseAllDocuments } from 'yaml';
+import { createId } from '../../src/common/ids.js';
 import { eventually } from '../../tools/eventually.js';
 import { urlOf, useCli } from '../support/cli.js';
 import { ADMIN_KEY } from '../support/settings.js';
@@ -180,6 +184,58 @@ describe('platform-auth apply', () => {
     );
     const denied = cli.with({ ADMIN_API_KEY: (await app.operator(['nodes'])).key });
     expect(await denied.fails(...words('--to', 'json', '--yes'))).toContain('missing_scope');
+  });
+
+  it('takes the name of a service for a name, also that of a member of every object', async () => {
+    const { services } = MAP;
+    writeMap({
+      services: {
+        ...services,
+        constructor: { url: 'http://127.0.0.1:7707' },
+        ocr: { ...services.ocr, calls: ['constructor'] },
+      },
+    });
+    expect((await run('--to', 'json', '--plan')).code).toBe(3);
+  });
+
+  it('writes nothing from an answer that this service does not give', async () => {
+    const replaced = new Map<string, [status: number, type: string, body: string]>();
+    const proxy = createServer((request, response) => {
+      const [status, type, body] = replaced.get(`${request.method} ${request.url}`) ?? [];
+      if (status !== undefined) response.writeHead(status, { 'Content-Type': type }).end(body);
+      else void forward(request, response);
+    });
+    const forward = async ({ method, url = '', headers }: IncomingMessage, response: ServerResponse): Promise<void> => {
+      const sent = { 'X-Admin-Key': String(headers['x-admin-key']), 'Content-Type': 'application/json' };
+      const body = url.endsWith('/identify') ? JSON.stringify({ digests: ['0'.repeat(64)] }) : null;
+      const answer = await fetch(urlOf(app) + url, { method: method ?? 'GET', headers: sent, body });
+      response.writeHead(answer.status, { 'Content-Type': answer.headers.get('content-type') ?? '' });
+      response.end(await answer.text());
+    };
+    await once(proxy.listen(0, '127.0.0.1'), 'listening');
+    const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const fails = async (method: string, path: string, ...answer: [status: number, type: string, body: string]) => {
+      replaced.clear();
+      replaced.set(`${method} ${path}`, answer);
+      const folder = cli.path('strange');
+      const { code } = await run('--to', 'env', '--output', folder, '--yes', '--url', url);
+      expect([path, answer, code, existsSync(folder) ? readdirSync(folder) : []]).toEqual([path, answer, 1, []]);
+    };
+    const json = 'application/json';
+    try {
+      await fails('GET', '/.well-known/jwks.json', 503, json, '{"code":"unavailable","title":"Not available"}');
+      await fails('GET', '/.well-known/jwks.json', 404, 'text/html', '<h1>Not found</h1>');
+      await fails('GET', '/.well-known/jwks.json', 200, 'text/html', '<h1>Welcome</h1>');
+      await fails('GET', '/.well-known/oauth-authorization-server', 429, json, '{"code":"too_many","title":"Wait"}');
+      expect(await livePairs()).toEqual([]);
+      const issue = ['POST', '/api/v0/admin/app-credentials', 201, json] as const;
+      await fails(...issue, '{}');
+      await fails(...issue, '{"app_id":"x\\nNODE_OPTIONS=y","app_key":"pa_app_z"}');
+      await fails(...issue, `{"app_id":"${createId()}","app_key":"pa_app_z\\nNODE_OPTIONS=y"}`);
+    } finally {
+      proxy.close();
+      proxy.closeAllConnections();
+    }
   });
 
   it('is what doctor checks from afar, without --env-dir', async () => {

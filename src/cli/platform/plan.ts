@@ -125,7 +125,8 @@ function planPairs(
 ): PlannedPair[] {
   return calls.map((target) => {
     const credential = live?.items.find((each) => each.caller === name && each.target === target);
-    const wanted = scopes[target];
+    // Names of services come from the map: also `constructor`.
+    const wanted = Object.hasOwn(scopes, target) ? scopes[target] : undefined;
     const isOther = wanted !== undefined && !hasScopes(credential, wanted);
     const pair = { caller: name, target, credential, ...(isOther && { newScopes: wanted }) };
     if (!live) return { ...pair, action: 'unknown' };

@@ -67,10 +67,15 @@ export class AdminClient {
     }
   }
 
-  /** @returns the body of an open route; undefined when it answers anything but 200 */
+  /**
+   * @returns the body of an open route; undefined when the service does not have it
+   * @throws {CommandFailedError} for every other answer: who could not look must not take it for a no
+   */
   async getOpen(path: string): Promise<unknown> {
-    const { status, body } = await callService(this.url, path, { method: 'GET' });
-    return status === 200 ? body : undefined;
+    const answer = await callService(this.url, path, { method: 'GET' });
+    if (answer.status === 200 && answer.body) return answer.body;
+    if (answer.status === 404 && readProblem(answer)?.code === 'not_found') return undefined;
+    throw toRefusal(this.url, answer);
   }
 
   async post<Body>(path: string, body?: object): Promise<Body> {

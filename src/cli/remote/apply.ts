@@ -3,12 +3,10 @@
 import { mkdirSync } from 'node:fs';
 import * as z from 'zod';
 import { formatPair } from '../credential-state.js';
-import type {
-  AppCredentialResponse,
-  IssuedAppCredentialResponse,
-} from '../../admin/app-credentials.admin.controller.js';
+import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
+import { isId } from '../../common/ids.js';
 import { computeDigest } from '../../crypto/secret.js';
-import { withAdvice } from '../http-client.js';
+import { HEADER_VALUE, withAdvice } from '../http-client.js';
 import type { AdminClient } from './admin-client.js';
 import { revokeKeys } from './credentials.command.js';
 import { identifyKeys } from './leaked.command.js';
@@ -29,9 +27,12 @@ import { openDocuments, type Documents } from '../platform/secret-documents.js';
 
 const PATH = '/app-credentials';
 const FOLDER_MODE = 0o700;
+const UNEXPECTED = 'unexpected_answer';
 const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost: --rotate-lost makes another one.';
-const jwks = z.object({ keys: z.array(z.unknown()).min(1) });
-const metadata = z.object({ issuer: z.string() });
+/** Without keys under HS256. */
+const jwks = z.object({ keys: z.array(z.unknown()) });
+const metadata = z.object({ issuer: z.string() }).optional();
+const newKey = z.object({ app_id: z.string().refine(isId), app_key: z.string().regex(HEADER_VALUE) });
 
 export interface ApplyRequest {
   readonly map: PlatformMap;
@@ -140,22 +141,30 @@ function toDigest(key: string): string {
 
 /** What the service tells everyone of how it signs; the audience is not among it. */
 async function readPublishedRules(client: AdminClient, map: PlatformMap): Promise<TokenRules> {
-  const hasKeys = jwks.safeParse(await client.getOpen(JWKS_PATH)).success;
-  const published = metadata.safeParse(await client.getOpen('/.well-known/oauth-authorization-server')).data;
-  return createTokenRules(map, { ...DEFAULT_TOKENS, ...published, algorithm: hasKeys ? 'ES256' : 'HS256' });
+  const { keys } = readAs(jwks, await client.getOpen(JWKS_PATH), client);
+  const published = readAs(metadata, await client.getOpen('/.well-known/oauth-authorization-server'), client);
+  return createTokenRules(map, { ...DEFAULT_TOKENS, ...published, algorithm: keys.length > 0 ? 'ES256' : 'HS256' });
+}
+
+/** What stands in the files of services is not taken from an answer that this service does not give. */
+function readAs<Body>(schema: z.ZodType<Body>, body: unknown, { url }: AdminClient): Body {
+  const parsed = schema.safeParse(body);
+  if (!parsed.success)
+    throw new CommandFailedError(`${url} does not answer as this service does. Is the address right?`, UNEXPECTED);
+  return parsed.data;
 }
 
 function createStore(client: AdminClient): CredentialStore {
   return {
     issue: async (pair) => {
-      const call = client.post<IssuedAppCredentialResponse>(PATH, pair);
-      const { app_id, app_key } = await withAdvice(call, LOST_ADVICE);
+      const answer = await withAdvice(client.post(PATH, pair), LOST_ADVICE);
+      const { app_id, app_key } = readAs(newKey, answer, client);
       return { id: app_id, key: app_key };
     },
     updateScopes: (id, scopes) => client.patch(`${PATH}/${id}`, { scopes }),
     rotate: async ({ app_id, rotated_at }) => {
-      const call = client.post<IssuedAppCredentialResponse>(`${PATH}/${app_id}/rotate`, { if_rotated_at: rotated_at });
-      return (await withAdvice(call, LOST_ADVICE)).app_key;
+      const call = client.post(`${PATH}/${app_id}/rotate`, { if_rotated_at: rotated_at });
+      return readAs(newKey, await withAdvice(call, LOST_ADVICE), client).app_key;
     },
     revoke: (ids) => revokeKeys(client, PATH, ids),
   };
