@@ -69,7 +69,7 @@ export class AdminClient {
 
   /**
    * @returns the body of an open route; undefined when the service does not have it
-   * @throws {CommandFailedError} for every other answer: who could not look must not take it for a no
+   * @throws {CommandFailedError} for every other answer, which does not say whether the service has it
    */
   async getOpen(path: string): Promise<unknown> {
     const answer = await callService(this.url, path, { method: 'GET' });
