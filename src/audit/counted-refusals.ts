@@ -139,6 +139,7 @@ export interface CountedRefusal extends Count {
 export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
   private readonly key;
   private deferred = new Map<string, DeferredRefusal>();
+  private lastFlush = Promise.resolve();
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
@@ -182,8 +183,14 @@ export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
     this.defer({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
   }
 
+  /** Waits for a flush that is under way, whose refusals may not be written yet. */
+  flush(): Promise<void> {
+    this.lastFlush = this.lastFlush.then(() => this.writeDeferred());
+    return this.lastFlush;
+  }
+
   /** What an outage leaves unwritten is retried at the next flush. */
-  async flush(): Promise<void> {
+  private async writeDeferred(): Promise<void> {
     const waiting = [...this.deferred.values()];
     this.deferred = new Map();
     for (const [index, each] of waiting.entries()) {
