@@ -36,6 +36,7 @@ export class LastUses {
   /** What each service reports, apart from what this replica saw and from what others report. */
   private reported = new Map<string, Uses>();
   private timer: NodeJS.Timeout | undefined;
+  private lastFlush = Promise.resolve();
 
   constructor(
     private readonly database: Database,
@@ -72,8 +73,14 @@ export class LastUses {
     noteScope(use, at, scope);
   }
 
+  /** Waits for a flush that is under way, whose uses may not be written yet. */
+  flush(): Promise<void> {
+    this.lastFlush = this.lastFlush.then(() => this.writeUses());
+    return this.lastFlush;
+  }
+
   /** First uses become audit events. What an outage left unwritten is retried at the next flush. */
-  async flush(): Promise<void> {
+  private async writeUses(): Promise<void> {
     const batches = this.takeBatches();
     for (const [index, batch] of batches.entries()) {
       try {
