@@ -109,13 +109,17 @@ export class ApiDocument {
     );
   }
 
-  /** @returns the operation of a path, matched as the router does: case-sensitive, with or without the prefix */
+  /**
+   * @returns the operation of a path, matched as the router does: case-sensitive, with or without the prefix, and a name before
+   * an id, also when only the id has the method
+   */
   operationAt(method: string, target: string): Operation | undefined {
     const [path = ''] = target.split(/[?#]/);
     const full = /^\/(auth|users|admin)(\/|$)/.test(path) ? `/api/v0${path}` : path;
     const wanted = method === 'HEAD' ? 'GET' : method;
-    const found = this.operations.filter((one) => (one.isGateway || one.method === wanted) && one.pattern.test(full));
-    return found.sort((a, b) => a.template.split('{').length - b.template.split('{').length)[0];
+    const here = this.operations.filter((one) => one.pattern.test(full));
+    const [first] = here.sort((a, b) => a.template.split('{').length - b.template.split('{').length);
+    return here.find((one) => one.template === first?.template && (one.isGateway || one.method === wanted));
   }
 
   /** @returns what violates a schema, or undefined. With `coerce`, a string may hold a number, as in a query. */

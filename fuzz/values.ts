@@ -93,6 +93,7 @@ function textOf(
   { format, pattern, minLength = 0, maxLength = MAX_LENGTH }: Schema,
 ): fc.Arbitrary<string> {
   const canary = canaryOf(field);
+  if (field === 'address') return fc.ipV4();
   if (format === 'uuid') return fc.uuid();
   if (format === 'email') return fc.stringMatching(/^[a-z0-9]{1,12}$/).map((text) => `${canary}${text}@example.org`);
   if (format === 'date-time') return moments().map((moment) => moment.toISOString());
