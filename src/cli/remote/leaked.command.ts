@@ -162,18 +162,18 @@ function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<Retur
 }
 
 async function revokeAll(command: Command, client: AdminClient, live: readonly KnownKey[]): Promise<void> {
-  const [rootKey] = live.filter(({ kind }) => kind === 'root');
-  if (rootKey)
-    throw new CommandFailedError(
-      'ADMIN_API_KEY was found, which no call revokes: set another one where the service runs, restart it, and run this again.',
-      'live_key_found',
-    );
-  const names = live.map(({ kind, owner }) => `${kind} ${owner}`).join(', ');
-  await createConfirm(command)(`This revokes permanently: ${names}.`);
-  for (const key of live) {
+  const revocable = live.filter(({ kind }) => kind !== 'root');
+  const names = revocable.map(({ kind, owner }) => `${kind} ${owner}`).join(', ');
+  if (revocable.length > 0) await createConfirm(command)(`This revokes permanently: ${names}.`);
+  for (const key of revocable) {
     const path = PATHS[key.kind]?.(key);
     if (path === undefined) throw new CommandFailedError(`This program cannot revoke a ${key.kind}. Update it.`);
     await client.delete(path);
     say(`${key.kind} ${key.owner} is revoked.`);
   }
+  if (revocable.length < live.length)
+    throw new CommandFailedError(
+      'ADMIN_API_KEY was found, which no call revokes: set another one where the service runs, restart it, and run this again.',
+      'live_key_found',
+    );
 }
