@@ -3,6 +3,7 @@ import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
+import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
 import type { Actor } from '../access/actor.js';
@@ -189,7 +190,7 @@ export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
     return this.lastFlush;
   }
 
-  /** What an outage leaves unwritten is retried at the next flush. */
+  /** What an outage leaves unwritten is retried at the next flush. What cannot be written at all does not block the others. */
   private async writeDeferred(): Promise<void> {
     const waiting = [...this.deferred.values()];
     this.deferred = new Map();
@@ -197,7 +198,10 @@ export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
       try {
         await this.write(each);
       } catch (error) {
-        this.log.warn('refusals_not_recorded', { count: waiting.length - index, error: toErrorFields(error) });
+        const isOutage = isDatabaseFailure(error);
+        const count = isOutage ? waiting.length - index : 1;
+        this.log.warn('refusals_not_recorded', { count, error: toErrorFields(error) });
+        if (!isOutage) continue;
         for (const unwritten of waiting.slice(index)) this.defer(unwritten);
         return;
       }

@@ -22,7 +22,7 @@ export class WhyPage {
 
   @Get()
   async show(@Req() request: Request, @Res() response: Response, @Query() { about, ...asked }: Fields): Promise<void> {
-    if (about !== undefined) refuseKeys(about.trim(), asked);
+    if (about !== undefined || asked.service || asked.address) refuseKeys(about?.trim() ?? '', asked);
     const found = about === undefined ? undefined : await this.explain(request, about.trim(), asked);
     sendPage(
       response,
