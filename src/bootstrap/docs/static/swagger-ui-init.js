@@ -6,7 +6,7 @@ const STORAGE_KEY = 'platform-auth.authorized';
 const SecretInput =
   (Input, { React }) =>
   ({ autoFocus, ...props }) => {
-    const isSecret = ['api_key_value', 'auth-bearer-value', 'auth_username'].includes(props.id);
+    const isSecret = ['api_key_value', 'auth-bearer-value', 'auth-basic-username'].includes(props.id);
     const secret = { type: 'password', autoComplete: 'off' };
     return React.createElement(Input, isSecret ? { ...props, ...secret } : { autoFocus, ...props });
   };
