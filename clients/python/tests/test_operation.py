@@ -1,6 +1,7 @@
 """What an operator sees: log lines and counters; and what long-lived connections are told."""
 
 import asyncio
+import gc
 import json
 import logging
 import re
@@ -139,12 +140,16 @@ def test_opentelemetry_has_the_verdicts_also_when_its_provider_is_set_later() ->
     verify_twice(verifier)
     changed = {name: value - before[name] for name, value in read().items() if value != before[name]}
     assert changed == {("node", "accepted"): 1, ("user", "refused"): 1}
+    after = read()
     verifier.close()
+    del verifier
+    gc.collect()
+    assert read() == after
 
 
 def test_verifiers_count_without_the_api_of_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
-    CountsObserver().add(ScriptedVerifier(CountedTransport))
+    CountsObserver().add({})
 
 
 class CountedTransport(ScriptedTransport):

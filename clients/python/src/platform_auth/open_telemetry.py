@@ -1,12 +1,11 @@
 """Tells OpenTelemetry the counts of verdicts, where the service has installed its API."""
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
-from weakref import WeakSet
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from platform_auth.principals import Door
-from platform_auth.tallies import VerdictName
+from platform_auth.tallies import Tally, VerdictName
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
@@ -14,20 +13,17 @@ if TYPE_CHECKING:
 _NAME = "platform_auth.verdicts"
 
 
-class Counted(Protocol):
-    def read_counts(self) -> dict[Door, dict[VerdictName, int]]: ...
-
-
 class CountsObserver:
     """OpenTelemetry observes one counter of a name: all verifiers of the process share it."""
 
     def __init__(self) -> None:
-        self._verifiers: WeakSet[Counted] = WeakSet()
+        # Kept when their verifier is gone: a counter never decreases.
+        self._tallies: list[Mapping[Door, Tally]] = []
         self._is_observed = False
 
-    def add(self, verifier: Counted) -> None:
+    def add(self, tallies: Mapping[Door, Tally]) -> None:
         """Before or after the service has set its provider of meters, which may be after a fork."""
-        self._verifiers.add(verifier)
+        self._tallies.append(tallies)
         if self._is_observed:
             return
         try:
@@ -42,9 +38,9 @@ class CountsObserver:
         from opentelemetry.metrics import Observation
 
         sums: Counter[tuple[Door, VerdictName]] = Counter()
-        for verifier in list(self._verifiers):
-            for door, counts in verifier.read_counts().items():
-                for verdict, count in counts.items():
+        for tallies in list(self._tallies):
+            for door, tally in tallies.items():
+                for verdict, count in tally.read().items():
                     sums[door, verdict] += count
         return [Observation(count, {"door": door, "verdict": verdict}) for (door, verdict), count in sums.items()]
 

@@ -113,7 +113,7 @@ class Verifier:
             detail = f"While the authentication service is unreachable, {promise}."
             self._settings.log.warn("verifier_outage_grace", detail=detail)
         _VERIFIERS.add(self)
-        COUNTS_OBSERVER.add(self)
+        COUNTS_OBSERVER.add(self._tallies)
 
     @classmethod
     def from_environment(
