@@ -28,7 +28,6 @@ const TABLES = [
   'refused_admin_keys',
   'refused_admin_scopes',
   'refused_app_keys',
-  'refused_app_keys',
   'refused_node_targets',
   'replica_leases',
   'sessions',
