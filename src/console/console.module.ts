@@ -13,6 +13,7 @@ import type { Environment } from '../config/environment.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { AdminApi } from './admin-api.js';
 import { AuditPages } from './audit.js';
+import { ConsolePages } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { LoginPage, LogoutPage } from './login.js';
@@ -40,6 +41,15 @@ class ConsoleFiles {
   }
 }
 
+/** A mistyped address gets a page that leads back, and not the JSON of the API. */
+@ConsolePages('console')
+class UnknownPage {
+  @Get('{*rest}')
+  show(): never {
+    throw new ProblemException(problems.notFound);
+  }
+}
+
 @Module({})
 export class ConsoleModule {
   /** Without pages where CONSOLE is off: their addresses are 404. */
@@ -49,7 +59,8 @@ export class ConsoleModule {
     return {
       module: ConsoleModule,
       imports: [AdminModule],
-      controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages],
+      // UnknownPage is the last one: it has every address below /console.
+      controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages, UnknownPage],
       providers: [AdminApi, ConsoleSessions],
     };
   }
