@@ -101,8 +101,10 @@ export class Cli {
     const [variables, folder] = [process.env, process.cwd()];
     const shown = { stdout: '', stderr: '' };
     const spies = (['stdout', 'stderr'] as const).map((name) =>
-      jest.spyOn(process[name], 'write').mockImplementation((text) => {
+      jest.spyOn(process[name], 'write').mockImplementation((text, ...rest: unknown[]) => {
         shown[name] += String(text);
+        const done = rest.at(-1);
+        if (typeof done === 'function') done();
         return true;
       }),
     );
