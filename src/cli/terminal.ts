@@ -45,14 +45,12 @@ export function isUndoingUnwritten(): boolean {
  */
 export async function writeKeys(text: string): Promise<void> {
   undoesUnwritten = true;
-  await new Promise<void>((resolve, reject) =>
-    process.stdout.write(text, (error) => {
-      if (!error) return resolve();
-      const isEnded = (error as NodeJS.ErrnoException).code === 'EPIPE';
-      const cause = isEnded ? 'the reader of standard output has ended' : error.message;
-      reject(new CommandFailedError(cause, 'output_unusable'));
-    }),
-  );
+  const failure = await new Promise<Error | null | undefined>((resolve) => process.stdout.write(text, resolve));
+  if (failure) {
+    const isEnded = (failure as NodeJS.ErrnoException).code === 'EPIPE';
+    const cause = isEnded ? 'the reader of standard output has ended' : failure.message;
+    throw new CommandFailedError(cause, 'output_unusable');
+  }
   undoesUnwritten = false;
 }
 

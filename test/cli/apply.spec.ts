@@ -150,9 +150,9 @@ describe('platform-auth apply', () => {
     const documents = { format: 'json', folder: undefined, current: undefined } as const;
     const confirm = () => Promise.resolve();
     const request = { prune: undefined, rotateLost: undefined, isPlan: false, yes: true, refusedKey: undefined };
-    const write = jest.spyOn(process.stdout, 'write').mockImplementation((_text, ...rest: unknown[]) => {
+    const write = jest.spyOn(process.stdout, 'write').mockImplementation((_text, done: unknown) => {
       const error = write.mock.calls.length > 1 ? Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }) : null;
-      (rest.at(-1) as (error: Error | null) => void)(error);
+      (done as (error: Error | null) => void)(error);
       return true;
     });
     const client = AdminClient.from({ ADMIN_API_KEY: ADMIN_KEY }, urlOf(app));

@@ -9,7 +9,7 @@ import { ADMIN_KEY_PREFIX, generateKey } from '../../crypto/key-format.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
-import { isSetIn } from './environment-files.js';
+import { isSetIn, type ServiceFile } from './environment-files.js';
 import { type PairAction, type Plan, type PlannedPair, type PlannedService } from './plan.js';
 import { credentialVariables } from '../../common/names.js';
 import { OWN_NAME } from './platform-map.js';
@@ -54,8 +54,8 @@ export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: Cre
   const report: PlanReport = { dry_run: store === undefined, migrations, files: [], pairs: [], strays: [] };
   for (const planned of plan.services) {
     const { file } = planned;
-    const before = report.pairs.filter(hasNewKey);
-    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, before, program, store))));
+    const delivery = deliver(planned, report.pairs, program, store);
+    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, delivery)));
     report.files.push({ file: basename(file.path), changed: file.needsWriting, variables: file.changes });
   }
   if (prune && store && plan.strays.length > 0) await store.revoke(plan.strays.map(({ app_id }) => app_id));
@@ -74,7 +74,7 @@ function hasNewKey({ action }: Pick<PlannedPair, 'action'>): boolean {
 
 /**
  * Issues the keys of one caller and writes its file. When the file cannot be written, the issued keys are revoked.
- * @param before what has a new key in a file that was written before
+ * @param before what was delivered before
  */
 async function deliver(
   { service, file, settings, pairs }: PlannedService,
@@ -109,20 +109,24 @@ async function deliver(
     return delivered;
   } catch (error) {
     const outcome = issued.length > 0 && store ? await revokeIssued(issued, store) : 'No credential was issued for it.';
-    const loss =
-      rotated.length > 0
-        ? `The new keys of ${rotated.map(formatPair).join(', ')} are lost; the old ones work for ${DEFAULT_OVERLAP_HOURS} hours.\n`
-        : '';
-    const earlier =
-      file.isStream && before.length > 0
-        ? `The new keys in the documents before it may be lost too: ${before.map(formatPair).join(', ')}.`
-        : 'Files written before remain valid.';
     throw new CommandFailedError(
-      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n${loss}` +
-        `${earlier} Remove the cause and run ${program} again: it completes the rest.`,
+      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n` +
+        `${describeLoss(rotated, file, before)} Remove the cause and run ${program} again: it completes the rest.`,
       error instanceof CommandFailedError ? error.code : undefined,
     );
   }
+}
+
+/** @param before what was delivered before the file that could not be written */
+function describeLoss(rotated: readonly PlannedPair[], { isStream }: ServiceFile, before: PlanReport['pairs']): string {
+  const loss =
+    rotated.length > 0
+      ? `The new keys of ${rotated.map(formatPair).join(', ')} are lost; the old ones work for ${DEFAULT_OVERLAP_HOURS} hours.\n`
+      : '';
+  const newBefore = before.filter(hasNewKey).map(formatPair).join(', ');
+  return isStream && newBefore !== ''
+    ? `${loss}The new keys in the documents before it may be lost too: ${newBefore}.`
+    : `${loss}Files written before remain valid.`;
 }
 
 /** What stands for a new id or key in a dry run. */
