@@ -15,8 +15,9 @@ import {
   APP_SCOPES,
   AppScopesField,
   ExpiresAtField,
-  NullableMomentField,
+  ID,
   NULLABLE_MOMENT,
+  NullableMomentField,
   parseMoment,
   ServiceNameField,
 } from '../common/fields.js';
@@ -81,7 +82,7 @@ export class AppCredentialsQuery extends KeysQuery {
 }
 
 export class AppCredentialResponse extends KeyResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  @ApiProperty(ID)
   app_id!: string;
 
   @ApiProperty({ example: EXAMPLES.caller })
@@ -117,7 +118,7 @@ function toScopeUses({ scopes, scopeUses }: AppCredential): ScopeUseResponse[] {
 }
 
 export class UnusedScopeResponse implements UnusedScope {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  @ApiProperty(ID)
   app_id!: string;
 
   @ApiProperty({ example: EXAMPLES.caller })

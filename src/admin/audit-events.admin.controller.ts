@@ -6,7 +6,16 @@ import { RequireAdmin } from '../access/require.js';
 import type { StoredAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { EXAMPLES } from '../common/examples.js';
-import { AddressField, IfSent, MOMENT, MomentField, parseMoment, UuidField } from '../common/fields.js';
+import {
+  AddressField,
+  ID,
+  IfSent,
+  MOMENT,
+  MomentField,
+  NULLABLE_TEXT,
+  parseMoment,
+  UuidField,
+} from '../common/fields.js';
 import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
 import { AUDIT_EVENT_NAMES, AUDIT_EVENT_PATTERNS, listMatchingEvents } from '../common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
@@ -78,17 +87,14 @@ export class AuditActorResponse {
   door!: string;
 
   @ApiProperty({
-    type: String,
-    format: 'uuid',
+    ...ID,
     nullable: true,
     description: 'of the user, app credential, node or operator; null for the root key (ADMIN_API_KEY)',
-    example: EXAMPLES.id,
   })
   id!: string | null;
 
   @ApiProperty({
-    type: String,
-    nullable: true,
+    ...NULLABLE_TEXT,
     description: 'operator:<name> when an operator acted; for cli the name that was given, if any; otherwise null',
     example: `operator:${EXAMPLES.operator}`,
   })
@@ -96,7 +102,7 @@ export class AuditActorResponse {
 }
 
 export class AuditEventResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  @ApiProperty(ID)
   id!: string;
 
   @ApiProperty(MOMENT)
@@ -109,18 +115,17 @@ export class AuditEventResponse {
   actor!: AuditActorResponse;
 
   @ApiProperty({
-    type: String,
-    nullable: true,
+    ...NULLABLE_TEXT,
     description:
       'id of the user, app credential, node or operator that the event is about; unknown:… for an address without an account',
     example: EXAMPLES.id,
   })
   subject!: string | null;
 
-  @ApiProperty({ type: String, nullable: true, description: 'as in the logs', example: EXAMPLES.id })
+  @ApiProperty({ ...NULLABLE_TEXT, description: 'as in the logs', example: EXAMPLES.id })
   request_id!: string | null;
 
-  @ApiProperty({ type: String, nullable: true, example: '192.0.2.7' })
+  @ApiProperty({ ...NULLABLE_TEXT, example: '192.0.2.7' })
   address!: string | null;
 
   @ApiProperty({

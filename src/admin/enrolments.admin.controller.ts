@@ -4,16 +4,7 @@ import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import {
-  FlagField,
-  LabelField,
-  MOMENT,
-  NULLABLE_MOMENT,
-  TARGETS,
-  TargetsField,
-  UuidField,
-  WholeNumberField,
-} from '../common/fields.js';
+import { FlagField, ID, MOMENT, NULLABLE_MOMENT, TARGETS, TargetsField, WholeNumberField } from '../common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import {
   ENROLMENT_STATES,
@@ -22,21 +13,13 @@ import {
   type IssuedEnrolment,
 } from '../nodes/enrolments.service.js';
 import { problems } from '../problems/problems.js';
+import { NewNodeRequest } from './nodes.admin.controller.js';
 
 /** A day. The chance of a guess grows with the time that codes are open (docs/throttling.md). */
 const MAX_MINUTES = 1_440;
 const DEFAULT_MINUTES = 10;
 
-class IssueEnrolmentRequest {
-  @UuidField({ example: EXAMPLES.householdId })
-  household_id!: string;
-
-  @LabelField(EXAMPLES.room)
-  room!: string;
-
-  @LabelField(EXAMPLES.name)
-  name!: string;
-
+class IssueEnrolmentRequest extends NewNodeRequest {
   @TargetsField('; absent: those of NODE_TARGETS')
   targets?: string[] | null;
 
@@ -50,7 +33,7 @@ class EnrolmentsQuery extends PageQuery {
 }
 
 export class NodeEnrolmentResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  @ApiProperty(ID)
   enrolment_id!: string;
 
   @ApiProperty({ enum: ENROLMENT_STATES })
@@ -77,7 +60,7 @@ export class NodeEnrolmentResponse {
   @ApiProperty(NULLABLE_MOMENT)
   used_at!: string | null;
 
-  @ApiProperty({ type: String, format: 'uuid', nullable: true, description: 'the node that used it', example: null })
+  @ApiProperty({ ...ID, nullable: true, description: 'the node that used it', example: null })
   node_id!: string | null;
 
   static from({ enrolment, state }: EnrolmentView): NodeEnrolmentResponse {

@@ -3,7 +3,15 @@ import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
-import { AddressField, AppScopeField, MOMENT, NETWORK, NULLABLE_MOMENT, ServiceNameField } from '../common/fields.js';
+import {
+  AddressField,
+  AppScopeField,
+  MOMENT,
+  NETWORK,
+  NULLABLE_MOMENT,
+  NULLABLE_TEXT,
+  ServiceNameField,
+} from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { toNetwork } from '../common/network.js';
 import { type Explanation, type Reason, REASON_CODES } from '../keys/key-ends.js';
@@ -16,6 +24,7 @@ import {
 } from '../second-factors/second-factors.service.js';
 import { Throttle } from '../throttling/throttle.js';
 
+const METHODS = { enum: SECOND_FACTOR_METHODS, isArray: true, example: ['totp', 'recovery_code'] };
 /** Shows a moment as its example, where NULLABLE_MOMENT shows null. */
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
 
@@ -43,16 +52,14 @@ export class ReasonResponse {
   since!: string | null;
 
   @ApiProperty({
-    type: String,
-    nullable: true,
+    ...NULLABLE_TEXT,
     description: 'the request that revoked or rotated, as in X-Request-Id and in the log',
     example: EXAMPLES.id,
   })
   request_id!: string | null;
 
   @ApiProperty({
-    type: String,
-    nullable: true,
+    ...NULLABLE_TEXT,
     description: 'the actor of that request: admin, operator:<name> or cli; null when the audit log no longer has it',
     example: `operator:${EXAMPLES.operator}`,
   })
@@ -91,8 +98,7 @@ export class ExplanationResponse {
   last_accepted_at!: string | null;
 
   @ApiProperty({
-    type: String,
-    nullable: true,
+    ...NULLABLE_TEXT,
     description:
       'the service for which it was last accepted: the forwarding app, or the named target; null when neither was sent',
     example: EXAMPLES.caller,
@@ -124,7 +130,7 @@ export class LoginReasonResponse {
   @ApiProperty({ description: 'for humans; may be reworded', example: 'Too many wrong passwords for this account.' })
   detail!: string;
 
-  @ApiProperty({ ...MOMENT, nullable: true, description: 'when it ends by itself; null when it does not' })
+  @ApiProperty({ ...OPTIONAL_MOMENT, description: 'when it ends by itself; null when it does not' })
   until!: string | null;
 
   static from({ code, detail, until }: LoginReason): LoginReasonResponse {
@@ -140,19 +146,12 @@ export class UserExplanationResponse {
   accepted_now!: boolean;
 
   @ApiProperty({
-    enum: SECOND_FACTOR_METHODS,
-    isArray: true,
+    ...METHODS,
     description: 'what a login asks for after the right password; empty when the password is enough',
-    example: ['totp', 'recovery_code'],
   })
   methods!: SecondFactorMethod[];
 
-  @ApiProperty({
-    enum: SECOND_FACTOR_METHODS,
-    isArray: true,
-    description: 'the second factors that the user has',
-    example: ['totp', 'recovery_code'],
-  })
+  @ApiProperty({ ...METHODS, description: 'the second factors that the user has' })
   second_factors!: SecondFactorMethod[];
 
   @ApiProperty({

@@ -6,7 +6,7 @@ import { getPrincipal } from '../access/principals.js';
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
-import { NULLABLE_MOMENT } from '../common/fields.js';
+import { ID, NULLABLE_MOMENT, NULLABLE_TEXT } from '../common/fields.js';
 import type { Scope } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
@@ -53,13 +53,7 @@ export class IdentifiedKeyResponse {
   @ApiProperty({ enum: [...KINDS, 'root'] })
   kind!: Kind | 'root';
 
-  @ApiProperty({
-    type: String,
-    format: 'uuid',
-    nullable: true,
-    description: 'of the credential; null for the root key',
-    example: EXAMPLES.id,
-  })
+  @ApiProperty({ ...ID, nullable: true, description: 'of the credential; null for the root key' })
   id!: string | null;
 
   @ApiProperty({
@@ -79,12 +73,7 @@ export class IdentifiedKeyResponse {
   @ApiProperty({ ...NULLABLE_MOMENT, description: 'of the credential; of a session, its last refresh' })
   last_used_at!: string | null;
 
-  @ApiProperty({
-    type: String,
-    nullable: true,
-    description: 'the service it was last used for',
-    example: EXAMPLES.caller,
-  })
+  @ApiProperty({ ...NULLABLE_TEXT, description: 'the service it was last used for', example: EXAMPLES.caller })
   last_used_for!: string | null;
 }
 

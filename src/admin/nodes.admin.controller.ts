@@ -14,6 +14,7 @@ import {
 import { EXAMPLES } from '../common/examples.js';
 import {
   ExpiresAtField,
+  ID,
   LabelField,
   parseMoment,
   SearchField,
@@ -37,7 +38,8 @@ import {
   toKeyFilter,
 } from './key.dto.js';
 
-export class RegisterNodeRequest {
+/** Where a node will be, and its name. */
+export abstract class NewNodeRequest {
   @UuidField({ example: EXAMPLES.householdId })
   household_id!: string;
 
@@ -46,7 +48,9 @@ export class RegisterNodeRequest {
 
   @LabelField(EXAMPLES.name)
   name!: string;
+}
 
+export class RegisterNodeRequest extends NewNodeRequest {
   @ExpiresAtField()
   expires_at?: string | null;
 
@@ -98,7 +102,7 @@ export class NodesQuery extends KeysQuery {
 }
 
 export class NodeResponse extends KeyResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  @ApiProperty(ID)
   node_id!: string;
 
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })

@@ -6,7 +6,7 @@ import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import { type Scope, SCOPES, sortScopes } from '../common/names.js';
 import { EXAMPLES } from '../common/examples.js';
-import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
+import { ExpiresAtField, ID, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { createPageResponse, toPageRequest } from '../http/page.js';
 import {
@@ -50,7 +50,7 @@ export class OperatorsQuery extends KeysQuery {
 }
 
 export class OperatorResponse extends KeyResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  @ApiProperty(ID)
   operator_id!: string;
 
   @ApiProperty({ description: 'in lower case', example: EXAMPLES.operator })

@@ -1,6 +1,5 @@
 import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
-import { IsBoolean } from 'class-validator';
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
 import { RequireAdmin } from '../access/require.js';
@@ -8,15 +7,15 @@ import { toActor } from '../access/actor.js';
 import { SessionFields } from '../account/account.js';
 import {
   EmailField,
-  NewEmailField,
   FlagField,
-  IfSent,
   MOMENT,
   MomentField,
   NETWORK,
+  NewEmailField,
   NULLABLE_MOMENT,
   parseMoment,
   SearchField,
+  SwitchField,
 } from '../common/fields.js';
 import { EXAMPLES } from '../common/examples.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
@@ -31,20 +30,16 @@ import { UserChanges, type UserChange } from '../users/user-changes.js';
 import { UsersService, type Account, type User, type UserFilter } from '../users/users.service.js';
 
 export class UpdateUserRequest {
-  @ApiPropertyOptional({ example: false, description: 'false ends all sessions and refuses logins' })
-  @IfSent()
-  @IsBoolean({ message: 'must be true or false' })
+  @SwitchField({ example: false, description: 'false ends all sessions and refuses logins' })
   is_active?: boolean;
 
   @NewEmailField({ optional: true })
   email?: string;
 
-  @ApiPropertyOptional({
+  @SwitchField({
     example: true,
     description: 'whether the address counts as proven. Without it, another address does not',
   })
-  @IfSent()
-  @IsBoolean({ message: 'must be true or false' })
   email_verified?: boolean;
 }
 

@@ -2,6 +2,7 @@ import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
 import {
+  IsBoolean,
   isEmail,
   IsEmail,
   IsInt,
@@ -45,6 +46,8 @@ export const NEW_PASSWORD = {
   description: 'A new password needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
 };
 
+export const ID = { type: String, format: 'uuid', example: EXAMPLES.id } as const;
+export const NULLABLE_TEXT = { type: String, nullable: true } as const;
 export const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
 export const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
 export const NETWORK = { type: String, nullable: true, example: EXAMPLES.network } as const;
@@ -134,6 +137,11 @@ export function AddressField(description: string, presence?: Presence): Property
     MaxLength(MAX_ADDRESS_LENGTH, { message: ADDRESS_DETAIL }),
     IsIP(undefined, { message: ADDRESS_DETAIL }),
   );
+}
+
+/** A part of a change: true, false, or absent. */
+export function SwitchField(described: { description: string; example: boolean }): PropertyDecorator {
+  return applyDecorators(Field(described, { optional: true }), IsBoolean({ message: 'must be true or false' }));
 }
 
 /** A filter of a list that is either `true` or absent. */
