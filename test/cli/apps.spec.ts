@@ -8,7 +8,7 @@ import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { DRAWINGS, toCalls } from '../../src/cli/remote/map.command.js';
-import type { AppView } from '../../src/cli/remote/map.command.js';
+import type { AppCredentialResponse } from '../../src/admin/app-credentials.admin.controller.js';
 
 describe('platform-auth apps and explain', () => {
   const app = useApp();
@@ -247,7 +247,7 @@ const DAY_MS = 86_400_000;
 
 const inDays = (days: number): string => new Date(NOW.getTime() + days * DAY_MS).toISOString();
 
-const credential = (more: Partial<AppView>): AppView => ({
+const credential = (more: Partial<AppCredentialResponse>): AppCredentialResponse => ({
   app_id: randomUUID(),
   caller: 'recipes',
   target: 'ocr',

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { askServices, formatRunning } from '../../src/cli/platform/doctor-live.js';
+import { askServices, formatRunning } from '../../src/cli/platform/doctor-calls.js';
 import { diagnose } from '../../src/cli/platform/doctor.js';
 import { checkKeys } from '../../src/cli/platform/doctor-keys.js';
 import type { Plan } from '../../src/cli/platform/plan.js';
