@@ -20,13 +20,7 @@ describe('platform-auth nodes', () => {
   const cli = useCli(app).asProcess();
 
   const registration = (household: string = randomUUID()): string[] => [
-    'register',
-    '--household',
-    household,
-    '--room',
-    'kitchen',
-    '--name',
-    'speaker',
+    ...['register', '--household', household, '--room', 'kitchen', '--name', 'speaker'],
   ];
   const nodesOf = async (household: string): Promise<NodeView[]> =>
     (await cli.json<{ items: NodeView[] }>('nodes', 'list', '--household', household, '--all')).items;
