@@ -109,18 +109,17 @@ export class TotpService {
   ) {}
 
   async readEnrolment(userId: string): Promise<UserWithFactors> {
-    const user = await this.readUser(userId);
+    const user = await this.factors.findUser(userId);
     if (!user.encryptedSecret) throw new ProblemException(problems.notFound);
     return user;
   }
 
   async enrolTotp(call: OwnCall, password: string): Promise<TotpEnrolmentResponse> {
-    const { principal, actor } = call;
     const user = await this.changes.reauthenticate(call, password);
     const secret = generateTotpSecret();
-    const { userId, email } = principal;
+    const { userId, email } = call.principal;
     const values = [userId, this.vault.encryptSecret(userId, secret), this.vault.keyMark, this.clock.now()];
-    await this.changes.commitChange(user, actor, async (transaction) => {
+    await this.changes.commitChange(call, user, async (transaction) => {
       const enrolled = await transaction.query<unknown[]>(ENROL_TOTP, values);
       if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
       return { result: undefined, event: 'user.totp.started', keepsFactors: true };
@@ -130,22 +129,24 @@ export class TotpService {
   }
 
   /** Ends the other sessions, if it is the first factor. @returns recovery codes */
-  async confirmTotp({ principal, actor }: OwnCall, code: string): Promise<string[]> {
-    const { userId } = principal;
-    const user = await this.readUser(userId);
+  async confirmTotp(call: OwnCall, code: string): Promise<string[]> {
+    const { actor } = call;
+    const { userId } = call.principal;
+    const user = await this.factors.findUser(userId);
     if (user.confirmedAt) return this.changes.refuseRepetition(problems.totpEnrolled);
-    const step = await this.codes.verifyEnrolmentCode({ user, code, actor });
-    const createVoidError = (): ProblemException =>
-      new ProblemException(problems.wrongSecondFactor, { refusal: toFactorRefusal('changed_meanwhile', userId) });
-    const { passwordChangedAt } = user;
-    return this.changes.commitChange({ principal, passwordChangedAt, createVoidError }, actor, async (transaction) => {
+    const step = await this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
+      this.codes.verifyEnrolmentCode({ user, code, actor }),
+    );
+    const confirm = async (transaction: EntityManager) => {
       const values = [userId, this.clock.now(), step, user.encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(CONFIRM_TOTP, values);
       // A parallel call has confirmed it.
       if (confirmed.length === 0) throw new ProblemException(problems.totpEnrolled);
-      const result = await replaceRecoveryCodes(transaction, userId);
-      return { result, event: 'user.totp.enrolled' };
-    });
+      return { result: await replaceRecoveryCodes(transaction, userId), event: 'user.totp.enrolled' } as const;
+    };
+    const refusal = toFactorRefusal('changed_meanwhile', userId);
+    const createVoidError = () => new ProblemException(problems.wrongSecondFactor, { refusal });
+    return this.changes.commitChange(call, user, confirm, createVoidError);
   }
 
   async removeTotp(call: OwnCall, proof: ProofWithCodeRequest): Promise<void> {
@@ -167,20 +168,16 @@ export class TotpService {
     change: (transaction: EntityManager) => Promise<Result>,
   ): Promise<Result> {
     const { actor } = call;
-    const { userId } = call.principal;
     const reauthenticated = await this.changes.reauthenticate(call, password);
-    return this.codes.acceptAnyCode({ user: await this.readUser(userId), code, actor }, (useCode) =>
-      this.changes.commitChange(reauthenticated, actor, async (transaction) => {
-        await useCode(transaction);
-        return { result: await change(transaction), event };
-      }),
+    const user = await this.factors.findUser(call.principal.userId);
+    return this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
+      this.codes.acceptAnyCode({ user, code, actor }, (useCode) =>
+        this.changes.commitChange(call, reauthenticated, async (transaction) => {
+          await useCode(transaction);
+          return { result: await change(transaction), event };
+        }),
+      ),
     );
-  }
-
-  private async readUser(userId: string): Promise<UserWithFactors> {
-    const user = await this.factors.readUser(userId);
-    if (!user) throw new ProblemException(problems.notFound);
-    return user;
   }
 }
 
