@@ -50,7 +50,7 @@ class AuthService {
     // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
     const isRefreshToken =
-      refreshToken !== undefined && (await this.sessions.endSessionByRefreshToken(refreshToken, actor));
+      refreshToken !== undefined && (await this.rotation.endSessionByRefreshToken(refreshToken, actor));
     if (claims) await this.sessions.endSessionByLogout(claims.sid, claims.sub, actor);
     // Text that is not a token cannot have ended a session, also not in an earlier call.
     if (isRefreshToken || claims) await this.propagation.awaitPropagation();

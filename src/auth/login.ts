@@ -28,8 +28,8 @@ import {
   type PasskeyRequestOptionsResponse,
 } from '../second-factors/webauthn.js';
 import { LoginThrottle } from '../throttling/guess-throttles.js';
-import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
-import { NewSessions, type Amr } from '../tokens/new-sessions.js';
+import { AccessTokens, type Amr, type TokenPair } from '../tokens/access-tokens.js';
+import { NewSessions } from '../tokens/new-sessions.js';
 import { PasswordVerifier, type AccountState, type VerifiedUser } from '../passwords/password-verifier.js';
 
 /** An answer to the challenge of a login. The code or the passkey is there, by the method. */
