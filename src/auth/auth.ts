@@ -23,7 +23,7 @@ import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
 import { TokensModule } from '../tokens/user-door.js';
-import { Registration } from '../users/registration.js';
+import { Registration } from '../users/user-changes.js';
 import { UserResponse, CredentialsRequest, RegistrationRequest, UsersModule } from '../users/users.controller.js';
 import { LoginService, SecondFactorLogins } from './login.js';
 

@@ -4,11 +4,10 @@
  * and is refused. When a call that ended sessions has returned, no verifier accepts their tokens.
  */
 import { Injectable } from '@nestjs/common';
-import type { Request } from 'express';
 import { DataSource, type EntityManager } from 'typeorm';
-import { toActor, type Actor } from '../access/actor.js';
+import type { Actor, OwnCall } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
-import { getPrincipal, type UserPrincipal } from '../access/principals.js';
+import type { UserPrincipal } from '../access/principals.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
@@ -19,7 +18,7 @@ import { Outbox } from '../mail/outbox.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { lockAccount } from '../users/unchanged-account.js';
+import { lockIfUnchanged } from '../users/unchanged-account.js';
 import {
   buildHasSecondFactor,
   createWrongPassword,
@@ -44,15 +43,6 @@ const REMOVE_FACTORS = `WITH
 export class ProofRequest {
   @PasswordField()
   password!: string;
-}
-
-export interface OwnCall {
-  readonly principal: UserPrincipal;
-  readonly actor: Actor;
-}
-
-export function toOwnCall(request: Request): OwnCall {
-  return { principal: getPrincipal(request, 'user'), actor: toActor(request) };
 }
 
 interface FactorChange<Result> {
@@ -82,8 +72,8 @@ export class FactorChanges {
     private readonly clock: Clock,
   ) {}
 
-  async reauthenticate({ principal, actor }: OwnCall, password: string): Promise<PasswordMoment> {
-    return this.passwords.reauthenticateUser(principal, password, actor);
+  async reauthenticate(call: OwnCall, password: string): Promise<PasswordMoment> {
+    return this.passwords.reauthenticateUser(call, password);
   }
 
   /**
@@ -103,7 +93,7 @@ export class FactorChanges {
     const { userId, sessionId, email: recipient } = principal;
     return this.propagation.propagateAfterRefusal(async () => {
       const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
-        const isUnchanged = await lockAccount(transaction, { id: userId, passwordChangedAt });
+        const isUnchanged = await lockIfUnchanged(transaction, { id: userId, passwordChangedAt });
         // A statement after the lock sees what the transaction that held it before has committed.
         const { isLive, hasFactor } = await this.readState(transaction, principal);
         if (!isLive) throw createRefusal('user', 'session_ended', { user_id: userId });

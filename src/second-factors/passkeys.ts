@@ -2,12 +2,13 @@
  * The passkeys of a user: registered, listed, renamed and removed. The protocol, and their use at logins, is in webauthn.ts.
  * To remove passkeys, delete these two files and what `grep -rni passkey src` finds elsewhere: the routes and the branch of a
  * login (auth/), the column and the method in second-factors.service.ts, the tables' names in factor-changes.ts and in
- * buildHasSecondFactor, the WEBAUTHN_ variables, the events and the problems.
+ * password-verifier.ts, the WEBAUTHN_ variables, the events and the problems.
  */
 import { Body, Controller, Get, Injectable, Param, Patch, Post, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
+import { toOwnCall, type OwnCall } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { Answers, RequireUser } from '../access/require.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
@@ -23,7 +24,7 @@ import { ProblemException, problems, createFieldProblem } from '../problems/prob
 import { Throttled } from '../throttling/throttle.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { Challenges, toPasswordContext } from './challenges.js';
-import { FactorChanges, ProofRequest, toOwnCall, type OwnCall } from './factor-changes.js';
+import { FactorChanges, ProofRequest } from './factor-changes.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import {
   parseRegistration,

@@ -7,6 +7,7 @@ import { applyDecorators, Body, Controller, Get, Injectable, Post, Req } from '@
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
+import { toOwnCall, type OwnCall } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { Answers, RequireUser } from '../access/require.js';
 import { Clock } from '../common/clock.js';
@@ -17,7 +18,7 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
-import { FactorChanges, ProofRequest, toOwnCall, type OwnCall } from './factor-changes.js';
+import { FactorChanges, ProofRequest } from './factor-changes.js';
 import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
 import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
 
