@@ -1,12 +1,15 @@
-import type { Response } from 'supertest';
+import type { Test as SupertestRequest } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
-import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { expectEnded, expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Tokens, User } from '../support/test-app.js';
 import { repeatRace, ROUNDS } from '../support/repeat-race.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
 const app = useApp();
 const replica = useReplica(app);
+
+const withBearer = (accessToken: string, body?: object): SupertestRequest =>
+  app.post('/api/v0/auth/logout', body).set('Authorization', `Bearer ${accessToken}`);
 
 describe('POST /api/v0/auth/logout', () => {
   const { clock } = app;
@@ -16,26 +19,18 @@ describe('POST /api/v0/auth/logout', () => {
     alice = await app.user();
   });
 
-  const withBearer = (accessToken: string, body?: object) =>
-    app.post('/api/v0/auth/logout', body).set('Authorization', `Bearer ${accessToken}`);
-
-  const expectEnded = async ({ access_token, refresh_token }: Tokens): Promise<void> => {
-    expectProblem(await app.me(access_token), problems.invalidAccessToken);
-    expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
-  };
-
   it('ends the session of a refresh token, idempotently', async () => {
     const tokens = await alice.logsIn();
     const answer = await app.logout(tokens.refresh_token).expect(204);
     expect(answer.text).toBe('');
-    await expectEnded(tokens);
+    await expectEnded(tokens, app);
     await app.logout(tokens.refresh_token).expect(204);
   });
 
   it('ends the session of a bearer token, idempotently, and no other session', async () => {
     const [mine, other] = [await alice.logsIn(), await alice.logsIn()];
     await withBearer(mine.access_token).expect(204);
-    await expectEnded(mine);
+    await expectEnded(mine, app);
     await app.me(other.access_token).expect(200);
     await withBearer(mine.access_token).expect(204);
   });
@@ -43,15 +38,14 @@ describe('POST /api/v0/auth/logout', () => {
   it('ends both sessions when both credentials are sent', async () => {
     const [one, two] = [await alice.logsIn(), await alice.logsIn()];
     await withBearer(one.access_token, { refresh_token: two.refresh_token }).expect(204);
-    await expectEnded(one);
-    await expectEnded(two);
+    for (const each of [one, two]) await expectEnded(each, app);
   });
 
   it('ends the session by an older refresh token too, because a refresh may have just replaced it', async () => {
     const old = await alice.logsIn();
-    const fresh = (await app.refresh(old.refresh_token).expect(200)).body as Tokens;
+    const fresh = await app.rotate(old.refresh_token);
     await app.logout(old.refresh_token).expect(204);
-    await expectEnded(fresh);
+    await expectEnded(fresh, app);
   });
 
   it('accepts an access token that has expired', async () => {
@@ -93,89 +87,30 @@ describe('POST /api/v0/auth/logout', () => {
 });
 
 describe('the end of a session that races with its use on another replica', () => {
-  /** Expects that every issued token is refused, including the tokens of the racing responses. */
-  const expectDead = async (tokens: Tokens, ...answers: Response[]): Promise<void> => {
-    const raced = answers.filter(({ status }) => status === 200).map(({ body }) => body as Tokens);
-    for (const { access_token, refresh_token } of [tokens, ...raced]) {
-      expectProblem(await replica.refresh(refresh_token), problems.invalidRefreshToken);
-      expectProblem(await app.me(access_token), problems.invalidAccessToken);
-    }
-  };
-  const expectVerdict = (...answers: Response[]): void => {
-    for (const { status } of answers) expect([200, 401]).toContain(status);
-  };
-  const liveSessionsOf = (userId: string) =>
-    app.database.query('SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL', [userId]);
+  const setActive = ({ id }: User, is_active: boolean) => app.admin.patch(`/users/${id}`, { is_active }).expect(200);
 
-  it('revokes every token before logout answers', async () => {
-    const alice = await app.user();
-    await repeatRace(async () => {
-      const tokens = await alice.logsIn();
-      const [refreshed] = await Promise.all([
-        replica.refresh(tokens.refresh_token),
-        app.logout(tokens.refresh_token).expect(204),
-      ]);
-      expectVerdict(refreshed);
-      await expectDead(tokens, refreshed);
-    });
-    expect(await liveSessionsOf(alice.id)).toEqual([]);
-  });
-
-  it('revokes every token before a logout with the bearer token answers', async () => {
-    const alice = await app.user();
-    await repeatRace(async () => {
-      const tokens = await alice.logsIn();
-      const [refreshed] = await Promise.all([
-        replica.refresh(tokens.refresh_token),
-        app.post('/api/v0/auth/logout').set('Authorization', `Bearer ${tokens.access_token}`).expect(204),
-      ]);
-      expectVerdict(refreshed);
-      await expectDead(tokens, refreshed);
-    });
-    expect(await liveSessionsOf(alice.id)).toEqual([]);
-  });
-
-  it('revokes every token before the response to an operator who ends all sessions', async () => {
+  it.each<[string, (user: User, tokens: Tokens) => SupertestRequest, string[]]>([
+    ['logout', (_user, tokens) => app.logout(tokens.refresh_token).expect(204), ['refresh']],
+    ['logout with the bearer token', (_user, tokens) => withBearer(tokens.access_token).expect(204), ['refresh']],
+    ['an operator ends all sessions', ({ id }) => app.admin.delete(`/users/${id}/sessions`).expect(204), ['refresh']],
+    ['an operator disables the user', (user) => setActive(user, false), ['refresh', 'login']],
+    ['an operator deletes the user', ({ id }) => app.admin.delete(`/users/${id}`).expect(204), ['refresh', 'login']],
+  ])('revokes every token, those of the racing responses too, before the response: %s', async (name, end, racing) => {
     await repeatRace(async () => {
       const alice = await app.user();
       const tokens = await alice.logsIn();
-      const [refreshed] = await Promise.all([
-        replica.refresh(tokens.refresh_token),
-        app.admin.delete(`/users/${alice.id}/sessions`).expect(204),
+      const [answers] = await Promise.all([
+        Promise.all(
+          racing.map((call) => (call === 'login' ? replica.login(alice.email) : replica.refresh(tokens.refresh_token))),
+        ),
+        end(alice, tokens),
       ]);
-      expectVerdict(refreshed);
-      await expectDead(tokens, refreshed);
-    });
-  });
-
-  it('revokes every token before the response to an operator who disables the user', async () => {
-    await repeatRace(async () => {
-      const alice = await app.user();
-      const tokens = await alice.logsIn();
-      const [refreshed, loggedIn] = await Promise.all([
-        replica.refresh(tokens.refresh_token),
-        replica.login(alice.email),
-        app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200),
-      ]);
-      expectVerdict(refreshed, loggedIn);
-      await app.admin.patch(`/users/${alice.id}`, { is_active: true }).expect(200);
-      await expectDead(tokens, refreshed, loggedIn);
-      expect(await liveSessionsOf(alice.id)).toEqual([]);
-    });
-  });
-
-  it('revokes every token before the response to an operator who deletes the user', async () => {
-    await repeatRace(async () => {
-      const alice = await app.user();
-      const tokens = await alice.logsIn();
-      const [refreshed, loggedIn] = await Promise.all([
-        replica.refresh(tokens.refresh_token),
-        replica.login(alice.email),
-        app.admin.delete(`/users/${alice.id}`).expect(204),
-      ]);
-      expectVerdict(refreshed, loggedIn);
-      await expectDead(tokens, refreshed, loggedIn);
-      expect(await app.database.query('SELECT id FROM sessions WHERE user_id = $1', [alice.id])).toEqual([]);
+      for (const { status } of answers) expect([200, 401]).toContain(status);
+      if (name === 'an operator disables the user') await setActive(alice, true);
+      const raced = answers.filter(({ status }) => status === 200).map(({ body }) => body as Tokens);
+      for (const each of [tokens, ...raced]) await expectEnded(each, app, replica);
+      const live = 'SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL';
+      expect(await app.database.query(live, [alice.id])).toEqual([]);
     });
   });
 
