@@ -2,7 +2,7 @@
  * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is valid at its target only: at this service, or at the
  * service that has it validated by the route below.
  */
-import { Controller, Inject, Injectable, Post, Req, Module, type OnApplicationShutdown } from '@nestjs/common';
+import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
@@ -11,7 +11,6 @@ import { toActor } from '../access/actor.js';
 import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason } from '../access/doors.js';
 import { getPrincipal, type AppPrincipal } from '../access/principals.js';
 import { Answers, RequirePresentedApp } from '../access/require.js';
-import { CountedRefusals } from '../audit/counted-refusals.js';
 import { EXAMPLES } from '../common/examples.js';
 import { APP_SCOPES, ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
@@ -29,20 +28,15 @@ import {
 } from './app-credentials.service.js';
 
 @Injectable()
-export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') implements OnApplicationShutdown {
+export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
   constructor(
     doors: Doors,
     @Inject(APP_KEYS) private readonly keys: AppKeys,
     private readonly freshness: Freshness,
     private readonly environment: Environment,
-    private readonly refusals: CountedRefusals,
   ) {
     super('X-Platform-App-Key');
     doors.install('app', this);
-  }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.refusals.flush();
   }
 
   async validate(request: Request, key: string): Promise<AppPrincipal> {
@@ -59,12 +53,7 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') impl
       const isMissingScope = verdict.reason === 'misuse' && verdict.misuse === 'missing_scope';
       const ofMisuse = isMissingScope ? 'missing_scope' : 'other_target';
       const reason = verdict.reason === 'misuse' ? ofMisuse : verdict.reason;
-      // Ids that do not exist are not counted: they would be any number of rows.
-      if (verdict.identity)
-        this.refusals.deferRefusal(
-          { event: 'app.validation.failed', reason, counted: appId, subject: appId },
-          toActor(request),
-        );
+      if (verdict.identity) this.keys.verifier.recordRefusal(appId, reason, toActor(request));
       const refusal = toRefusal(reason, appId, verdict.identity);
       throw scope !== undefined && isMissingScope ? createMissingScopeProblem(scope, refusal) : refusal;
     }

@@ -1,12 +1,11 @@
 import { insertAuditEvents } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
-import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
-import { toErrorFields, type Log } from '../logging/log.js';
+import { DeferredWrites, type Deferred } from '../database/deferred-writes.js';
+import type { Log } from '../logging/log.js';
 import type { KeyTableName } from './key-ends.js';
 
-const FLUSH_INTERVAL_MS = 30_000;
 const BATCH_SIZE = 1_000;
 /** Bounds the memory while the database is away. A key beyond it is recorded at its first use after that. */
 const MAX_PENDING = 100_000;
@@ -30,27 +29,19 @@ interface PendingUse extends Use {
   readonly isReported: boolean;
 }
 
-/** The last accepted use of each key, kept in memory and written in batches instead of once per request. */
-export class LastUses {
+/** The last accepted use of each key, kept in memory and written in batches instead of once per request. First uses become audit events. */
+export class LastUses implements Deferred<PendingUse> {
+  readonly writes: DeferredWrites<PendingUse>;
   private seen: Uses = new Map();
   /** What each service reports, apart from what this replica saw and from what others report. */
   private reported = new Map<string, Uses>();
-  private timer: NodeJS.Timeout | undefined;
-  private lastFlush = Promise.resolve();
 
   constructor(
     private readonly database: Database,
     private readonly recordUses: Statement,
-    private readonly log: Log,
-  ) {}
-
-  start(): void {
-    this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
-  }
-
-  async stop(): Promise<void> {
-    clearInterval(this.timer);
-    await this.flush();
+    log: Log,
+  ) {
+    this.writes = new DeferredWrites(this, 'last_used_not_recorded', log);
   }
 
   add(id: string, { at, service }: Pick<Use, 'at' | 'service'>, scope?: string): void {
@@ -73,31 +64,8 @@ export class LastUses {
     noteScope(use, at, scope);
   }
 
-  /** Waits for a flush that is under way, whose uses may not be written yet. */
-  flush(): Promise<void> {
-    this.lastFlush = this.lastFlush.then(() => this.writeUses());
-    return this.lastFlush;
-  }
-
-  /** First uses become audit events. What an outage left unwritten is retried at the next flush. */
-  private async writeUses(): Promise<void> {
-    const batches = this.takeBatches();
-    for (const [index, batch] of batches.entries()) {
-      try {
-        await this.write(batch);
-      } catch (error) {
-        const isOutage = isDatabaseFailure(error);
-        const unwritten = isOutage ? batches.slice(index).flat() : batch;
-        this.log.warn('last_used_not_recorded', { count: unwritten.length, error: toErrorFields(error) });
-        if (!isOutage) continue;
-        this.putBack(unwritten);
-        return;
-      }
-    }
-  }
-
   /** What this replica saw comes first, and in statements of its own: no report of the same key stands for it. */
-  private takeBatches(): PendingUse[][] {
+  takeBatches(): PendingUse[][] {
     const seen = [...this.seen].map(([id, use]) => ({ ...use, id, isReported: false }));
     const reported = [...this.reported.values()].flatMap((uses) =>
       [...uses].map(([id, use]) => ({ ...use, id, isReported: true })),
@@ -107,7 +75,7 @@ export class LastUses {
     return [...toBatches(seen), ...toBatches(reported)];
   }
 
-  private async write(uses: readonly PendingUse[]): Promise<void> {
+  async write(uses: readonly PendingUse[]): Promise<void> {
     await this.database.rows(this.recordUses, [
       uses.map(({ id }) => id),
       uses.map(({ at }) => at),
@@ -118,7 +86,7 @@ export class LastUses {
     ]);
   }
 
-  private putBack(uses: readonly PendingUse[]): void {
+  putBack(uses: readonly PendingUse[]): void {
     for (const { id, at, service, isReported, scopes } of uses) {
       if (isReported && service !== null) this.addReported(id, service, at);
       else if (this.seen.size < MAX_PENDING && !this.seen.has(id)) this.seen.set(id, { at, service });

@@ -55,11 +55,11 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   }
 
   onModuleInit(): void {
-    this.lastUses.start();
+    this.lastUses.writes.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await this.lastUses.stop();
+    await this.lastUses.writes.stop();
   }
 
   /** The only write is the first use of a rotated key: it ends the old key before the response is sent. */
@@ -79,7 +79,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   }
 
   async flushLastUsed(): Promise<void> {
-    await this.lastUses.flush();
+    await this.lastUses.writes.flush();
   }
 
   private async findRows(digests: readonly SecretDigest[]): Promise<(OperatorRow | undefined)[]> {

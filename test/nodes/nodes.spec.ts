@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { CountedRefusals } from '../../src/audit/counted-refusals.js';
 import { problems } from '../../src/problems/problems.js';
+import { recorded } from '../audit/record.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { TestClock } from '../support/test-clock.js';
 import { useApp, useReplica } from '../support/use-app.js';
@@ -34,6 +36,16 @@ describe('POST /internal/validate-node', () => {
     }
     const reasons = replica.log.events('node.validation.failed').map(({ reason }) => reason);
     expect(reasons).toEqual(['unknown', 'wrong_key', 'revoked', 'expired']);
+    await replica.nest.get(CountedRefusals).flush();
+    const refusedNodes = [
+      [good, 'wrong_key'],
+      [revoked, 'revoked'],
+      [expired, 'expired'],
+    ] as const;
+    for (const [{ nodeId }, reason] of refusedNodes)
+      expect(await recorded(app, { subject: nodeId, event: 'node.validation.failed' })).toMatchObject([
+        { actor: { door: 'open', id: null }, count: 1, details: { reasons: { [reason]: 1 } } },
+      ]);
   });
 
   it.each([
