@@ -4,7 +4,7 @@ import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
-import { DeferredWrites, type Deferred } from '../database/deferred-writes.js';
+import { DeferredWrites, type Deferred } from './deferred-writes.js';
 import { Log } from '../logging/log.js';
 import type { Actor } from '../access/actor.js';
 import { ProblemException, type RefusalEvent, type Problem } from '../problems/problems.js';

@@ -2,7 +2,7 @@ import { insertAuditEvents } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
 import type { Database, Statement } from '../database/database.js';
-import { DeferredWrites, type Deferred } from '../database/deferred-writes.js';
+import { DeferredWrites, type Deferred } from '../audit/deferred-writes.js';
 import type { Log } from '../logging/log.js';
 import type { KeyTableName } from './key-ends.js';
 

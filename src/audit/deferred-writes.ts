@@ -1,5 +1,5 @@
 import { toErrorFields, type Log } from '../logging/log.js';
-import { isDatabaseFailure } from './database-failure.js';
+import { isDatabaseFailure } from '../database/database-failure.js';
 
 const FLUSH_INTERVAL_MS = 30_000;
 
