@@ -423,7 +423,7 @@ describe('platform-auth doctor', () => {
     it('reports the missing migrations of a database of an earlier version, and tries no key', async () => {
       set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong');
       chmodSync(platform.path('mcp'), 0o640);
-      const reverted = await platform.revertToFirstSchema();
+      const reverted = await platform.revertToKeys();
       expect(await platform.diagnose(url)).toMatchObject([
         { where: 'mcp.env' },
         { severity: 'broken', where: 'database', what: `Migrations are missing: ${reverted.join(', ')}.` },
