@@ -8,7 +8,7 @@ import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
-import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason } from '../access/doors.js';
+import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
 import { getPrincipal, type AppPrincipal } from '../access/principals.js';
 import { Answers, RequirePresentedApp } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
@@ -20,7 +20,6 @@ import { ProblemException, problems } from '../problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {
   APP_KEYS,
-  type AppIdentity,
   type AppKeys,
   APP_KEY_TABLE,
   AppCredential,
@@ -53,19 +52,16 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
       const isMissingScope = verdict.reason === 'misuse' && verdict.misuse === 'missing_scope';
       const ofMisuse = isMissingScope ? 'missing_scope' : 'other_target';
       const reason = verdict.reason === 'misuse' ? ofMisuse : verdict.reason;
-      if (verdict.identity) this.keys.verifier.recordRefusal(appId, reason, toActor(request));
-      const refusal = toRefusal(reason, appId, verdict.identity);
+      if (!verdict.identity) throw createRefusal('app', reason);
+      this.keys.verifier.recordRefusal(appId, reason, toActor(request));
+      const { caller, target } = verdict.identity;
+      const refusal = createRefusal('app', reason, { app_id: appId, calling_service: caller, called_service: target });
       throw scope !== undefined && isMissingScope ? createMissingScopeProblem(scope, refusal) : refusal;
     }
     const { caller, target, scopes } = verdict.identity;
     this.keys.verifier.recordUse(appId, presentedTo, scope);
     return { door: 'app', appId, caller, target, scopes, rememberable: verdict.rememberable };
   }
-}
-
-function toRefusal(reason: DoorReason<'app'>, appId: string, identity: AppIdentity | undefined): ProblemException {
-  const { caller, target } = identity ?? {};
-  return createRefusal('app', reason, identity && { app_id: appId, calling_service: caller, called_service: target });
 }
 
 /** The key is valid, so that this is not a 401: the caller would take it for a wrong key. */

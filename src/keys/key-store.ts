@@ -81,7 +81,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     const readRows = buildReadRows(table);
     this.rows = new RowsById((ids) => database.rows(readRows, [ids]));
     this.cache = new KeyCache(table.door, lease, MAX_CACHED_KEYS);
-    this.lastUses = new LastUses(database, buildRecordUsesOf(table), log);
+    this.lastUses = new LastUses(database, buildRecordUses(table), log);
     this.overlaps = new Overlaps(database, table.name, log);
   }
 
@@ -138,18 +138,6 @@ function buildReadRows({ name, identityColumns }: KeyTable): Statement {
     text: `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
        FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
   };
-}
-
-function buildRecordUsesOf({ name, door, targetColumn, scopeUsesColumn }: KeyTable): Statement {
-  return buildRecordUses({
-    name,
-    door,
-    event: `${door}.first_used`,
-    details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
-      'reported_by', CASE WHEN is_reported THEN last_used_for END))`,
-    ...(targetColumn && { targetColumn }),
-    ...(scopeUsesColumn && { scopeUsesColumn }),
-  });
 }
 
 export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity extends KeyRestrictions>

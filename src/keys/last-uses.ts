@@ -1,10 +1,10 @@
 import { insertAuditEvents } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
-import type { AuditEventName } from '../common/security-events.js';
 import type { Database, Statement } from '../database/database.js';
 import { DeferredWrites, type Deferred } from '../audit/deferred-writes.js';
 import type { Log } from '../logging/log.js';
 import type { KeyTableName } from './key-ends.js';
+import type { KeyTable } from './key-table.js';
 
 const BATCH_SIZE = 1_000;
 /** Bounds the memory while the database is away. A key beyond it is recorded at its first use after that. */
@@ -112,15 +112,14 @@ function toBatches(uses: PendingUse[]): PendingUse[][] {
   return starts.map((start) => uses.slice(start, start + BATCH_SIZE));
 }
 
-/** A table whose keys are accepted at a door. Its fields are constants in the code, never input: they become SQL. */
-export interface UsedKeyTable {
+/** Constants in the code, never input: they become SQL. */
+interface UsedKeyTable extends Pick<KeyTable, 'targetColumn' | 'scopeUsesColumn'> {
   readonly name: KeyTableName;
-  readonly door: 'node' | 'app' | 'admin';
-  readonly event: AuditEventName;
-  readonly details: string;
-  readonly targetColumn?: string;
-  readonly scopeUsesColumn?: string;
+  readonly door: KeyTable['door'] | 'admin';
 }
+
+const DETAILS_OF_FIRST_USE = `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
+  'reported_by', CASE WHEN is_reported THEN last_used_for END))`;
 
 /**
  * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. Reports of a
@@ -129,14 +128,7 @@ export interface UsedKeyTable {
  * services reported all uses so far. A key whose first use was reported has a second first use: the one that a replica saw.
  * The scopes of an earlier use count all the same.
  */
-export function buildRecordUses({
-  name,
-  door,
-  event,
-  details,
-  targetColumn,
-  scopeUsesColumn,
-}: UsedKeyTable): Statement {
+export function buildRecordUses({ name, door, targetColumn, scopeUsesColumn }: UsedKeyTable): Statement {
   const isForTarget = targetColumn ? `WHERE service IS NULL OR service = ${targetColumn}` : '';
   const isLatest = `is_first OR used_before <= at OR used_before > now() + interval '1 hour'`;
   const noteScopes = scopeUsesColumn
@@ -160,13 +152,13 @@ export function buildRecordUses({
           ${insertAuditEvents({
             id: 'event_id',
             time: 'at',
-            event: `'${event}'`,
+            event: `'${door === 'admin' ? 'operator' : door}.first_used'`,
             actor_door: `CASE WHEN is_reported THEN 'service' ELSE '${door}' END`,
             actor_id: 'CASE WHEN NOT is_reported THEN id::text END',
             subject: 'id::text',
             request_id: 'NULL::text',
             address: 'NULL::text',
-            details,
+            details: door === 'admin' ? `jsonb_build_object('operator', name)` : DETAILS_OF_FIRST_USE,
             count: '1',
           })} FROM written WHERE is_first`;
   return { name: `${name}_record_use`, text };

@@ -8,20 +8,18 @@ import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
-import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER, type DoorReason } from '../access/doors.js';
+import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { Answers, RequireNode } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { TARGETS } from '../common/fields.js';
 import { isServiceName } from '../common/names.js';
 import { provideKeyStore } from '../keys/key-store.js';
-import type { ProblemException } from '../problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import { EnrolController } from './enrol.controller.js';
 import { EnrolmentsService, NodeEnrolment } from './enrolments.service.js';
 import {
   NODE_KEYS,
-  type NodeIdentity,
   type NodeKeys,
   NODE_KEY_TABLE,
   NodeDevice,
@@ -52,8 +50,10 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     if (!verdict.valid) {
       const isMisuse = verdict.reason === 'misuse';
       const reason = isMisuse ? 'target' : verdict.reason;
-      if (verdict.identity) this.keys.verifier.recordRefusal(nodeId, reason, toActor(request));
-      throw toRefusal(reason, nodeId, verdict.identity, isMisuse ? target : undefined);
+      if (!verdict.identity) throw createRefusal('node', reason);
+      this.keys.verifier.recordRefusal(nodeId, reason, toActor(request));
+      const fields = { node_id: nodeId, household_id: verdict.identity.household_id };
+      throw createRefusal('node', reason, { ...fields, called_service: isMisuse ? target : undefined });
     }
     const { identity, rememberable } = verdict;
     const { household_id: householdId, targets } = identity;
@@ -62,16 +62,6 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     this.keys.verifier.recordUse(nodeId, forwardedBy ?? target ?? null);
     return { door: 'node', nodeId, householdId, targets, forwardedBy, rememberable };
   }
-}
-
-function toRefusal(
-  reason: DoorReason<'node'>,
-  nodeId: string,
-  identity: NodeIdentity | undefined,
-  target?: string,
-): ProblemException {
-  const fields = { node_id: nodeId, household_id: identity?.household_id, called_service: target };
-  return createRefusal('node', reason, identity && fields);
 }
 
 export class ValidNodeResponse {

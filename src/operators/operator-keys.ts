@@ -21,12 +21,7 @@ const FIND = {
   text: `SELECT id, name, scopes, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
     FROM operators WHERE key_digest = ANY ($1::bytea[]) OR previous_key_digest = ANY ($1::bytea[])`,
 };
-const RECORD_USES = buildRecordUses({
-  name: 'operators',
-  door: 'admin',
-  event: 'operator.first_used',
-  details: `jsonb_build_object('operator', name)`,
-});
+const RECORD_USES = buildRecordUses({ name: 'operators', door: 'admin' });
 const MAX_BATCH_SIZE = 100;
 const UNKNOWN = { valid: false, reason: 'unknown' } as const;
 
