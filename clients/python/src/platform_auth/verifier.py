@@ -11,8 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
-import httpx
-
 from platform_auth.clocks import SYSTEM_CLOCKS
 from platform_auth.credentials import Headers, Text, find_app, find_doors, read_request_id
 from platform_auth.endings import Watch
@@ -33,6 +31,7 @@ from platform_auth.questions import PATIENCE_SECONDS
 from platform_auth.runtime import Channel, Runtime, create_system_runtime
 from platform_auth.tallies import Tally, VerdictHook, VerdictName
 from platform_auth.testing import MemoryService, SharedWorker, TestCredential, encode_part
+from platform_auth.transport import create_ssl_context
 from platform_auth.verifier_core import Verification, VerifierCore
 from platform_auth.waiting import take_steps, take_steps_sync
 
@@ -425,9 +424,9 @@ class TestVerifier(Verifier):
 
 
 def _read_authorities() -> ssl.SSLContext:
-    """Those of the environment (SSL_CERT_FILE, SSL_CERT_DIR) or of certifi; read once, before any fork."""
+    """Read once, before any fork."""
     try:
-        return httpx.create_ssl_context()
+        return create_ssl_context()
     except OSError as error:
         raise VerifierConfigurationError(f"The trusted certificates cannot be read: {type(error).__name__}") from None
 
