@@ -2,7 +2,7 @@ import type { Variables } from '../src/config/environment.js';
 import type { FixedSettings } from '../src/config/limits.js';
 import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
-import { startPostgres } from '../tools/postgres.js';
+import { startPostgres, UNSAFE } from '../tools/postgres.js';
 import { readCpuMicroseconds, readResidentMegabytes } from '../tools/process-usage.js';
 import { replaceSettings } from '../tools/replace-settings.js';
 import { isHealthy, ServerProcess } from '../tools/server-process.js';
@@ -61,7 +61,7 @@ export class FuzzedService {
     flags = [],
     onLine = () => undefined,
   }: Start): Promise<FuzzedService> {
-    const database = await startPostgres({ cleanup, purpose: 'fuzz', settings: { fsync: 'off' } });
+    const database = await startPostgres({ cleanup, purpose: 'fuzz', settings: UNSAFE });
     const secrets = makeSecrets();
     const server = new ServerProcess(await claimPort(), {
       cleanup,

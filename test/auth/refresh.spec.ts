@@ -5,6 +5,7 @@ import { expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
+import { ROUNDS } from '../support/repeat-race.js';
 import { recorded } from '../audit/record.js';
 
 const app = useApp();
@@ -299,8 +300,6 @@ describe('the lifetime of a session', () => {
     });
   });
 });
-
-const ROUNDS = 25;
 
 describe('concurrent refreshes', () => {
   const { clock } = app;
