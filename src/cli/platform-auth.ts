@@ -6,7 +6,7 @@
 import { readPackageVersion } from '../common/package-version.js';
 import { StartTimeoutError } from '../common/start-watch.js';
 import { reportFailure, describeCause } from './failures.js';
-import { CommandFailedError } from './terminal.js';
+import { CommandFailedError, isUndoingUnwritten } from './terminal.js';
 import { runCommand } from './program.js';
 
 /** 128 + SIGPIPE: what a shell reports of other programs. Node.js ignores that signal. */
@@ -18,6 +18,7 @@ process.stderr.on('error', () => undefined);
 // Ends quietly when the reader of standard output has ended, as `head` does, and with a message when the output cannot be
 // written. A command that is still at work then reports no success.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (isUndoingUnwritten()) return;
   if (error.code === 'EPIPE') process.exit(EXIT_READER_ENDED);
   const message = `Standard output cannot be written: ${describeCause(error)}.`;
   const failure = new CommandFailedError(message, 'output_unusable');

@@ -32,6 +32,28 @@ export function print<Result>(command: Command, result: Result, toText: (result:
   process.stdout.write(`${json ? JSON.stringify(result, null, 2) : toText(result)}\n`);
 }
 
+let undoesUnwritten = false;
+
+/** Whether the command at work undoes what it could not write: the process must not end before it has. */
+export function isUndoingUnwritten(): boolean {
+  return undoesUnwritten;
+}
+
+/**
+ * Writes what cannot be printed again.
+ * @throws {CommandFailedError} when it was not written; the caller undoes what it made, and the process goes on until then
+ */
+export async function writeKeys(text: string): Promise<void> {
+  undoesUnwritten = true;
+  const failure = await new Promise<Error | null | undefined>((resolve) => process.stdout.write(text, resolve));
+  if (failure) {
+    const isEnded = (failure as NodeJS.ErrnoException).code === 'EPIPE';
+    const cause = isEnded ? 'the reader of standard output has ended' : failure.message;
+    throw new CommandFailedError(cause, 'output_unusable');
+  }
+  undoesUnwritten = false;
+}
+
 /** Writes to standard error, so that standard output holds only the result. */
 export function say(message: string): void {
   process.stderr.write(`${message}\n`);

@@ -4,33 +4,14 @@ import { ModuleRef } from '@nestjs/core';
 import type { Request } from 'express';
 import { SCOPE_OF_ROUTE } from '../access/require.js';
 import { AdminStrategy, lacksScope } from '../admin/admin-door.js';
-import { AppCredentialsAdminController } from '../admin/app-credentials.admin.controller.js';
-import { AuditEventsAdminController } from '../admin/audit-events.admin.controller.js';
-import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
-import { ExplanationsAdminController } from '../admin/explanations.admin.controller.js';
-import { NodesAdminController } from '../admin/nodes.admin.controller.js';
-import { OperatorsAdminController } from '../admin/operators.admin.controller.js';
-import { UsersAdminController } from '../admin/users.admin.controller.js';
 import type { RouteScope } from '../common/names.js';
 import { createValidationPipe } from '../http/validation.js';
 import type { ConsoleSession } from './console-sessions.js';
 
-const PARTS = {
-  apps: AppCredentialsAdminController,
-  nodes: NodesAdminController,
-  users: UsersAdminController,
-  operators: OperatorsAdminController,
-  explanations: ExplanationsAdminController,
-  audit: AuditEventsAdminController,
-  work: BackgroundWorkAdminController,
-} as const;
-type Parts = { readonly [Name in keyof typeof PARTS]: InstanceType<(typeof PARTS)[Name]> };
-export type Part = keyof Parts;
+/** A controller of the operators' API. */
+export type Controller = Type<object>;
 type Handler = (...values: never[]) => Promise<unknown>;
-type UntypedHandler = (...values: unknown[]) => Promise<unknown>;
-type HandlerName<Api> = { [Name in keyof Api]: Api[Name] extends Handler ? Name : never }[keyof Api] & string;
-type Arguments<Api, Name extends keyof Api> = Api[Name] extends (...values: infer Values) => unknown ? Values : never;
-type Answer<Api, Name extends keyof Api> = Api[Name] extends (...values: never[]) => infer Result ? Result : never;
+type HandlerOf<Api, Name extends keyof Api> = Extract<Api[Name], Handler>;
 
 /** The operators' API as the console calls it: the handlers of its routes, with their scopes and validation. */
 @Injectable()
@@ -43,25 +24,25 @@ export class AdminApi {
   ) {}
 
   /** @throws {ProblemException} missing_scope, as the route does; what the route refuses */
-  call<P extends Part, Name extends HandlerName<Parts[P]>>(
+  call<Api extends object, Name extends keyof Api & string>(
     request: Request,
-    part: P,
+    controller: Type<Api>,
     name: Name,
-    ...values: Arguments<Parts[P], Name>
-  ): Answer<Parts[P], Name> {
-    return this.callNamed(request, part, name, ...values) as Answer<Parts[P], Name>;
+    ...values: Parameters<HandlerOf<Api, Name>>
+  ): ReturnType<HandlerOf<Api, Name>> {
+    return this.callNamed(request, controller, name, ...values) as ReturnType<HandlerOf<Api, Name>>;
   }
 
   /** As {@link AdminApi.call}, for names that are data. */
-  async callNamed(request: Request, part: Part, name: string, ...values: unknown[]): Promise<unknown> {
-    const { handler, scope, method } = this.findHandler(part, name);
+  async callNamed(request: Request, controller: Controller, name: string, ...values: unknown[]): Promise<unknown> {
+    const { handler, scope, method } = findHandler(controller, name);
     await this.door.requireScope(request, request.user as ConsoleSession['principal'], scope, method);
-    return handler.apply(this.modules.get(PARTS[part], { strict: false }), values);
+    return handler.apply(this.modules.get(controller, { strict: false }), values as never[]);
   }
 
   /** Whether a page offers this act to the session. */
-  mayCall({ principal: { operator } }: ConsoleSession, part: Part, name: string): boolean {
-    const { scope, method } = this.findHandler(part, name);
+  mayCall({ principal: { operator } }: ConsoleSession, controller: Controller, name: string): boolean {
+    const { scope, method } = findHandler(controller, name);
     return operator === null || !lacksScope(operator, scope, method);
   }
 
@@ -70,12 +51,11 @@ export class AdminApi {
     const sent = Object.entries(fields).filter(([, value]) => value !== undefined && (type === 'body' || value !== ''));
     return (await this.pipe.transform(Object.fromEntries(sent), { type, metatype })) as Dto;
   }
+}
 
-  private findHandler(part: Part, name: string) {
-    const prototype = PARTS[part].prototype as unknown as Readonly<Record<string, UntypedHandler | undefined>>;
-    const handler = prototype[name];
-    const scope = handler && (Reflect.getMetadata(SCOPE_OF_ROUTE, handler) as RouteScope | undefined);
-    if (handler === undefined || scope === undefined) throw new Error(`${name} is no route of operators`);
-    return { handler, scope, method: RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod] };
-  }
+function findHandler(controller: Controller, name: string) {
+  const handler = (controller.prototype as Readonly<Record<string, Handler | undefined>>)[name];
+  const scope = handler && (Reflect.getMetadata(SCOPE_OF_ROUTE, handler) as RouteScope | undefined);
+  if (handler === undefined || scope === undefined) throw new Error(`${name} is no route of operators`);
+  return { handler, scope, method: RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod] };
 }

@@ -1,7 +1,12 @@
 /** The audit log: filtered in the address bar, one click from an id to its rows, and downloads of what is filtered. */
 import { Get, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import { AuditEventsQuery, type AuditEventResponse } from '../admin/audit-events.admin.controller.js';
+import {
+  AuditEventsAdminController,
+  AuditEventsQuery,
+  type AuditEventResponse,
+} from '../admin/audit-events.admin.controller.js';
+import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
@@ -13,7 +18,6 @@ import {
   MOMENT_HINT,
   Page,
   Pager,
-  Row,
   sendPage,
   setPageHeaders,
   Table,
@@ -41,29 +45,25 @@ export class AuditPages {
   @Get('audit')
   async showEvents(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
     const { items, next_cursor } = await this.readEvents(request, query);
-    const work = await this.api.call(request, 'work', 'getBackgroundWork');
+    const work = await this.api.call(request, BackgroundWorkAdminController, 'getBackgroundWork');
     const unsealed = work.items.find(({ name }) => name === 'audit_unsealed_seconds');
-    const rows = items.map((event) => (
-      <Row
-        cells={[
-          <Moment at={event.time} />,
-          <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
-          <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
-          <SubjectLink subject={event.subject} />,
-          <IdLink name="address" id={event.address} text={event.address ?? ''} />,
-          event.count,
-          <Details event={event} />,
-        ]}
-      />
-    ));
+    const rows = items.map((event) => [
+      <Moment at={event.time} />,
+      <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
+      <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
+      <SubjectLink subject={event.subject} />,
+      <IdLink name="address" id={event.address} text={event.address ?? ''} />,
+      event.count,
+      <Details event={event} />,
+    ]);
     const filter = { ...query, cursor: undefined };
     sendPage(
       response,
       <Page title="Audit" session={getSession(request)} at={ADDRESS} needs={['read']}>
         <p>
           The oldest event without a seal is{' '}
-          <span class={unsealed?.is_overdue ? 'bad' : 'good'}>{unsealed?.seconds} s old</span>. A seal proves that
-          nobody changed what is before it: <code>platform-auth audit verify</code>.
+          <span class={unsealed?.is_overdue ? 'bad' : 'good'}>{unsealed?.seconds} s old</span>. A seal proves that the
+          events before it are unchanged: <code>platform-auth audit verify</code>.
         </p>
         <Filters action={ADDRESS}>
           <Field label="Event" name="event" value={query.event} hint="Such as user.login.failed, or user.*" />
@@ -120,7 +120,8 @@ export class AuditPages {
   }
 
   private async readEvents(request: Request, query: Fields) {
-    return this.api.call(request, 'audit', 'listAuditEvents', await this.api.read('query', AuditEventsQuery, query));
+    const read = await this.api.read('query', AuditEventsQuery, query);
+    return this.api.call(request, AuditEventsAdminController, 'listAuditEvents', read);
   }
 }
 

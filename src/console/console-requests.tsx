@@ -172,7 +172,8 @@ export class ConsoleErrors extends ProblemFilter {
     sendPage(response, <Refusal title={title} advice={advice} request={request} />, status);
   }
 
-  protected override send(problem: Problem, { errors = [] }: Occurrence, request: Request, response: Response): void {
+  protected override send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
+    const { errors = [], members = {} } = occurrence;
     const { session, form } = response.locals as Locals;
     const details = errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}.`.trimStart());
     const page =
@@ -183,7 +184,7 @@ export class ConsoleErrors extends ProblemFilter {
           title={problem.title}
           advice={[problem.detail, ...details].join(' ')}
           request={request}
-          code={problem.code}
+          scopes={problem === problems.missingScope ? (members as { scopes?: string[] }).scopes : undefined}
         />
       );
     const sendRefusal = (): void => sendPage(response, page, problem.status);
@@ -204,16 +205,20 @@ interface RefusalProps {
   readonly title: string;
   readonly advice: string;
   readonly request: Request;
-  readonly code?: string;
+  /** Of which the operator lacks one. */
+  readonly scopes?: readonly string[] | undefined;
 }
 
-function Refusal({ title, advice, request, code }: RefusalProps) {
+function Refusal({ title, advice, request, scopes }: RefusalProps) {
   const { session } = (request.res?.locals ?? {}) as Locals;
   return (
     <Page title={title} session={session}>
       <p>{advice}</p>
-      {code === problems.missingScope.code && (
-        <p>An operator with the scope operators, or whoever has the root key, can grant it: see the page Operators.</p>
+      {scopes && (
+        <p>
+          It needs the scope {scopes.join(' or ')}. An operator with the scope operators, or whoever has the root key,
+          can grant it: see the page Operators.
+        </p>
       )}
       <p>
         <small>Request {getRequestId(request)}</small>

@@ -2,30 +2,65 @@
  * The console: pages of operators under /console. It calls the handlers of the operators' API (admin-api.ts), with their
  * scopes, validation and audit events, and has no rules of its own. Nothing here is called by a validation.
  */
-import { Module, type DynamicModule } from '@nestjs/common';
+import { readFileSync } from 'node:fs';
+import { Controller, Get, Module, Param, Res, type DynamicModule } from '@nestjs/common';
+import { ApiExcludeController } from '@nestjs/swagger';
+import type { Response } from 'express';
+import { Public } from '../access/require.js';
 import { AdminModule } from '../admin/admin.module.js';
+import { findPackageFile } from '../common/package-version.js';
 import type { Environment } from '../config/environment.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { AdminApi } from './admin-api.js';
 import { AuditPages } from './audit.js';
+import { ConsolePages } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
-import { HomesPages, KeysPages, OperatorsPages } from './credential-pages.js';
+import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { LoginPage, LogoutPage } from './login.js';
 import { MapPage } from './map.js';
 import { NowPage } from './now.js';
 import { PeoplePages } from './people.js';
-import { ConsoleFiles } from './static.js';
 import { WhyPage } from './why.js';
+
+/** Gathered by the build (tools/build-docs.ts), and read at the first request. */
+const TYPES: Readonly<Record<string, string>> = { 'pico.min.css': 'css', 'console.css': 'css', 'console.js': 'js' };
+
+@ApiExcludeController()
+@Controller('console/static')
+class ConsoleFiles {
+  private readonly files = new Map<string, Buffer>();
+
+  @Get(':name')
+  @Public()
+  showFile(@Param('name') name: string, @Res() response: Response): void {
+    const type = Object.hasOwn(TYPES, name) ? TYPES[name] : undefined;
+    if (type === undefined) throw new ProblemException(problems.notFound);
+    let file = this.files.get(name);
+    if (!file) this.files.set(name, (file = readFileSync(findPackageFile(`dist/console/${name}`))));
+    response.type(type).send(file);
+  }
+}
+
+/** A mistyped address gets a page that leads back, and not the JSON of the API. */
+@ConsolePages('console')
+class UnknownPage {
+  @Get('{*rest}')
+  show(): never {
+    throw new ProblemException(problems.notFound);
+  }
+}
 
 @Module({})
 export class ConsoleModule {
   /** Without pages where CONSOLE is off: their addresses are 404. */
   static forRoot({ console }: Environment): DynamicModule {
     if (console === 'off') return { module: ConsoleModule };
-    const pages = [NowPage, MapPage, KeysPages, HomesPages, PeoplePages, OperatorsPages, WhyPage, AuditPages];
+    const pages = [NowPage, MapPage, ...CREDENTIAL_PAGES, PeoplePages, WhyPage, AuditPages];
     return {
       module: ConsoleModule,
       imports: [AdminModule],
-      controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages],
+      // UnknownPage is the last one: it has every address below /console.
+      controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages, UnknownPage],
       providers: [AdminApi, ConsoleSessions],
     };
   }

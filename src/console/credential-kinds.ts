@@ -1,12 +1,23 @@
 import type { Type } from '@nestjs/common';
 import {
+  AppCredentialsAdminController,
   AppCredentialsQuery,
   IssueAppCredentialRequest,
   UpdateAppCredentialRequest,
 } from '../admin/app-credentials.admin.controller.js';
 import type { KeyResponse } from '../admin/key.dto.js';
-import { NodesQuery, RegisterNodeRequest, UpdateNodeRequest } from '../admin/nodes.admin.controller.js';
-import { RegisterOperatorRequest, OperatorsQuery, UpdateOperatorRequest } from '../admin/operators.admin.controller.js';
+import {
+  NodesAdminController,
+  NodesQuery,
+  RegisterNodeRequest,
+  UpdateNodeRequest,
+} from '../admin/nodes.admin.controller.js';
+import {
+  OperatorsAdminController,
+  OperatorsQuery,
+  RegisterOperatorRequest,
+  UpdateOperatorRequest,
+} from '../admin/operators.admin.controller.js';
 import { credentialVariables, SCOPES } from '../common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import type { Act, Kind } from './things.js';
@@ -96,7 +107,8 @@ export const APPS = createKind({
   address: '/console/keys',
   title: 'Keys',
   noun: 'app credential',
-  api: 'apps',
+  controller: AppCredentialsAdminController,
+  scope: 'apps',
   handlers: { list: 'listAppCredentials', find: 'getAppCredential', issue: 'issueAppCredential' },
   acts: { rotate: 'rotateAppCredential', change: 'updateAppCredential', revoke: 'revokeAppCredential' },
   explain: 'explainAppCredential',
@@ -127,7 +139,8 @@ export const NODES = createKind({
   address: '/console/homes',
   title: 'Homes',
   noun: 'node',
-  api: 'nodes',
+  controller: NodesAdminController,
+  scope: 'nodes',
   handlers: { list: 'listNodes', find: 'getNode', issue: 'registerNode' },
   acts: { rotate: 'rotateNode', change: 'updateNode', revoke: 'revokeNode' },
   explain: 'explainNode',
@@ -169,7 +182,8 @@ export const OPERATORS = createKind({
   address: '/console/operators',
   title: 'Operators',
   noun: 'operator',
-  api: 'operators',
+  controller: OperatorsAdminController,
+  scope: 'operators',
   handlers: { list: 'listOperators', find: 'getOperator', issue: 'registerOperator' },
   acts: { rotate: 'rotateOperator', change: 'updateOperator', revoke: 'revokeOperator' },
   query: OperatorsQuery,

@@ -1,13 +1,13 @@
 /** The pages of what has a key: app credentials, nodes and operators (credential-kinds.ts). */
 import type { Request } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
-import type { ExplanationResponse } from '../admin/explanations.admin.controller.js';
+import { ExplanationsAdminController, type ExplanationResponse } from '../admin/explanations.admin.controller.js';
 import { RotateRequest, type KeyResponse } from '../admin/key.dto.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields } from './console-requests.js';
 import { APPS, NODES, OPERATORS, showValue, type Credential, type CredentialKind } from './credential-kinds.js';
 import { ThingPages, type Description } from './things.js';
-import { Ago, Moment, Secret } from './view.js';
+import { Ago, Moment, Secret, type Cells } from './view.js';
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
   const now = new Date().toISOString();
@@ -42,7 +42,7 @@ abstract class CredentialPages extends ThingPages<Credential> {
     super(api, kind);
   }
 
-  protected toCells(item: Credential): ComponentChildren[] {
+  protected toCells(item: Credential): Cells {
     const members = this.kind.columns.map(([, member]) => <bdi>{showValue(item[member]) || 'all'}</bdi>);
     return [<State of={item} />, ...members, <Ago at={item.last_used_at} />];
   }
@@ -103,7 +103,8 @@ abstract class CredentialPages extends ThingPages<Credential> {
   /** Operators have no explanation: undefined. */
   private async explain(request: Request, id: string): Promise<ExplanationResponse | undefined> {
     const { explain } = this.kind;
-    return explain && ((await this.api.callNamed(request, 'explanations', explain, id, {})) as ExplanationResponse);
+    if (!explain) return undefined;
+    return this.api.call(request, ExplanationsAdminController, explain, id, {});
   }
 
   /** @param before the credential that changes: a field that was emptied becomes null, and an unchanged one is not sent */
@@ -145,23 +146,12 @@ function LastUse({ use, lastUsedAt }: { use: ExplanationResponse | undefined; la
   );
 }
 
-@ConsolePages('console/keys')
-export class KeysPages extends CredentialPages {
-  constructor(api: AdminApi) {
-    super(api, APPS);
+export const CREDENTIAL_PAGES = [APPS, NODES, OPERATORS].map((kind) => {
+  @ConsolePages(kind.address)
+  class KindPages extends CredentialPages {
+    constructor(api: AdminApi) {
+      super(api, kind);
+    }
   }
-}
-
-@ConsolePages('console/homes')
-export class HomesPages extends CredentialPages {
-  constructor(api: AdminApi) {
-    super(api, NODES);
-  }
-}
-
-@ConsolePages('console/operators')
-export class OperatorsPages extends CredentialPages {
-  constructor(api: AdminApi) {
-    super(api, OPERATORS);
-  }
-}
+  return KindPages;
+});

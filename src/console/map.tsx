@@ -3,12 +3,16 @@ import { Get, Query, Req, Res } from '@nestjs/common';
 import * as dagre from '@dagrejs/dagre';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
-import { AppCredentialsQuery, type AppCredentialResponse } from '../admin/app-credentials.admin.controller.js';
+import {
+  AppCredentialsAdminController,
+  AppCredentialsQuery,
+  type AppCredentialResponse,
+} from '../admin/app-credentials.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
 import { readEvents } from './timeline.js';
-import { Ago, Field, Filters, Page, Pager, Row, sendPage, Table, toAddress } from './view.js';
+import { Ago, Field, Filters, Page, Pager, sendPage, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/map';
 /** More arrows are not readable, and take long to lay out: the page asks for a service. */
@@ -101,7 +105,7 @@ export class MapPage {
     for (const side of sides) {
       const filter = { ...side, live: revoked ? undefined : 'true', limit: String(MAX_ARROWS / sides.length) };
       const query = await this.api.read('query', AppCredentialsQuery, filter);
-      const page = await this.api.call(request, 'apps', 'listAppCredentials', query);
+      const page = await this.api.call(request, AppCredentialsAdminController, 'listAppCredentials', query);
       for (const item of page.items) arrows.set(item.app_id, { ...item, isRefused: refused.has(item.app_id) });
       next ??= page.next_cursor;
     }
@@ -199,20 +203,16 @@ function ServiceBox({ name, box: { x, y, width, height } }: { name: string; box:
 }
 
 function ArrowTable({ arrows }: { arrows: readonly MapArrow[] }): VNode {
-  const rows = arrows.map((arrow) => (
-    <Row
-      cells={[
-        <a href={toAddress(ADDRESS, { service: arrow.caller })}>{arrow.caller}</a>,
-        <a href={toAddress(ADDRESS, { service: arrow.target })}>{arrow.target}</a>,
-        <>
-          <State of={arrow} /> {arrow.isRefused && <span class="bad">refused in the last hour</span>}
-        </>,
-        <Ago at={arrow.last_used_at} />,
-        <a href={`/console/keys/${arrow.app_id}`}>
-          Key of {arrow.caller} for {arrow.target}
-        </a>,
-      ]}
-    />
-  ));
+  const rows = arrows.map((arrow) => [
+    <a href={toAddress(ADDRESS, { service: arrow.caller })}>{arrow.caller}</a>,
+    <a href={toAddress(ADDRESS, { service: arrow.target })}>{arrow.target}</a>,
+    <>
+      <State of={arrow} /> {arrow.isRefused && <span class="bad">refused in the last hour</span>}
+    </>,
+    <Ago at={arrow.last_used_at} />,
+    <a href={`/console/keys/${arrow.app_id}`}>
+      Key of {arrow.caller} for {arrow.target}
+    </a>,
+  ]);
   return <Table caption="The map as a table" head={['Caller', 'Target', 'State', 'Last used', 'Key']} rows={rows} />;
 }

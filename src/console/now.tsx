@@ -2,7 +2,7 @@
 import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
-import type { BackgroundWorkResponse } from '../admin/background-work.admin.controller.js';
+import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
 import { COUNTED_EVENTS } from '../audit/counted-refusals.js';
 import { EXPIRY_NOTICE_DAYS } from '../config/limits.js';
 import { ComparedClock } from '../database/compared-clock.js';
@@ -14,7 +14,7 @@ import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { APPS, NODES, OPERATORS, type Credential } from './credential-kinds.js';
 import { Overlap } from './credential-pages.js';
 import { describeCount, readEvents, SubjectLink } from './timeline.js';
-import { Ago, Facts, Moment, Page, Row, sendPage, Table, toAddress } from './view.js';
+import { Ago, Facts, Moment, Page, sendPage, Table, toAddress, type Cells } from './view.js';
 
 const DAY_MS = 86_400_000;
 const LONG_UNUSED_DAYS = 90;
@@ -64,7 +64,7 @@ export class NowPage {
     const [needs, refusals, work] = await Promise.all([
       this.renderNeeds(request),
       this.renderRefusals(request),
-      this.readWork(request),
+      this.renderWork(request),
     ]);
     sendPage(
       response,
@@ -73,42 +73,37 @@ export class NowPage {
         {refusals}
         <h2>Health of the replica that answered</h2>
         {this.renderHealth()}
-        <BackgroundWork of={work} />
+        {work}
       </Page>,
     );
   }
 
   private async renderNeeds(request: Request): Promise<VNode> {
-    const rows: VNode[] = [];
-    const add = (title: string, thing: VNode | string, description: ComponentChildren): void =>
-      void rows.push(<Row cells={[title, thing, description]} />);
+    const rows: Cells[] = [];
     const session = getSession(request);
     for (const kind of [APPS, NODES, OPERATORS]) {
-      if (!this.api.mayCall(session, kind.api, kind.handlers.list)) {
-        add(
-          `The ${kind.noun}s`,
-          'are not shown',
-          `The scope ${kind.api} shows them; an operator with operators grants it.`,
-        );
+      if (!this.api.mayCall(session, kind.controller, kind.handlers.list)) {
+        const who = `The scope ${kind.scope} shows them; an operator with operators grants it.`;
+        rows.push([`The ${kind.noun}s`, 'are not shown', who]);
         continue;
       }
       for (const { title, filter, describe } of listNeeds(Date.now())) {
         const whole = { ...filter, live: 'true' };
         const query = await this.api.read('query', kind.query, { ...whole, limit: String(SHOWN) });
-        const page = (await this.api.callNamed(request, kind.api, kind.handlers.list, query)) as {
+        const page = (await this.api.callNamed(request, kind.controller, kind.handlers.list, query)) as {
           items: Credential[];
           next_cursor: string | null;
         };
         for (const item of page.items)
-          add(
+          rows.push([
             title,
             <a href={`${kind.address}/${kind.toId(item)}`}>
               <bdi>{kind.toName(item)}</bdi>
             </a>,
             describe(item),
-          );
+          ]);
         if (page.next_cursor !== null)
-          add(title, <a href={toAddress(kind.address, whole)}>All such {kind.noun}s</a>, '');
+          rows.push([title, <a href={toAddress(kind.address, whole)}>All such {kind.noun}s</a>, '']);
       }
     }
     return <Table caption="What needs a person" head={['What', 'Which', 'Since or until']} rows={rows} />;
@@ -116,23 +111,19 @@ export class NowPage {
 
   private async renderRefusals(request: Request): Promise<VNode> {
     const since = new Date(Date.now() - DAY_MS / 24).toISOString();
-    const rows: VNode[] = [];
+    const rows: Cells[] = [];
     for (const event of COUNTED_EVENTS) {
       const events = await readEvents(this.api, request, { event, since }, SHOWN);
       if (!events) return <p>What was refused in the last hour is shown to an operator with the scope read.</p>;
       for (const refused of events) {
         const { time, address, subject } = refused;
-        rows.push(
-          <Row
-            cells={[
-              <a href={toAddress('/console/audit', { event, since })}>{event}</a>,
-              describeCount(refused),
-              address && <a href={toAddress('/console/why', { about: address })}>{address}</a>,
-              <SubjectLink subject={subject} />,
-              <Ago at={time} />,
-            ]}
-          />,
-        );
+        rows.push([
+          <a href={toAddress('/console/audit', { event, since })}>{event}</a>,
+          describeCount(refused),
+          address && <a href={toAddress('/console/why', { about: address })}>{address}</a>,
+          <SubjectLink subject={subject} />,
+          <Ago at={time} />,
+        ]);
       }
     }
     const exhausted = await this.throttles.countExhausted();
@@ -169,22 +160,18 @@ export class NowPage {
     );
   }
 
-  private async readWork(request: Request): Promise<BackgroundWorkResponse | undefined> {
-    if (!this.api.mayCall(getSession(request), 'work', 'getBackgroundWork')) return undefined;
-    return this.api.call(request, 'work', 'getBackgroundWork');
+  private async renderWork(request: Request): Promise<VNode | null> {
+    if (!this.api.mayCall(getSession(request), BackgroundWorkAdminController, 'getBackgroundWork')) return null;
+    const { items } = await this.api.call(request, BackgroundWorkAdminController, 'getBackgroundWork');
+    const facts = items.map(({ name, seconds, is_overdue }) => {
+      const value = <span class={is_overdue ? 'bad' : ''}>{seconds} s</span>;
+      return [name.replace(/_seconds$/, '').replaceAll('_', ' '), value] as const;
+    });
+    return (
+      <>
+        <h2>Work in the background, of all replicas</h2>
+        <Facts facts={facts} />
+      </>
+    );
   }
-}
-
-function BackgroundWork({ of: work }: { of: BackgroundWorkResponse | undefined }): VNode | null {
-  if (!work) return null;
-  const facts = work.items.map(({ name, seconds, is_overdue }) => {
-    const value = <span class={is_overdue ? 'bad' : ''}>{seconds} s</span>;
-    return [name.replace(/_seconds$/, '').replaceAll('_', ' '), value] as const;
-  });
-  return (
-    <>
-      <h2>Work in the background, of all replicas</h2>
-      <Facts facts={facts} />
-    </>
-  );
 }

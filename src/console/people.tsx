@@ -1,8 +1,10 @@
 /** The pages of users: their state, sessions and factors, and what an operator may do. */
 import type { Request } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
+import { ExplanationsAdminController } from '../admin/explanations.admin.controller.js';
 import {
   UpdateUserRequest,
+  UsersAdminController,
   UsersQuery,
   type PasswordResetResponse,
   type SessionResponse,
@@ -12,7 +14,7 @@ import { RegistrationRequest, type UserResponse } from '../users/users.controlle
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields } from './console-requests.js';
 import { ThingPages, type Description, type Kind } from './things.js';
-import { Ago, Moment, Row, Secret, Table } from './view.js';
+import { Ago, Moment, Secret, Table, type Cells } from './view.js';
 
 /** A user has no more live ones. */
 const MAX_SESSIONS = '100';
@@ -22,7 +24,8 @@ const USERS: Kind<UserResponse> = {
   address: '/console/people',
   title: 'People',
   noun: 'user',
-  api: 'users',
+  controller: UsersAdminController,
+  scope: 'users',
   handlers: { list: 'listUsers', find: 'getUserAsAdmin', issue: 'createUser' },
   query: UsersQuery,
   filters: [
@@ -79,7 +82,7 @@ export class PeoplePages extends ThingPages<UserResponse> {
     super(api, USERS);
   }
 
-  protected toCells(user: UserResponse): ComponentChildren[] {
+  protected toCells(user: UserResponse): Cells {
     return [<UserState of={user} />, <Moment at={user.created_at} />];
   }
 
@@ -88,7 +91,7 @@ export class PeoplePages extends ThingPages<UserResponse> {
   }
 
   protected async describe(request: Request, id: string, user: UserResponse): Promise<Description> {
-    const login = await this.api.call(request, 'explanations', 'explainUser', id, {});
+    const login = await this.api.call(request, ExplanationsAdminController, 'explainUser', id, {});
     const sessions = await this.listSessions(request, id);
     const facts = [
       ['State', <UserState of={user} />],
@@ -101,7 +104,7 @@ export class PeoplePages extends ThingPages<UserResponse> {
   }
 
   protected async describeUse(request: Request, id: string): Promise<ComponentChildren> {
-    const { second_factors } = await this.api.call(request, 'explanations', 'explainUser', id, {});
+    const { second_factors } = await this.api.call(request, ExplanationsAdminController, 'explainUser', id, {});
     const sessions = await this.listSessions(request, id);
     const open = sessions.filter(({ ended_at }) => ended_at === null);
     const last = open
@@ -124,16 +127,16 @@ export class PeoplePages extends ThingPages<UserResponse> {
   protected async issue(request: Request): Promise<string> {
     const { email, password } = readFields(request);
     const body = await this.api.read('body', RegistrationRequest, { email, password });
-    return this.toAddressOf(await this.api.call(request, 'users', 'createUser', request, body));
+    return this.toAddressOf(await this.api.call(request, UsersAdminController, 'createUser', request, body));
   }
 
   protected async perform(request: Request, id: string, act: string, user: UserResponse): Promise<VNode | string> {
     const { api } = this;
     if (act === 'reset-password')
-      return this.renderToken(user, await api.call(request, 'users', 'issuePasswordReset', request, id));
+      return this.renderToken(user, await api.call(request, UsersAdminController, 'issuePasswordReset', request, id));
     if (act === 'enable' || act === 'disable') {
       const body = await api.read('body', UpdateUserRequest, { is_active: act === 'enable' });
-      await api.call(request, 'users', 'updateUser', request, id, body);
+      await api.call(request, UsersAdminController, 'updateUser', request, id, body);
     } else await this.call(request, this.kind.acts[act]?.handler ?? '', request, id);
     return act === 'delete' ? this.kind.address : this.toAddressOf(user);
   }
@@ -141,7 +144,7 @@ export class PeoplePages extends ThingPages<UserResponse> {
   /** The newest first. */
   private async listSessions(request: Request, id: string): Promise<SessionResponse[]> {
     const page = await this.api.read('query', PageQuery, { limit: MAX_SESSIONS });
-    return (await this.api.call(request, 'users', 'listUserSessions', id, page)).items.reverse();
+    return (await this.api.call(request, UsersAdminController, 'listUserSessions', id, page)).items.reverse();
   }
 
   private renderToken(user: UserResponse, issued: PasswordResetResponse): VNode {
@@ -165,16 +168,12 @@ function UserState({ of: { is_active } }: { of: UserResponse }): VNode {
 }
 
 function SessionTable({ sessions }: { sessions: readonly SessionResponse[] }): VNode {
-  const rows = sessions.map((session) => (
-    <Row
-      cells={[
-        <Moment at={session.created_at} />,
-        session.created_from,
-        session.user_agent,
-        <Ago at={session.rotated_at} />,
-        session.ended_at === null ? 'open' : `ended: ${session.end_reason}`,
-      ]}
-    />
-  ));
+  const rows = sessions.map((session) => [
+    <Moment at={session.created_at} />,
+    session.created_from,
+    session.user_agent,
+    <Ago at={session.rotated_at} />,
+    session.ended_at === null ? 'open' : `ended: ${session.end_reason}`,
+  ]);
   return <Table caption="Sessions" head={['Login', 'From', 'Device', 'Last refresh', 'State']} rows={rows} />;
 }

@@ -7,12 +7,13 @@ import { Get, Param, Post, Query, Req, Res, type Type } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import { isId } from '../common/ids.js';
+import type { Scope } from '../common/names.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import type { AdminApi, Part } from './admin-api.js';
+import type { AdminApi, Controller } from './admin-api.js';
 import { ConsoleRefusal, getSession, readFields, refuseOutdated, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './timeline.js';
-import { Facts, Field, Filters, Form, Page, Pager, Row, sendPage, Table } from './view.js';
-import type { FactList, FieldProps, RowGroup } from './view.js';
+import { Facts, Field, Filters, Form, Page, Pager, sendPage, Table } from './view.js';
+import type { Cells, FactList, FieldProps, RowGroup } from './view.js';
 
 export interface Act<Thing> {
   readonly title: string;
@@ -28,8 +29,9 @@ export interface Kind<Thing> {
   readonly address: string;
   readonly title: string;
   readonly noun: string;
-  /** The part of the API, and the scope that it needs. */
-  readonly api: Part & ('apps' | 'nodes' | 'operators' | 'users');
+  readonly controller: Controller;
+  /** Of its routes. */
+  readonly scope: Scope;
   readonly handlers: Readonly<Record<'list' | 'find' | 'issue', string>>;
   readonly query: Type<object>;
   readonly filters: readonly FieldProps[];
@@ -57,7 +59,7 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
     protected readonly kind: Kind<Thing>,
   ) {}
 
-  protected abstract toCells(thing: Thing): readonly ComponentChildren[];
+  protected abstract toCells(thing: Thing): Cells;
   protected abstract describe(request: Request, id: string, thing: Thing): Promise<Description>;
   protected abstract isPossible(act: string, thing: Thing): boolean;
   /** What would notice the act: in numbers. */
@@ -78,16 +80,12 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
     const page = (await this.call(request, handlers.list, read)) as { items: Thing[]; next_cursor: string | null };
     const { toGroup, toName } = this.kind;
     const items = toGroup ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
-    const rows = items.map((thing) => (
-      <Row
-        cells={[
-          <a href={this.toAddressOf(thing)}>
-            <bdi>{toName(thing)}</bdi>
-          </a>,
-          ...this.toCells(thing),
-        ]}
-      />
-    ));
+    const rows = items.map((thing) => [
+      <a href={this.toAddressOf(thing)}>
+        <bdi>{toName(thing)}</bdi>
+      </a>,
+      ...this.toCells(thing),
+    ]);
     const groups = toGroup && items.map(toGroup);
     this.send(
       response,
@@ -192,7 +190,7 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
   }
 
   protected call(request: Request, handler: string, ...values: unknown[]): Promise<unknown> {
-    return this.api.callNamed(request, this.kind.api, handler, ...values);
+    return this.api.callNamed(request, this.kind.controller, handler, ...values);
   }
 
   private async find(request: Request, id: string): Promise<Thing> {
@@ -200,7 +198,7 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
   }
 
   private may(request: Request, handler: string): boolean {
-    return this.api.mayCall(getSession(request), this.kind.api, handler);
+    return this.api.mayCall(getSession(request), this.kind.controller, handler);
   }
 
   private findAct(name: string): Act<Thing> {
@@ -215,10 +213,10 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
   }
 
   private send(response: Response, title: string, content: VNode): void {
-    const { address, api } = this.kind;
+    const { address, scope } = this.kind;
     sendPage(
       response,
-      <Page title={title} session={getSession(response.req)} at={address} needs={[api, 'read']}>
+      <Page title={title} session={getSession(response.req)} at={address} needs={[scope, 'read']}>
         {content}
       </Page>,
     );

@@ -1,6 +1,10 @@
 import type { Request } from 'express';
 import type { VNode } from 'preact';
-import { AuditEventsQuery, type AuditEventResponse } from '../admin/audit-events.admin.controller.js';
+import {
+  AuditEventsAdminController,
+  AuditEventsQuery,
+  type AuditEventResponse,
+} from '../admin/audit-events.admin.controller.js';
 import { isId } from '../common/ids.js';
 import type { AdminApi } from './admin-api.js';
 import { getSession, type Fields } from './console-requests.js';
@@ -15,9 +19,9 @@ export async function readEvents(
   filter: Fields,
   limit = 20,
 ): Promise<AuditEventResponse[] | undefined> {
-  if (!api.mayCall(getSession(request), 'audit', 'listAuditEvents')) return undefined;
+  if (!api.mayCall(getSession(request), AuditEventsAdminController, 'listAuditEvents')) return undefined;
   const query = await api.read('query', AuditEventsQuery, { ...filter, limit: String(limit) });
-  return (await api.call(request, 'audit', 'listAuditEvents', query)).items;
+  return (await api.call(request, AuditEventsAdminController, 'listAuditEvents', query)).items;
 }
 
 interface TimelineProps {

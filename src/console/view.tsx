@@ -179,10 +179,12 @@ export interface RowGroup {
   readonly address: string;
 }
 
+export type Cells = readonly ComponentChildren[];
+
 interface TableProps {
   readonly caption: string;
   readonly head: readonly string[];
-  readonly rows: readonly VNode[];
+  readonly rows: readonly Cells[];
   /** Of each row. Rows of one group stand together, where the first of them stands. */
   readonly groups?: readonly RowGroup[] | undefined;
 }
@@ -200,37 +202,27 @@ export function Table({ caption, head, rows, groups }: TableProps): VNode {
             ))}
           </tr>
         </thead>
-        {groups ? <GroupedRows rows={rows} groups={groups} width={head.length} /> : <tbody>{rows}</tbody>}
+        {groups ? groupRows(rows, groups, head.length) : <tbody>{rows.map(toRow)}</tbody>}
       </table>
     </div>
   );
 }
 
-interface GroupedRowsProps {
-  readonly rows: readonly VNode[];
-  readonly groups: readonly RowGroup[];
-  readonly width: number;
-}
-
-function GroupedRows({ rows, groups, width }: GroupedRowsProps): VNode {
+function groupRows(rows: readonly Cells[], groups: readonly RowGroup[], width: number): VNode[] {
   const headings = new Map(groups.map((group) => [group.text, group]));
-  return (
-    <>
-      {[...headings.values()].map(({ text, address }) => (
-        <tbody>
-          <tr>
-            <th scope="rowgroup" colspan={width}>
-              <a href={address}>{text}</a>
-            </th>
-          </tr>
-          {rows.filter((_, index) => groups[index]?.text === text)}
-        </tbody>
-      ))}
-    </>
-  );
+  return [...headings.values()].map(({ text, address }) => (
+    <tbody>
+      <tr>
+        <th scope="rowgroup" colspan={width}>
+          <a href={address}>{text}</a>
+        </th>
+      </tr>
+      {rows.filter((_, index) => groups[index]?.text === text).map(toRow)}
+    </tbody>
+  ));
 }
 
-export function Row({ cells }: { cells: readonly ComponentChildren[] }): VNode {
+function toRow(cells: Cells): VNode {
   return (
     <tr>
       {cells.map((cell) => (

@@ -3,14 +3,15 @@ import { Get, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { isIP } from 'node:net';
 import type { VNode } from 'preact';
-import { UsersQuery } from '../admin/users.admin.controller.js';
+import { ExplanationsAdminController } from '../admin/explanations.admin.controller.js';
+import { UsersAdminController, UsersQuery } from '../admin/users.admin.controller.js';
 import { isId } from '../common/ids.js';
 import { isServiceName } from '../common/names.js';
 import { redactSecrets } from '../common/secrets-in-text.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './timeline.js';
-import { Field, Form, Moment, Page, Row, sendPage, Table, toAddress } from './view.js';
+import { Field, Form, Moment, Page, sendPage, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/why';
 /** What stands before the key in X-API-Key is the node's id. */
@@ -56,13 +57,14 @@ export class WhyPage {
     if (isIP(about) !== 0) return this.explainNetwork(request, about);
     if (isId(about)) return this.explainId(request, about, asked);
     const query = await this.api.read('query', UsersQuery, { email: about });
-    const [user] = (await this.api.call(request, 'users', 'listUsers', query)).items;
+    const [user] = (await this.api.call(request, UsersAdminController, 'listUsers', query)).items;
     return user ? this.explainId(request, user.id, asked) : <p role="note">No user has this e-mail address.</p>;
   }
 
   private async explainNetwork(request: Request, address: string): Promise<VNode> {
-    const { network, limits } = await this.api.call(request, 'explanations', 'explainNetwork', { address });
-    const rows = limits.map(({ name, until }) => <Row cells={[<code>{name}</code>, <Moment at={until} />]} />);
+    const asked = { address };
+    const { network, limits } = await this.api.call(request, ExplanationsAdminController, 'explainNetwork', asked);
+    const rows = limits.map(({ name, until }) => [<code>{name}</code>, <Moment at={until} />]);
     return (
       <>
         <h2>
@@ -75,32 +77,23 @@ export class WhyPage {
   }
 
   private async explainId(request: Request, id: string, { address, service }: Fields): Promise<VNode> {
-    const { api } = this;
-    const atService = service ? { target: service } : {};
-    const known = [
-      {
-        name: 'node',
-        page: '/console/homes',
-        answer: await api.call(request, 'explanations', 'explainNode', id, atService),
-      },
-      {
-        name: 'app credential',
-        page: '/console/keys',
-        answer: await api.call(request, 'explanations', 'explainAppCredential', id, atService),
-      },
-      {
-        name: 'user',
-        page: '/console/people',
-        answer: await api.call(request, 'explanations', 'explainUser', id, address ? { address } : {}),
-      },
-    ].find(({ answer }) => !answer.reasons.some(({ code }) => code === 'unknown'));
-    if (known)
+    const atService: object = service ? { target: service } : {};
+    const fromAddress: object = address ? { address } : {};
+    const kinds = [
+      ['node', '/console/homes', 'explainNode', atService],
+      ['app credential', '/console/keys', 'explainAppCredential', atService],
+      ['user', '/console/people', 'explainUser', fromAddress],
+    ] as const;
+    for (const [name, page, explain, asked] of kinds) {
+      const answer = await this.api.call(request, ExplanationsAdminController, explain, id, asked);
+      if (answer.reasons.some(({ code }) => code === 'unknown')) continue;
       return (
         <>
-          <Answer {...known} page={`${known.page}/${id}`} />
+          <Answer name={name} page={`${page}/${id}`} answer={answer} />
           {await this.renderEvents(request, 'Events about it', { subject: id })}
         </>
       );
+    }
     return (
       <>
         <p role="note">No node, app credential or user has this id.</p>
@@ -147,9 +140,12 @@ interface Explained {
 }
 
 function Answer({ name, page, answer }: { name: string; page: string; answer: Explained }): VNode {
-  const rows = answer.reasons.map(({ code, detail, since, actor }) => (
-    <Row cells={[<code>{code}</code>, detail, since ? <Moment at={since} /> : '', actor ?? '']} />
-  ));
+  const rows = answer.reasons.map(({ code, detail, since, actor }) => [
+    <code>{code}</code>,
+    detail,
+    since ? <Moment at={since} /> : '',
+    actor ?? '',
+  ]);
   return (
     <section>
       <h2>

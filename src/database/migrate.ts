@@ -4,20 +4,15 @@ import { StartWatch } from '../common/start-watch.js';
 import { KEEP_ALIVE, LOCKS, withAdvisoryLock } from './locks.js';
 import { refuseUnusable, withClient } from './connection-check.js';
 import { isDatabaseFailure, isLockTimeout, isPermissionDenied } from './database-failure.js';
-import { accountMigrations } from './migrations/accounts.js';
-import { auditMigrations } from './migrations/audit-log.js';
-import { changeMigrations } from './migrations/changes.js';
-import { keyMigrations } from './migrations/keys.js';
-import { throttleAndJobMigrations } from './migrations/throttles-and-jobs.js';
+import { FORMER_MIGRATIONS } from './former-migrations.js';
+import { createAccounts } from './migrations/accounts.js';
+import { createAuditLog } from './migrations/audit-log.js';
+import { recordChanges } from './migrations/changes.js';
+import { createKeys } from './migrations/keys.js';
+import { createThrottlesAndJobs } from './migrations/throttles-and-jobs.js';
 
-/** Each file has those of one subject. They run in the order of the timestamps at the end of their names. */
-const MIGRATIONS = [
-  ...accountMigrations,
-  ...keyMigrations,
-  ...changeMigrations,
-  ...auditMigrations,
-  ...throttleAndJobMigrations,
-].sort((left, right) => (left.name.slice(-13) < right.name.slice(-13) ? -1 : 1));
+/** TypeORM runs them in the order of the timestamps at the end of their names. */
+const MIGRATIONS = [createAccounts, createKeys, createAuditLog, createThrottlesAndJobs, recordChanges];
 
 export const RETRY_DELAY_MS = 1_000;
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -140,7 +135,7 @@ export async function readSchemaState(databaseUrl: string): Promise<SchemaState>
     const run = found?.migrations ? (await client.query<{ name: string }>(read)).rows.map(({ name }) => name) : [];
     return {
       pending: known.filter((name) => !run.includes(name)),
-      unknown: run.filter((name) => !known.includes(name)),
+      unknown: run.filter((name) => ![...known, ...FORMER_MIGRATIONS].includes(name)),
       isEmpty: !found?.data,
     };
   });

@@ -6,7 +6,7 @@ import { ProblemException, problems } from '../problems/problems.js';
 
 interface KnownPath {
   readonly pattern: RegExp;
-  /** The number of its parameters and wildcards. */
+  /** The number of its parameters. A wildcard counts as more than all of them. */
   readonly parameters: number;
   readonly methods: readonly string[];
 }
@@ -79,7 +79,7 @@ function listKnownPaths(app: Express): KnownPaths {
   const literal = new Map<string, readonly string[]>();
   const patterns: KnownPath[] = [];
   for (const { path, methods = [] } of router.listRoutes()) {
-    const parameters = path.split(/[:*]/).length - 1;
+    const parameters = path.includes('*') ? Infinity : path.split(':').length - 1;
     if (methods.length === 0) continue;
     if (parameters === 0) literal.set(path, [...(literal.get(path) ?? []), ...methods]);
     else patterns.push({ pattern: toPattern(path), parameters, methods });
@@ -87,8 +87,8 @@ function listKnownPaths(app: Express): KnownPaths {
   return { literal, patterns };
 }
 
-/** Parameters (`:id`) stand for one segment, wildcards (`*rest`) for any number. */
+/** Parameters (`:id`) stand for one segment, wildcards (`{*rest}`) for any number. */
 function toPattern(path: string): RegExp {
   const literal = path.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-  return new RegExp(`^${literal.replace(/:\w+/g, '[^/]+').replace(/\\\*\w+/g, '.+')}$`);
+  return new RegExp(`^${literal.replace(/:\w+/g, '[^/]+').replace(/\\\{\\\*\w+\\\}/g, '.*')}$`);
 }

@@ -4,6 +4,9 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { parse as parseVariables } from 'dotenv';
 import { parseAllDocuments } from 'yaml';
+import { readPlatformMap } from '../../src/cli/platform/platform-map.js';
+import { AdminClient } from '../../src/cli/remote/admin-client.js';
+import { apply } from '../../src/cli/remote/apply.js';
 import { createId } from '../../src/common/ids.js';
 import { eventually } from '../../tools/eventually.js';
 import { urlOf, useCli } from '../support/cli.js';
@@ -133,6 +136,35 @@ describe('platform-auth apply', () => {
     await accepts(AUTH_APP_ID, AUTH_APP_KEY, 'auth', 401);
   });
 
+  it('revokes the keys of a stream whose reader has ended, and names those that it rotated', async () => {
+    const ended = await cli.runIntoClosedPipe(...words('--to', 'json', '--yes'));
+    expect(ended).toMatchObject({ code: 1, stderr: expect.stringContaining('revoked again: ocr → auth.') as unknown });
+    expect(ended.stderr).toMatch(/^ocr could not be written: the reader of standard output has ended\.\n/m);
+    expect(await livePairs()).toEqual([]);
+    await cli.ok(...words('--to', 'json', '--output', cli.path('kept'), '--yes'));
+    const rotated = await cli.runIntoClosedPipe(...words('--to', 'json', '--rotate-lost', '--yes'));
+    expect(rotated.stderr).toContain('The new keys of ocr → auth are lost; the old ones work for 24 hours.');
+  });
+
+  it('names the new keys of the documents that were written before the one whose reader has ended', async () => {
+    const documents = { format: 'json', folder: undefined, current: undefined } as const;
+    const confirm = () => Promise.resolve();
+    const request = { prune: undefined, rotateLost: undefined, isPlan: false, yes: true, refusedKey: undefined };
+    const write = jest.spyOn(process.stdout, 'write').mockImplementation((_text, done: unknown) => {
+      const error = write.mock.calls.length > 1 ? Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }) : null;
+      (done as (error: Error | null) => void)(error);
+      return true;
+    });
+    const client = AdminClient.from({ ADMIN_API_KEY: ADMIN_KEY }, urlOf(app));
+    const map = readPlatformMap(cli.path('platform.json'));
+    const outcome = apply(client, { ...request, map, documents, confirm });
+    await expect(outcome.finally(() => write.mockRestore())).rejects.toMatchObject({
+      code: 'output_unusable',
+      message: expect.stringMatching(/^recipes could [^]*before it may be lost too: ocr → auth\./) as unknown,
+    });
+    expect(await livePairs()).toEqual(['ocr → auth']);
+  });
+
   it('changes scopes with the same key, and revokes only what --prune counts', async () => {
     const options = ['--to', 'json', '--output', cli.path('pruned'), '--yes'];
     await cli.ok(...words(...options));
@@ -182,6 +214,15 @@ describe('platform-auth apply', () => {
     expect(await cli.fails(...words('--to', 'kubernetes', '--current', 'torn.yaml'))).toMatch(
       /--current cannot be used/,
     );
+    for (const [format, text] of [
+      ['kubernetes', 'kind: Secret\nmetadata: { name: ocr-env }\ndata: { PIN: 271828 }'],
+      ['json', '{"service":"ocr","variables":{"PIN":271828}}'],
+    ] as const) {
+      writeFileSync(cli.path('number'), text);
+      const said = await cli.fails(...words('--to', format, '--current', 'number'));
+      expect(said).toMatch(/^--current cannot be used: it does not hold /);
+      expect(said).not.toContain('271828');
+    }
     const denied = cli.with({ ADMIN_API_KEY: (await app.operator(['nodes'])).key });
     expect(await denied.fails(...words('--to', 'json', '--yes'))).toContain('missing_scope');
   });
@@ -218,15 +259,23 @@ describe('platform-auth apply', () => {
       replaced.clear();
       replaced.set(`${method} ${path}`, answer);
       const folder = cli.path('strange');
-      const { code } = await run('--to', 'env', '--output', folder, '--yes', '--url', url);
+      const { code, stderr } = await run('--to', 'env', '--output', folder, '--yes', '--url', url);
       expect([path, answer, code, existsSync(folder) ? readdirSync(folder) : []]).toEqual([path, answer, 1, []]);
+      return stderr;
     };
     const json = 'application/json';
+    const listed = (app_id: string) => {
+      const times = { last_used_at: null, expires_at: null, revoked_at: null };
+      const items = [{ app_id, caller: 'ocr', target: 'auth', scopes: null, ...times }];
+      return JSON.stringify({ items, next_cursor: null });
+    };
     try {
       await fails('GET', '/.well-known/jwks.json', 503, json, '{"code":"unavailable","title":"Not available"}');
       await fails('GET', '/.well-known/jwks.json', 404, 'text/html', '<h1>Not found</h1>');
       await fails('GET', '/.well-known/jwks.json', 200, 'text/html', '<h1>Welcome</h1>');
       await fails('GET', '/.well-known/oauth-authorization-server', 429, json, '{"code":"too_many","title":"Wait"}');
+      const list = ['GET', '/api/v0/admin/app-credentials?live=true&limit=100', 200, json] as const;
+      expect(await fails(...list, listed('x\nNODE_OPTIONS=y'))).toContain('does not answer as this service does');
       expect(await livePairs()).toEqual([]);
       const issue = ['POST', '/api/v0/admin/app-credentials', 201, json] as const;
       await fails(...issue, '{}');

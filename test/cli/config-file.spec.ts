@@ -86,6 +86,11 @@ describe('the content of a configuration file', () => {
     ['a JSON list', 'json', '["s3cret"]'],
     ['YAML that is none', 'yaml', 'a: [s3cret'],
     ['a YAML list', 'yaml', '- s3cret\n'],
+    [
+      'YAML with too many aliases',
+      'yaml',
+      `a: &a [s3cret, x, x, x, x, x, x, x, x, x]\nb: &b [${'*a, '.repeat(10)}]\nc: [${'*b, '.repeat(10)}]\n`,
+    ],
     ['several YAML documents', 'yaml', 'a: s3cret\n---\nb: 2\n'],
     ['JSON that names the pair twice', 'json', '{"api_key": "s3cret", "api_key": "s3cret"}'],
   ])('is refused, without being quoted, when it is %s', (_name, format, text) => {

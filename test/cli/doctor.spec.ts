@@ -6,6 +6,8 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { askServices, formatRunning } from '../../src/cli/platform/doctor-live.js';
 import { diagnose } from '../../src/cli/platform/doctor.js';
+import { checkKeys } from '../../src/cli/platform/doctor-keys.js';
+import type { Plan } from '../../src/cli/platform/plan.js';
 import { describeUnreadable } from '../../src/cli/platform/environment-files.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
@@ -421,7 +423,7 @@ describe('platform-auth doctor', () => {
     it('reports the missing migrations of a database of an earlier version, and tries no key', async () => {
       set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong');
       chmodSync(platform.path('mcp'), 0o640);
-      const reverted = await platform.revertToFirstSchema();
+      const reverted = await platform.revertToKeys();
       expect(await platform.diagnose(url)).toMatchObject([
         { where: 'mcp.env' },
         { severity: 'broken', where: 'database', what: `Migrations are missing: ${reverted.join(', ')}.` },
@@ -453,6 +455,20 @@ describe('platform-auth doctor', () => {
         'The service there uses another database: correct --url, or the DATABASE_URL of one of them.',
       );
       expect(remedies.filter((remedy) => remedy.startsWith('Run init'))).toEqual([]);
+    });
+
+    it('names the command that repairs a file without the new key', () => {
+      const { services } = platform.map;
+      const service = services.find(({ name }) => name === 'ocr')!;
+      const credential = {
+        ...{ app_id: 'a', caller: 'ocr', target: 'auth', created_at: '', updated_at: '', revoked_at: null },
+        ...{ expires_at: null, scopes: null, scope_uses: [], last_used_at: '2026-11-22', rotated_at: '2026-11-22' },
+        previous_key_expires_at: '2026-11-24',
+      };
+      const pair = { caller: 'ocr', target: 'auth', action: 'rotate', credential } as const;
+      const plan = { services: [{ service, file: { exists: true }, settings: {}, pairs: [pair] }], strays: [] };
+      const found = [...checkKeys(plan as unknown as Plan, [], new Date('2026-11-23'), 'apply')];
+      expect(found).toMatchObject([{ where: 'ocr → auth', do: 'Run apply, then restart the service.' }]);
     });
 
     it('does not advise to remove a file that it may not read', () => {

@@ -277,7 +277,7 @@ describe('platform-auth init', () => {
   describe('on a database of an earlier version', () => {
     it('--dry-run reports the migrations and the pairs, and that keys cannot be compared yet', async () => {
       await platform.init();
-      const reverted = await platform.revertToFirstSchema();
+      const reverted = await platform.revertToKeys();
       const [files, rows] = [platform.snapshot(), await platform.rows()];
       const plan = await platform.init({ dryRun: true, prune: true });
       expect(plan).toMatchObject({ migrations: reverted, strays: [] });
@@ -290,7 +290,7 @@ describe('platform-auth init', () => {
 
     it('migrates, then compares the keys', async () => {
       await platform.init();
-      const reverted = await platform.revertToFirstSchema();
+      const reverted = await platform.revertToKeys();
       const report = await platform.init();
       expect(report.migrations).toEqual(reverted);
       expect(actions(report)).toEqual(['keep']);

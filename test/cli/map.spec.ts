@@ -85,6 +85,11 @@ describe('a map with a mistake', () => {
     ['text that is not YAML', GOOD.replace('- auth', '- [auth'), /map\.yaml:[78] /],
     ['a key twice', `${GOOD}  ocr:\n    url: http://x\n`, /map\.yaml:8 .*unique/],
     ['an unknown key', GOOD.replace('    calls:', '    call:'), /map\.yaml:6 services\.ocr\.call: is not known here/],
+    [
+      'more aliases than a map needs',
+      `a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [${'*a, '.repeat(10)}]\nc: [${'*b, '.repeat(10)}]\n${GOOD}`,
+      /^The map is not usable:\n {2}map\.yaml:1 Excessive alias count/,
+    ],
     ['no services', 'servces: {}\n', /map\.yaml:1 /],
     ['nothing at all', '', /map\.yaml:1 /],
     [

@@ -146,10 +146,10 @@ export class OwnPlatform {
     return { reached, remove: async () => release().then(remove) };
   }
 
-  /** Reverts every migration but the first: the tables exist, and lack columns. @returns the reverted ones */
-  async revertToFirstSchema(): Promise<string[]> {
+  /** Reverts every migration after those of accounts and keys: other tables are missing. @returns the reverted ones */
+  async revertToKeys(): Promise<string[]> {
     const dataSource = await new DataSource(createMigrationOptions(this.database.url)).initialize();
-    const reverted = dataSource.migrations.slice(1).map((migration) => migration.constructor.name);
+    const reverted = dataSource.migrations.slice(2).map((migration) => migration.constructor.name);
     for (let undone = 0; undone < reverted.length; undone += 1) await dataSource.undoLastMigration();
     await dataSource.destroy();
     return reverted;

@@ -107,7 +107,8 @@ describe('/console', () => {
       const many = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`f${index}`, 'x']));
       await browser.send('/console/homes', many).expect(400);
       await browser.send('/console/homes', { ...(await makeForm()), room: 'x'.repeat(10_000) }).expect(400);
-      await browser.app.post('/console/homes', {}).set({ Host: HOST, Cookie: browser.cookie }).expect(415);
+      for (const path of ['/console/homes', `/console/homes/${HOUSEHOLD}/revoke`])
+        await browser.app.post(path, {}).set({ Host: HOST, Cookie: browser.cookie }).expect(415);
     });
 
     it('that would be costly to parse is refused before it is parsed', async () => {
@@ -250,6 +251,26 @@ describe('/console', () => {
       expect(text).toContain(`href="/console/homes/${rotated.nodeId}"`);
       expect(text).toContain('It was not used since the rotation.');
       expect(text).toMatch(/user\.login\.failed.*1 × wrong_password.*about=127\.0\.0\.1/);
+    });
+
+    it.each(['/', '/nonsense', '/keys/', '/keys/a/b/c', '/audit.xml'])(
+      'of the console leads back from /console%s, which it does not have',
+      async (path) => {
+        const { text, type } = await browser.get(`/console${path}`).expect(404);
+        expect({ text, type }).toEqual({ text: expect.stringContaining('<a href="/console">'), type: 'text/html' });
+        await new Browser(app).get(`/console${path}`).expect(303);
+      },
+    );
+
+    it('names the scopes of which the operator lacks one', async () => {
+      const keeper = await Browser.logIn(app, (await addOperator('people-only', ['users'])).api_key);
+      const { text } = await keeper.get(`/console/why?about=${HOUSEHOLD}`).expect(403);
+      expect(text).toContain('It needs the scope nodes or read.');
+    });
+
+    it('says what a seal proves', async () => {
+      const { text } = await browser.get('/console/audit').expect(200);
+      expect(text).toContain('A seal proves that the events before it are unchanged');
     });
 
     it('lists nodes by household, with rooms in order', async () => {

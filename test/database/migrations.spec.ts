@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { AppCredential } from '../../src/app-credentials/app-credentials.service.js';
-import { createMigrationOptions, migrate } from '../../src/database/migrate.js';
+import { FORMER_MIGRATIONS } from '../../src/database/former-migrations.js';
+import { createMigrationOptions, migrate, readSchemaState } from '../../src/database/migrate.js';
 import { NodeDevice } from '../../src/nodes/nodes.service.js';
 import { Operator } from '../../src/operators/operators.service.js';
 import { Session } from '../../src/tokens/sessions.service.js';
@@ -53,10 +54,8 @@ describe('the migrations', () => {
        ORDER BY 1, 2, 3`,
     );
 
-  const hasColumn = async (table: string, name: string): Promise<boolean> => {
-    const sql = 'SELECT FROM information_schema.columns WHERE table_name = $1 AND column_name = $2';
-    return (await database.query(sql, [table, name])).length > 0;
-  };
+  const exists = async (table: string): Promise<boolean> =>
+    (await database.query('SELECT FROM pg_tables WHERE tablename = $1', [table])).length > 0;
 
   const drift = async (): Promise<string[]> => {
     const { upQueries } = await dataSource.driver.createSchemaBuilder().log();
@@ -93,24 +92,23 @@ describe('the migrations', () => {
   });
 
   it('let requests pass while they wait for a long transaction', async () => {
-    await migrate(database.url);
-    while (await hasColumn('sessions', 'rotated_from')) await dataSource.undoLastMigration();
-    const [backup, request] = [new Client(database.url), new Client(database.url)];
-    await Promise.all([backup.connect(), request.connect()]);
-    await backup.query('BEGIN; SELECT count(*) FROM sessions');
+    await dataSource.undoLastMigration();
+    const [writer, request] = [new Client(database.url), new Client(database.url)];
+    await Promise.all([writer.connect(), request.connect()]);
+    await writer.query('BEGIN; LOCK TABLE sessions IN ROW EXCLUSIVE MODE');
     // TypeORM prints each attempt that fails.
     const print = jest.spyOn(console, 'log').mockImplementation(() => undefined);
     const migrating = migrate(database.url);
     await request.query(`SET statement_timeout = '20s'`);
     for (let asked = 0; asked < 100; asked += 1) {
-      await request.query('SELECT count(*) FROM sessions');
+      await request.query('UPDATE sessions SET ended_at = now() WHERE false');
       await sleep(50);
     }
-    expect(await hasColumn('sessions', 'rotated_from')).toBe(false);
-    await backup.query('COMMIT');
+    expect(await exists('credential_changes')).toBe(false);
+    await writer.query('COMMIT');
     expect((await migrating).length).toBeGreaterThan(0);
     print.mockRestore();
-    await Promise.all([backup.end(), request.end()]);
+    await Promise.all([writer.end(), request.end()]);
   });
 
   it('are idempotent', async () => {
@@ -126,6 +124,54 @@ describe('the migrations', () => {
     const isByHand = ({ table, name }: (typeof names)[number]): boolean =>
       name.startsWith(table) && /_(pkey|key|fkey|idx|check)$/.test(name);
     expect(names.filter((name) => !isByHand(name))).toEqual([]);
+  });
+});
+
+describe('the migrations, on a database of version 0.1.0,', () => {
+  let database: TestDatabase;
+
+  beforeEach(async () => {
+    database = await createTestDatabase();
+    await database.query('DELETE FROM migrations');
+  });
+
+  afterEach(async () => database.drop());
+
+  const pretend = (names: readonly string[]): Promise<unknown> =>
+    database.query(
+      'INSERT INTO migrations (timestamp, name) SELECT right(name, 13)::bigint, name FROM unnest($1::text[]) AS name',
+      [names],
+    );
+
+  const applied = async (): Promise<string[]> =>
+    (await database.query<{ name: string }>('SELECT name FROM migrations ORDER BY id')).map(({ name }) => name);
+
+  it('record themselves and keep the former names, and change nothing else', async () => {
+    await pretend(FORMER_MIGRATIONS);
+    // The statements of the migrations would fail, because the tables exist.
+    const recorded = await migrate(database.url);
+    expect(await applied()).toEqual([...FORMER_MIGRATIONS, ...recorded]);
+    expect(await readSchemaState(database.url)).toEqual({ pending: [], unknown: [], isEmpty: false });
+    expect(await migrate(database.url)).toEqual([]);
+  });
+
+  it('are refused while some of the former ones are missing, and change nothing', async () => {
+    await pretend(FORMER_MIGRATIONS.slice(1));
+    const print = jest.spyOn(console, 'log').mockImplementation(() => undefined);
+    await expect(migrate(database.url)).rejects.toThrow(/30 of the 31 migrations.* 48b3efd6 first/);
+    expect(await applied()).toEqual(FORMER_MIGRATIONS.slice(1));
+    print.mockRestore();
+  });
+
+  it('are reverted and run again as on any other database', async () => {
+    await pretend(FORMER_MIGRATIONS);
+    const recorded = await migrate(database.url);
+    const dataSource = await new DataSource(createMigrationOptions(database.url)).initialize();
+    await dataSource.undoLastMigration();
+    await dataSource.destroy();
+    expect(await migrate(database.url)).toEqual(recorded.slice(-1));
+    expect(await applied()).toEqual(recorded);
+    expect(await database.query('SELECT 1 FROM credential_change_purges')).toHaveLength(1);
   });
 });
 

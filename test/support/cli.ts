@@ -101,8 +101,9 @@ export class Cli {
     const [variables, folder] = [process.env, process.cwd()];
     const shown = { stdout: '', stderr: '' };
     const spies = (['stdout', 'stderr'] as const).map((name) =>
-      jest.spyOn(process[name], 'write').mockImplementation((text) => {
+      jest.spyOn(process[name], 'write').mockImplementation((text, done?: unknown) => {
         shown[name] += String(text);
+        (done as (() => void) | undefined)?.();
         return true;
       }),
     );

@@ -9,7 +9,7 @@ import { ADMIN_KEY_PREFIX, generateKey } from '../../crypto/key-format.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
-import { isSetIn } from './environment-files.js';
+import { isSetIn, type ServiceFile } from './environment-files.js';
 import { type PairAction, type Plan, type PlannedPair, type PlannedService } from './plan.js';
 import { credentialVariables } from '../../common/names.js';
 import { OWN_NAME } from './platform-map.js';
@@ -54,7 +54,8 @@ export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: Cre
   const report: PlanReport = { dry_run: store === undefined, migrations, files: [], pairs: [], strays: [] };
   for (const planned of plan.services) {
     const { file } = planned;
-    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, program, store))));
+    const delivery = deliver(planned, report.pairs, program, store);
+    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, delivery)));
     report.files.push({ file: basename(file.path), changed: file.needsWriting, variables: file.changes });
   }
   if (prune && store && plan.strays.length > 0) await store.revoke(plan.strays.map(({ app_id }) => app_id));
@@ -67,9 +68,17 @@ function generateValue(service: string, name: string): string {
   return service === OWN_NAME && name === 'ADMIN_API_KEY' ? generateKey(ADMIN_KEY_PREFIX) : generateSecret();
 }
 
-/** Issues the keys of one caller and writes its file. When the file cannot be written, the issued keys are revoked. */
+function hasNewKey({ action }: Pick<PlannedPair, 'action'>): boolean {
+  return action === 'issue' || action === 'rotate';
+}
+
+/**
+ * Issues the keys of one caller and writes its file. When the file cannot be written, the issued keys are revoked.
+ * @param before what was delivered before
+ */
 async function deliver(
   { service, file, settings, pairs }: PlannedService,
+  before: PlanReport['pairs'],
   program: PlanOptions['program'],
   store?: CredentialStore,
 ): Promise<PlanReport['pairs']> {
@@ -83,8 +92,8 @@ async function deliver(
     for (const [name, value] of isWritten ? Object.entries(settings) : [])
       if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateValue(service.name, name));
     // Before its keys are issued: a rerun recognises the folder by the file of this service.
-    if (store && service.name === OWN_NAME && !file.exists) file.write(heading);
-    if (store && pairs.some(({ action }) => action === 'issue' || action === 'rotate')) file.rehearseWrite();
+    if (store && service.name === OWN_NAME && !file.exists) await file.write(heading);
+    if (store && pairs.some(hasNewKey)) file.rehearseWrite();
     for (const pair of pairs) {
       const { caller, target, action, newScopes } = pair;
       const { id, key } = store ? await changeCredential(pair, store) : { id: pair.credential?.app_id, key: undefined };
@@ -92,24 +101,32 @@ async function deliver(
       if (store && action === 'rotate') rotated.push(pair);
       const names = credentialVariables(target);
       if (isWritten && (id !== undefined || action === 'issue')) file.set(names.id, id ?? PLACEHOLDER);
-      if (action === 'issue' || action === 'rotate') file.set(names.key, key ?? PLACEHOLDER);
+      if (hasNewKey(pair)) file.set(names.key, key ?? PLACEHOLDER);
       const scopes = newScopes !== undefined && { scopes: newScopes };
       delivered.push({ caller, target, action, app_id: id ?? null, ...scopes });
     }
-    if (store && file.needsWriting) file.write(heading);
+    if (store && file.needsWriting) await file.write(heading);
     return delivered;
   } catch (error) {
     const outcome = issued.length > 0 && store ? await revokeIssued(issued, store) : 'No credential was issued for it.';
-    const loss =
-      rotated.length > 0
-        ? `The new keys of ${rotated.map(formatPair).join(', ')} are lost; the old ones work for ${DEFAULT_OVERLAP_HOURS} hours.\n`
-        : '';
     throw new CommandFailedError(
-      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n${loss}` +
-        `Files written before remain valid. Remove the cause and run ${program} again: it completes the rest.`,
+      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n` +
+        `${describeLoss(rotated, file, before)} Remove the cause and run ${program} again: it completes the rest.`,
       error instanceof CommandFailedError ? error.code : undefined,
     );
   }
+}
+
+/** @param before what was delivered before the file that could not be written */
+function describeLoss(rotated: readonly PlannedPair[], { isStream }: ServiceFile, before: PlanReport['pairs']): string {
+  const loss =
+    rotated.length > 0
+      ? `The new keys of ${rotated.map(formatPair).join(', ')} are lost; the old ones work for ${DEFAULT_OVERLAP_HOURS} hours.\n`
+      : '';
+  const newBefore = before.filter(hasNewKey).map(formatPair).join(', ');
+  return isStream && newBefore !== ''
+    ? `${loss}The new keys in the documents before it may be lost too: ${newBefore}.`
+    : `${loss}Files written before remain valid.`;
 }
 
 /** What stands for a new id or key in a dry run. */

@@ -20,7 +20,7 @@ export function* checkKeys(
       yield warning(toPlace(pair), what, `Run ${command}: it changes the scopes, and the key stays.`);
     }
     if (!credential || !isOverlapOpen(credential, now)) continue;
-    const [state, remedy] = describeRotation(pair);
+    const [state, remedy] = describeRotation(pair, command);
     const until = `the old one works until ${credential.previous_key_expires_at}.`;
     yield warning(toPlace(pair), `The key was rotated and ${state}; ${until}`, remedy);
   }
@@ -46,9 +46,9 @@ export function* checkKeys(
   }
 }
 
-function describeRotation(pair: PlannedPair): [state: string, remedy: string] {
+function describeRotation(pair: PlannedPair, command: string): [state: string, remedy: string] {
   const { action, caller } = pair;
   if (action === 'lost') return ['the new one was not used yet', `Deliver it to ${caller}, and restart ${caller}.`];
   if (isDelivered(pair)) return ['the new one was not used yet', `Restart ${caller}, so that it reads its file again.`];
-  return ['the file does not hold the new one', 'Run init, then restart the service.'];
+  return ['the file does not hold the new one', `Run ${command}, then restart the service.`];
 }

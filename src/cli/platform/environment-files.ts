@@ -24,10 +24,14 @@ const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 
 export type EnvFiles = ReadonlyMap<string, EnvFile>;
 
 /** The variables of one service, in a file of any format. */
-export type ServiceFile = Pick<
+export interface ServiceFile extends Pick<
   EnvFile,
-  'path' | 'exists' | 'get' | 'set' | 'changes' | 'needsWriting' | 'write' | 'rehearseWrite'
->;
+  'path' | 'exists' | 'get' | 'set' | 'changes' | 'needsWriting' | 'rehearseWrite'
+> {
+  /** It is written to standard output, whose reader may lose it. */
+  readonly isStream?: boolean;
+  write(heading: string): void | Promise<void>;
+}
 
 export function resolveEnvPath(envDir: string, service: string): string {
   return join(envDir, `${service}.env`);

@@ -103,7 +103,7 @@ export function parsePlatformMap(text: string, path: string): PlatformMap {
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const unreadable = document.errors.map(({ pos, message }) => ({ line: lines.linePos(pos[0]).line, message }));
   if (unreadable.length > 0) throw createMapError(path, unreadable);
-  const parsed = mapSchema.safeParse(document.toJS({ maxAliasCount: 100 }));
+  const parsed = mapSchema.safeParse(expandAliases(document, path));
   if (parsed.success) return { services: toServices(parsed.data) };
   const mistakes = parsed.error.issues
     .flatMap(toMistakes)
@@ -112,6 +112,15 @@ export function parsePlatformMap(text: string, path: string): PlatformMap {
       message: at.length > 0 ? `${at.join('.')}: ${message}` : message,
     }));
   throw createMapError(path, mistakes);
+}
+
+/** The parser refuses an alias without an anchor, and aliases that stand for so much that they would fill the memory. */
+function expandAliases(document: Document.Parsed, path: string): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 100 });
+  } catch (error) {
+    throw createMapError(path, [{ line: 1, message: (error as Error).message }]);
+  }
 }
 
 function createMapError(path: string, mistakes: { line: number; message: string }[]): CommandFailedError {

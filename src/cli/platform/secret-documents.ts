@@ -1,11 +1,12 @@
 // The variables of services as documents for elsewhere: Kubernetes Secrets or JSON, in a folder or on standard output. The
 // same plan gives the same bytes.
 import { join } from 'node:path';
-import { isMap, parseAllDocuments, stringify } from 'yaml';
+import { parseAllDocuments, stringify } from 'yaml';
+import * as z from 'zod';
 import { readRegular, rehearseReplacement, replaceFile } from '../../common/durable-file.js';
 import { FileChangedError } from '../../config/env-file.js';
 import { describeCause } from '../failures.js';
-import { CommandFailedError } from '../terminal.js';
+import { CommandFailedError, writeKeys } from '../terminal.js';
 import { readEnvFile, readOrExplain, type ServiceFile } from './environment-files.js';
 import { toVariablePrefix } from '../../common/names.js';
 import { type PlatformMap } from './platform-map.js';
@@ -14,7 +15,7 @@ type Values = Readonly<Record<string, string>>;
 /** A document as it was read: what is not ours in it stays. */
 interface Stored {
   readonly values: Values;
-  readonly metadata?: Readonly<Record<string, unknown>>;
+  readonly metadata?: Partial<z.output<typeof manifest>['metadata']>;
 }
 
 interface Format {
@@ -34,19 +35,14 @@ const kubernetes: Format = {
   toName: (service) => `${toVariablePrefix(service).toLowerCase().replaceAll('_', '-')}-env`,
   parse: (text) => {
     const documents = [parseAllDocuments(text)].flat().filter(({ contents }) => contents !== null);
-    if (!documents.every((each) => isMap(each.contents) && each.errors.length === 0))
-      throw new Error('it does not hold Kubernetes Secrets');
-    const found = documents.flatMap((each): unknown[] => {
-      const { kind, items } = each.toJS() as { kind?: unknown; items?: unknown[] };
-      return kind === 'List' || kind === 'SecretList' ? (items ?? []) : [each.toJS()];
-    });
-    return new Map(found.map((each) => readSecret(each as Partial<SecretManifest>)));
+    if (!documents.every(({ errors }) => errors.length === 0)) throw new Error(NO_SECRETS);
+    return new Map(documents.flatMap((each) => readAs(manifests, each.toJS(), NO_SECRETS)).map(toStored));
   },
   render: (name, values, { metadata = {} } = { values: {} }) => {
-    const { namespace, labels, annotations } = metadata as Partial<SecretManifest['metadata']>;
+    const { namespace, labels, annotations } = metadata;
     const kept = Object.entries(annotations ?? {}).filter(([annotation]) => annotation !== LAST_APPLIED);
     const own = { 'app.kubernetes.io/managed-by': 'platform-auth', 'app.kubernetes.io/part-of': 'platform' };
-    const manifest: SecretManifest = {
+    const secret = {
       apiVersion: 'v1',
       kind: 'Secret',
       metadata: {
@@ -58,21 +54,41 @@ const kubernetes: Format = {
       type: 'Opaque',
       data: mapValues(values, (value) => Buffer.from(value).toString('base64')),
     };
-    return `---\n${stringify(manifest, { lineWidth: 0 })}`;
+    return `---\n${stringify(secret, { lineWidth: 0 })}`;
   },
 };
 
-interface SecretManifest {
-  readonly apiVersion: 'v1';
-  readonly kind: 'Secret';
-  readonly metadata: Readonly<{ name: string; namespace?: string; labels?: Values; annotations?: Values }>;
-  readonly type: string;
-  readonly data?: Values;
-  readonly stringData?: Values;
+const NO_SECRETS = 'it does not hold Kubernetes Secrets';
+const NO_LINES = 'it does not hold one document in each line';
+const names = z.record(z.string(), z.string());
+const manifest = z.object({
+  kind: z.literal('Secret'),
+  metadata: z.object({
+    name: z.string(),
+    namespace: z.string().optional(),
+    labels: names.optional(),
+    annotations: names.optional(),
+  }),
+  data: names.nullish(),
+  stringData: names.nullish(),
+});
+/** What one YAML document holds: a Secret, or a list of them. */
+const manifests = z.union([
+  manifest.transform((secret) => [secret]),
+  z
+    .object({ kind: z.enum(['List', 'SecretList']), items: z.array(manifest).default([]) })
+    .transform(({ items }) => items),
+]);
+const line = z.object({ service: z.string(), variables: names });
+
+/** The errors of a schema are not told: they may quote a value. */
+function readAs<Output>(schema: z.ZodType<Output>, value: unknown, otherwise: string): Output {
+  const { data, success } = schema.safeParse(value);
+  if (!success) throw new Error(otherwise);
+  return data;
 }
 
-function readSecret({ kind, metadata, data, stringData }: Partial<SecretManifest>): [string, Stored] {
-  if (kind !== 'Secret' || !metadata) throw new Error('it does not hold Kubernetes Secrets');
+function toStored({ metadata, data, stringData }: z.output<typeof manifest>): [string, Stored] {
   const values = { ...mapValues(data ?? {}, (value) => Buffer.from(value, 'base64').toString()), ...stringData };
   return [metadata.name, { metadata, values }];
 }
@@ -83,12 +99,8 @@ const json: Format = {
   toName: (service) => service,
   parse: (text) => {
     const lines = text.split('\n').filter((line) => line.trim() !== '');
-    return new Map(
-      lines.map((line) => {
-        const { service, variables } = JSON.parse(line) as { service: string; variables: Values };
-        return [service, { values: variables }];
-      }),
-    );
+    const documents = lines.map((each) => readAs(line, JSON.parse(each), NO_LINES));
+    return new Map(documents.map(({ service, variables }) => [service, { values: variables }]));
   },
   render: (service, variables) => `${JSON.stringify({ service, variables })}\n`,
 };
@@ -132,14 +144,17 @@ class SecretDocument implements ServiceFile {
     this.changed.add(name);
   }
 
-  write(): void {
+  get isStream(): boolean {
+    return this.file === undefined;
+  }
+
+  async write(): Promise<void> {
     const { file, path } = this;
-    if (!file) process.stdout.write(this.text);
-    else
-      replaceFile(path, (found) => {
-        if (file.bytes?.toString() !== found?.bytes.toString()) throw new FileChangedError(path);
-        return Buffer.from(this.text);
-      });
+    if (!file) return writeKeys(this.text);
+    replaceFile(path, (found) => {
+      if (file.bytes?.toString() !== found?.bytes.toString()) throw new FileChangedError(path);
+      return Buffer.from(this.text);
+    });
   }
 
   rehearseWrite(): void {

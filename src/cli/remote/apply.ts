@@ -32,7 +32,8 @@ const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost
 /** Without keys under HS256. */
 const jwks = z.object({ keys: z.array(z.unknown()) });
 const metadata = z.object({ issuer: z.string() }).optional();
-const newKey = z.object({ app_id: z.string().refine(isId), app_key: z.string().regex(HEADER_VALUE) });
+const identified = z.looseObject({ app_id: z.string().refine(isId) });
+const newKey = identified.extend({ app_key: z.string().regex(HEADER_VALUE) });
 
 export interface ApplyRequest {
   readonly map: PlatformMap;
@@ -126,6 +127,7 @@ function refusePartialDocuments({ services }: Plan): void {
 /** @returns the live credentials, and whether a key is current: the service is asked about its digest, which is no use of it */
 export async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
   const items = await client.list<AppCredentialResponse>(PATH, { live: 'true' });
+  readAs(z.array(identified), items, client);
   const held = items.flatMap(({ caller, target }) => files.get(caller)?.get(credentialVariables(target).key) ?? []);
   const { items: known } = await identifyKeys(client, held.map(toDigest));
   const isCurrentKey = ({ app_id }: AppCredentialResponse, key: string): boolean => {

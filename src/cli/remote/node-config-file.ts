@@ -133,7 +133,7 @@ export function setPair(text: string, format: ConfigFormat, { nodeId, apiKey }: 
 
 function parseSettings(text: string, format: ConfigFormat): Settings {
   if (format === 'env') return parseEnv(text);
-  if (format === 'yaml') return (parseYaml(text).toJS() as Settings | null) ?? {};
+  if (format === 'yaml') return readYaml(parseYaml(text));
   try {
     const value: unknown = text.trim() === '' ? {} : JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Settings;
@@ -141,6 +141,14 @@ function parseSettings(text: string, format: ConfigFormat): Settings {
     throw new UnreadableConfigError('it is not valid JSON');
   }
   throw new UnreadableConfigError('it is not a JSON object');
+}
+
+function readYaml(document: Document.Parsed): Settings {
+  try {
+    return (document.toJS() as Settings | null) ?? {};
+  } catch {
+    throw new UnreadableConfigError('its aliases cannot be resolved');
+  }
 }
 
 function parseYaml(text: string): Document.Parsed {

@@ -1,37 +1,36 @@
 // The audit log: its partitions and functions, its seals, and the tables in which refusals are counted.
 
-import { defineMigration } from '../define-migration.js';
+import { createTriggers, defineMigration } from '../define-migration.js';
 
 const MONTHS_AT_ONCE = 3;
-const COUNTED_WITHOUT_CALLER = ['failed_logins', 'refused_admin_keys'];
-const DEFINERS = [
-  'audit_events_make_months(integer)',
-  'audit_events_drop_month(integer)',
-  'audit_seal_entries_prune(integer)',
-  'audit_events_ensure_epoch()',
-];
+const FUNCTIONS_FOR_THE_SERVICE = `audit_events_make_months(integer), audit_events_drop_month(integer),
+      audit_seal_entries_prune(integer), audit_events_ensure_epoch()`;
 
 /**
  * A table in which refusals are counted until their window of 15 minutes closes (audit/counted-refusals.ts).
- * @param callerId the column of the request id that the caller sent; the first two tables got it later, at their end
+ * @param isCallerIdLast the first two tables got this column later, and databases of version 0.1.0 have it there
  */
-export const createWindows = (table: string, callerId = ''): string => `
-      CREATE TABLE ${table} (
-        account      bytea       NOT NULL,
-        window_start timestamptz NOT NULL,
-        id           uuid        NOT NULL,
-        time         timestamptz NOT NULL,
-        last_at      timestamptz NOT NULL,
-        subject      text        NOT NULL,
-        request_id   text,
-        ${callerId}
-        address      text,
-        count        integer     NOT NULL,
-        reasons      jsonb       NOT NULL,
-        CONSTRAINT ${table}_pkey PRIMARY KEY (account, window_start)
-      );
-      CREATE INDEX ${table}_window_start_idx ON ${table} (window_start);
-      COMMENT ON TABLE ${table} IS 'windows that are still open; closed ones move to audit_events';`;
+const createWindows = (table: string, account: string, subject?: string, isCallerIdLast = false): string => `
+    CREATE TABLE ${table} (
+      account      bytea       NOT NULL,
+      window_start timestamptz NOT NULL,
+      id           uuid        NOT NULL,
+      time         timestamptz NOT NULL,
+      last_at      timestamptz NOT NULL,
+      subject      text        NOT NULL,
+      request_id   text,
+      ${isCallerIdLast ? '' : 'caller_request_id text,'}
+      address      text,
+      count        integer     NOT NULL,
+      reasons      jsonb       NOT NULL,
+      ${isCallerIdLast ? 'caller_request_id text,' : ''}
+      CONSTRAINT ${table}_pkey PRIMARY KEY (account, window_start)
+    );
+    CREATE INDEX ${table}_window_start_idx ON ${table} (window_start);
+    COMMENT ON TABLE ${table} IS 'windows that are still open; closed ones move to audit_events';
+    COMMENT ON COLUMN ${table}.account IS '${account}';
+    ${subject ? `COMMENT ON COLUMN ${table}.subject IS '${subject}';` : ''}
+    ${isCallerIdLast ? `COMMENT ON COLUMN ${table}.caller_request_id IS 'X-Request-Id as the caller sent it with the first refusal';` : ''}`;
 
 /**
  * Rows of a month without a partition are in the default partition, and PostgreSQL refuses to create the month's
@@ -147,210 +146,136 @@ function ensureEpoch(definer: string): string {
     END $$`;
 }
 
-const setStateOfTriggers = (state: 'ENABLE' | 'ENABLE ALWAYS'): string => `
-    ALTER TABLE audit_events ${state} TRIGGER audit_events_no_change;
-    ALTER TABLE audit_events ${state} TRIGGER audit_events_no_truncate;
-    ALTER TABLE audit_seals ${state} TRIGGER audit_seals_no_change;
-    DO $$
-    DECLARE
-      month regclass;
+/**
+ * The audit log is append-only, and partitioned by month: old months are dropped as a whole. Each row has the transaction
+ * that recorded it, for the seals (docs/decisions/0043). Its triggers fire in replica mode too, on which restores and logical
+ * replication depend for rows that they insert only. What the service does to the audit tables beyond INSERT and SELECT are
+ * functions with the privileges of the owner. Each checks its arguments, so that a role that may call them cannot drop rows
+ * before their retention ends.
+ */
+export const createAuditLog = defineMigration('CreateAuditLog1764000002000', {
+  isInitial: true,
+  up: (schema) => {
+    const definer = `SECURITY DEFINER SET search_path = ${schema}, pg_temp`;
+    return `
+    CREATE TABLE audit_events (
+      id          uuid        NOT NULL,
+      time        timestamptz NOT NULL,
+      event       text        NOT NULL,
+      actor_door  text        NOT NULL,
+      actor_id    text,
+      subject     text,
+      request_id  text,
+      address     text,
+      count       integer     NOT NULL,
+      details     jsonb       NOT NULL,
+      epoch       smallint    NOT NULL DEFAULT 0,
+      xid         xid8        NOT NULL DEFAULT pg_current_xact_id(),
+      recorded_at timestamptz DEFAULT now(),
+      CONSTRAINT audit_events_pkey PRIMARY KEY (time, id)
+    ) PARTITION BY RANGE (time);
+    CREATE INDEX audit_events_actor_id_idx ON audit_events (actor_id, time, id) WHERE actor_id IS NOT NULL;
+    CREATE INDEX audit_events_actor_door_idx ON audit_events (actor_door, time, id) WHERE actor_id IS NULL;
+    CREATE INDEX audit_events_subject_idx ON audit_events (subject, time, id);
+    CREATE INDEX audit_events_event_idx ON audit_events (event, time, id);
+    CREATE INDEX audit_events_xid_idx ON audit_events (epoch, xid, time, id);
+    COMMENT ON TABLE audit_events IS 'who did what; append-only: old months are dropped as a whole';
+    COMMENT ON COLUMN audit_events.actor_door IS
+      'user, app, node, admin; open: the caller is unknown; cli: the command line; service: the service itself';
+    COMMENT ON COLUMN audit_events.subject IS 'id of the user, node or app credential that the act was about';
+    COMMENT ON COLUMN audit_events.count IS 'how many of what happened: failed logins, ended sessions';
+    COMMENT ON COLUMN audit_events.details IS 'never a secret, a digest or an e-mail address';
+    COMMENT ON COLUMN audit_events.epoch IS 'raised when transaction ids start again, as after a restore from a dump';
+    COMMENT ON COLUMN audit_events.xid IS 'the transaction that recorded the row; 0: recorded before seals existed';
+    COMMENT ON COLUMN audit_events.recorded_at IS 'by the clock of PostgreSQL; time is by the clock of the replica';
+
+    CREATE FUNCTION audit_events_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-      FOR month IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'audit_events'::regclass LOOP
-        EXECUTE format('ALTER TABLE %s ${state} TRIGGER audit_events_no_truncate', month);
-      END LOOP;
+      RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'insufficient_privilege';
     END $$;
-    CREATE OR REPLACE FUNCTION audit_events_add_partition(name text, bounds text) RETURNS void LANGUAGE plpgsql AS $$
+    ${createTriggers('audit_events_refuse_change', [
+      'audit_events_no_change BEFORE UPDATE OR DELETE ON audit_events FOR EACH ROW',
+      'audit_events_no_truncate BEFORE TRUNCATE ON audit_events',
+    ])}
+
+    -- A partition inherits the trigger for rows with its state, and not the one for TRUNCATE.
+    CREATE FUNCTION audit_events_add_partition(name text, bounds text) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN
       EXECUTE format('CREATE TABLE %I PARTITION OF audit_events %s', name, bounds);
       EXECUTE format('CREATE TRIGGER audit_events_no_truncate BEFORE TRUNCATE ON %I
                       EXECUTE FUNCTION audit_events_refuse_change()', name);
-      EXECUTE format('ALTER TABLE %I ${state} TRIGGER audit_events_no_truncate', name);
+      EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER audit_events_no_truncate', name);
     END $$;
+    CREATE FUNCTION audit_events_add_month(month timestamp) RETURNS void LANGUAGE sql AS $$
+      SELECT audit_events_add_partition(
+        to_char(month, '"audit_events_"YYYY_MM'),
+        format('FOR VALUES FROM (%L) TO (%L)', month AT TIME ZONE 'UTC', (month + interval '1 month') AT TIME ZONE 'UTC'));
+    $$;
+    SELECT audit_events_add_partition('audit_events_default', 'DEFAULT');
+    SELECT audit_events_add_month(date_trunc('month', now() AT TIME ZONE 'UTC') + n * interval '1 month')
+      FROM generate_series(0, ${MONTHS_AT_ONCE - 1}) AS n;
+
+    CREATE TABLE audit_seals (
+      number  bigint NOT NULL,
+      content text   NOT NULL,
+      mac     bytea  NOT NULL,
+      CONSTRAINT audit_seals_pkey PRIMARY KEY (number)
+    );
+    COMMENT ON TABLE audit_seals IS 'a chain: each seal covers the rows that were committed since the one before it';
+    COMMENT ON COLUMN audit_seals.content IS 'JSON, authenticated byte by byte';
+    COMMENT ON COLUMN audit_seals.mac IS 'HMAC-SHA-256 of the content, under AUDIT_SEAL_KEY';
+    CREATE FUNCTION audit_seals_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      RAISE EXCEPTION 'audit_seals is append-only' USING ERRCODE = 'insufficient_privilege';
+    END $$;
+    ${createTriggers('audit_seals_refuse_change', [
+      'audit_seals_no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_seals',
+    ])}
+
+    CREATE TABLE audit_seal_entries (
+      number  bigint      NOT NULL,
+      latest  timestamptz NOT NULL,
+      entries bytea       NOT NULL,
+      CONSTRAINT audit_seal_entries_pkey PRIMARY KEY (number)
+    );
+    ALTER TABLE audit_seal_entries ALTER COLUMN entries SET STORAGE EXTERNAL;
+    CREATE INDEX audit_seal_entries_latest_idx ON audit_seal_entries (latest);
+    COMMENT ON TABLE audit_seal_entries IS 'the rows of a seal; deleted once all of them were dropped with their months';
+    COMMENT ON COLUMN audit_seal_entries.latest IS 'the latest time of its rows';
+    COMMENT ON COLUMN audit_seal_entries.entries IS
+      'for each row: id (16 bytes), time in microseconds since 1970 (8), HMAC-SHA-256 (32)';
+
+    CREATE TABLE audit_settings (
+      is_only              boolean  NOT NULL DEFAULT true,
+      epoch                smallint NOT NULL DEFAULT 0,
+      retention_floor_days integer  NOT NULL DEFAULT 1,
+      CONSTRAINT audit_settings_pkey PRIMARY KEY (is_only),
+      CONSTRAINT audit_settings_is_only_check CHECK (is_only),
+      CONSTRAINT audit_settings_retention_floor_days_check CHECK (retention_floor_days >= 1)
+    );
+    INSERT INTO audit_settings DEFAULT VALUES;
+    COMMENT ON TABLE audit_settings IS 'one row, which only the owner changes';
+    COMMENT ON COLUMN audit_settings.epoch IS 'the epoch of new rows of audit_events';
+    COMMENT ON COLUMN audit_settings.retention_floor_days IS
+      'a month of the audit log is dropped this many days after its end, or later';
+    ${makeMonths(definer)};
+    ${dropMonth(definer)};
+    ${pruneEntries(definer)};
+    ${ensureEpoch(definer)};
+    REVOKE ALL ON FUNCTION ${FUNCTIONS_FOR_THE_SERVICE} FROM PUBLIC;
+
+    ${createWindows('failed_logins', 'HMAC of the canonical address, whether it has an account or not', undefined, true)}
+    ${createWindows('failed_second_factors', 'HMAC of the id of the user, or of a network where the user is not known')}
+    ${createWindows('refused_admin_keys', 'HMAC of the network that the wrong keys came from', undefined, true)}
+    ${createWindows('refused_admin_scopes', 'HMAC of the operator id', 'id of the operator')}
+    ${createWindows('refused_node_targets', 'HMAC of the node id', 'id of the node')}
+    ${createWindows('refused_app_keys', 'HMAC of the id of the app credential', 'id of the app credential')}
   `;
-
-export const auditMigrations = [
-  /** The audit log, an append-only table partitioned by month, and the windows in which failed logins are counted. */
-  defineMigration('CreateAuditEvents1763683400000', {
-    up: `
-      CREATE TABLE audit_events (
-        id         uuid        NOT NULL,
-        time       timestamptz NOT NULL,
-        event      text        NOT NULL,
-        actor_door text        NOT NULL,
-        actor_id   text,
-        subject    text,
-        request_id text,
-        address    text,
-        count      integer     NOT NULL,
-        details    jsonb       NOT NULL,
-        CONSTRAINT audit_events_pkey PRIMARY KEY (time, id)
-      ) PARTITION BY RANGE (time);
-      CREATE INDEX audit_events_actor_id_idx ON audit_events (actor_id, time, id) WHERE actor_id IS NOT NULL;
-      CREATE INDEX audit_events_actor_door_idx ON audit_events (actor_door, time, id) WHERE actor_id IS NULL;
-      CREATE INDEX audit_events_subject_idx ON audit_events (subject, time, id);
-      CREATE INDEX audit_events_event_idx ON audit_events (event, time, id);
-      COMMENT ON TABLE audit_events IS 'who did what; append-only: old months are dropped as a whole';
-      COMMENT ON COLUMN audit_events.actor_door IS 'user, app, node, admin; open: the caller is unknown; cli: the command line';
-      COMMENT ON COLUMN audit_events.subject IS 'id of the user, node or app credential that the act was about';
-      COMMENT ON COLUMN audit_events.count IS 'how many of what happened: failed logins, ended sessions';
-      COMMENT ON COLUMN audit_events.details IS 'never a secret, a digest or an e-mail address';
-
-      CREATE FUNCTION audit_events_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
-      BEGIN
-        RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'insufficient_privilege';
-      END $$;
-      CREATE TRIGGER audit_events_no_change BEFORE UPDATE OR DELETE ON audit_events
-        FOR EACH ROW EXECUTE FUNCTION audit_events_refuse_change();
-      CREATE TRIGGER audit_events_no_truncate BEFORE TRUNCATE ON audit_events
-        EXECUTE FUNCTION audit_events_refuse_change();
-
-      -- A partition inherits the trigger for rows, and not the one for TRUNCATE.
-      CREATE FUNCTION audit_events_add_partition(name text, bounds text) RETURNS void LANGUAGE plpgsql AS $$
-      BEGIN
-        EXECUTE format('CREATE TABLE %I PARTITION OF audit_events %s', name, bounds);
-        EXECUTE format('CREATE TRIGGER audit_events_no_truncate BEFORE TRUNCATE ON %I
-                        EXECUTE FUNCTION audit_events_refuse_change()', name);
-      END $$;
-      CREATE FUNCTION audit_events_add_month(month timestamp) RETURNS void LANGUAGE sql AS $$
-        SELECT audit_events_add_partition(
-          to_char(month, '"audit_events_"YYYY_MM'),
-          format('FOR VALUES FROM (%L) TO (%L)', month AT TIME ZONE 'UTC', (month + interval '1 month') AT TIME ZONE 'UTC'));
-      $$;
-      SELECT audit_events_add_partition('audit_events_default', 'DEFAULT');
-      SELECT audit_events_add_month(date_trunc('month', now() AT TIME ZONE 'UTC') + n * interval '1 month')
-        FROM generate_series(0, ${MONTHS_AT_ONCE - 1}) AS n;
-
-      ${createWindows('failed_logins')}
-      COMMENT ON COLUMN failed_logins.account IS 'HMAC of the canonical address, whether it has an account or not';
-    `,
-    down: `
-      DROP TABLE failed_logins;
-      DROP TABLE audit_events;
-      DROP FUNCTION audit_events_add_month(timestamp);
-      DROP FUNCTION audit_events_add_partition(text, text);
-      DROP FUNCTION audit_events_refuse_change();
-    `,
-  }),
-
-  /** The request id that the caller chose, in addition to ours. In audit_events it is one of the details. */
-  defineMigration('AddCallerRequestId1763683750000', {
-    up: COUNTED_WITHOUT_CALLER.map(
-      (table) => `
-        ALTER TABLE ${table} ADD COLUMN caller_request_id text;
-        COMMENT ON COLUMN ${table}.caller_request_id IS 'X-Request-Id as the caller sent it with the first refusal';`,
-    ).join(''),
-    down: COUNTED_WITHOUT_CALLER.map((table) => `ALTER TABLE ${table} DROP COLUMN caller_request_id;`).join(''),
-  }),
-
-  /**
-   * The columns and tables of the seals (docs/decisions/0043): each audit row has the transaction that recorded it.
-   * Existing rows count as recorded by transaction 0, and are not rewritten.
-   */
-  defineMigration('SealAuditEvents1763684000000', {
-    up: `
-      ALTER TABLE audit_events
-        ADD COLUMN epoch       smallint    NOT NULL DEFAULT 0,
-        ADD COLUMN xid         xid8        NOT NULL DEFAULT '0',
-        ADD COLUMN recorded_at timestamptz;
-      ALTER TABLE audit_events
-        ALTER COLUMN xid         SET DEFAULT pg_current_xact_id(),
-        ALTER COLUMN recorded_at SET DEFAULT now();
-      CREATE INDEX audit_events_xid_idx ON audit_events (epoch, xid, time, id);
-      COMMENT ON COLUMN audit_events.epoch IS 'raised when transaction ids start again, as after a restore from a dump';
-      COMMENT ON COLUMN audit_events.xid IS 'the transaction that recorded the row; 0: recorded before seals existed';
-      COMMENT ON COLUMN audit_events.recorded_at IS 'by the clock of PostgreSQL; time is by the clock of the replica';
-
-      CREATE TABLE audit_seals (
-        number  bigint NOT NULL,
-        content text   NOT NULL,
-        mac     bytea  NOT NULL,
-        CONSTRAINT audit_seals_pkey PRIMARY KEY (number)
-      );
-      COMMENT ON TABLE audit_seals IS 'a chain: each seal covers the rows that were committed since the one before it';
-      COMMENT ON COLUMN audit_seals.content IS 'JSON, authenticated byte by byte';
-      COMMENT ON COLUMN audit_seals.mac IS 'HMAC-SHA-256 of the content, under AUDIT_SEAL_KEY';
-
-      CREATE TABLE audit_seal_entries (
-        number  bigint      NOT NULL,
-        latest  timestamptz NOT NULL,
-        entries bytea       NOT NULL,
-        CONSTRAINT audit_seal_entries_pkey PRIMARY KEY (number)
-      );
-      ALTER TABLE audit_seal_entries ALTER COLUMN entries SET STORAGE EXTERNAL;
-      CREATE INDEX audit_seal_entries_latest_idx ON audit_seal_entries (latest);
-      COMMENT ON TABLE audit_seal_entries IS 'the rows of a seal; deleted once all of them were dropped with their months';
-      COMMENT ON COLUMN audit_seal_entries.latest IS 'the latest time of its rows';
-      COMMENT ON COLUMN audit_seal_entries.entries IS 'for each row: id (16 bytes), time in microseconds since 1970 (8), HMAC-SHA-256 (32)';
-
-      CREATE FUNCTION audit_seals_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
-      BEGIN
-        RAISE EXCEPTION 'audit_seals is append-only' USING ERRCODE = 'insufficient_privilege';
-      END $$;
-      CREATE TRIGGER audit_seals_no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_seals
-        EXECUTE FUNCTION audit_seals_refuse_change();
-    `,
-    down: `
-      DROP TABLE audit_seals, audit_seal_entries;
-      DROP FUNCTION audit_seals_refuse_change();
-      ALTER TABLE audit_events DROP COLUMN epoch, DROP COLUMN xid, DROP COLUMN recorded_at;
-    `,
-  }),
-
-  /**
-   * Functions with the privileges of the owner, for what the service does to the audit tables beyond INSERT and SELECT.
-   * Each checks its arguments, so that a role that may call them cannot drop rows before their retention ends.
-   */
-  defineMigration('AddAuditDefiners1763684050000', {
-    up: (schema) => {
-      const definer = `SECURITY DEFINER SET search_path = ${schema}, pg_temp`;
-      return `
-      CREATE TABLE audit_settings (
-        is_only              boolean  NOT NULL DEFAULT true,
-        epoch                smallint NOT NULL DEFAULT 0,
-        retention_floor_days integer  NOT NULL DEFAULT 1,
-        CONSTRAINT audit_settings_pkey PRIMARY KEY (is_only),
-        CONSTRAINT audit_settings_is_only_check CHECK (is_only),
-        CONSTRAINT audit_settings_retention_floor_days_check CHECK (retention_floor_days >= 1)
-      );
-      INSERT INTO audit_settings DEFAULT VALUES;
-      COMMENT ON TABLE audit_settings IS 'one row, which only the owner changes';
-      COMMENT ON COLUMN audit_settings.epoch IS 'the epoch of new rows of audit_events';
-      COMMENT ON COLUMN audit_settings.retention_floor_days IS 'a month of the audit log is dropped this many days after its end, or later';
-      ${makeMonths(definer)};
-      ${dropMonth(definer)};
-      ${pruneEntries(definer)};
-      ${ensureEpoch(definer)};
-      REVOKE ALL ON FUNCTION ${DEFINERS.join(', ')} FROM PUBLIC`;
-    },
-    down: `DROP FUNCTION ${DEFINERS.join(', ')}, audit_events_months(); DROP TABLE audit_settings`,
-  }),
-
-  /**
-   * The audit log refuses changes under `session_replication_role = replica` too, on which restores and logical replication
-   * depend for rows that they insert only. A new partition copies the state of the trigger for rows.
-   */
-  defineMigration('ProtectAuditLogInReplicaMode1763858400000', {
-    up: setStateOfTriggers('ENABLE ALWAYS'),
-    down: setStateOfTriggers('ENABLE'),
-  }),
-
-  /** Nodes that were asked about at a service outside their targets. A new table, which old replicas do not use. */
-  defineMigration('CreateRefusedNodeTargets1763948000000', {
-    up: `
-      ${createWindows('refused_node_targets', 'caller_request_id text,')}
-      COMMENT ON COLUMN refused_node_targets.account IS 'HMAC of the node id';
-      COMMENT ON COLUMN refused_node_targets.subject IS 'id of the node';
-    `,
-    down: 'DROP TABLE refused_node_targets',
-  }),
-
-  /** App credentials that were refused. A new table, which old replicas do not use. */
-  defineMigration('CreateRefusedAppKeys1763949000000', {
-    up: `
-      ${createWindows('refused_app_keys', 'caller_request_id text,')}
-      COMMENT ON COLUMN refused_app_keys.account IS 'HMAC of the id of the app credential';
-      COMMENT ON COLUMN refused_app_keys.subject IS 'id of the app credential';
-    `,
-    down: 'DROP TABLE refused_app_keys',
-  }),
-];
+  },
+  down: `
+    DROP TABLE failed_logins, failed_second_factors, refused_admin_keys, refused_admin_scopes, refused_node_targets,
+      refused_app_keys, audit_settings, audit_seal_entries, audit_seals, audit_events;
+    DROP FUNCTION ${FUNCTIONS_FOR_THE_SERVICE}, audit_events_months(), audit_events_add_month(timestamp),
+      audit_events_add_partition(text, text), audit_events_refuse_change(), audit_seals_refuse_change();
+  `,
+});
