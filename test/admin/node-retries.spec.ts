@@ -155,23 +155,3 @@ describe('POST /api/v0/admin/nodes with Idempotency-Key', () => {
     expect(await countOf('nodes')).toBe(2);
   });
 });
-
-describe('a 201', () => {
-  const app = useAppPerTest();
-
-  it('has the path of the new resource as Location', async () => {
-    const account = { email: 'alice@example.org', password: 'a perfectly fine passphrase' };
-    const user = await app.post('/auth/register', account).expect(201);
-    expect(user.headers.location).toBe(`/api/v0/users/${user.body.id}`);
-    const answers = [
-      await app.admin.post('/users', { ...account, email: 'bob@example.org' }),
-      await app.admin.post('/app-credentials', { caller: 'ocr', target: 'recipes' }),
-      await app.admin.post('/nodes', { household_id: randomUUID(), room: 'kitchen', name: 'speaker' }),
-    ];
-    for (const { status, headers, body } of answers) {
-      expect(status).toBe(201);
-      const { body: found } = await app.admin.get(headers.location!.replace('/api/v0/admin', '')).expect(200);
-      expect(body).toMatchObject(found as object);
-    }
-  });
-});

@@ -5,7 +5,7 @@ import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { recorded } from '../audit/record.js';
-import { type Device, TestApp } from '../support/test-app.js';
+import type { Device } from '../support/test-app.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
@@ -57,16 +57,8 @@ describe('/api/v0/admin/nodes', () => {
   it.each([
     ['household_id', 'not-a-uuid'],
     ['household_id', 7],
-    ['room', ''],
-    ['room', '   '],
-    ['room', 'two\nlines'],
-    ['name', 'bell\u0007'],
-    ['name', 'hidden\u202e'],
-    ['name', 'nul\u0000'],
-    ['name', 'x'.repeat(101)],
     ['expires_at', 'tomorrow'],
     ['expires_at', '2030-01-01'],
-    ['key_digest', 'x'],
   ])('answers 400 to %s = %p and registers nothing', async (field, value) => {
     const before = (await app.database.query('SELECT id FROM nodes')).length;
     expectInvalid(await app.admin.post('/nodes', registration({ [field]: value })), `/${field}`);
@@ -87,36 +79,6 @@ describe('/api/v0/admin/nodes', () => {
     expectProblem(await answer, problems.notFound);
   });
 
-  it('lists the nodes of a household in pages', async () => {
-    const householdId = randomUUID();
-    const ids: string[] = [];
-    for (let i = 0; i < 5; i++) ids.push((await app.node(householdId)).nodeId);
-    const seen: string[] = [];
-    let cursor: string | null = '';
-    while (cursor !== null) {
-      const query: string = cursor && `&cursor=${cursor}`;
-      const { body } = await app.admin.get(`/nodes?household_id=${householdId}&limit=2${query}`).expect(200);
-      const page = body as { items: { node_id: string }[]; next_cursor: string | null };
-      expect(page.items.length).toBeLessThanOrEqual(2);
-      seen.push(...page.items.map(({ node_id }) => node_id));
-      cursor = page.next_cursor;
-    }
-    expect(seen).toEqual(ids);
-  });
-
-  it.each([
-    'limit=0',
-    'limit=101',
-    'limit=x',
-    'limit=1&limit=2',
-    'cursor=x',
-    'cursor=',
-    'household_id=x',
-    'colour=red',
-  ])('answers 400 to the query %s', async (query) => {
-    expectInvalid(await app.admin.get(`/nodes?${query}`), `/${query.split('=')[0]!}`);
-  });
-
   it('changes room, name and expiry of a node, but not its household', async () => {
     const node = await app.node();
     const change = { room: 'hall', name: 'lamp', expires_at: '2099-01-01T00:00:00.000Z' };
@@ -128,45 +90,6 @@ describe('/api/v0/admin/nodes', () => {
     expectInvalid(await app.admin.patch(`/nodes/${node.nodeId}`, { household_id: randomUUID() }), '/household_id');
     const withoutBody = request(app.server).patch(`/api/v0/admin/nodes/${node.nodeId}`);
     expectInvalid(await withoutBody.set('X-Admin-Key', ADMIN_KEY), '');
-  });
-
-  it('revokes a node idempotently and still shows it', async () => {
-    const node = await app.node();
-    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
-    expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
-    const revoked = await app.admin.get(`/nodes/${node.nodeId}`).expect(200);
-    expect(revoked.body).toMatchObject({ revoked_at: expect.any(String) });
-    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
-    expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toEqual(revoked.body);
-    expectProblem(await app.admin.patch(`/nodes/${node.nodeId}`, { room: 'hall' }), problems.credentialRevoked);
-  });
-
-  it.each(['1', randomUUID(), '%00', "'; drop table nodes"])('answers 404 to the node id %p', async (id) => {
-    for (const call of [
-      app.admin.get(`/nodes/${id}`),
-      app.admin.delete(`/nodes/${id}`),
-      app.admin.patch(`/nodes/${id}`, {}),
-    ]) {
-      expectProblem(await call, problems.notFound);
-    }
-  });
-});
-
-describe('the admin door', () => {
-  it('answers 401 to every key when ADMIN_API_KEY is empty', async () => {
-    const app = await TestApp.start({ variables: { ADMIN_API_KEY: '' } });
-    for (const key of ['', 'undefined', 'x'.repeat(40)]) {
-      expectProblem(await app.get('/api/v0/admin/nodes').set('X-Admin-Key', key), problems.invalidAdminKey);
-    }
-    expectProblem(await app.get('/api/v0/admin/nodes'), problems.invalidAdminKey);
-    await app.stop();
-  });
-
-  it('answers 401 to another key', async () => {
-    const app = await TestApp.start();
-    expectProblem(await app.get('/api/v0/admin/nodes').set('X-Admin-Key', 'x'.repeat(40)), problems.invalidAdminKey);
-    await app.admin.get('/nodes').expect(200);
-    await app.stop();
   });
 });
 
@@ -213,12 +136,15 @@ describe('the room and name of a node', () => {
     },
   );
 
-  it.each([null, 7, true, [], ['a'], {}, '', '   ', '\u00a0', '🛏'.repeat(101)])('answer 400 to %p', async (label) => {
-    for (const field of ['room', 'name']) {
-      expectInvalid(await app.admin.post('/nodes', registration({ [field]: label })), `/${field}`);
-      expectInvalid(await app.admin.patch(`/nodes/${node.nodeId}`, { [field]: label }), `/${field}`);
-    }
-  });
+  it.each([null, 7, true, [], ['a'], {}, '', '   ', '\u00a0', 'x'.repeat(101), '🛏'.repeat(101)])(
+    'answer 400 to %p',
+    async (label) => {
+      for (const field of ['room', 'name']) {
+        expectInvalid(await app.admin.post('/nodes', registration({ [field]: label })), `/${field}`);
+        expectInvalid(await app.admin.patch(`/nodes/${node.nodeId}`, { [field]: label }), `/${field}`);
+      }
+    },
+  );
 
   it.each(['node_id', 'api_key', 'key_digest', 'revoked_at', 'last_used_at', 'household_id', 'created_at'])(
     'cannot be changed together with %s (400)',
