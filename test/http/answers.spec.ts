@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import type { Response } from 'supertest';
-import request from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
@@ -48,23 +47,12 @@ describe('every response', () => {
     await app.get('/health/live').set('If-Modified-Since', new Date().toUTCString()).expect(200);
   });
 
-  it.each(['put', 'patch', 'delete', 'get', 'trace'] as const)(
-    'to %s on a route with another method is a problem',
-    async (method) => {
-      for (const path of ['/internal/validate-node', '/internal/validate-app', '/api/v0/auth/refresh']) {
-        const answer = await request(app.server)[method](path);
-        expectProblem(answer, problems.methodNotAllowed);
-        expect(answer.headers.allow).toBe('OPTIONS, POST');
-      }
-    },
-  );
-
   it.each(['%', '%zz', '%E0%A4%A', '%c0%ae', '%ff'])('to the path parameter %s is a problem', async (text) => {
     const paths = [`/api/v0/users/${text}`, `/api/v0/admin/nodes/${text}`, `/api/v0/admin/app-credentials/${text}/x`];
     for (const path of paths) {
       const answer = await app.get(path).set('X-Admin-Key', ADMIN_KEY);
-      expect(answer.headers['content-type']).toMatch(/^application\/problem\+json/);
-      expect([400, 404]).toContain(answer.status);
+      // The last path belongs to no route, so that its parameter is not decoded.
+      expectProblem(answer, path.endsWith('/x') ? problems.notFound : problems.malformedRequest);
     }
   });
 

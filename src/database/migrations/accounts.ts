@@ -10,7 +10,7 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
   // Times that the service compares for equality have the precision of its clock, milliseconds.
   up: (schema) => `
     CREATE TABLE users (
-      id                  uuid           NOT NULL,
+      id                  uuid CONSTRAINT users_pkey PRIMARY KEY,
       email               text           NOT NULL,
       password_hash       text           NOT NULL,
       is_active           boolean        NOT NULL,
@@ -20,7 +20,6 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
       email_verified_at   timestamptz,
       factors_changed_at  timestamptz(3),
       first_proof_at      timestamptz,
-      CONSTRAINT users_pkey PRIMARY KEY (id),
       CONSTRAINT users_email_key UNIQUE (email),
       CONSTRAINT users_email_canonical_check CHECK (email = lower(email))
     );
@@ -39,7 +38,7 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
       'what email_verified_at was, or would have become, before an operator made the address unproven';
 
     CREATE TABLE sessions (
-      id                   uuid        NOT NULL,
+      id                   uuid CONSTRAINT sessions_pkey PRIMARY KEY,
       user_id              uuid        NOT NULL,
       token_digest         bytea       NOT NULL,
       generation           integer     NOT NULL,
@@ -54,7 +53,6 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
       created_from         text,
       user_agent           text,
       amr                  text[]      NOT NULL DEFAULT '{pwd}',
-      CONSTRAINT sessions_pkey PRIMARY KEY (id),
       CONSTRAINT sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
     );
     CREATE INDEX sessions_user_id_idx ON sessions (user_id, id);
@@ -73,7 +71,7 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
     COMMENT ON COLUMN sessions.amr IS 'how the user authenticated at the login (RFC 8176)';
 
     CREATE TABLE mail_requests (
-      id              uuid        NOT NULL,
+      id              uuid CONSTRAINT mail_requests_pkey PRIMARY KEY,
       kind            text        NOT NULL,
       recipient       text        NOT NULL,
       user_id         uuid,
@@ -83,7 +81,6 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
       requested_at    timestamptz NOT NULL DEFAULT now(),
       next_attempt_at timestamptz NOT NULL DEFAULT now(),
       networks        text[]      NOT NULL DEFAULT '{""}',
-      CONSTRAINT mail_requests_pkey PRIMARY KEY (id),
       CONSTRAINT mail_requests_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
     );
     CREATE UNIQUE INDEX mail_requests_recipient_key ON mail_requests (kind, recipient) WHERE user_id IS NULL;
@@ -125,13 +122,12 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
       EXECUTE FUNCTION void_one_time_tokens();
 
     CREATE TABLE totp_factors (
-      user_id          uuid        NOT NULL,
+      user_id          uuid CONSTRAINT totp_factors_pkey PRIMARY KEY,
       encrypted_secret bytea       NOT NULL,
       key_mark         bytea       NOT NULL,
       last_step        bigint,
       confirmed_at     timestamptz,
       created_at       timestamptz NOT NULL,
-      CONSTRAINT totp_factors_pkey PRIMARY KEY (user_id),
       CONSTRAINT totp_factors_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
     );
     CREATE INDEX totp_factors_key_mark_idx ON totp_factors (key_mark);
@@ -151,7 +147,7 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
     COMMENT ON COLUMN recovery_codes.digest IS 'SHA-256 of a code of 120 random bits';
 
     CREATE TABLE passkeys (
-      id            uuid        NOT NULL,
+      id            uuid CONSTRAINT passkeys_pkey PRIMARY KEY,
       user_id       uuid        NOT NULL,
       credential_id bytea       NOT NULL,
       public_key    bytea       NOT NULL,
@@ -161,7 +157,6 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
       name          text        NOT NULL,
       created_at    timestamptz NOT NULL,
       last_used_at  timestamptz,
-      CONSTRAINT passkeys_pkey PRIMARY KEY (id),
       CONSTRAINT passkeys_credential_id_key UNIQUE (credential_id),
       CONSTRAINT passkeys_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
     );
@@ -171,9 +166,8 @@ export const createAccounts = defineMigration('CreateAccounts1764000000000', {
     COMMENT ON COLUMN passkeys.is_synced IS 'the authenticator may copy the private key to other devices (flag BE)';
 
     CREATE TABLE used_challenges (
-      digest     bytea       NOT NULL,
-      expires_at timestamptz NOT NULL,
-      CONSTRAINT used_challenges_pkey PRIMARY KEY (digest)
+      digest     bytea CONSTRAINT used_challenges_pkey PRIMARY KEY,
+      expires_at timestamptz NOT NULL
     );
     CREATE INDEX used_challenges_expires_at_idx ON used_challenges (expires_at);
     COMMENT ON TABLE used_challenges IS 'challenges that a login or a registration of a passkey has used, until they expire';

@@ -216,10 +216,9 @@ export const createAuditLog = defineMigration('CreateAuditLog1764000002000', {
       FROM generate_series(0, ${MONTHS_AT_ONCE - 1}) AS n;
 
     CREATE TABLE audit_seals (
-      number  bigint NOT NULL,
+      number  bigint CONSTRAINT audit_seals_pkey PRIMARY KEY,
       content text   NOT NULL,
-      mac     bytea  NOT NULL,
-      CONSTRAINT audit_seals_pkey PRIMARY KEY (number)
+      mac     bytea  NOT NULL
     );
     COMMENT ON TABLE audit_seals IS 'a chain: each seal covers the rows that were committed since the one before it';
     COMMENT ON COLUMN audit_seals.content IS 'JSON, authenticated byte by byte';
@@ -233,10 +232,9 @@ export const createAuditLog = defineMigration('CreateAuditLog1764000002000', {
     ])}
 
     CREATE TABLE audit_seal_entries (
-      number  bigint      NOT NULL,
+      number  bigint CONSTRAINT audit_seal_entries_pkey PRIMARY KEY,
       latest  timestamptz NOT NULL,
-      entries bytea       NOT NULL,
-      CONSTRAINT audit_seal_entries_pkey PRIMARY KEY (number)
+      entries bytea       NOT NULL
     );
     ALTER TABLE audit_seal_entries ALTER COLUMN entries SET STORAGE EXTERNAL;
     CREATE INDEX audit_seal_entries_latest_idx ON audit_seal_entries (latest);
@@ -246,10 +244,9 @@ export const createAuditLog = defineMigration('CreateAuditLog1764000002000', {
       'for each row: id (16 bytes), time in microseconds since 1970 (8), HMAC-SHA-256 (32)';
 
     CREATE TABLE audit_settings (
-      is_only              boolean  NOT NULL DEFAULT true,
+      is_only              boolean CONSTRAINT audit_settings_pkey PRIMARY KEY DEFAULT true,
       epoch                smallint NOT NULL DEFAULT 0,
       retention_floor_days integer  NOT NULL DEFAULT 1,
-      CONSTRAINT audit_settings_pkey PRIMARY KEY (is_only),
       CONSTRAINT audit_settings_is_only_check CHECK (is_only),
       CONSTRAINT audit_settings_retention_floor_days_check CHECK (retention_floor_days >= 1)
     );

@@ -47,12 +47,11 @@ export const recordChanges = defineMigration('RecordChanges1764000004000', {
   isInitial: true,
   up: (schema) => `
     CREATE TABLE credential_changes (
-      seq           bigint      GENERATED ALWAYS AS IDENTITY,
+      seq           bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT credential_changes_pkey PRIMARY KEY,
       xid           xid8        NOT NULL DEFAULT pg_current_xact_id(),
       credential_id uuid,
       at            timestamptz NOT NULL DEFAULT now(),
-      kind          text,
-      CONSTRAINT credential_changes_pkey PRIMARY KEY (seq)
+      kind          text
     );
     CREATE INDEX credential_changes_xid_idx ON credential_changes (xid);
     CREATE INDEX credential_changes_at_idx ON credential_changes (at);
@@ -63,19 +62,17 @@ export const recordChanges = defineMigration('RecordChanges1764000004000', {
     COMMENT ON COLUMN credential_changes.kind IS 'node, app, session, user, signing_key; null: anything may have changed';
 
     CREATE TABLE credential_change_purges (
-      is_only_row boolean NOT NULL DEFAULT true,
+      is_only_row boolean CONSTRAINT credential_change_purges_pkey PRIMARY KEY DEFAULT true,
       purged      xid8    NOT NULL,
-      CONSTRAINT credential_change_purges_pkey PRIMARY KEY (is_only_row),
       CONSTRAINT credential_change_purges_only_row_check CHECK (is_only_row)
     );
     COMMENT ON COLUMN credential_change_purges.purged IS 'the highest transaction that credential_changes no longer has';
     INSERT INTO credential_change_purges (purged) VALUES ('0');
 
     CREATE TABLE replica_leases (
-      id       uuid        NOT NULL,
+      id       uuid CONSTRAINT replica_leases_pkey PRIMARY KEY,
       lease_ms integer     NOT NULL,
-      seen_at  timestamptz NOT NULL DEFAULT now(),
-      CONSTRAINT replica_leases_pkey PRIMARY KEY (id)
+      seen_at  timestamptz NOT NULL DEFAULT now()
     );
     COMMENT ON TABLE replica_leases IS
       'how long each live process may answer from its cache; revoking calls wait for the longest';

@@ -34,13 +34,12 @@ export const createKeys = defineMigration('CreateKeys1764000001000', {
   isInitial: true,
   up: `
     CREATE TABLE app_credentials (
-      id                      uuid        NOT NULL,
+      id                      uuid CONSTRAINT app_credentials_pkey PRIMARY KEY,
       caller                  text        NOT NULL,
       target                  text        NOT NULL,${KEY_COLUMNS},
       scopes                  text[],
       scopes_changed_at       timestamptz,
-      scope_uses              jsonb       NOT NULL DEFAULT '{}',
-      CONSTRAINT app_credentials_pkey PRIMARY KEY (id)
+      scope_uses              jsonb       NOT NULL DEFAULT '{}'
     );
     CREATE UNIQUE INDEX app_credentials_live_pair_key ON app_credentials (caller, target) WHERE revoked_at IS NULL;
     CREATE INDEX app_credentials_dead_at_idx ON app_credentials (LEAST(expires_at, revoked_at));
@@ -50,12 +49,11 @@ export const createKeys = defineMigration('CreateKeys1764000001000', {
     COMMENT ON COLUMN app_credentials.scope_uses IS 'when each scope was last asked for; does not evict the key from caches';
 
     CREATE TABLE nodes (
-      id                      uuid        NOT NULL,
+      id                      uuid CONSTRAINT nodes_pkey PRIMARY KEY,
       household_id            uuid        NOT NULL,
       room                    text        NOT NULL,
       name                    text        NOT NULL,${KEY_COLUMNS},
-      targets                 text[],
-      CONSTRAINT nodes_pkey PRIMARY KEY (id)
+      targets                 text[]
     );
     CREATE INDEX nodes_household_id_idx ON nodes (household_id, id);
     CREATE INDEX nodes_dead_at_idx ON nodes (LEAST(expires_at, revoked_at));
@@ -65,11 +63,10 @@ export const createKeys = defineMigration('CreateKeys1764000001000', {
     COMMENT ON COLUMN nodes.targets IS 'the only services at which the node is accepted; null: all';
 
     CREATE TABLE idempotency_keys (
-      key_mac    bytea       NOT NULL,
+      key_mac    bytea CONSTRAINT idempotency_keys_pkey PRIMARY KEY,
       body_mac   bytea       NOT NULL,
       node_id    uuid        NOT NULL,
       created_at timestamptz NOT NULL,
-      CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key_mac),
       CONSTRAINT idempotency_keys_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes (id)
         ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED
     );
@@ -80,7 +77,7 @@ export const createKeys = defineMigration('CreateKeys1764000001000', {
     COMMENT ON COLUMN idempotency_keys.body_mac IS 'HMAC of the validated body, to refuse the same key with another one';
 
     CREATE TABLE node_enrolments (
-      id           uuid        NOT NULL,
+      id           uuid CONSTRAINT node_enrolments_pkey PRIMARY KEY,
       code_mac     bytea       NOT NULL,
       household_id uuid        NOT NULL,
       room         text        NOT NULL,
@@ -92,7 +89,6 @@ export const createKeys = defineMigration('CreateKeys1764000001000', {
       used_at      timestamptz,
       node_id      uuid,
       retry_mac    bytea,
-      CONSTRAINT node_enrolments_pkey PRIMARY KEY (id),
       CONSTRAINT node_enrolments_code_mac_key UNIQUE (code_mac)
     );
     CREATE INDEX node_enrolments_expires_at_idx ON node_enrolments (expires_at);
@@ -104,7 +100,7 @@ export const createKeys = defineMigration('CreateKeys1764000001000', {
     COMMENT ON COLUMN node_enrolments.retry_mac IS 'HMAC of the Idempotency-Key of the call that used the code';
 
     CREATE TABLE operators (
-      id                      uuid        NOT NULL,
+      id                      uuid CONSTRAINT operators_pkey PRIMARY KEY,
       name                    text        NOT NULL,
       scopes                  text[]      NOT NULL,
       key_digest              bytea       NOT NULL,
@@ -121,7 +117,6 @@ export const createKeys = defineMigration('CreateKeys1764000001000', {
       created_at              timestamptz NOT NULL,
       updated_at              timestamptz NOT NULL,
       only_reported           boolean     NOT NULL DEFAULT false,
-      CONSTRAINT operators_pkey PRIMARY KEY (id),
       CONSTRAINT operators_name_check CHECK (name = lower(name)),
       CONSTRAINT operators_scopes_check CHECK (cardinality(scopes) > 0)
     );
@@ -139,28 +134,26 @@ export const createKeys = defineMigration('CreateKeys1764000001000', {
     COMMENT ON COLUMN operators.last_used_for IS 'null: shared with nodes and app_credentials, and unused here';
 
     CREATE TABLE console_sessions (
-      digest      bytea       NOT NULL,
+      digest      bytea CONSTRAINT console_sessions_pkey PRIMARY KEY,
       operator_id uuid,
       key_digest  bytea       NOT NULL,
       created_at  timestamptz NOT NULL,
       seen_at     timestamptz NOT NULL,
       sent_forms  uuid[]      NOT NULL DEFAULT '{}',
-      CONSTRAINT console_sessions_pkey PRIMARY KEY (digest),
       CONSTRAINT console_sessions_operator_id_fkey FOREIGN KEY (operator_id) REFERENCES operators (id) ON DELETE CASCADE
     );
     COMMENT ON COLUMN console_sessions.operator_id IS 'null for the root key';
     COMMENT ON COLUMN console_sessions.key_digest IS 'of the key with which the session began';
 
     CREATE TABLE signing_algorithms (
-      algorithm      text        NOT NULL,
-      last_signed_at timestamptz,
-      CONSTRAINT signing_algorithms_pkey PRIMARY KEY (algorithm)
+      algorithm      text CONSTRAINT signing_algorithms_pkey PRIMARY KEY,
+      last_signed_at timestamptz
     );
     COMMENT ON COLUMN signing_algorithms.last_signed_at IS 'to the minute; its tokens are accepted for one token life after it';
     INSERT INTO signing_algorithms (algorithm) VALUES ('HS256'), ('ES256');
 
     CREATE TABLE signing_keys (
-      id                    uuid        NOT NULL,
+      id                    uuid CONSTRAINT signing_keys_pkey PRIMARY KEY,
       kid                   text        NOT NULL,
       algorithm             text        NOT NULL,
       state                 text        NOT NULL,
@@ -169,7 +162,6 @@ export const createKeys = defineMigration('CreateKeys1764000001000', {
       activated_at          timestamptz,
       retired_at            timestamptz,
       revoked_at            timestamptz,
-      CONSTRAINT signing_keys_pkey PRIMARY KEY (id),
       CONSTRAINT signing_keys_kid_key UNIQUE (kid),
       CONSTRAINT signing_keys_algorithm_fkey FOREIGN KEY (algorithm) REFERENCES signing_algorithms (algorithm),
       CONSTRAINT signing_keys_state_check CHECK (state IN ('next', 'active', 'retired', 'revoked'))

@@ -10,15 +10,14 @@ export const createThrottlesAndJobs = defineMigration('CreateThrottlesAndJobs176
   isInitial: true,
   up: `
     CREATE UNLOGGED TABLE throttle_windows (
-      key             text        NOT NULL,
+      key             text CONSTRAINT throttle_windows_pkey PRIMARY KEY,
       points          integer     NOT NULL,
       window_start    timestamptz NOT NULL,
       window_end      timestamptz NOT NULL,
       lost            integer     NOT NULL,
       in_flight       integer     NOT NULL,
       in_flight_until timestamptz NOT NULL,
-      granted         integer     NOT NULL,
-      CONSTRAINT throttle_windows_pkey PRIMARY KEY (key)
+      granted         integer     NOT NULL
     ) WITH (fillfactor = 70);
     CREATE INDEX throttle_windows_window_end_idx ON throttle_windows (window_end);
     COMMENT ON TABLE throttle_windows IS 'tries in the current windows, and the addresses that are known to accounts';
@@ -34,10 +33,9 @@ export const createThrottlesAndJobs = defineMigration('CreateThrottlesAndJobs176
 
     -- Unused: the counters of versions before 0.1.0. A later release drops it.
     CREATE UNLOGGED TABLE throttle_counters (
-      key    text    NOT NULL,
+      key    text CONSTRAINT throttle_counters_pkey PRIMARY KEY,
       points integer NOT NULL,
-      expire bigint,
-      CONSTRAINT throttle_counters_pkey PRIMARY KEY (key)
+      expire bigint
     ) WITH (fillfactor = 70);
     CREATE INDEX throttle_counters_expire_idx ON throttle_counters (expire);
     COMMENT ON TABLE throttle_counters IS 'tries in the current windows, and the addresses that accounts are known at';
@@ -45,9 +43,8 @@ export const createThrottlesAndJobs = defineMigration('CreateThrottlesAndJobs176
     COMMENT ON COLUMN throttle_counters.expire IS 'end of the window, milliseconds since 1970';
 
     CREATE TABLE job_runs (
-      job          text        NOT NULL,
-      succeeded_at timestamptz NOT NULL DEFAULT now(),
-      CONSTRAINT job_runs_pkey PRIMARY KEY (job)
+      job          text CONSTRAINT job_runs_pkey PRIMARY KEY,
+      succeeded_at timestamptz NOT NULL DEFAULT now()
     );
     COMMENT ON TABLE job_runs IS 'when each job of the maintenance last succeeded, in any replica';
     -- The rows exist from the start, so that a job that never succeeds grows old too.
