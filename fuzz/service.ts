@@ -4,7 +4,7 @@ import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { startPostgres, UNSAFE } from '../tools/postgres.js';
 import { readCpuMicroseconds, readResidentMegabytes } from '../tools/process-usage.js';
-import { replaceSettings } from '../tools/replace-settings.js';
+import { PATIENT_SETTINGS, replaceSettings } from '../tools/replace-settings.js';
 import { isHealthy, ServerProcess } from '../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../tools/service.js';
 
@@ -15,22 +15,6 @@ const NO_THROTTLES = Object.fromEntries(
     ...['REGISTRATION_LIMIT_PER_ADDRESS', 'REFRESH_LIMIT_PER_ADDRESS'],
   ].map((name) => [name, '9999999/1']),
 );
-
-const NO_LIMIT = { points: 9_999_999, seconds: 1 };
-const SETTINGS: Partial<FixedSettings> = {
-  // On a busy machine the defaults would turn answers into 503.
-  databaseConnectTimeoutMs: 20_000,
-  databaseStatementTimeoutMs: 20_000,
-  secondFactorLimitPerAccount: NO_LIMIT,
-  secondFactorLimitPerAddress: NO_LIMIT,
-  hashingBusyLimitPerAddress: NO_LIMIT,
-  adminKeyLimitPerAddress: NO_LIMIT,
-  mailLimitPerAddress: NO_LIMIT,
-  mailLimitPerAccount: NO_LIMIT,
-  linkLimitPerAddress: NO_LIMIT,
-  enrolmentLimitPerAddress: NO_LIMIT,
-  enrolmentLimit: NO_LIMIT,
-};
 
 interface Start {
   readonly cleanup: Cleanup;
@@ -66,7 +50,7 @@ export class FuzzedService {
     const server = new ServerProcess(await claimPort(), {
       cleanup,
       script: SERVICE_SCRIPT,
-      flags: [...flags, replaceSettings({ ...SETTINGS, ...settings })],
+      flags: [...flags, replaceSettings({ ...PATIENT_SETTINGS, ...settings })],
       variables: { ...productionVariables(database.url(), secrets), ...NO_THROTTLES, ...variables },
       isReady: isHealthy,
       onLine,
