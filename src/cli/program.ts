@@ -8,8 +8,7 @@ import { addCheckpointCommand, addVerifyCommand } from './platform/audit-seals.c
 import { addKeysCommands } from './platform/keys.command.js';
 import { addInitCommand, addMigrateCommand, addSchemaCommand } from './platform/platform-commands.js';
 import { addExportCommand, addImportCommand } from './platform/user-transfer.command.js';
-import { addAuditExportCommand } from './remote/audit-export.command.js';
-import { addAuditCommand } from './remote/audit.command.js';
+import { addAuditCommand, addAuditExportCommand } from './remote/audit.command.js';
 import { addAppsCommands, addOperatorsCommands } from './remote/credentials.command.js';
 import { addDoctorCommand } from './remote/doctor.command.js';
 import { addExplainCommands } from './remote/explain.command.js';

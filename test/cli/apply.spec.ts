@@ -1,7 +1,5 @@
-import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { parse as parseVariables } from 'dotenv';
 import { parseAllDocuments } from 'yaml';
 import { readPlatformMap } from '../../src/cli/platform/platform-map.js';
@@ -10,6 +8,7 @@ import { apply } from '../../src/cli/remote/apply.js';
 import { createId } from '../../src/common/ids.js';
 import { eventually } from '../../tools/eventually.js';
 import { urlOf, useCli } from '../support/cli.js';
+import { serve } from '../support/serve.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
@@ -241,7 +240,7 @@ describe('platform-auth apply', () => {
 
   it('writes nothing from an answer that this service does not give', async () => {
     const replaced = new Map<string, [status: number, type: string, body: string]>();
-    const proxy = createServer((request, response) => {
+    const { url, close } = await serve((request, response) => {
       const [status, type, body] = replaced.get(`${request.method} ${request.url}`) ?? [];
       if (status !== undefined) response.writeHead(status, { 'Content-Type': type }).end(body);
       else void forward(request, response);
@@ -253,8 +252,6 @@ describe('platform-auth apply', () => {
       response.writeHead(answer.status, { 'Content-Type': answer.headers.get('content-type') ?? '' });
       response.end(await answer.text());
     };
-    await once(proxy.listen(0, '127.0.0.1'), 'listening');
-    const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
     const fails = async (method: string, path: string, ...answer: [status: number, type: string, body: string]) => {
       replaced.clear();
       replaced.set(`${method} ${path}`, answer);
@@ -282,8 +279,7 @@ describe('platform-auth apply', () => {
       await fails(...issue, '{"app_id":"x\\nNODE_OPTIONS=y","app_key":"pa_app_z"}');
       await fails(...issue, `{"app_id":"${createId()}","app_key":"pa_app_z\\nNODE_OPTIONS=y"}`);
     } finally {
-      proxy.close();
-      proxy.closeAllConnections();
+      close();
     }
   });
 

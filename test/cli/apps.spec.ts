@@ -8,7 +8,7 @@ import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { DRAWINGS, toCalls } from '../../src/cli/remote/map.command.js';
-import type { AppView } from '../../src/cli/remote/map.command.js';
+import type { AppCredentialResponse } from '../../src/admin/app-credentials.admin.controller.js';
 
 describe('platform-auth apps and explain', () => {
   const app = useApp();
@@ -53,14 +53,7 @@ describe('platform-auth apps and explain', () => {
   it('revokes the nodes of a household or room, and warns of nodes in one place', async () => {
     const household = randomUUID();
     const register = (room: string) => [
-      'nodes',
-      'register',
-      '--household',
-      household,
-      '--room',
-      room,
-      '--name',
-      'lamp',
+      ...['nodes', 'register', '--household', household, '--room', room, '--name', 'lamp'],
     ];
     for (const room of ['hall', 'hall 2', 'attic'])
       expect((await cli.run(...register(room))).stderr).not.toContain('Several');
@@ -148,15 +141,8 @@ describe('platform-auth operators', () => {
   const cli = useCli(app);
 
   it('adds an operator, whose key works as ADMIN_API_KEY within its scopes, and shows the key once', async () => {
-    const added = await cli.json<Record<string, string>>(
-      'operators',
-      'add',
-      'Alice',
-      '--scopes',
-      'read,users',
-      '--expires',
-      '2d',
-    );
+    const words = ['operators', 'add', 'Alice', '--scopes', 'read,users', '--expires', '2d'];
+    const added = await cli.json<Record<string, string>>(...words);
     expect(added).toMatchObject({ name: 'alice', scopes: ['read', 'users'] });
     expect(Date.parse(added.expires_at!) - Date.now()).toBeGreaterThan(1.9 * 86_400_000);
     const asAlice = cli.with({ ADMIN_API_KEY: added.api_key! });
@@ -247,7 +233,7 @@ const DAY_MS = 86_400_000;
 
 const inDays = (days: number): string => new Date(NOW.getTime() + days * DAY_MS).toISOString();
 
-const credential = (more: Partial<AppView>): AppView => ({
+const credential = (more: Partial<AppCredentialResponse>): AppCredentialResponse => ({
   app_id: randomUUID(),
   caller: 'recipes',
   target: 'ocr',

@@ -108,19 +108,13 @@ describe('the content of a configuration file', () => {
     );
   });
 
-  it('has the format that its name says', () => {
-    const names = ['a.json', 'a.JSON', 'a.yaml', 'a.yml', 'a.env', '.env', '.env.local', 'a.conf', 'json'];
-    expect(names.map((name) => detectFormat(`/x/${name}`))).toEqual([
-      'json',
-      'json',
-      'yaml',
-      'yaml',
-      'env',
-      'env',
-      'env',
-      undefined,
-      undefined,
-    ]);
+  it.each([
+    ['json', 'a.json a.JSON'],
+    ['yaml', 'a.yaml a.yml'],
+    ['env', 'a.env .env .env.local'],
+    [undefined, 'a.conf json'],
+  ])('has the format that its name says: %s', (format, names) => {
+    for (const name of names.split(' ')) expect([name, detectFormat(`/x/${name}`)]).toEqual([name, format]);
   });
 });
 

@@ -1,14 +1,13 @@
 import { chmodSync, cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createServer } from 'node:http';
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
-import { askServices, formatRunning } from '../../src/cli/platform/doctor-live.js';
+import { askServices, formatRunning } from '../../src/cli/platform/doctor-calls.js';
 import { diagnose } from '../../src/cli/platform/doctor.js';
 import { checkKeys } from '../../src/cli/platform/doctor-keys.js';
 import type { Plan } from '../../src/cli/platform/plan.js';
 import { describeUnreadable } from '../../src/cli/platform/environment-files.js';
+import { urlOf } from '../support/cli.js';
+import { serve } from '../support/serve.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
@@ -46,7 +45,7 @@ describe('platform-auth doctor', () => {
     // Doctor asks for the lease, which a busy machine loses for a moment when it is short.
     const variables = { REVOCATION_LEASE_MS: '2000' };
     app = await TestApp.start({ database: platform.database, clock: platform.clock, variables });
-    url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
+    url = urlOf(app);
   }
 
   async function stop(): Promise<void> {
@@ -253,16 +252,14 @@ describe('platform-auth doctor', () => {
     });
 
     it('says with --live which services answer, and that it cannot know who they are', async () => {
-      const server = createServer((_, response) => response.writeHead(404).end());
-      await once(server.listen(0, '127.0.0.1'), 'listening');
-      const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const { url: there, close } = await serve((_, response) => response.writeHead(404).end());
       const services = [
         { name: 'auth', url },
         { name: 'ocr', url: there },
         { name: 'recipes', url: 'http://127.0.0.1:9' },
       ].map((one) => ({ ...one, calls: [], scopes: {}, urls: [], adminEndpoints: false, verifiesAccessTokens: false }));
       const running = await askServices({ services });
-      server.close();
+      close();
       expect(running).toEqual([
         { name: 'ocr', url: there, status: 404 },
         { name: 'recipes', url: 'http://127.0.0.1:9', status: null, error: expect.stringMatching(/./) },
@@ -296,13 +293,13 @@ describe('platform-auth doctor', () => {
         /^Is this the address of auth\?/,
       ],
     ])('says what to do when the service %s', async (_, body, what, remedy) => {
-      const server = createServer((_request, response) => response.writeHead(503).end(JSON.stringify(body)));
-      await once(server.listen(0, '127.0.0.1'), 'listening');
-      const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const { url: there, close } = await serve((_request, response) =>
+        response.writeHead(503).end(JSON.stringify(body)),
+      );
       expect(await platform.diagnose(there)).toEqual([
         { severity: 'broken', where: there, what, do: expect.stringMatching(remedy) },
       ]);
-      server.close();
+      close();
     });
 
     it('reports a database that is down, and still tries the credentials', async () => {
@@ -315,12 +312,10 @@ describe('platform-auth doctor', () => {
     });
 
     it('reports a logging service that redirects, and does not follow', async () => {
-      const server = createServer((_, response) => response.writeHead(302, { Location: url }).end());
-      await once(server.listen(0, '127.0.0.1'), 'listening');
-      const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const { url: there, close } = await serve((_, response) => response.writeHead(302, { Location: url }).end());
       platform.edit('auth', (text) => `${text}LOGGING_SERVICE_URL=${there}\n`);
       expect(await platform.diagnose(url)).toMatchObject([{ severity: 'warning', what: expect.stringMatching(/302/) }]);
-      server.close();
+      close();
     });
 
     it('reports targets of nodes that the map does not have, and none where a node is restricted to its services', async () => {
@@ -338,12 +333,12 @@ describe('platform-auth doctor', () => {
         '/api/v0/admin/nodes/targets': { items: [{ targets: ['ocr'], live: 3, node_id: 'n' }] },
         '/api/v0/admin/nodes/n/explain?target=auth': { accepted_now: true },
       };
-      const server = createServer((request, response) => response.end(JSON.stringify(answers[request.url!] ?? {})));
-      await once(server.listen(0, '127.0.0.1'), 'listening');
-      const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const { url: there, close } = await serve((request, response) =>
+        response.end(JSON.stringify(answers[request.url!] ?? {})),
+      );
       const expected = broken('nodes with the targets ocr (3)', 'auth would accept n.');
       expect(await platform.diagnose(there)).toContainEqual(expect.objectContaining(expected));
-      server.close();
+      close();
     });
 
     it('prints no secret', async () => {
@@ -436,9 +431,7 @@ describe('platform-auth doctor', () => {
         clock: platform.clock,
         variables: { INTERNAL_PORT: '0' },
       });
-      const [outside, inside] = [split.server, split.internal!].map(
-        (server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-      );
+      const [outside, inside] = [split.server, split.internal!].map((server) => urlOf({ server }));
       expect(await platform.diagnose(outside)).toMatchObject([
         { severity: 'broken', what: 'No verdict: 404 from auth.', do: expect.stringMatching(/INTERNAL_PORT/) },
       ]);
@@ -448,8 +441,7 @@ describe('platform-auth doctor', () => {
 
     it('says that a service has another database, and not to run init', async () => {
       const other = await TestApp.start({ clock: platform.clock });
-      const { port } = other.server.address() as AddressInfo;
-      const remedies = (await platform.diagnose(`http://127.0.0.1:${port}`)).map((finding) => finding.do);
+      const remedies = (await platform.diagnose(urlOf(other))).map((finding) => finding.do);
       await other.stop();
       expect(remedies).toContain(
         'The service there uses another database: correct --url, or the DATABASE_URL of one of them.',

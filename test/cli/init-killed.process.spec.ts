@@ -1,11 +1,8 @@
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
+import { Cli } from '../support/cli.js';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 import { fromRoot } from '../support/from-root.js';
-
-const PROGRAM = fromRoot('dist/service/platform-auth.js');
 
 describe('platform-auth init as a process', () => {
   let platform: OwnPlatform;
@@ -19,26 +16,21 @@ describe('platform-auth init as a process', () => {
   });
 
   const parameters = (...more: string[]): string[] => [
-    ...[PROGRAM, 'init', '--map', platform.mapPath, '--env-dir', platform.envDir],
+    ...['init', '--map', platform.mapPath, '--env-dir', platform.envDir],
     ...more,
   ];
-  const environment = () => ({
-    env: { PATH: process.env.PATH, NODE_ENV: 'production', DATABASE_URL: platform.database.url },
-  });
-
-  const run = async (args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> =>
-    new Promise((resolve) => {
-      const child = execFile(process.execPath, args, environment(), (_, stdout, stderr) =>
-        resolve({ code: child.exitCode, stdout, stderr }),
-      );
-    });
+  const start = (...words: string[]) => {
+    const variables = { NODE_ENV: 'production', DATABASE_URL: platform.database.url };
+    return new Cli('http://127.0.0.1:9', variables, fromRoot('.')).start(...words);
+  };
+  const run = async (words: string[]) => start(...words).ended;
 
   const killAt = async (caller: string, target: string): Promise<void> => {
     const barrier = await platform.barrierAt(caller, target);
-    const child = spawn(process.execPath, parameters(), { ...environment(), stdio: 'ignore' });
+    const child = start(...parameters());
     await barrier.reached();
-    child.kill('SIGKILL');
-    await once(child, 'exit');
+    child.kill();
+    await child.ended;
     await barrier.remove();
   };
 
@@ -54,12 +46,12 @@ describe('platform-auth init as a process', () => {
   };
 
   it('can be completed by a rerun after it was killed between two credentials of one file', async () => {
-    await run([PROGRAM, 'migrate']);
+    await run(['migrate']);
     await killAt('recipes', 'ocr');
     // The row exists and its key is lost: the file that should hold it was never written.
     expect(await platform.livePairs()).toContain('recipes → auth');
     expect(existsSync(platform.path('recipes'))).toBe(false);
-    const { code, stdout } = await run([...parameters('--json')]);
+    const { code, stdout } = await run(parameters('--json'));
     expect(code).toBe(0);
     const { pairs } = JSON.parse(stdout) as Awaited<ReturnType<typeof platform.init>>;
     const action = (caller: string, target: string) =>
@@ -103,18 +95,18 @@ describe('platform-auth init as a process', () => {
     platform.changeMap(({ services }) => delete services.auth);
     const refused = await run(parameters());
     expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/platform\.yaml:\d+ /) });
-    expect(await run([PROGRAM, 'init', '--map', platform.mapPath])).toMatchObject({ code: 2, stdout: '' });
+    expect(await run(['init', '--map', platform.mapPath])).toMatchObject({ code: 2, stdout: '' });
   });
 
   it.each(['init', 'doctor'])('%s --help shows an example', async (name) => {
-    const { code, stdout } = await run([PROGRAM, name, '--help']);
+    const { code, stdout } = await run([name, '--help']);
     expect(code).toBe(0);
     expect(stdout).toMatch(new RegExp(`Example:\\n.*platform-auth ${name} --map platform.yaml`));
   });
 
   it('doctor exits with 1 when something is broken, and prints JSON with --json', async () => {
     await platform.init();
-    const args = [PROGRAM, '--json', 'doctor', '--map', platform.mapPath, '--env-dir', platform.envDir];
+    const args = ['--json', 'doctor', '--map', platform.mapPath, '--env-dir', platform.envDir];
     const { code, stdout, stderr } = await run([...args, '--url', 'http://127.0.0.1:9']);
     expect(code).toBe(1);
     expect(JSON.parse(stdout)).toEqual({ findings: [expect.objectContaining({ severity: 'broken' })] });

@@ -1,19 +1,19 @@
-import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { Table } from '../../src/cli/tables.js';
 import { eventually } from '../../tools/eventually.js';
 import { Cli } from '../support/cli.js';
+import { serve } from '../support/serve.js';
 
 /** A service with many users and nodes, which answers pages up to the one that the test allows. */
 class LongLists {
   readonly asked: URLSearchParams[] = [];
   readonly paths: string[] = [];
   allowed = Infinity;
-  private readonly server: Server;
+  close: () => void = () => undefined;
 
-  constructor(private readonly total: number) {
-    this.server = createServer((request, response) => {
+  constructor(private readonly total: number) {}
+
+  async listen(): Promise<Cli> {
+    const { url, close } = await serve((request, response) => {
       const { pathname, searchParams } = new URL(request.url!, 'http://x');
       this.paths.push(pathname);
       this.asked.push(searchParams);
@@ -26,16 +26,8 @@ class LongLists {
         response.setHeader('content-type', 'application/json').end(body),
       );
     });
-  }
-
-  async listen(): Promise<Cli> {
-    await once(this.server.listen(0, '127.0.0.1'), 'listening');
-    return new Cli(`http://127.0.0.1:${(this.server.address() as AddressInfo).port}`);
-  }
-
-  close(): void {
-    this.server.close();
-    this.server.closeAllConnections();
+    this.close = close;
+    return new Cli(url);
   }
 }
 
@@ -141,24 +133,21 @@ describe('the lists of platform-auth', () => {
       ],
     };
     const paths: string[] = [];
-    const server = createServer((request, response) => {
+    const { url, close } = await serve((request, response) => {
       paths.push(request.url!);
       const health = { status: 'ok', details: {} };
       response.setHeader('content-type', 'application/json');
       const answer = request.url === '/health' ? health : request.url!.endsWith('/background-work') ? work : counts;
       response.end(JSON.stringify(answer));
     });
-    await once(server.listen(0, '127.0.0.1'), 'listening');
     await use(0);
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const { code, stdout, stderr } = await cli.run('status', '--url', url);
     expect(stdout).toContain('20000 live, 3 revoked or expired, 2 not used for 30 days, 1 expiring within 14 days\n');
     expect(stdout).toMatch(/audit unsealed +121 min: overdue\npurge age +90 s\n/);
     expect([code, stderr]).toEqual([1, expect.stringContaining('Overdue: audit_unsealed_seconds.')]);
     const admin = ['nodes/summary', 'app-credentials/summary', 'app-credentials/unused-scopes', 'background-work'];
     expect(paths).toEqual(['/health', ...admin.map((path) => `/api/v0/admin/${path}`)]);
-    server.close();
-    server.closeAllConnections();
+    close();
   });
 });
 

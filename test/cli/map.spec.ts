@@ -1,7 +1,5 @@
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { parsePlatformMap, readPlatformMap } from '../../src/cli/platform/platform-map.js';
 import { OwnPlatform, SHIPPED_MAP, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
@@ -9,6 +7,8 @@ import { claimPort } from '../../tools/claim-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { StandIn } from './stand-in.js';
 import { Verifier } from '../../clients/typescript/src/verifier.js';
+import { urlOf } from '../support/cli.js';
+import { serve } from '../support/serve.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 
@@ -310,7 +310,7 @@ describe('the files of services that embed a verifier', () => {
     const start = async (variables = {}): Promise<string> => {
       platform.edit('auth', (text) => text.replace(/^ADMIN_API_KEY=.*/m, `ADMIN_API_KEY=${ADMIN_KEY}`));
       app = await TestApp.start({ database: platform.database, clock: platform.clock, variables });
-      return `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
+      return urlOf(app);
     };
 
     afterEach(async () => {
@@ -351,14 +351,12 @@ describe('the files of services that embed a verifier', () => {
       await platform.init();
       const service = await start();
       // A proxy that was configured before verifiers existed.
-      const proxy = createServer((request, response) => {
+      const proxy = await serve((request, response) => {
         if (request.url === '/internal/changes') response.writeHead(404).end();
         else void forward(service, request, response);
       });
-      await once(proxy.listen(0, '127.0.0.1'), 'listening');
-      const findings = await platform.diagnose(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+      const findings = await platform.diagnose(proxy.url);
       proxy.close();
-      proxy.closeAllConnections();
       expect(findings).toHaveLength(callersOfAuth.length);
       expect(findings[0]).toMatchObject({
         severity: 'broken',

@@ -5,6 +5,7 @@ import { eventually } from '../../tools/eventually.js';
 import { Cli, urlOf, useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { HttpGate } from '../support/http-gate.js';
+import { serve } from '../support/serve.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
@@ -20,13 +21,7 @@ describe('platform-auth nodes', () => {
   const cli = useCli(app).asProcess();
 
   const registration = (household: string = randomUUID()): string[] => [
-    'register',
-    '--household',
-    household,
-    '--room',
-    'kitchen',
-    '--name',
-    'speaker',
+    ...['register', '--household', household, '--room', 'kitchen', '--name', 'speaker'],
   ];
   const nodesOf = async (household: string): Promise<NodeView[]> =>
     (await cli.json<{ items: NodeView[] }>('nodes', 'list', '--household', household, '--all')).items;
@@ -224,15 +219,12 @@ describe('platform-auth nodes', () => {
 
   it('does not follow a redirect with a key, and recognises another service', async () => {
     const keys: unknown[] = [];
-    const { createServer } = await import('node:http');
-    const other = createServer((request, response) => {
+    const other = await serve((request, response) => {
       keys.push(request.url);
       if (request.url!.startsWith('/elsewhere')) response.end('{}');
       else response.writeHead(keys.length > 1 ? 200 : 307, { location: '/elsewhere' }).end('<html>');
-    }).listen(0, '127.0.0.1');
-    other.unref();
-    await new Promise((listening) => other.once('listening', listening));
-    const lost = new Cli(`http://127.0.0.1:${(other.address() as { port: number }).port}`).asProcess();
+    });
+    const lost = new Cli(other.url).asProcess();
     expect(await lost.fails('nodes', 'show', 'x')).toMatch(/redirects/);
     expect(keys).toHaveLength(1);
     expect(await lost.fails('nodes', 'list')).not.toMatch(/TypeError|undefined/);

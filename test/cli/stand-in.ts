@@ -1,7 +1,6 @@
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage } from 'node:http';
 import { untilVerdict } from '../../tools/repeat-while.js';
+import { serve } from '../support/serve.js';
 import { credentialVariables } from '../../src/common/names.js';
 
 type FileVariables = Readonly<Record<string, string | undefined>>;
@@ -12,21 +11,20 @@ export class StandIn {
 
   private constructor(
     readonly name: string,
-    private readonly server: Server,
+    private readonly server: Awaited<ReturnType<typeof serve>>,
   ) {}
 
   /** Listens. It knows no other service until it has read its file. */
   static async listen(name: string): Promise<StandIn> {
-    const server = createServer((request, response) => {
+    const server = await serve((request, response) => {
       void standIn.accepts(request).then((isAccepted) => response.writeHead(isAccepted ? 200 : 401).end());
     });
     const standIn = new StandIn(name, server);
-    await once(server.listen(0, '127.0.0.1'), 'listening');
     return standIn;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+    return this.server.url;
   }
 
   read(variables: FileVariables): void {
@@ -49,7 +47,6 @@ export class StandIn {
 
   close(): void {
     this.server.close();
-    this.server.closeAllConnections();
   }
 
   private async present(

@@ -1,12 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { createServer } from 'node:http';
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
 import { problems } from '../../src/problems/problems.js';
 import { Cli, useCli } from '../support/cli.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { expectThrottled } from '../support/throttled.js';
+import { serve } from '../support/serve.js';
 import { useApp } from '../support/use-app.js';
 import { FactorOwner } from '../second-factors/owner.js';
 
@@ -227,29 +225,15 @@ describe('platform-auth audit', () => {
       count: 1,
       details: {},
     });
-    const server = createServer((request, response) => {
+    const { url, close } = await serve((request, response) => {
       const { searchParams } = new URL(request.url!, 'http://x');
       asked.push(searchParams);
       const items = Array.from({ length: Number(searchParams.get('limit')) }, (_, index) => event(index));
       response.setHeader('content-type', 'application/json').end(JSON.stringify({ items, next_cursor: 'more' }));
-    })
-      .listen(0, '127.0.0.1')
-      .unref();
-    await once(server, 'listening');
-    const cli = new Cli(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-    const filters = [
-      '--actor',
-      'a',
-      '--subject',
-      's',
-      '--event',
-      'user.login.failed',
-      '--since',
-      '24h',
-      '--until',
-      '1h',
-    ];
-    const { items } = await cli.json<{ items: object[] }>('audit', ...filters, '--limit', '130');
+    });
+    const cli = new Cli(url);
+    const filters = '--actor a --subject s --event user.login.failed --since 24h --until 1h --limit 130'.split(' ');
+    const { items } = await cli.json<{ items: object[] }>('audit', ...filters);
     expect(items).toHaveLength(130);
     expect(asked.map((query) => [query.get('limit'), query.get('cursor')])).toEqual([
       ['100', null],
@@ -261,7 +245,7 @@ describe('platform-auth audit', () => {
     const text = await cli.ok('audit', '--limit', '1');
     expect(text).toContain('user id-0');
     expect(text).not.toContain('\u001b');
-    server.close();
+    close();
     cli.remove();
   });
 });

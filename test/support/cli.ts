@@ -155,6 +155,6 @@ export function useCli(app: TestApp): Cli {
   return cli;
 }
 
-export function urlOf(app: TestApp): string {
+export function urlOf(app: Pick<TestApp, 'server'>): string {
   return `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
 }

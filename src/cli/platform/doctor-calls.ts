@@ -7,7 +7,7 @@ import { HEADER_VALUE, readErrorCode, sendRequest, type HttpRequest } from '../h
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
 import { isDelivered, type Plan, type PlannedPair } from './plan.js';
 import { credentialVariables } from '../../common/names.js';
-import { OWN_NAME } from './platform-map.js';
+import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
 /** One problem, and what to do about it. Holds no secret. */
 export interface Finding {
@@ -230,4 +230,35 @@ async function checkLoggingService(own: EnvFile | undefined): Promise<Finding | 
     `The logging service ${error === undefined ? `answers ${status}` : `does not answer: ${error}`}.`,
     'Start it, or correct its address in the map and run init. Until then log lines go to the console only.',
   );
+}
+
+/** What the address of a service in the map answered. */
+export interface RunningService {
+  readonly name: string;
+  readonly url: string;
+  /** Null: it does not answer. */
+  readonly status: number | null;
+  readonly error?: string;
+}
+
+/** Asks at the address of each other service, at once. None gets a credential: another program may listen there. */
+export function askServices({ services }: PlatformMap): Promise<RunningService[]> {
+  const others = services.filter(({ name }) => name !== OWN_NAME);
+  return Promise.all(
+    others.map(async ({ name, url }) => {
+      const { status, error } = await ask(url);
+      return error === undefined ? { name, url, status } : { name, url, status: null, error };
+    }),
+  );
+}
+
+/** A service other than this one has no route that tells who it is: doctor says so instead of guessing. */
+export function formatRunning(running: readonly RunningService[]): string {
+  const lines = running.map(({ name, url, status, error = '' }) =>
+    status === null
+      ? `  ${name} does not answer at ${url}: ${error}. Start it, or correct the map.`
+      : `  ${name}: ${url} answers ${status}. Whether it is ${name}, and has read ${name}.env, doctor cannot know.`,
+  );
+  const advice = 'When each last used its key: platform-auth apps list. A SERVICE_NAME that is not its own: its log.';
+  return ['Running services:', ...lines, advice].join('\n');
 }

@@ -16,7 +16,7 @@ import { addCommand, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options
 const DEFAULT_PORT = '7701';
 const PROGRESS_INTERVAL_MS = 1_000;
 const MAX_PAGE_SIZE = 100;
-const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
+export const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
 
 export type Query = Readonly<Record<string, string | undefined>>;
 
@@ -78,8 +78,10 @@ export class AdminClient {
     throw toRefusal(this.url, answer);
   }
 
-  async post<Body>(path: string, body?: object): Promise<Body> {
-    return (await this.asAdmin('POST', path, body)) as Body;
+  /** @param advice what to do when the call is not answered: valid whether or not the change was made */
+  async post<Body>(path: string, body?: object, advice?: string): Promise<Body> {
+    const call = this.asAdmin('POST', path, body);
+    return (await (advice === undefined ? call : withAdvice(call, advice))) as Body;
   }
 
   async patch<Body>(path: string, body: object): Promise<Body> {
@@ -202,6 +204,13 @@ export type Kind = 'user' | 'node' | 'app' | 'operator';
 type View = Readonly<Record<string, string>>;
 
 const PARALLEL = 10;
+
+/** A few at a time. */
+export async function inParallel<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
+  for (let start = 0; start < items.length; start += PARALLEL)
+    await Promise.all(items.slice(start, start + PARALLEL).map(work));
+}
+
 const SOURCES: Readonly<Record<Kind, readonly [path: string, toName: (view: View) => string | undefined]>> = {
   user: ['/users', ({ email }) => email],
   node: ['/nodes', ({ room, name }) => `${room}/${name}`],
@@ -217,12 +226,10 @@ export class Names {
 
   constructor(private readonly client: AdminClient) {}
 
-  /** Looks up all ids that are not known yet, a few at a time. */
+  /** Looks up all ids that are not known yet. */
   async learn(references: readonly Reference[]): Promise<void> {
     const unknown = new Map(references.filter(({ id }) => !this.known.has(id)).map((each) => [each.id, each]));
-    const open = [...unknown.values()];
-    for (let start = 0; start < open.length; start += PARALLEL)
-      await Promise.all(open.slice(start, start + PARALLEL).map((reference) => this.lookUp(reference)));
+    await inParallel([...unknown.values()], async (reference) => this.lookUp(reference));
   }
 
   /** @returns the id itself when it was deleted, or purged */

@@ -1,4 +1,4 @@
-// What `init` does with app credentials, over HTTP and without the database. Of two runs at the same time one is refused: a
+// What `init` and `doctor` do with app credentials, over HTTP and without the database. Of two runs at the same time one is refused: a
 // pair has one live credential, and a key is rotated only if it was not rotated since the plan was made.
 import { mkdirSync } from 'node:fs';
 import * as z from 'zod';
@@ -6,11 +6,13 @@ import { formatPair } from '../credential-state.js';
 import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
 import { isId } from '../../common/ids.js';
 import { computeDigest } from '../../crypto/secret.js';
-import { HEADER_VALUE, withAdvice } from '../http-client.js';
+import { HEADER_VALUE } from '../http-client.js';
 import type { AdminClient } from './admin-client.js';
 import { revokeKeys } from './credentials.command.js';
 import { identifyKeys } from './leaked.command.js';
-import { CommandFailedError, type Confirm } from '../terminal.js';
+import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js';
+import { broken, checkNodes, findServiceAway, type Finding } from '../platform/doctor-calls.js';
+import { checkKeys } from '../platform/doctor-keys.js';
 import { carryOutPlan, type CredentialStore, type PlanReport } from '../platform/delivery.js';
 import {
   createTokenRules,
@@ -125,7 +127,7 @@ function refusePartialDocuments({ services }: Plan): void {
 }
 
 /** @returns the live credentials, and whether a key is current: the service is asked about its digest, which is no use of it */
-export async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
+async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
   const items = await client.list<AppCredentialResponse>(PATH, { live: 'true' });
   readAs(z.array(identified), items, client);
   const held = items.flatMap(({ caller, target }) => files.get(caller)?.get(credentialVariables(target).key) ?? []);
@@ -159,15 +161,38 @@ function readAs<Body>(schema: z.ZodType<Body>, body: unknown, { url }: AdminClie
 function createStore(client: AdminClient): CredentialStore {
   return {
     issue: async (pair) => {
-      const answer = await withAdvice(client.post(PATH, pair), LOST_ADVICE);
-      const { app_id, app_key } = readAs(newKey, answer, client);
+      const { app_id, app_key } = readAs(newKey, await client.post(PATH, pair, LOST_ADVICE), client);
       return { id: app_id, key: app_key };
     },
     updateScopes: (id, scopes) => client.patch(`${PATH}/${id}`, { scopes }),
     rotate: async ({ app_id, rotated_at }) => {
-      const call = client.post(`${PATH}/${app_id}/rotate`, { if_rotated_at: rotated_at });
-      return readAs(newKey, await withAdvice(call, LOST_ADVICE), client).app_key;
+      const answer = await client.post(`${PATH}/${app_id}/rotate`, { if_rotated_at: rotated_at }, LOST_ADVICE);
+      return readAs(newKey, answer, client).app_key;
     },
     revoke: (ids) => revokeKeys(client, PATH, ids),
   };
+}
+
+/** Checks the running service against the map. Neither files nor the database are looked at, and no key is used. */
+export async function diagnoseFromAfar(
+  client: AdminClient,
+  { map, adminKey }: { map: PlatformMap; adminKey: string | undefined },
+  now = new Date(),
+): Promise<Finding[]> {
+  const away = await findServiceAway(client.url);
+  if (away) return [away];
+  const none = openDocuments(map, { format: 'json', folder: undefined, current: undefined });
+  const live = await announceIfSlow('Reading the credentials', readLive(client, none));
+  const plan = leaveLostKeys(
+    makePlan(map, none, live, () => ({})),
+    undefined,
+  );
+  const missing = plan.services.flatMap(({ pairs }) => pairs.filter(({ action }) => action === 'issue'));
+  return [
+    ...missing.map((pair) =>
+      broken(formatPair(pair), 'It has no live credential.', `Run apply, then restart ${pair.caller}.`),
+    ),
+    ...(await checkNodes(client.url, adminKey, plan)),
+    ...checkKeys(plan, live.items, now, 'apply'),
+  ];
 }

@@ -2,9 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, type Command } from 'commander';
 import { isId } from '../../common/ids.js';
 import { AUDIT_EVENT_NAMES, listMatchingEvents } from '../../common/security-events.js';
-import { createNumberParser, parsePast } from '../command-options.js';
+import { readVariables } from '../../config/environment.js';
+import { createNumberParser, NEEDS_DATABASE, parsePast } from '../command-options.js';
 import { isPassing } from '../http-client.js';
-import { print, say } from '../terminal.js';
+import { print, say, writeExport, type WriteLines } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import {
   addRemote,
@@ -27,6 +28,7 @@ const POLL_INTERVAL_MS = 2_000;
 /** An event is committed a little after its time, so that each poll looks back. */
 const LOOK_BACK_MS = 60_000;
 const MAX_EVENTS_A_POLL = 10_000;
+const EXPORT_PAGE_SIZE = 1_000;
 /** What the subject of an event is, by the name of the event. */
 const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
   [/^(admin\.)?(user|session)\./, 'user'],
@@ -35,7 +37,6 @@ const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
   [/^(admin\.operator|admin\.scope|operator)\./, 'operator'],
 ];
 
-type AuditEvent = AuditEventResponse;
 type AuditOptions = Query & { readonly limit: number; readonly follow: boolean };
 
 /** `platform-auth audit`: events of the audit log. */
@@ -65,7 +66,7 @@ export function addAuditCommand(root: Command): Command {
       const query = { actor, subject, event, since, until };
       const names = readOptions(command).json ? undefined : new Names(client);
       if (follow) await followEvents(client, query, limit, names);
-      const items = await client.list<AuditEvent>('/audit-events', query, limit);
+      const items = await client.list<AuditEventResponse>('/audit-events', query, limit);
       await names?.learn(items.flatMap(listReferences));
       print(command, { items }, () =>
         formatTable(
@@ -86,7 +87,7 @@ function parseEvent(text: string): string {
 }
 
 /** @returns what an event names by its id */
-function listReferences({ event, actor, subject }: AuditEvent): Reference[] {
+function listReferences({ event, actor, subject }: AuditEventResponse): Reference[] {
   const references: Reference[] = [];
   const kind = KINDS.find(([prefix]) => prefix.test(event))?.[1];
   if (kind && subject !== null && isId(subject)) references.push({ kind, id: subject });
@@ -95,7 +96,7 @@ function listReferences({ event, actor, subject }: AuditEvent): Reference[] {
   return references;
 }
 
-function toRow({ actor, subject, details, ...event }: AuditEvent, names?: Names) {
+function toRow({ actor, subject, details, ...event }: AuditEventResponse, names?: Names) {
   const caller = actor.name ?? [actor.door, names?.get(actor.id)].filter(Boolean).join(' ');
   const lines = Object.entries(details).map(
     ([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`,
@@ -117,7 +118,7 @@ async function followEvents(client: AdminClient, query: Query, limit: number, na
     try {
       const max = oldest === undefined ? limit : MAX_EVENTS_A_POLL;
       const since = oldest === undefined ? query.since : lookBack(newest, oldest);
-      const items = await client.list<AuditEvent>('/audit-events', { ...query, since }, max);
+      const items = await client.list<AuditEventResponse>('/audit-events', { ...query, since }, max);
       const fresh = items.filter(({ id, count }) => count > (counts.get(id) ?? 0)).reverse();
       await names?.learn(fresh.flatMap(listReferences));
       for (const item of fresh) process.stdout.write(`${names ? formatLine(item, names) : JSON.stringify(item)}\n`);
@@ -137,8 +138,59 @@ function lookBack(newest: string, oldest: string): string {
   return new Date(Math.max(Date.parse(newest) - LOOK_BACK_MS, Date.parse(oldest))).toISOString();
 }
 
-function formatLine(item: AuditEvent, names: Names): string {
+function formatLine(item: AuditEventResponse, names: Names): string {
   const { time, event, actor, subject, address, count, details, id } = toRow(item, names);
   const parts = [time, event, actor, subject, address, count > 1 ? `${count} times` : '', details.join(', '), id];
   return parts.map(replaceControlCharacters).filter(Boolean).join('  ');
+}
+
+type ExportOptions = Readonly<{ fromDatabase: boolean; output?: string; actor?: string; subject?: string }>;
+
+/** `platform-auth audit export`: the audit log as a file, which `platform-auth replay` reads after a restore. */
+export function addAuditExportCommand(audit: Command): void {
+  const description = 'Write the events of the audit log, one JSON object per line, newest first.';
+  addRemote(audit, 'export', description, '--from-database --since 30d -o audit.ndjson')
+    .option('--from-database', 'read them from the database, also while the service is stopped', false)
+    .option('-o, --output <file>', 'a new file, which only its owner may read (default: standard output)')
+    .addHelpText(
+      'after',
+      `\nWith --from-database: ${NEEDS_DATABASE}\nOf the filters, --event, --since and --until hold.`,
+    )
+    .action(async ({ fromDatabase, output }: ExportOptions, command: Command) => {
+      // The filters are options of `audit`, which reads them first.
+      const { actor, subject, event, since, until } = command.optsWithGlobals<Query>();
+      if (actor ?? subject) command.error('error: audit export has no filter --actor and no --subject');
+      const query = { event, since, until };
+      const exported = await writeExport(output, async (writeLines) =>
+        fromDatabase ? readDatabase(query, writeLines) : readService(command, query, writeLines),
+      );
+      const text = `Exported events: ${exported}.`;
+      if (output === undefined) say(text);
+      else print(command, { exported }, () => text);
+    });
+}
+
+async function readService(command: Command, query: Query, writeLines: WriteLines): Promise<void> {
+  for await (const { items } of createClient(command).readPages<object>('/audit-events', query))
+    await writeLines(items.map((item) => JSON.stringify(item)));
+}
+
+async function readDatabase({ event, since, until }: Query, writeLines: WriteLines): Promise<void> {
+  const { withServices } = await import('../platform/database-services.js');
+  const { AuditEventResponse } = await import('../../admin/audit-events.admin.controller.js');
+  const toDate = (text: string | undefined): Date | undefined => (text === undefined ? undefined : new Date(text));
+  const filter = {
+    actor: undefined,
+    subject: undefined,
+    events: event === undefined ? undefined : listMatchingEvents(event),
+    since: toDate(since),
+    until: toDate(until),
+  };
+  await withServices(readVariables(), async ({ audit }) => {
+    for (let cursor: string | null | undefined; cursor !== null;) {
+      const page = await audit.listEvents(filter, EXPORT_PAGE_SIZE, cursor);
+      await writeLines(page.items.map((row) => JSON.stringify(AuditEventResponse.from(row))));
+      cursor = page.nextCursor;
+    }
+  });
 }

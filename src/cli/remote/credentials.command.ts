@@ -16,10 +16,9 @@ import {
   toRestriction,
 } from '../command-options.js';
 import { isExpiring } from '../credential-state.js';
-import { withAdvice } from '../http-client.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { formatFields, replaceControlCharacters, type Colour } from '../tables.js';
-import { addRemote, Names, type AdminClient, type Kind } from './admin-client.js';
+import { addRemote, IDEMPOTENT_ADVICE, Names, type AdminClient, type Kind } from './admin-client.js';
 import type { IssuedAppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
 import type { RevokedKeysResponse } from '../../admin/key.dto.js';
 import type { IssuedOperatorResponse, OperatorResponse } from '../../admin/operators.admin.controller.js';
@@ -125,8 +124,8 @@ export async function revokeKeys(client: AdminClient, path: string, ids: readonl
   const revoked: string[] = [];
   for (let start = 0; start < ids.length; start += MAX_REVOKED_KEYS) {
     const some = { ids: ids.slice(start, start + MAX_REVOKED_KEYS) };
-    const call = client.post<RevokedKeysResponse>(`${path}/revoke`, some);
-    revoked.push(...(await withAdvice(call, 'Run this again: the change is idempotent.')).revoked);
+    const answer = await client.post<RevokedKeysResponse>(`${path}/revoke`, some, IDEMPOTENT_ADVICE);
+    revoked.push(...answer.revoked);
   }
   return revoked;
 }
@@ -152,10 +151,9 @@ export async function rotateKey<View>(
   overlapHours: number | undefined,
 ): Promise<View> {
   const body = overlapHours === undefined ? undefined : { overlap_hours: overlapHours };
-  return withAdvice(
-    client.post<View>(`${path}/${encodeURIComponent(id)}/rotate`, body),
-    'Run this again: a new key made by the lost call is not shown. The old one is valid until the overlap ends, if there is one.',
-  );
+  const advice =
+    'Run this again: a new key made by the lost call is not shown. The old one is valid until the overlap ends, if there is one.';
+  return client.post<View>(`${path}/${encodeURIComponent(id)}/rotate`, body, advice);
 }
 
 /** A kind of credential whose key is issued to people, who see it once. */
@@ -231,13 +229,9 @@ export function addAppsCommands(root: Command): void {
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answer(
       async (client, { caller, target, scopes, expires }: IssueAppOptions) =>
-        withAdvice(
-          client.post<IssuedApp>(APPS.path, {
-            caller,
-            target,
-            scopes: toRestriction(scopes),
-            expires_at: toExpiresAt(expires),
-          }),
+        client.post<IssuedApp>(
+          APPS.path,
+          { caller, target, scopes: toRestriction(scopes), expires_at: toExpiresAt(expires) },
           `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
         ),
       (issued) => formatIssued(APPS, issued),
@@ -280,8 +274,9 @@ export function addOperatorsCommands(root: Command): void {
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answer(
       async (client, name: string, { scopes, expires }: { scopes: Scope[]; expires?: string }) =>
-        withAdvice(
-          client.post<IssuedOperator>(OPERATORS.path, { name, scopes, expires_at: toExpiresAt(expires) }),
+        client.post<IssuedOperator>(
+          OPERATORS.path,
+          { name, scopes, expires_at: toExpiresAt(expires) },
           'If `platform-auth operators list --live` shows it, its key is lost: rotate it. Otherwise run this again.',
         ),
       (issued) => formatIssued(OPERATORS, issued),

@@ -32,7 +32,7 @@ Without --env-dir it asks the service only, from any machine, and uses no key. $
         envDir === undefined
           ? await diagnoseFromAfar(map, url)
           : await (await import('../platform/doctor.js')).diagnose({ map, envDir, url });
-      const { askServices, formatRunning } = await import('../platform/doctor-live.js');
+      const { askServices, formatRunning } = await import('../platform/doctor-calls.js');
       const running = live ? await askServices(map) : undefined;
       const limit = envDir === undefined ? LIMIT_FROM_AFAR : LIMIT;
       print(command, { findings, running }, () =>
@@ -49,7 +49,7 @@ const LIMIT_FROM_AFAR = 'Neither the files nor the database were looked at, and 
 
 async function diagnoseFromAfar(map: PlatformMap, given: string | undefined): Promise<Finding[]> {
   const variables = readRemoteVariables();
-  const { diagnoseFromAfar: diagnose } = await import('./doctor-from-afar.js');
+  const { diagnoseFromAfar: diagnose } = await import('./apply.js');
   const url = given ?? map.services[0]?.url;
   return diagnose(AdminClient.from(variables, url), { map, adminKey: variables.ADMIN_API_KEY });
 }

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import { parseDuration, parseTargets, parseUuid, TARGETS, toRestriction } from '../command-options.js';
-import { isPassing, withAdvice } from '../http-client.js';
+import { isPassing } from '../http-client.js';
 import { CommandFailedError, print, say } from '../terminal.js';
 import { addRemote, createClient, readOptions, type AdminClient } from './admin-client.js';
 import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../admin/enrolments.admin.controller.js';
@@ -15,13 +15,27 @@ const MS_PER_MINUTE = 60_000;
 const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'targets', 'expires_at', 'node_id'];
 const DROP = ['household_id', 'targets', 'expires_at', 'node_id'];
 
-type Enrolment = NodeEnrolmentResponse;
-
-interface EnrolOptions {
+/** What a node is registered with, at once or when a device enrols. */
+export interface NodeOptions {
   readonly household: string;
   readonly room: string;
   readonly name: string;
   readonly targets?: ReturnType<typeof parseTargets>;
+}
+
+export function addNodeOptions(command: Command): Command {
+  return command
+    .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
+    .requiredOption('--room <room>', 'the room of the node')
+    .requiredOption('--name <name>', 'the name of the node')
+    .option('--targets <list>', `${TARGETS} (default: NODE_TARGETS of the service)`, parseTargets);
+}
+
+export function toRegistration({ household, room, name, targets }: NodeOptions) {
+  return { household_id: household, room, name, targets: toRestriction(targets) };
+}
+
+interface EnrolOptions extends NodeOptions {
   readonly expiresIn?: number;
   readonly wait: boolean;
 }
@@ -45,26 +59,17 @@ export function addEnrolmentCommands(nodes: Command): void {
 }
 
 function addEnrol(nodes: Command): void {
-  addRemote(
-    nodes,
-    'enrol',
-    'Print a code, also as a QR code, with which a device fetches its own key, and wait until it has.',
-    `--household ${EXAMPLES.householdId} --room ${EXAMPLES.room} --name ${EXAMPLES.name}`,
-  )
-    .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
-    .requiredOption('--room <room>', 'the room of the node')
-    .requiredOption('--name <name>', 'the name of the node')
-    .option('--targets <list>', `${TARGETS} (default: NODE_TARGETS of the service)`, parseTargets)
+  const description =
+    'Print a code, also as a QR code, with which a device fetches its own key, and wait until it has.';
+  const example = `--household ${EXAMPLES.householdId} --room ${EXAMPLES.room} --name ${EXAMPLES.name}`;
+  addNodeOptions(addRemote(nodes, 'enrol', description, example))
     .option('--expires-in <duration>', 'for how long the code can be used: 10m, 2h (default: 10m)', parseMinutes)
     .option('--no-wait', 'end when the code is printed; with --json always')
-    .action(async ({ household, room, name, targets, expiresIn, wait }: EnrolOptions, command: Command) => {
+    .action(async ({ expiresIn, wait, ...node }: EnrolOptions, command: Command) => {
       const client = createClient(command);
-      const minutes = { expires_in_minutes: expiresIn };
-      const asked = { household_id: household, room, name, targets: toRestriction(targets), ...minutes };
-      const issued = await withAdvice(
-        client.post<IssuedEnrolmentResponse>(PATH, asked),
-        'Run this again: a code that is not shown cannot be used.',
-      );
+      const asked = { ...toRegistration(node), expires_in_minutes: expiresIn };
+      const advice = 'Run this again: a code that is not shown cannot be used.';
+      const issued = await client.post<IssuedEnrolmentResponse>(PATH, asked, advice);
       const text = await describeCode(issued);
       print(command, issued, () => text);
       if (wait && !readOptions(command).json) print(command, {}, await awaitNode(client, issued));
@@ -81,14 +86,14 @@ async function describeCode({ code, expires_at, enrolment_id }: IssuedEnrolmentR
 }
 
 /** @returns what to print when the device has come @throws {CommandFailedError} when the code has ended without it */
-async function awaitNode(client: AdminClient, { enrolment_id, room, name, expires_at }: Enrolment) {
+async function awaitNode(client: AdminClient, { enrolment_id, room, name, expires_at }: NodeEnrolmentResponse) {
   const countDown = new CountDown(Date.parse(expires_at));
-  let enrolment: Enrolment | undefined;
+  let enrolment: NodeEnrolmentResponse | undefined;
   while (enrolment === undefined || enrolment.state === 'open') {
     countDown.show();
     await sleep(POLL_INTERVAL_MS);
     try {
-      enrolment = await client.get<Enrolment>(`${PATH}/${encodeURIComponent(enrolment_id)}`);
+      enrolment = await client.get<NodeEnrolmentResponse>(`${PATH}/${encodeURIComponent(enrolment_id)}`);
     } catch (error) {
       if (!isPassing(error)) throw error;
       say(error.message);

@@ -13,10 +13,6 @@ const MAX_CHANGES = 100;
 const MAX_ADDRESSES = 5;
 const DAY_MS = 86_400_000;
 
-type Explanation = ExplanationResponse;
-type SessionView = SessionResponse;
-type AuditEvent = AuditEventResponse;
-
 /** Why a credential or a login would be refused: until it ends by itself, for one address or for all. */
 type Reason = Omit<ReasonResponse, 'actor'> &
   Readonly<{ actor?: string | null; until?: string | null; address?: string }>;
@@ -30,7 +26,7 @@ export function addExplainCommands(root: Command): void {
     .option('--target <service>', 'the service that the key is presented to')
     .answer(
       async (client, id: string, { target }: { target?: string }) =>
-        client.get<Explanation>(`/nodes/${encodeURIComponent(id)}/explain`, { target }),
+        client.get<ExplanationResponse>(`/nodes/${encodeURIComponent(id)}/explain`, { target }),
       (it, id) => formatExplanation(`Node ${id}`, it),
     );
   const ofApp = 'Why would this app credential be refused now?';
@@ -39,7 +35,7 @@ export function addExplainCommands(root: Command): void {
     .option('--scope <scope>', 'the scope that the call needs')
     .answer(
       async (client, id: string, { target, scope }: { target?: string; scope?: string }) =>
-        client.get<Explanation>(`/app-credentials/${encodeURIComponent(id)}/explain`, { target, scope }),
+        client.get<ExplanationResponse>(`/app-credentials/${encodeURIComponent(id)}/explain`, { target, scope }),
       (it, id) => formatExplanation(`App credential ${id}`, it),
     );
   const ofUser = 'Why would this user be refused now? By id or e-mail address.';
@@ -51,7 +47,7 @@ export function addExplainCommands(root: Command): void {
     );
 }
 
-function formatExplanation(name: string, explanation: Explanation): string {
+function formatExplanation(name: string, explanation: ExplanationResponse): string {
   const { previous_key_accepted_until: until, previous_key_reasons, last_accepted_at, last_accepted_for } = explanation;
   const lines = [
     explanation.accepted_now ? `${name} would be accepted now, with its current key.` : `${name} would be refused now:`,
@@ -85,8 +81,8 @@ async function explainUser(client: AdminClient, user: string, address: string | 
   }
   const { id } = found;
   const now = new Date().toISOString();
-  const sessions = await client.list<SessionView>(`/users/${encodeURIComponent(id)}/sessions`);
-  const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionView): boolean =>
+  const sessions = await client.list<SessionResponse>(`/users/${encodeURIComponent(id)}/sessions`);
+  const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionResponse): boolean =>
     ended_at === null && expires_at > now && absolute_expires_at > now;
   const [login] = await listEvents(client, id, 'user.login.succeeded', 1);
   const since = new Date(Date.now() - DAY_MS).toISOString();
@@ -121,7 +117,7 @@ async function explainLogin(client: AdminClient, id: string, addresses: readonly
 
 async function explainDisabled(client: AdminClient, id: string): Promise<Reason> {
   const changes = await listEvents(client, id, 'admin.user.updated', MAX_CHANGES);
-  const isDisabling = ({ details }: AuditEvent): boolean =>
+  const isDisabling = ({ details }: AuditEventResponse): boolean =>
     (details.after as { is_active?: unknown } | undefined)?.is_active === false;
   const disabling = changes.find(isDisabling);
   const actor = disabling?.actor.name ?? disabling?.actor.door ?? null;
@@ -130,7 +126,7 @@ async function explainDisabled(client: AdminClient, id: string): Promise<Reason>
 }
 
 async function listEvents(client: AdminClient, subject: string, event: string, max: number, since?: string) {
-  return client.list<AuditEvent>('/audit-events', { subject, event, since }, max);
+  return client.list<AuditEventResponse>('/audit-events', { subject, event, since }, max);
 }
 
 function formatUserExplanation(user: string, explanation: UserExplanation): string {

@@ -13,8 +13,7 @@ import { addYes, CommandFailedError, createConfirm, print, say } from '../termin
 import { addRemote, createClient, type AdminClient } from './admin-client.js';
 import type { IdentifiedKeysResponse } from '../../admin/identify.admin.controller.js';
 
-type Identified = IdentifiedKeysResponse;
-type KnownKey = Identified['items'][number];
+type KnownKey = IdentifiedKeysResponse['items'][number];
 
 /** The service takes no more in one request. */
 const MAX_DIGESTS = 32;
@@ -145,7 +144,7 @@ export async function identifyKeys(client: AdminClient, found: readonly string[]
   let searched: readonly string[] = [];
   for (let start = 0; start < digests.length; start += MAX_DIGESTS) {
     const body = { digests: digests.slice(start, start + MAX_DIGESTS) };
-    const answer = await client.post<Identified>('/keys/identify', body);
+    const answer = await client.post<IdentifiedKeysResponse>('/keys/identify', body);
     for (const item of answer.items) items.set(item.digest, item);
     searched = answer.searched;
   }

@@ -27,11 +27,7 @@ export interface List extends TableOptions<string> {
 
 export function addLimits(command: Command): Command {
   return command
-    .addOption(
-      new Option('--limit <number>', 'maximum number of items')
-        .argParser(createNumberParser(1, MAX_LIMIT))
-        .default(DEFAULT_LIMIT),
-    )
+    .option('--limit <number>', 'maximum number of items', createNumberParser(1, MAX_LIMIT), DEFAULT_LIMIT)
     .addOption(new Option('--all', 'show every item').conflicts('limit'));
 }
 
@@ -75,14 +71,12 @@ class JsonList {
   }
 }
 
-type ScopeUse = ScopeUseResponse;
-
 /** Scopes and targets stand in one line of a table. */
 export function joinLists(item: object): Record<string, Cell> {
-  const fields = Object.entries(item) as [string, Cell | readonly (Cell | ScopeUse)[]][];
+  const fields = Object.entries(item) as [string, Cell | readonly (Cell | ScopeUseResponse)[]][];
   return Object.fromEntries(fields.map(([name, value]) => [name, [value].flat().map(toText).join(' ')]));
 }
 
-function toText(value: Cell | ScopeUse): Cell {
+function toText(value: Cell | ScopeUseResponse): Cell {
   return typeof value === 'object' && value ? `${value.scope} (${value.last_used_at ?? 'never'})` : value;
 }

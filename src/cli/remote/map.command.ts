@@ -8,13 +8,11 @@ import { addRemote } from './admin-client.js';
 import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
 import type { RestrictedNodesResponse, TargetsOfNodesResponse } from '../../admin/nodes.admin.controller.js';
 
-export type AppView = AppCredentialResponse;
-type RestrictedNodes = RestrictedNodesResponse;
 type Format = keyof typeof DRAWINGS;
 type CallState = 'ok' | 'unused' | 'expiring';
 
 /** A live credential: one service may call another. The label is for people. */
-type Call = Pick<AppView, 'caller' | 'target' | 'last_used_at' | 'expires_at'> & {
+type Call = Pick<AppCredentialResponse, 'caller' | 'target' | 'last_used_at' | 'expires_at'> & {
   readonly label: string;
   readonly state: CallState;
 };
@@ -23,9 +21,9 @@ export function addMapCommand(root: Command): void {
   const states = `last used, not used for ${UNUSED_DAYS} days, expiring within ${EXPIRY_NOTICE_DAYS} days`;
   addRemote(root, 'map', `Draw which services call which: ${states}.`, '--format svg > platform.svg')
     .addOption(new Option('--format <format>', 'of the drawing').choices(Object.keys(DRAWINGS)).default('text'))
-    .answer<[{ format: Format }], { calls: Call[]; nodes: RestrictedNodes[] }>(
+    .answer<[{ format: Format }], { calls: Call[]; nodes: RestrictedNodesResponse[] }>(
       async (client) => ({
-        calls: toCalls(await client.list<AppView>('/app-credentials', { live: 'true' })),
+        calls: toCalls(await client.list<AppCredentialResponse>('/app-credentials', { live: 'true' })),
         nodes: (await client.find<TargetsOfNodesResponse>('/nodes/targets'))?.items.slice() ?? [],
       }),
       ({ calls, nodes }, { format }) => DRAWINGS[format]([...calls, ...nodes.flatMap(toCallsOfNodes)]),
@@ -33,20 +31,20 @@ export function addMapCommand(root: Command): void {
 }
 
 /** One box for each set of targets. */
-export function toCallsOfNodes({ targets, live }: RestrictedNodes, index: number): Call[] {
+export function toCallsOfNodes({ targets, live }: RestrictedNodesResponse, index: number): Call[] {
   const caller = `${live} ${live === 1 ? 'node' : 'nodes'} (set ${index + 1})`;
   const call = { caller, label: 'accepted', state: 'ok', last_used_at: null, expires_at: null } as const;
   return targets.map((target) => ({ ...call, target }));
 }
 
 /** Sorted by caller and target. */
-export function toCalls(credentials: readonly AppView[], now = new Date()): Call[] {
+export function toCalls(credentials: readonly AppCredentialResponse[], now = new Date()): Call[] {
   const live = credentials.filter((credential) => isLive(credential, now));
   const toKey = ({ caller, target }: Pick<Call, 'caller' | 'target'>): string => `${caller} ${target}`;
   return live.map((credential) => toCall(credential, now)).sort((left, right) => (toKey(left) < toKey(right) ? -1 : 1));
 }
 
-function toCall(credential: AppView, now: Date): Call {
+function toCall(credential: AppCredentialResponse, now: Date): Call {
   const { caller, target, last_used_at, expires_at } = credential;
   const used = last_used_at === null ? 'never used' : `last used ${last_used_at.slice(0, 10)}`;
   const call = { caller, target, last_used_at, expires_at };

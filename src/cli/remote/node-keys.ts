@@ -33,10 +33,8 @@ export async function registerInto(
 }
 
 export async function register(client: AdminClient, registration: Registration): Promise<IssuedNode> {
-  return withAdvice(
-    client.post<IssuedNode>('/nodes', registration),
-    `If \`platform-auth nodes list --household ${registration.household_id}\` shows it, its key is lost: revoke it. Then run this again.`,
-  );
+  const advice = `If \`platform-auth nodes list --household ${registration.household_id}\` shows it, its key is lost: revoke it. Then run this again.`;
+  return client.post<IssuedNode>('/nodes', registration, advice);
 }
 
 const MAX_NAMED_DUPLICATES = 5;
@@ -118,8 +116,8 @@ export async function rotateInto(
   await withAdvice(useKeyInFile(client, path, nodeId, pair, targets), advice);
   // If the new key is lost in a power failure, the old one has to last until the operator runs this again.
   const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
-  const rotated = client.post<IssuedNode>(`/nodes/${encodeURIComponent(nodeId)}/rotate`, rotation);
-  const { api_key: apiKey, ...node } = await withAdvice(rotated, advice);
+  const rotated = client.post<IssuedNode>(`/nodes/${encodeURIComponent(nodeId)}/rotate`, rotation, advice);
+  const { api_key: apiKey, ...node } = await rotated;
   try {
     file.write({ nodeId: node.node_id, apiKey });
   } catch (error) {

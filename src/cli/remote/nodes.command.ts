@@ -21,7 +21,7 @@ import {
   rotateKey,
   type CredentialKind,
 } from './credentials.command.js';
-import { addEnrolmentCommands } from './enrolment.command.js';
+import { addEnrolmentCommands, addNodeOptions, toRegistration, type NodeOptions } from './enrolment.command.js';
 import { joinLists } from './list-command.js';
 import type { ConfigFormat } from './node-config-file.js';
 import {
@@ -45,11 +45,7 @@ const NODES: CredentialKind = {
 };
 const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const satisfies readonly ConfigFormat[];
 
-interface RegisterOptions {
-  readonly household: string;
-  readonly room: string;
-  readonly name: string;
-  readonly targets?: ReturnType<typeof parseTargets>;
+interface RegisterOptions extends NodeOptions {
   readonly config?: string;
   readonly format?: ConfigFormat;
   readonly replace: boolean;
@@ -84,29 +80,22 @@ export function addNodesCommands(root: Command): void {
 }
 
 function addRegister(nodes: Command): void {
-  addRemote(
-    nodes,
-    'register',
-    'Register a node, and write its pair into its configuration file or print it once.',
-    `--household ${EXAMPLES.householdId} --room ${EXAMPLES.room} --name ${EXAMPLES.name} --config /etc/node/config.json`,
-  )
-    .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
-    .requiredOption('--room <room>', 'the room of the node')
-    .requiredOption('--name <name>', 'the name of the node')
-    .option('--targets <list>', `${TARGETS} (default: NODE_TARGETS of the service)`, parseTargets)
+  const description = 'Register a node, and write its pair into its configuration file or print it once.';
+  const example = `--household ${EXAMPLES.householdId} --room ${EXAMPLES.room} --name ${EXAMPLES.name} --config /etc/node/config.json`;
+  addNodeOptions(addRemote(nodes, 'register', description, example))
     .option('--config <file>', 'write node_id and api_key into this file, and keep the rest of it')
     .addOption(createFormatOption())
     .option('--replace', 'replace the pair even if its node is not revoked', false)
-    .action(async ({ household, room, name, targets, config, format, replace }: RegisterOptions, command: Command) => {
+    .action(async ({ config, format, replace, ...node }: RegisterOptions, command: Command) => {
       const client = createClient(command);
       const file = config === undefined ? undefined : await openConfigFile(config, format);
       if (file && !replace) await refuseToOverwrite(client, file);
-      const registration = { household_id: household, room, name, targets: toRestriction(targets) };
+      const registration = toRegistration(node);
       if (!file) {
         await showKey(command, await register(client, registration), format);
       } else {
         const { node_id } = await registerInto(client, file, registration);
-        const text = `Node ${node_id} (${room}, ${name}) is registered; ${file.path} holds its node_id and api_key.`;
+        const text = `Node ${node_id} (${node.room}, ${node.name}) is registered; ${file.path} holds its node_id and api_key.`;
         print(command, { node_id, ...registration, config: file.path }, () => text);
       }
       await warnOfDuplicate(client, registration);

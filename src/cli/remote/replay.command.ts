@@ -7,10 +7,9 @@ import { z } from 'zod';
 import { parsePast } from '../command-options.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
-import { addRemote, createClient, type AdminClient } from './admin-client.js';
+import { addRemote, createClient, inParallel, type AdminClient } from './admin-client.js';
 import type { AdminUserResponse, SessionResponse } from '../../admin/users.admin.controller.js';
 
-const PARALLEL = 10;
 const KEYS: Readonly<Record<string, string>> = {
   'admin.node.revoked': '/nodes',
   'admin.app_credential.revoked': '/app-credentials',
@@ -152,9 +151,4 @@ async function chooseAct(
 async function carryOut(client: AdminClient, { act, path }: Step): Promise<void> {
   if (act === 'disable') await client.patch(path, { is_active: false });
   else await client.delete(path);
-}
-
-async function inParallel<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
-  for (let start = 0; start < items.length; start += PARALLEL)
-    await Promise.all(items.slice(start, start + PARALLEL).map(work));
 }

@@ -12,9 +12,6 @@ interface Health {
   readonly status: string;
   readonly details: Readonly<Record<string, { readonly status: string; readonly message?: string }>>;
 }
-type Counts = KeyCountsResponse;
-type UnusedScopes = UnusedScopesResponse;
-type Work = BackgroundWorkResponse;
 
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
 export function addStatusCommand(root: Command): void {
@@ -30,10 +27,11 @@ export function addStatusCommand(root: Command): void {
     const health = await readHealth(url);
     const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
     const client = isCounting ? AdminClient.from(variables, url) : undefined;
-    const nodes = await readIfAllowed<Counts>(client, '/nodes/summary');
-    const app_credentials = await readIfAllowed<Counts>(client, '/app-credentials/summary');
-    const unused_scopes = (await readIfAllowed<UnusedScopes>(client, '/app-credentials/unused-scopes'))?.items ?? null;
-    const background_work = await readIfAllowed<Work>(client, '/background-work');
+    const nodes = await readIfAllowed<KeyCountsResponse>(client, '/nodes/summary');
+    const app_credentials = await readIfAllowed<KeyCountsResponse>(client, '/app-credentials/summary');
+    const unused_scopes =
+      (await readIfAllowed<UnusedScopesResponse>(client, '/app-credentials/unused-scopes'))?.items ?? null;
+    const background_work = await readIfAllowed<BackgroundWorkResponse>(client, '/background-work');
     const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
       name,
       message === undefined ? status : `${status}: ${message}`,
@@ -75,7 +73,7 @@ async function readIfAllowed<Body>(client: AdminClient | undefined, path: string
 }
 
 /** `purge_age_seconds` of 240 is shown as "purge age  4 min". */
-function formatWork({ items }: Work): Record<string, string> {
+function formatWork({ items }: BackgroundWorkResponse): Record<string, string> {
   const lines = items.map(({ name, seconds, is_overdue }) => {
     const age = seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
     return [name.replace(/_seconds$/, '').replaceAll('_', ' '), is_overdue ? `${age}: overdue` : age] as const;
@@ -83,12 +81,12 @@ function formatWork({ items }: Work): Record<string, string> {
   return Object.fromEntries(lines);
 }
 
-function formatScopes(unused: UnusedScopes['items']): string {
+function formatScopes(unused: UnusedScopesResponse['items']): string {
   const names = unused.map(({ caller, target, scope }) => `${caller} → ${target} ${scope}`);
   return `not asked for in ${UNUSED_DAYS} days: ${names.join(', ')}`;
 }
 
-function formatCounts({ live, ended, unused, expiring }: Counts): string {
+function formatCounts({ live, ended, unused, expiring }: KeyCountsResponse): string {
   const parts = [`${live} live`, `${ended} revoked or expired`];
   if (unused > 0) parts.push(`${unused} not used for ${UNUSED_DAYS} days`);
   if (expiring > 0) parts.push(`${expiring} expiring within ${EXPIRY_NOTICE_DAYS} days`);

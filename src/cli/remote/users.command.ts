@@ -4,7 +4,6 @@ import type { AdminUserResponse, PasswordResetResponse } from '../../admin/users
 import { EXAMPLES } from '../../common/examples.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields } from '../tables.js';
-import { withAdvice } from '../http-client.js';
 import { addRemote, createClient, type AdminClient } from './admin-client.js';
 import { addLimits, printList, toQuery } from './list-command.js';
 import { addCommand, NEEDS_ADMIN_KEY, parsePast } from '../command-options.js';
@@ -24,7 +23,6 @@ const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_
 
 export type UserView = AdminUserResponse;
 type UserDetailsView = UserView & Pick<LoginView, 'email_verified_at' | 'second_factors'>;
-type IssuedReset = PasswordResetResponse;
 
 /** `platform-auth users …`: accounts and their sessions. */
 export function addUsersCommands(root: Command): Command {
@@ -67,8 +65,9 @@ function addRegister(users: Command): void {
     )
     .answer(
       async (client, email: string) =>
-        withAdvice(
-          client.post<UserView>('/users', { email, password: await readNewPassword() }),
+        client.post<UserView>(
+          '/users',
+          { email, password: await readNewPassword() },
           `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
         ),
       ({ id }, email) => `${email} is registered. Its id is ${id}.`,
@@ -158,8 +157,9 @@ function addPasswordReset(users: Command): void {
   const description = 'Issue a link with which a user sets a new password, for you to hand over.';
   addRemote(users, 'reset-password <user>', description, EXAMPLES.email).answer(
     async (client, user: string) =>
-      withAdvice(
-        client.post<IssuedReset>(`${await findUserPath(client, user)}/password-reset`),
+      client.post<PasswordResetResponse>(
+        `${await findUserPath(client, user)}/password-reset`,
+        undefined,
         'Run this again: a new link replaces the one before.',
       ),
     ({ token, link, expires_at }, user) =>
