@@ -1,7 +1,7 @@
 import type { Request } from 'express';
 import { getCallerRequestId, getRequestId } from '../common/ids.js';
 import { getClientAddress } from '../common/network.js';
-import type { Principal } from './principals.js';
+import { getPrincipal, type Principal, type UserPrincipal } from './principals.js';
 
 const MAX_USER_AGENT_LENGTH = 200;
 
@@ -41,6 +41,16 @@ export function toActor(request: Request): Actor {
     address: getClientAddress(request) ?? null,
     userAgent: readUserAgent(request),
   };
+}
+
+/** A call of a user about their own account. */
+export interface OwnCall {
+  readonly principal: UserPrincipal;
+  readonly actor: Actor;
+}
+
+export function toOwnCall(request: Request): OwnCall {
+  return { principal: getPrincipal(request, 'user'), actor: toActor(request) };
 }
 
 function getActorId(principal: Principal): string | null {

@@ -7,8 +7,8 @@ import { Body, Controller, Delete, Get, Injectable, Module, Param, Post, Query, 
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { DataSource } from 'typeorm';
-import { toActor, type Actor } from '../access/actor.js';
-import { getPrincipal, type UserPrincipal } from '../access/principals.js';
+import { toOwnCall, type OwnCall } from '../access/actor.js';
+import { getPrincipal } from '../access/principals.js';
 import { Answers, RequireUser } from '../access/require.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -23,13 +23,7 @@ import { problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService, type Session } from '../tokens/sessions.service.js';
 import { TokensModule } from '../tokens/user-door.js';
-import { deleteAccount, requireUnchanged, setPassword } from '../users/unchanged-account.js';
-
-interface ReauthenticatedCall {
-  readonly principal: UserPrincipal;
-  readonly password: string;
-  readonly actor: Actor;
-}
+import { deleteAccount, setPassword } from '../users/unchanged-account.js';
 
 @Injectable()
 class AccountService {
@@ -43,18 +37,18 @@ class AccountService {
     private readonly clock: Clock,
   ) {}
 
-  async changePassword({ principal, password, actor }: ReauthenticatedCall, newPassword: string): Promise<void> {
+  async changePassword(call: OwnCall, password: string, newPassword: string): Promise<void> {
     // Before the password is verified: a new password that the policy refuses must not cost a guess.
     this.passwords.checkNewPassword(newPassword, '/new_password');
+    const { principal, actor } = call;
     // A refusal waits too: it may mean that an earlier try of this call has changed the password.
     await this.propagation.propagateAfter(async () => {
-      const verified = await this.verifier.reauthenticateUser(principal, password, actor);
+      const verified = await this.verifier.reauthenticateUser(call, password);
       const { id } = verified;
       const passwordHash = await this.passwords.hashNewPassword(newPassword, actor);
       await this.dataSource.transaction(async (transaction) => {
         // Before the sessions end: a login with the old password that comes later waits for this lock, and is refused.
-        const isSet = await setPassword(transaction, verified, passwordHash, this.clock.now());
-        await requireUnchanged(transaction, id, isSet);
+        await setPassword(transaction, verified, passwordHash, this.clock.now());
         const count = await this.sessions.endAllSessions(transaction, id, 'password_changed', principal.sessionId);
         const described = { details: { ended_sessions: count }, logFields: { count } };
         await this.audit.record(transaction, toUserEvent('user.password.changed', actor, id, described));
@@ -62,22 +56,14 @@ class AccountService {
     });
   }
 
-  async deleteAccount({ principal, password, actor }: ReauthenticatedCall): Promise<void> {
+  async deleteAccount(call: OwnCall, password: string): Promise<void> {
     await this.propagation.propagateAfter(async () => {
-      const verified = await this.verifier.reauthenticateUser(principal, password, actor);
+      const verified = await this.verifier.reauthenticateUser(call, password);
       await this.dataSource.transaction(async (transaction) => {
-        await requireUnchanged(transaction, verified.id, await deleteAccount(transaction, verified));
-        await this.audit.record(transaction, toUserEvent('user.deleted', actor, verified.id));
+        await deleteAccount(transaction, verified);
+        await this.audit.record(transaction, toUserEvent('user.deleted', call.actor, verified.id));
       });
     });
-  }
-
-  async endOtherSessions({ userId, sessionId }: UserPrincipal, actor: Actor): Promise<void> {
-    await this.propagation.propagateAfter(() => this.sessions.endOtherSessions(userId, sessionId, actor));
-  }
-
-  async endSession(id: string, { userId }: UserPrincipal, actor: Actor): Promise<void> {
-    await this.propagation.propagateAfter(() => this.sessions.endOwnSession(id, userId, actor));
   }
 }
 
@@ -169,6 +155,7 @@ class AccountController {
   constructor(
     private readonly account: AccountService,
     private readonly sessions: SessionsService,
+    private readonly propagation: Propagation,
   ) {}
 
   @Post('password')
@@ -182,9 +169,7 @@ class AccountController {
   })
   @Answers(204, 'The password is changed, and every other session has ended')
   async changePassword(@Req() request: Request, @Body() body: ChangePasswordRequest): Promise<void> {
-    const { current_password: password, new_password: newPassword } = body;
-    const principal = getPrincipal(request, 'user');
-    await this.account.changePassword({ principal, password, actor: toActor(request) }, newPassword);
+    await this.account.changePassword(toOwnCall(request), body.current_password, body.new_password);
   }
 
   @Post('delete')
@@ -196,8 +181,7 @@ class AccountController {
   })
   @Answers(204, 'The account is deleted, and every session of it has ended')
   async deleteOwnAccount(@Req() request: Request, @Body() { password }: DeleteAccountRequest): Promise<void> {
-    const principal = getPrincipal(request, 'user');
-    await this.account.deleteAccount({ principal, password, actor: toActor(request) });
+    await this.account.deleteAccount(toOwnCall(request), password);
   }
 
   @Get('sessions')
@@ -216,7 +200,10 @@ class AccountController {
   @ApiOperation({ summary: 'End all your sessions but this one' })
   @Answers(204, 'Every other session has ended, by this request or before')
   async endOtherSessions(@Req() request: Request): Promise<void> {
-    await this.account.endOtherSessions(getPrincipal(request, 'user'), toActor(request));
+    const { principal, actor } = toOwnCall(request);
+    await this.propagation.propagateAfter(() =>
+      this.sessions.endOtherSessions(principal.userId, principal.sessionId, actor),
+    );
   }
 
   @Delete('sessions/:id')
@@ -228,7 +215,8 @@ class AccountController {
   })
   @Answers(204, 'The session has ended, by this request or before')
   async endOwnSession(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    await this.account.endSession(id, getPrincipal(request, 'user'), toActor(request));
+    const { principal, actor } = toOwnCall(request);
+    await this.propagation.propagateAfter(() => this.sessions.endOwnSession(id, principal.userId, actor));
   }
 }
 

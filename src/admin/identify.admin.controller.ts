@@ -8,13 +8,15 @@ import { AppCredentialsService } from '../app-credentials/app-credentials.servic
 import { EXAMPLES } from '../common/examples.js';
 import { NULLABLE_MOMENT } from '../common/fields.js';
 import type { Scope } from '../common/names.js';
+import { getClientAddress } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
-import { isRefusal, judgeDigest } from '../keys/key-ends.js';
+import { isRefusal, judgeEntity } from '../keys/key-ends.js';
 import type { KeyColumns } from '../keys/key-table.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { OperatorsService } from '../operators/operators.service.js';
+import { Throttle } from '../throttling/throttle.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 
 /** No body has more names or list items (http/validation.ts). */
@@ -116,6 +118,7 @@ export class IdentifyAdminController {
     private readonly sessions: SessionsService,
     private readonly clock: ComparedClock,
     private readonly environment: Environment,
+    private readonly throttle: Throttle,
   ) {}
 
   @Post('identify')
@@ -123,7 +126,8 @@ export class IdentifyAdminController {
     summary: 'Tell whose keys these digests are of',
     description:
       'For keys that were found in a place where they should not be. The keys themselves are not sent. It reads whole tables: not ' +
-      'for a loop. Of refresh tokens it knows the current one of each session.',
+      'for a loop. Of refresh tokens it knows the current one of each session. A call of an operator with digests that are of no credential ' +
+      'counts as a wrong admin key, because one of them may be a guess of the root key.',
     returns: IdentifiedKeysResponse,
   })
   @HttpCode(200)
@@ -135,6 +139,12 @@ export class IdentifyAdminController {
     const digests = body.digests.map((text) => Buffer.from(text, 'hex') as SecretDigest);
     const items: IdentifiedKeyResponse[] = [];
     for (const kind of searched) items.push(...(await this.findOfKind(kind, digests)));
+    const unknown = body.digests.filter((text) => items.every(({ digest }) => digest !== text));
+    if (searched.includes('operator') && unknown.length > 0) {
+      // An operator could guess the root key here: a call with unknown digests counts as a wrong admin key does.
+      if (operator) await this.throttle.countCall('admin-key', getClientAddress(request));
+      items.push(...this.findRootKey(unknown));
+    }
     return { items, searched };
   }
 
@@ -150,8 +160,7 @@ export class IdentifyAdminController {
       }
       case 'operator': {
         const found = await this.operators.findByDigests(digests);
-        const items = found.flatMap((row) => this.toItems(digests, row, { kind, owner: row.name }));
-        return [...items, ...this.findRootKey(digests)];
+        return found.flatMap((row) => this.toItems(digests, row, { kind, owner: row.name }));
       }
       case 'session': {
         const found = await this.sessions.findByDigests(digests);
@@ -169,21 +178,13 @@ export class IdentifyAdminController {
     }
   }
 
-  private findRootKey(digests: readonly SecretDigest[]): IdentifiedKeyResponse[] {
+  private findRootKey(digests: readonly string[]): IdentifiedKeyResponse[] {
     const { adminApiKey } = this.environment;
     const held = adminApiKey === undefined ? undefined : computeDigest(adminApiKey);
-    const item = {
-      kind: 'root',
-      id: null,
-      owner: 'ADMIN_API_KEY',
-      live: true,
-      current: true,
-      last_used_at: null,
-      last_used_for: null,
-    } as const;
+    const empty = { id: null, last_used_at: null, last_used_for: null };
     return digests
-      .filter((digest) => held && isSameDigest(digest, held))
-      .map((digest) => ({ digest: digest.toString('hex'), ...item }));
+      .filter((digest) => held && isSameDigest(Buffer.from(digest, 'hex'), held))
+      .map((digest) => ({ digest, kind: 'root', owner: 'ADMIN_API_KEY', live: true, current: true, ...empty }));
   }
 
   /** Both keys of a rotation may have been found. */
@@ -196,7 +197,7 @@ export class IdentifyAdminController {
         digest: digest.toString('hex'),
         ...owner,
         id: row.id,
-        live: !isRefusal(judgeDigest(digest, row, this.clock)),
+        live: !isRefusal(judgeEntity(digest, row, this.clock)),
         current: isSameDigest(row.keyDigest, digest),
         last_used_at: row.lastUsedAt?.toISOString() ?? null,
         last_used_for: row.lastUsedFor,

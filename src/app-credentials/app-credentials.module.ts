@@ -2,16 +2,15 @@
  * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is valid at its target only: at this service, or at the
  * service that has it validated by the route below.
  */
-import { Controller, Inject, Injectable, Post, Req, Module, type OnApplicationShutdown } from '@nestjs/common';
+import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
-import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason } from '../access/doors.js';
+import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
 import { getPrincipal, type AppPrincipal } from '../access/principals.js';
 import { Answers, RequirePresentedApp } from '../access/require.js';
-import { CountedRefusals } from '../audit/counted-refusals.js';
 import { EXAMPLES } from '../common/examples.js';
 import { APP_SCOPES, ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
@@ -21,7 +20,6 @@ import { ProblemException, problems } from '../problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {
   APP_KEYS,
-  type AppIdentity,
   type AppKeys,
   APP_KEY_TABLE,
   AppCredential,
@@ -29,20 +27,15 @@ import {
 } from './app-credentials.service.js';
 
 @Injectable()
-export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') implements OnApplicationShutdown {
+export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
   constructor(
     doors: Doors,
     @Inject(APP_KEYS) private readonly keys: AppKeys,
     private readonly freshness: Freshness,
     private readonly environment: Environment,
-    private readonly refusals: CountedRefusals,
   ) {
     super('X-Platform-App-Key');
     doors.install('app', this);
-  }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.refusals.flush();
   }
 
   async validate(request: Request, key: string): Promise<AppPrincipal> {
@@ -59,24 +52,16 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') impl
       const isMissingScope = verdict.reason === 'misuse' && verdict.misuse === 'missing_scope';
       const ofMisuse = isMissingScope ? 'missing_scope' : 'other_target';
       const reason = verdict.reason === 'misuse' ? ofMisuse : verdict.reason;
-      // Ids that do not exist are not counted: they would be any number of rows.
-      if (verdict.identity)
-        this.refusals.deferRefusal(
-          { event: 'app.validation.failed', reason, counted: appId, subject: appId },
-          toActor(request),
-        );
-      const refusal = toRefusal(reason, appId, verdict.identity);
+      if (!verdict.identity) throw createRefusal('app', reason);
+      this.keys.verifier.recordRefusal(appId, reason, toActor(request));
+      const { caller, target } = verdict.identity;
+      const refusal = createRefusal('app', reason, { app_id: appId, calling_service: caller, called_service: target });
       throw scope !== undefined && isMissingScope ? createMissingScopeProblem(scope, refusal) : refusal;
     }
     const { caller, target, scopes } = verdict.identity;
     this.keys.verifier.recordUse(appId, presentedTo, scope);
     return { door: 'app', appId, caller, target, scopes, rememberable: verdict.rememberable };
   }
-}
-
-function toRefusal(reason: DoorReason<'app'>, appId: string, identity: AppIdentity | undefined): ProblemException {
-  const { caller, target } = identity ?? {};
-  return createRefusal('app', reason, identity && { app_id: appId, calling_service: caller, called_service: target });
 }
 
 /** The key is valid, so that this is not a 401: the caller would take it for a wrong key. */

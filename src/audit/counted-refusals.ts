@@ -3,19 +3,17 @@ import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
-import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
-import { Log, toErrorFields } from '../logging/log.js';
+import { DeferredWrites, type Deferred } from './deferred-writes.js';
+import { Log } from '../logging/log.js';
 import type { Actor } from '../access/actor.js';
 import { ProblemException, type RefusalEvent, type Problem } from '../problems/problems.js';
 import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-events.js';
 
 export const WINDOW_MS = 15 * 60_000;
-/** A replica whose clock is behind, or a statement that waited, may still count in a window that has ended. */
+/** A replica whose clock is behind, a refusal that waits to be flushed, or a statement may still count in a window that has ended. */
 const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
-/** Less than the tolerance, so that a window does not move before its refusals are written. */
-const FLUSH_INTERVAL_MS = 30_000;
 /** Bounds the memory, and the rows that one replica writes. Refusals beyond it are in the log alone. */
 const MAX_DEFERRED = 1_000;
 /** Refusals without an account share this many rows a window, so that random addresses do not fill the disk. */
@@ -52,8 +50,15 @@ const toActorExpressions = (event: CountedEvent) => {
         // Read when the row is shown or moved: it never changes, and its row is never deleted.
         name: '(SELECT name FROM operators WHERE operators.id::text = subject)',
       };
-    case 'node.validation.failed':
-      return { actor_door: `'node'`, actor_id: 'subject', name: 'NULL::text' };
+    case 'node.validation.failed': {
+      // Only a right key proves the node: any client may send another key with its id.
+      const isProven = `reasons - 'target' = '{}'`;
+      return {
+        actor_door: `CASE WHEN ${isProven} THEN 'node' ELSE 'open' END`,
+        actor_id: `CASE WHEN ${isProven} THEN subject END`,
+        name: 'NULL::text',
+      };
+    }
     default:
       return { actor_door: `'open'`, actor_id: 'NULL::text', name: 'NULL::text' };
   }
@@ -132,32 +137,32 @@ export interface CountedRefusal extends Count {
 }
 
 /**
- * Counts failed logins, failed second factors, refused admin keys and scopes, app keys, and nodes outside their targets:
- * one row for each account, network, operator, app credential or node, and window of 15 minutes, across all replicas; addresses without an
- * account share rows. The row has the request ids and network address of the first refusal.
+ * Counts failed logins, failed second factors, refused admin keys and scopes, and refused keys of apps and
+ * nodes: one row for each account, network, operator, app credential or node, and window of 15 minutes, across all replicas;
+ * addresses without an account share rows. The row has the request ids and network address of the first refusal.
  */
 @Injectable()
-export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
+export class CountedRefusals implements Deferred<DeferredRefusal>, OnModuleInit, OnApplicationShutdown {
   private readonly key;
   private deferred = new Map<string, DeferredRefusal>();
-  private lastFlush = Promise.resolve();
-  private timer: NodeJS.Timeout | undefined;
+  private readonly writes: DeferredWrites<DeferredRefusal>;
 
   constructor(
     environment: Environment,
     private readonly database: Database,
     private readonly clock: Clock,
-    private readonly log: Log,
+    log: Log,
   ) {
     this.key = deriveKey(environment.secretKey, 'platform-auth audit account v1');
+    this.writes = new DeferredWrites(this, 'refusals_not_recorded', log);
   }
 
   onModuleInit(): void {
-    this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
+    this.writes.start();
   }
 
-  onApplicationShutdown(): void {
-    clearInterval(this.timer);
+  async onApplicationShutdown(): Promise<void> {
+    await this.writes.stop();
   }
 
   /** @throws when the refusal cannot be counted: fails closed with 503 */
@@ -172,60 +177,51 @@ export class CountedRefusals implements OnModuleInit, OnApplicationShutdown {
   /** One write, whether or not the e-mail address has an account: no enumeration by response time. */
   async countRefusal(refusal: RefusalToCount, actor: Actor): Promise<void> {
     const now = this.clock.now();
-    await this.write({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
+    await this.write([{ refusal, actor, firstAt: now, lastAt: now, count: 1 }]);
   }
 
   /**
-   * Counts in memory, for refusals by a route that writes nothing. {@link flush} writes them, every 30 seconds; a door that
-   * defers flushes when the service stops, because this module outlives the connections to the database.
+   * Counts in memory, for refusals by a route that writes nothing. They are written every 30 seconds; a room that defers also
+   * flushes when the service stops, because this module outlives the connections to the database.
    */
   deferRefusal(refusal: RefusalToCount & { readonly subject: string }, actor: Actor): void {
     const now = this.clock.now();
-    this.defer({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
+    this.putBack([{ refusal, actor, firstAt: now, lastAt: now, count: 1 }]);
   }
 
-  /** Waits for a flush that is under way, whose refusals may not be written yet. */
-  flush(): Promise<void> {
-    this.lastFlush = this.lastFlush.then(() => this.writeDeferred());
-    return this.lastFlush;
+  async flush(): Promise<void> {
+    await this.writes.flush();
   }
 
-  /** What an outage leaves unwritten is retried at the next flush. What cannot be written at all does not block the others. */
-  private async writeDeferred(): Promise<void> {
+  /** Of one each, so that one that cannot be written takes no other with it. */
+  takeBatches(): DeferredRefusal[][] {
     const waiting = [...this.deferred.values()];
     this.deferred = new Map();
-    for (const [index, each] of waiting.entries()) {
-      try {
-        await this.write(each);
-      } catch (error) {
-        const isOutage = isDatabaseFailure(error);
-        const count = isOutage ? waiting.length - index : 1;
-        this.log.warn('refusals_not_recorded', { count, error: toErrorFields(error) });
-        if (!isOutage) continue;
-        for (const unwritten of waiting.slice(index)) this.defer(unwritten);
-        return;
-      }
+    return waiting.map((refusal) => [refusal]);
+  }
+
+  putBack(unwritten: readonly DeferredRefusal[]): void {
+    for (const added of unwritten) {
+      const { event, reason, counted } = added.refusal;
+      const held = this.deferred.get(`${event} ${reason} ${counted}`);
+      if (held) {
+        held.count += added.count;
+        if (held.lastAt < added.lastAt) held.lastAt = added.lastAt;
+      } else if (this.deferred.size < MAX_DEFERRED) this.deferred.set(`${event} ${reason} ${counted}`, added);
     }
   }
 
-  private defer(added: DeferredRefusal): void {
-    const { event, reason, counted } = added.refusal;
-    const held = this.deferred.get(`${event} ${reason} ${counted}`);
-    if (held) {
-      held.count += added.count;
-      if (held.lastAt < added.lastAt) held.lastAt = added.lastAt;
-    } else if (this.deferred.size < MAX_DEFERRED) this.deferred.set(`${event} ${reason} ${counted}`, added);
-  }
-
-  private async write({ refusal, actor, firstAt, lastAt, count }: DeferredRefusal): Promise<void> {
-    const { event, reason, counted, subject } = refusal;
-    const { requestId, callerRequestId = null, address } = actor;
-    const account = this.toRowKey(counted, subject);
-    const windowStart = new Date(firstAt.getTime() - (firstAt.getTime() % WINDOW_MS));
-    const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
-    const first = [createId(), firstAt, about, requestId, address, reason, callerRequestId];
-    const values = [account, windowStart, ...first, lastAt, count];
-    await this.database.rows(buildCountStatement(TABLES[event]), values);
+  async write(batch: readonly DeferredRefusal[]): Promise<void> {
+    for (const { refusal, actor, firstAt, lastAt, count } of batch) {
+      const { event, reason, counted, subject } = refusal;
+      const { requestId, callerRequestId = null, address } = actor;
+      const account = this.toRowKey(counted, subject);
+      const windowStart = new Date(firstAt.getTime() - (firstAt.getTime() % WINDOW_MS));
+      const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
+      const first = [createId(), firstAt, about, requestId, address, reason, callerRequestId];
+      const values = [account, windowStart, ...first, lastAt, count];
+      await this.database.rows(buildCountStatement(TABLES[event]), values);
+    }
   }
 
   private toRowKey(counted: string, subject: string | undefined): Buffer {

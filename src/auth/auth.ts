@@ -23,7 +23,7 @@ import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
 import { TokensModule } from '../tokens/user-door.js';
-import { Registration } from '../users/registration.js';
+import { Registration } from '../users/user-changes.js';
 import { UserResponse, CredentialsRequest, RegistrationRequest, UsersModule } from '../users/users.controller.js';
 import { LoginService, SecondFactorLogins } from './login.js';
 
@@ -50,7 +50,7 @@ class AuthService {
     // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
     const isRefreshToken =
-      refreshToken !== undefined && (await this.sessions.endSessionByRefreshToken(refreshToken, actor));
+      refreshToken !== undefined && (await this.rotation.endSessionByRefreshToken(refreshToken, actor));
     if (claims) await this.sessions.endSessionByLogout(claims.sid, claims.sub, actor);
     // Text that is not a token cannot have ended a session, also not in an earlier call.
     if (isRefreshToken || claims) await this.propagation.awaitPropagation();

@@ -18,8 +18,6 @@ import { CodeVerifier } from '../second-factors/codes.js';
 import {
   RefusedProofError,
   SecondFactorsService,
-  toCountedRefusal,
-  type RefusedFactor,
   type UseProof,
   type UserWithFactors,
 } from '../second-factors/second-factors.service.js';
@@ -30,8 +28,8 @@ import {
   type PasskeyRequestOptionsResponse,
 } from '../second-factors/webauthn.js';
 import { LoginThrottle } from '../throttling/guess-throttles.js';
-import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
-import { NewSessions, type Amr } from '../tokens/new-sessions.js';
+import { AccessTokens, type Amr, type TokenPair } from '../tokens/access-tokens.js';
+import { NewSessions } from '../tokens/new-sessions.js';
 import { PasswordVerifier, type AccountState, type VerifiedUser } from '../passwords/password-verifier.js';
 
 /** An answer to the challenge of a login. The code or the passkey is there, by the method. */
@@ -49,8 +47,6 @@ interface VerifiedLogin {
   readonly challenge: PresentedChallenge;
   readonly useFactor: UseProof;
   readonly amr: Amr;
-  /** The answer when the proofs were consumed, or the account changed, meanwhile. */
-  readonly problem: Problem;
 }
 
 type StartSession = (login: VerifiedLogin) => Promise<TokenPair>;
@@ -63,7 +59,6 @@ export class SecondFactorLogins {
     private readonly challenges: Challenges,
     private readonly codes: CodeVerifier,
     private readonly relyingParty: RelyingParty,
-    private readonly refusals: CountedRefusals,
   ) {}
 
   /** @returns second_factor_required, with a challenge that a change of the password voids */
@@ -89,17 +84,18 @@ export class SecondFactorLogins {
     return user.confirmedAt || user.passkeys.length > 0 ? this.createChallenge(verified, user) : undefined;
   }
 
+  /** Verifies the answer to a challenge, and starts the session. */
   async acceptAnswer(answer: SecondFactorAnswer, actor: Actor, startSession: StartSession): Promise<TokenPair> {
-    const { challenge, user } = await this.openChallenge(answer.challenge, actor);
-    const problem = problems.invalidSecondFactor;
-    if (answer.method === 'passkey') {
-      const { amr, useFactor } = await this.verifyPasskeyOf(user, answer, actor);
-      return startSession({ owner: user, challenge, useFactor, amr: ['pwd', amr, 'user', 'mfa'], problem });
-    }
-    const presented = { user, code: answer.code ?? '', actor, problem };
-    return this.codes.acceptCode(answer.method, presented, (useFactor) =>
-      startSession({ owner: user, challenge, useFactor, amr: ['pwd', 'otp', 'mfa'], problem }),
-    );
+    return this.factors.answerRefusals(problems.invalidSecondFactor, actor, async () => {
+      const { challenge, user } = await this.openChallenge(answer.challenge);
+      if (answer.method === 'passkey') {
+        const { amr, useFactor } = await this.verifyPasskeyOf(user, answer);
+        return startSession({ owner: user, challenge, useFactor, amr: ['pwd', amr, 'user', 'mfa'] });
+      }
+      return this.codes.acceptCode(answer.method, { user, code: answer.code ?? '', actor }, (useFactor) =>
+        startSession({ owner: user, challenge, useFactor, amr: ['pwd', 'otp', 'mfa'] }),
+      );
+    });
   }
 
   /** For a login with a passkey alone. Nothing is known of the user, so every client gets the same options. */
@@ -107,57 +103,45 @@ export class SecondFactorLogins {
     return this.relyingParty.createAuthenticationOptions(await this.challenges.issueChallenge('passkey'));
   }
 
-  /** Verifies the answer of a passkey to the options of a login with a passkey alone. */
-  async verifyPasskeyAlone(answer: object, actor: Actor): Promise<VerifiedLogin> {
+  /** Verifies the answer of a passkey to the options of a login with a passkey alone, and starts the session. */
+  async acceptPasskeyAlone(answer: object, actor: Actor, startSession: StartSession): Promise<TokenPair> {
     if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
-    const problem = problems.invalidPasskey;
-    const response = parseAuthentication(answer);
-    const text = readChallenge(response);
-    const challenge = this.challenges.parseChallenge('passkey', text);
-    const isValid = challenge && this.challenges.isBoundTo(challenge) && (await this.challenges.isCurrent(challenge));
-    if (!isValid) return this.refuseFactor({ problem, reason: 'challenge', actor });
-    const verdict = await this.relyingParty.verifyPasskey(response, text);
-    if (!verdict.valid) return this.refuseFactor({ problem, reason: verdict.reason, actor, userId: verdict.userId });
-    const { owner, amr, useFactor } = verdict;
-    return { owner, challenge, useFactor, amr: [amr, 'user', 'mfa'], problem };
+    return this.factors.answerRefusals(problems.invalidPasskey, actor, async () => {
+      const response = parseAuthentication(answer);
+      const text = readChallenge(response);
+      const challenge = this.challenges.parseChallenge('passkey', text);
+      const isValid = challenge && this.challenges.isBoundTo(challenge) && (await this.challenges.isCurrent(challenge));
+      if (!isValid) throw new RefusedProofError('challenge');
+      const { owner, amr, useFactor } = await this.relyingParty.verifyPasskey(response, text);
+      return startSession({ owner, challenge, useFactor, amr: [amr, 'user', 'mfa'] });
+    });
   }
 
-  async consumeProofs(transaction: EntityManager, { challenge, useFactor }: VerifiedLogin): Promise<void> {
-    if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw new RefusedProofError('challenge');
+  async consumeProofs(transaction: EntityManager, { owner, challenge, useFactor }: VerifiedLogin): Promise<void> {
+    const isFirstUse = await this.challenges.consumeChallenge(transaction, challenge);
+    if (!isFirstUse) throw new RefusedProofError('challenge', owner.id);
     await useFactor(transaction);
   }
 
-  async refuseFactor(refused: RefusedFactor): Promise<never> {
-    throw await this.refusals.recordRefusal(toCountedRefusal(refused), refused.actor);
-  }
-
   /** A forged challenge is refused before the account is read: the time to refuse it tells nothing about the id in it. */
-  private async openChallenge(
-    text: string,
-    actor: Actor,
-  ): Promise<{ challenge: PresentedChallenge; user: UserWithFactors }> {
-    const problem = problems.invalidSecondFactor;
+  private async openChallenge(text: string): Promise<{ challenge: PresentedChallenge; user: UserWithFactors }> {
     const challenge = this.challenges.parseChallenge('login', text);
-    if (!challenge) return this.refuseFactor({ problem, reason: 'challenge', actor });
+    if (!challenge) throw new RefusedProofError('challenge');
     const [user, isCurrent] = await Promise.all([
       this.factors.readUser(challenge.userId),
       this.challenges.isCurrent(challenge),
     ]);
     if (!user || !isCurrent || !this.challenges.isBoundTo(challenge, toPasswordContext(user)))
-      return this.refuseFactor({ problem, reason: 'challenge', actor });
-    if (!user.isActive) return this.refuseFactor({ problem, reason: 'disabled', actor, userId: user.id });
+      throw new RefusedProofError('challenge');
+    if (!user.isActive) throw new RefusedProofError('disabled', user.id);
     return { challenge, user };
   }
 
-  private async verifyPasskeyOf(user: UserWithFactors, { challenge, passkey = {} }: SecondFactorAnswer, actor: Actor) {
+  private async verifyPasskeyOf(user: UserWithFactors, { challenge, passkey = {} }: SecondFactorAnswer) {
     const response = parseAuthentication(passkey);
     const isAnswer = this.factors.listMethods(user).includes('passkey') && readChallenge(response) === challenge;
-    const verdict = isAnswer
-      ? await this.relyingParty.verifyPasskey(response, challenge, user.id)
-      : ({ valid: false, reason: 'wrong_passkey' } as const);
-    if (verdict.valid) return verdict;
-    const problem = problems.invalidSecondFactor;
-    return this.refuseFactor({ problem, reason: verdict.reason, actor, userId: user.id });
+    if (!isAnswer) throw new RefusedProofError('wrong_passkey', user.id);
+    return this.relyingParty.verifyPasskey(response, challenge, user.id);
   }
 }
 
@@ -205,7 +189,7 @@ export class LoginService {
   }
 
   async logInWithPasskey(answer: object, actor: Actor): Promise<TokenPair> {
-    return this.startSessionWithProofs(await this.secondFactors.verifyPasskeyAlone(answer, actor), actor);
+    return this.secondFactors.acceptPasskeyAlone(answer, actor, (login) => this.startSessionWithProofs(login, actor));
   }
 
   /**
@@ -213,22 +197,14 @@ export class LoginService {
    * uses of one factor, one begins a session.
    */
   private async startSessionWithProofs(login: VerifiedLogin, actor: Actor): Promise<TokenPair> {
-    const { owner, amr, problem } = login;
-    const { id: userId } = owner;
-    try {
-      const tokens = await this.startSession(owner, amr, actor, async (transaction) => {
-        await this.secondFactors.consumeProofs(transaction, login);
-        // Checked last, so that only a client with valid proofs learns it. The transaction rolls their use back.
-        if (this.mustVerifyEmail(owner)) throw new RefusedProofError('email_not_verified');
-      });
-      return tokens ?? (await this.secondFactors.refuseFactor({ problem, reason: 'changed_meanwhile', actor, userId }));
-    } catch (error) {
-      // The CodeVerifier, which called this, counts and answers a wrong code.
-      if (!(error instanceof RefusedProofError)) throw error;
-      const { reason } = error;
-      const answer = reason === 'email_not_verified' ? problems.emailNotVerified : problem;
-      return this.secondFactors.refuseFactor({ problem: answer, reason, actor, userId });
-    }
+    const { owner, amr } = login;
+    const tokens = await this.startSession(owner, amr, actor, async (transaction) => {
+      await this.secondFactors.consumeProofs(transaction, login);
+      // Checked last, so that only a client with valid proofs learns it. The transaction rolls their use back.
+      if (this.mustVerifyEmail(owner)) throw new RefusedProofError('email_not_verified', owner.id);
+    });
+    if (!tokens) throw new RefusedProofError('changed_meanwhile', owner.id);
+    return tokens;
   }
 
   /** @returns undefined when the account was disabled, or has another password or other factors, since it was read */

@@ -3,7 +3,7 @@
  * refusals into pages. Invariants: a request that changes something comes from a form that a page of this session made, from
  * this origin, and is done once (ASVS 3.5.1); GET changes nothing.
  */
-import { applyDecorators, Catch, Controller, Injectable, UseFilters, UseGuards } from '@nestjs/common';
+import { applyDecorators, Catch, Controller, Get, Injectable, UseFilters, UseGuards } from '@nestjs/common';
 import type { ArgumentsHost, CanActivate, ExecutionContext } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
@@ -238,3 +238,12 @@ export function toNextPage(next: unknown): string {
 /** Pages behind the login. They are no part of the API, and answer errors with pages. */
 export const ConsolePages = (path: string): ClassDecorator =>
   applyDecorators(Controller(path), ApiExcludeController(), UseGuards(ConsoleGuard), UseFilters(ConsoleErrors));
+
+/** A mistyped address gets a page that leads back, and not the JSON of the API. */
+@ConsolePages('console')
+export class UnknownPage {
+  @Get('{*rest}')
+  show(): never {
+    throw new ProblemException(problems.notFound);
+  }
+}

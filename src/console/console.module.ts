@@ -13,7 +13,7 @@ import type { Environment } from '../config/environment.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { AdminApi } from './admin-api.js';
 import { AuditPages } from './audit.js';
-import { ConsolePages } from './console-requests.js';
+import { UnknownPage } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { LoginPage, LogoutPage } from './login.js';
@@ -38,15 +38,6 @@ class ConsoleFiles {
     let file = this.files.get(name);
     if (!file) this.files.set(name, (file = readFileSync(findPackageFile(`dist/console/${name}`))));
     response.type(type).send(file);
-  }
-}
-
-/** A mistyped address gets a page that leads back, and not the JSON of the API. */
-@ConsolePages('console')
-class UnknownPage {
-  @Get('{*rest}')
-  show(): never {
-    throw new ProblemException(problems.notFound);
   }
 }
 

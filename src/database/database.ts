@@ -110,6 +110,15 @@ export class RowsById<Row extends { readonly id: string }> {
   }
 }
 
+/** @returns a read that concurrent callers share. It is sent after all of them asked, so it is fresh for each. */
+export function shareReads<Value>(read: () => Promise<Value>): () => Promise<Value> {
+  const loader = new DataLoader<true, Value>(async (callers) => Array<Value>(callers.length).fill(await read()), {
+    cache: false,
+    batchScheduleFn: setImmediate,
+  });
+  return () => loader.load(true);
+}
+
 function sortByIds<Row extends { readonly id: string }>(ids: readonly string[], rows: Row[]): (Row | undefined)[] {
   const known = new Map(rows.map((row) => [row.id, row]));
   return ids.map((id) => known.get(id));

@@ -54,8 +54,10 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
         const locals = response.locals as ResponseLocals;
         locals.presentedTo = this.readTarget(request);
         locals.askedScope = this.readScope(request);
-      } else if (door === 'node' && request.headers[TARGET_HEADER] !== undefined) {
-        this.readTarget(request);
+      } else {
+        // Only app credentials have scopes: ignored, it would pass for checked.
+        if (request.headers[SCOPE_HEADER] !== undefined) this.refuseMistake('gateway_misplaces_scope');
+        if (door === 'node' && request.headers[TARGET_HEADER] !== undefined) this.readTarget(request);
       }
       try {
         const principal = await this.doors.authenticate(door, request);
@@ -145,7 +147,7 @@ const Authorize = (
         'For `auth_request` of nginx and the like: any method, any path below, and the body is never read. The answer is ' +
         `200 without a body, 401, ${door === 'app' ? '403 for a missing scope, ' : ''}or 503.`,
     }),
-    ...(door === 'user' ? [] : [ApiProblems(problems.gatewayMisconfigured)]),
+    ApiProblems(problems.gatewayMisconfigured),
     ApiOkResponse({
       description: 'The credential is valid',
       headers: {

@@ -15,7 +15,7 @@ import { Database } from '../database/database.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { ChangeLog, parseSnapshot, toAnswer, type Answer, type FeedRow } from '../../packages/lease/src/change-feed.js';
-import { CHANGES_SINCE } from '../revocation/changes-since.js';
+import { CHANGES_SINCE } from '../revocation/revocation-feed.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 
 /** Never zod's own words: they repeat the names of unknown fields. */

@@ -49,11 +49,11 @@ export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, clock
   return row.previous_key_digest ? 'current_in_overlap' : 'current';
 }
 
-/** Judges a key by its digest alone, for an operator who has found it somewhere. */
-export function judgeDigest(digest: SecretDigest, row: KeyColumns, clock: ComparedClock): Judgement {
+/** {@link judgeKey} for an entity. */
+export function judgeEntity(presented: SecretDigest, row: KeyColumns | undefined, clock: ComparedClock): Judgement {
   return judgeKey(
-    digest,
-    {
+    presented,
+    row && {
       id: row.id,
       key_digest: row.keyDigest,
       previous_key_digest: row.previousKeyDigest,

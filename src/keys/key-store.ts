@@ -11,6 +11,7 @@ import type { Actor } from '../access/actor.js';
 import type { Rememberable } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
 import { addSeconds } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import type { KeyRefusalReason } from '../common/security-events.js';
@@ -75,11 +76,12 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     lease: RevocationLease,
     private readonly clock: ComparedClock,
     log: Log,
+    private readonly refusals: CountedRefusals,
   ) {
     const readRows = buildReadRows(table);
     this.rows = new RowsById((ids) => database.rows(readRows, [ids]));
     this.cache = new KeyCache(table.door, lease, MAX_CACHED_KEYS);
-    this.lastUses = new LastUses(database, buildRecordUsesOf(table), log);
+    this.lastUses = new LastUses(database, buildRecordUses(table), log);
     this.overlaps = new Overlaps(database, table.name, log);
   }
 
@@ -117,6 +119,17 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   recordUse(id: string, service: string | null, scope?: string): void {
     this.lastUses.add(id, { at: this.clock.now(), service }, scope);
   }
+
+  /** Of a credential that exists: ids that do not exist would be any number of rows. */
+  recordRefusal(id: string, reason: string, actor: Actor): void {
+    const { door } = this.table;
+    this.refusals.deferRefusal({ event: `${door}.validation.failed`, reason, counted: id, subject: id }, actor);
+  }
+
+  async stop(): Promise<void> {
+    await this.lastUses.writes.stop();
+    await this.refusals.flush();
+  }
 }
 
 function buildReadRows({ name, identityColumns }: KeyTable): Statement {
@@ -125,18 +138,6 @@ function buildReadRows({ name, identityColumns }: KeyTable): Statement {
     text: `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
        FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
   };
-}
-
-function buildRecordUsesOf({ name, door, targetColumn, scopeUsesColumn }: KeyTable): Statement {
-  return buildRecordUses({
-    name,
-    door,
-    event: `${door}.first_used`,
-    details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
-      'reported_by', CASE WHEN is_reported THEN last_used_for END))`,
-    ...(targetColumn && { targetColumn }),
-    ...(scopeUsesColumn && { scopeUsesColumn }),
-  });
 }
 
 export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity extends KeyRestrictions>
@@ -157,11 +158,11 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   onModuleInit(): void {
-    this.verifier.lastUses.start();
+    this.verifier.lastUses.writes.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await this.verifier.lastUses.stop();
+    await this.verifier.stop();
   }
 
   issueKey(): IssuedKey {
@@ -236,7 +237,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   async flushLastUsed(): Promise<void> {
-    await this.verifier.lastUses.flush();
+    await this.verifier.lastUses.writes.flush();
   }
 
   private async commitUpdate(givenId: string, change: Partial<Entity>, actor: Actor): Promise<Entity> {
@@ -308,7 +309,16 @@ export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
 ): FactoryProvider {
   return {
     provide: token,
-    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log],
+    inject: [
+      getRepositoryToken(entity),
+      Database,
+      RevocationLease,
+      Propagation,
+      AuditLog,
+      ComparedClock,
+      Log,
+      CountedRefusals,
+    ],
     useFactory: (
       repository: Repository<Entity>,
       database: Database,
@@ -317,8 +327,9 @@ export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
       audit: AuditLog,
       clock: ComparedClock,
       log: Log,
+      refusals: CountedRefusals,
     ) => {
-      const verifier = new KeyVerifier(table, database, lease, clock, log);
+      const verifier = new KeyVerifier(table, database, lease, clock, log, refusals);
       return new KeyStore(table, repository, database, verifier, propagation, audit, clock);
     },
   };

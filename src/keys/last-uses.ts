@@ -1,12 +1,11 @@
 import { insertAuditEvents } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
-import type { AuditEventName } from '../common/security-events.js';
-import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
-import { toErrorFields, type Log } from '../logging/log.js';
+import { DeferredWrites, type Deferred } from '../audit/deferred-writes.js';
+import type { Log } from '../logging/log.js';
 import type { KeyTableName } from './key-ends.js';
+import type { KeyTable } from './key-table.js';
 
-const FLUSH_INTERVAL_MS = 30_000;
 const BATCH_SIZE = 1_000;
 /** Bounds the memory while the database is away. A key beyond it is recorded at its first use after that. */
 const MAX_PENDING = 100_000;
@@ -30,27 +29,19 @@ interface PendingUse extends Use {
   readonly isReported: boolean;
 }
 
-/** The last accepted use of each key, kept in memory and written in batches instead of once per request. */
-export class LastUses {
+/** The last accepted use of each key, kept in memory and written in batches instead of once per request. First uses become audit events. */
+export class LastUses implements Deferred<PendingUse> {
+  readonly writes: DeferredWrites<PendingUse>;
   private seen: Uses = new Map();
   /** What each service reports, apart from what this replica saw and from what others report. */
   private reported = new Map<string, Uses>();
-  private timer: NodeJS.Timeout | undefined;
-  private lastFlush = Promise.resolve();
 
   constructor(
     private readonly database: Database,
     private readonly recordUses: Statement,
-    private readonly log: Log,
-  ) {}
-
-  start(): void {
-    this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
-  }
-
-  async stop(): Promise<void> {
-    clearInterval(this.timer);
-    await this.flush();
+    log: Log,
+  ) {
+    this.writes = new DeferredWrites(this, 'last_used_not_recorded', log);
   }
 
   add(id: string, { at, service }: Pick<Use, 'at' | 'service'>, scope?: string): void {
@@ -73,31 +64,8 @@ export class LastUses {
     noteScope(use, at, scope);
   }
 
-  /** Waits for a flush that is under way, whose uses may not be written yet. */
-  flush(): Promise<void> {
-    this.lastFlush = this.lastFlush.then(() => this.writeUses());
-    return this.lastFlush;
-  }
-
-  /** First uses become audit events. What an outage left unwritten is retried at the next flush. */
-  private async writeUses(): Promise<void> {
-    const batches = this.takeBatches();
-    for (const [index, batch] of batches.entries()) {
-      try {
-        await this.write(batch);
-      } catch (error) {
-        const isOutage = isDatabaseFailure(error);
-        const unwritten = isOutage ? batches.slice(index).flat() : batch;
-        this.log.warn('last_used_not_recorded', { count: unwritten.length, error: toErrorFields(error) });
-        if (!isOutage) continue;
-        this.putBack(unwritten);
-        return;
-      }
-    }
-  }
-
   /** What this replica saw comes first, and in statements of its own: no report of the same key stands for it. */
-  private takeBatches(): PendingUse[][] {
+  takeBatches(): PendingUse[][] {
     const seen = [...this.seen].map(([id, use]) => ({ ...use, id, isReported: false }));
     const reported = [...this.reported.values()].flatMap((uses) =>
       [...uses].map(([id, use]) => ({ ...use, id, isReported: true })),
@@ -107,7 +75,7 @@ export class LastUses {
     return [...toBatches(seen), ...toBatches(reported)];
   }
 
-  private async write(uses: readonly PendingUse[]): Promise<void> {
+  async write(uses: readonly PendingUse[]): Promise<void> {
     await this.database.rows(this.recordUses, [
       uses.map(({ id }) => id),
       uses.map(({ at }) => at),
@@ -118,7 +86,7 @@ export class LastUses {
     ]);
   }
 
-  private putBack(uses: readonly PendingUse[]): void {
+  putBack(uses: readonly PendingUse[]): void {
     for (const { id, at, service, isReported, scopes } of uses) {
       if (isReported && service !== null) this.addReported(id, service, at);
       else if (this.seen.size < MAX_PENDING && !this.seen.has(id)) this.seen.set(id, { at, service });
@@ -144,15 +112,14 @@ function toBatches(uses: PendingUse[]): PendingUse[][] {
   return starts.map((start) => uses.slice(start, start + BATCH_SIZE));
 }
 
-/** A table whose keys are accepted at a door. Its fields are constants in the code, never input: they become SQL. */
-export interface UsedKeyTable {
+/** Constants in the code, never input: they become SQL. */
+interface UsedKeyTable extends Pick<KeyTable, 'targetColumn' | 'scopeUsesColumn'> {
   readonly name: KeyTableName;
-  readonly door: 'node' | 'app' | 'admin';
-  readonly event: AuditEventName;
-  readonly details: string;
-  readonly targetColumn?: string;
-  readonly scopeUsesColumn?: string;
+  readonly door: KeyTable['door'] | 'admin';
 }
+
+const DETAILS_OF_FIRST_USE = `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
+  'reported_by', CASE WHEN is_reported THEN last_used_for END))`;
 
 /**
  * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. Reports of a
@@ -161,14 +128,7 @@ export interface UsedKeyTable {
  * services reported all uses so far. A key whose first use was reported has a second first use: the one that a replica saw.
  * The scopes of an earlier use count all the same.
  */
-export function buildRecordUses({
-  name,
-  door,
-  event,
-  details,
-  targetColumn,
-  scopeUsesColumn,
-}: UsedKeyTable): Statement {
+export function buildRecordUses({ name, door, targetColumn, scopeUsesColumn }: UsedKeyTable): Statement {
   const isForTarget = targetColumn ? `WHERE service IS NULL OR service = ${targetColumn}` : '';
   const isLatest = `is_first OR used_before <= at OR used_before > now() + interval '1 hour'`;
   const noteScopes = scopeUsesColumn
@@ -192,13 +152,13 @@ export function buildRecordUses({
           ${insertAuditEvents({
             id: 'event_id',
             time: 'at',
-            event: `'${event}'`,
+            event: `'${door === 'admin' ? 'operator' : door}.first_used'`,
             actor_door: `CASE WHEN is_reported THEN 'service' ELSE '${door}' END`,
             actor_id: 'CASE WHEN NOT is_reported THEN id::text END',
             subject: 'id::text',
             request_id: 'NULL::text',
             address: 'NULL::text',
-            details,
+            details: door === 'admin' ? `jsonb_build_object('operator', name)` : DETAILS_OF_FIRST_USE,
             count: '1',
           })} FROM written WHERE is_first`;
   return { name: `${name}_record_use`, text };

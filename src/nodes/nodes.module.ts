@@ -2,27 +2,24 @@
  * The node door: `X-API-Key: node_id:api_key`, split at the first colon. And the route by which other services have such a
  * key validated.
  */
-import { Controller, Inject, Injectable, Post, Req, Module, type OnApplicationShutdown } from '@nestjs/common';
+import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
-import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER, type DoorReason } from '../access/doors.js';
+import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { Answers, RequireNode } from '../access/require.js';
-import { CountedRefusals } from '../audit/counted-refusals.js';
 import { EXAMPLES } from '../common/examples.js';
 import { TARGETS } from '../common/fields.js';
 import { isServiceName } from '../common/names.js';
 import { provideKeyStore } from '../keys/key-store.js';
-import type { ProblemException } from '../problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import { EnrolController } from './enrol.controller.js';
 import { EnrolmentsService, NodeEnrolment } from './enrolments.service.js';
 import {
   NODE_KEYS,
-  type NodeIdentity,
   type NodeKeys,
   NODE_KEY_TABLE,
   NodeDevice,
@@ -31,19 +28,14 @@ import {
 } from './nodes.service.js';
 
 @Injectable()
-export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') implements OnApplicationShutdown {
+export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
   constructor(
     doors: Doors,
     @Inject(NODE_KEYS) private readonly keys: NodeKeys,
     private readonly freshness: Freshness,
-    private readonly refusals: CountedRefusals,
   ) {
     super('X-API-Key');
     doors.install('node', this);
-  }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.refusals.flush();
   }
 
   async validate(request: Request, credential: string): Promise<NodePrincipal> {
@@ -55,12 +47,14 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') im
     const named = request.headers[TARGET_HEADER];
     const target = isServiceName(named) ? named : undefined;
     const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
-    if (!verdict.valid && verdict.reason === 'misuse') {
-      const refusal = { event: 'node.validation.failed', reason: 'target', counted: nodeId, subject: nodeId } as const;
-      this.refusals.deferRefusal(refusal, toActor(request));
-      throw toRefusal('target', nodeId, verdict.identity, target);
+    if (!verdict.valid) {
+      const isMisuse = verdict.reason === 'misuse';
+      const reason = isMisuse ? 'target' : verdict.reason;
+      if (!verdict.identity) throw createRefusal('node', reason);
+      this.keys.verifier.recordRefusal(nodeId, reason, toActor(request));
+      const fields = { node_id: nodeId, household_id: verdict.identity.household_id };
+      throw createRefusal('node', reason, { ...fields, called_service: isMisuse ? target : undefined });
     }
-    if (!verdict.valid) throw toRefusal(verdict.reason, nodeId, verdict.identity);
     const { identity, rememberable } = verdict;
     const { household_id: householdId, targets } = identity;
     const forwarder = request.user as Principal | undefined;
@@ -68,16 +62,6 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') im
     this.keys.verifier.recordUse(nodeId, forwardedBy ?? target ?? null);
     return { door: 'node', nodeId, householdId, targets, forwardedBy, rememberable };
   }
-}
-
-function toRefusal(
-  reason: DoorReason<'node'>,
-  nodeId: string,
-  identity: NodeIdentity | undefined,
-  target?: string,
-): ProblemException {
-  const fields = { node_id: nodeId, household_id: identity?.household_id, called_service: target };
-  return createRefusal('node', reason, identity && fields);
 }
 
 export class ValidNodeResponse {

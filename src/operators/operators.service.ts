@@ -22,7 +22,7 @@ import type { SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { buildRotation, isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
+import { buildRotation, isRefusal, judgeEntity } from '../keys/key-ends.js';
 import {
   findByDigests,
   issueKey,
@@ -240,22 +240,11 @@ function refuseEnded(
   caller: Operator | undefined,
   clock: ComparedClock,
 ): Operator {
-  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), clock);
+  const judgement = judgeEntity(keyDigest, caller, clock);
   if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
   if (isRefusal(judgement)) throw createRefusal('admin', judgement, { operator: name });
   if (!caller.scopes.includes('operators')) throw new RefusalToCountError(describeMissingScope(caller, 'operators'));
   return caller;
-}
-
-function toKeyRow(operator: Operator): KeyRow {
-  return {
-    id: operator.id,
-    key_digest: operator.keyDigest,
-    previous_key_digest: operator.previousKeyDigest,
-    previous_key_expires_at: operator.previousKeyExpiresAt,
-    expires_at: operator.expiresAt,
-    revoked_at: operator.revokedAt,
-  };
 }
 
 /** Thrown in a transaction, and counted after the rollback, which would undo the count. */

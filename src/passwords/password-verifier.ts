@@ -4,7 +4,7 @@
  * about a user is in users/.
  */
 import { Injectable, Module } from '@nestjs/common';
-import type { Actor } from '../access/actor.js';
+import type { OwnCall } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import type { Turn } from '../common/keyed-queue.js';
@@ -16,9 +16,12 @@ import { NewPasswords } from './new-passwords.js';
 import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
 /** Whether logins ask for a second factor: a login reads it together with the user. */
-export const buildHasSecondFactor = (userId: 'users.id' | '$1'): string =>
+export const buildHasSecondFactor = (userId: 'users.id' | '"User".id' | '$1'): string =>
   `EXISTS (SELECT FROM totp_factors WHERE user_id = ${userId} AND confirmed_at IS NOT NULL)
     OR EXISTS (SELECT FROM passkeys WHERE user_id = ${userId})`;
+/** When the second factors of the user `$1` were made, also the one of an app that is not confirmed yet. */
+export const SELECT_FACTOR_TIMES = `SELECT created_at FROM totp_factors WHERE user_id = $1
+  UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1`;
 
 const SELECT = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
   password_changed_at AS "passwordChangedAt", email_verified_at AS "emailVerifiedAt",
@@ -84,11 +87,8 @@ export class PasswordVerifier {
    * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token when the account was
    * deleted or disabled meanwhile, and its sessions with it
    */
-  async reauthenticateUser(
-    { userId, email }: { userId: string; email: string },
-    password: string,
-    actor: Actor,
-  ): Promise<VerifiedUser> {
+  async reauthenticateUser({ principal, actor }: OwnCall, password: string): Promise<VerifiedUser> {
+    const { userId, email } = principal;
     const verdict = await this.throttle.countPasswordGuess(email, actor.address, async (turn) =>
       this.judge(await this.database.row<AccountRow>(READ_BY_ID, [userId]), password, turn),
     );

@@ -178,7 +178,7 @@ export const problems = {
       'This is not a verdict on the credential: keep it and try again.',
     gatewayMisconfigured:
       'The gateway is not configured. The gateway must name the service that it protects in X-Platform-Target, and the ' +
-      'scope of the route, if it needs one, in X-Platform-Scope: each once, as a valid name. This is not a verdict on the key.',
+      'scope of the route, if it needs one and asks the app door, in X-Platform-Scope: each once, as a valid name. This is not a verdict on the key.',
     hashingBusy:
       'Too many passwords are being verified. The queue of passwords to verify is full. This is not a verdict on ' +
       'the password: try again shortly.',

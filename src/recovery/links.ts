@@ -1,12 +1,12 @@
 /**
  * Links by e-mail: a user who cannot log in asks for a new password, proves an address, or changes it.
  * Terms: a request goes to the outbox and tells nothing about the account; the worker then looks the account up, issues a
- * one-time token and sends the mail with the link; a confirmation (link-confirmations.ts) uses the token. Invariant: an
+ * one-time token and sends the mail with the link; a confirmation (recovery.ts) uses the token. Invariant: an
  * anonymous request costs the same work for every address, and a token is never stored.
  */
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import type { Actor } from '../access/actor.js';
+import type { Actor, OwnCall } from '../access/actor.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Environment } from '../config/environment.js';
@@ -17,14 +17,8 @@ import { isNotice, type MailKind, type NoticeKind } from '../mail/templates.js';
 import { PasswordVerifier } from '../passwords/password-verifier.js';
 import { Throttle } from '../throttling/throttle.js';
 import { buildLink, OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
-import { lockAccount, requireUnchanged } from '../users/unchanged-account.js';
+import { lockAccount } from '../users/unchanged-account.js';
 import { User } from '../users/users.service.js';
-
-interface EmailChange {
-  readonly principal: { readonly userId: string; readonly email: string };
-  readonly password: string;
-  readonly newEmail: string;
-}
 
 @Injectable()
 export class LinkRequests {
@@ -44,13 +38,14 @@ export class LinkRequests {
   }
 
   /** The new address gets a link, the old one a notice. Only the worker looks whether the new one is taken. */
-  async requestEmailChange({ principal, password, newEmail }: EmailChange, actor: Actor): Promise<void> {
-    const verified = await this.passwords.reauthenticateUser(principal, password, actor);
+  async requestEmailChange(call: OwnCall, password: string, newEmail: string): Promise<void> {
+    const verified = await this.passwords.reauthenticateUser(call, password);
     const { id: userId, email } = verified;
+    const { actor } = call;
     await this.throttle.countMails([email, newEmail], actor.address);
     await this.dataSource.transaction(async (transaction) => {
       // A change of the password voids the requests that were made with the old one, so this one must not come later.
-      await requireUnchanged(transaction, userId, await lockAccount(transaction, verified));
+      await lockAccount(transaction, verified);
       const requested = { userId, requester: actor };
       await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, ...requested });
       await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, ...requested });

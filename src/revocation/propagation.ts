@@ -13,7 +13,7 @@ import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { MAX_LEASE_MS } from '../config/limits.js';
 import { isWriteRefusal } from '../database/database-failure.js';
-import { Database, type Statement } from '../database/database.js';
+import { Database, shareReads, type Statement } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import { ProblemException } from '../problems/problems.js';
@@ -101,8 +101,7 @@ export function computeWaitMs(promiseMs: number): number {
 
 @Injectable()
 export class Propagation {
-  private present: Promise<unknown> = Promise.resolve();
-  private next: Promise<number> | undefined;
+  private readonly readLongestPromiseMs = shareReads(() => this.queryLongestPromiseMs());
 
   constructor(
     private readonly database: Database,
@@ -111,7 +110,7 @@ export class Propagation {
 
   /** To be called after the commit: a replica that announces a promise later reads every key after the commit. */
   async awaitPropagation(): Promise<void> {
-    const waitMs = computeWaitMs(await this.shareNextRead());
+    const waitMs = computeWaitMs(await this.readLongestPromiseMs());
     if (waitMs > 0) await sleep(waitMs);
   }
 
@@ -141,19 +140,8 @@ export class Propagation {
     });
   }
 
-  /** Calls that come during a read share the next one: theirs must begin after their commits. */
-  private shareNextRead(): Promise<number> {
-    this.next ??= this.present.then(() => {
-      this.next = undefined;
-      const read = this.readLongestPromiseMs();
-      this.present = read;
-      return read;
-    });
-    return this.next;
-  }
-
   /** The revocation is committed, so a 503 would be wrong: without the announcements, the longest possible promise counts. */
-  private async readLongestPromiseMs(): Promise<number> {
+  private async queryLongestPromiseMs(): Promise<number> {
     try {
       return (await this.database.row<{ longest: number }>(LONGEST_PROMISE, []))?.longest ?? 0;
     } catch (error) {

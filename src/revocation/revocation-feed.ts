@@ -2,11 +2,17 @@ import { Global, Injectable, Module, type OnApplicationShutdown, type OnModuleIn
 import { ExponentialBackoff, halfJitterGenerator, type IBackoff, type IBackoffFactory } from 'cockatiel';
 import { Client } from 'pg';
 import { Environment } from '../config/environment.js';
-import { Database } from '../database/database.js';
+import { Database, type Statement } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
-import { ChangeLog, parseSnapshot, toAnswer, type Answer, type FeedRow } from '../../packages/lease/src/change-feed.js';
+import {
+  ChangeLog,
+  MAX_CHANGES,
+  parseSnapshot,
+  toAnswer,
+  type Answer,
+  type FeedRow,
+} from '../../packages/lease/src/change-feed.js';
 import { RevocationLease, SYSTEM_CLOCKS } from '../../packages/lease/src/lease.js';
-import { CHANGES_SINCE } from './changes-since.js';
 import { Freshness, LeaseAnnouncement, Propagation } from './propagation.js';
 
 /** A poll may get lost without the lease ending. */
@@ -32,6 +38,35 @@ const PURGE = purgeWhere('true');
 const PURGE_ENDED_SESSIONS = purgeWhere(`kind = 'session'`);
 const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
   SELECT id FROM replica_leases WHERE seen_at < now() - $1::interval LIMIT $2)`;
+
+/**
+ * Transaction ids can be compared only within one epoch: a promotion, a restart and a crash may assign them anew, and a
+ * restored database has its own. The crash of one backend keeps the postmaster's start time, and resets the statistics.
+ */
+const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeline_id,
+  extract(epoch FROM pg_postmaster_start_time()), extract(epoch FROM stats_reset),
+  (SELECT oid FROM pg_database WHERE datname = current_database()), 'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
+
+/**
+ * One statement, so that epoch, snapshot, purge mark and changes are consistent. Two branches, because the planner uses a
+ * sequential scan for an OR; ordered, so that each is an index scan that stops at its limit. A dump that is restored into
+ * another cluster brings transaction ids that this one has not assigned: they are ignored.
+ */
+export const CHANGES_SINCE: Statement = {
+  name: 'credential_changes_since',
+  text: `SELECT ${EPOCH} AS epoch, pg_current_snapshot()::text AS snapshot,
+      COALESCE((SELECT purged::text FROM credential_change_purges
+                WHERE purged < pg_snapshot_xmax(pg_current_snapshot())), '0') AS purged,
+      (SELECT COALESCE(json_agg(json_build_object('kind', kind, 'id', credential_id, 'xid', xid::text)), '[]') FROM (
+        (SELECT kind, credential_id, xid FROM credential_changes
+         WHERE xid >= pg_snapshot_xmax($1::pg_snapshot) AND xid < pg_snapshot_xmax(pg_current_snapshot())
+         ORDER BY xid LIMIT ${MAX_CHANGES + 1})
+        UNION ALL
+        (SELECT kind, credential_id, xid FROM credential_changes
+         WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip($1::pg_snapshot))) ORDER BY xid LIMIT ${MAX_CHANGES + 1})
+      ) AS changed) AS changes
+    FROM pg_control_system(), pg_control_checkpoint(), pg_stat_wal`,
+};
 
 /** Polls for changes three times per lease and at each NOTIFY, on its own connection, so that the pool does not delay it. */
 @Injectable()

@@ -8,12 +8,11 @@ import type { EntityManager } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { CountedRefusals } from '../audit/counted-refusals.js';
 import { computeDigest, generateSecretBytes, type SecretDigest } from '../crypto/secret.js';
 import { DatabaseClock } from '../database/database.js';
-import { ProblemException, problems, type Problem } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { CodeThrottle, type CodeGuess } from '../throttling/guess-throttles.js';
-import { toCountedRefusal, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
+import { RefusedProofError, type UseProof, type UserWithFactors } from './second-factors.service.js';
 import { findTimeStep, toBase32, TotpVault } from './totp.js';
 
 const RECOVERY_CODE_COUNT = 10;
@@ -54,22 +53,14 @@ interface PresentedCode {
   readonly user: UserWithFactors;
   readonly code: string;
   readonly actor: Actor;
-  /** The answer to a wrong code: 401 at a login, 403 to a user who is logged in. */
-  readonly problem: Problem;
 }
-
-type OwnCode = Omit<PresentedCode, 'problem'>;
 
 /** The act that a code authorises. It calls `useCode` in its transaction. */
 type Act<Result> = (useCode: UseProof) => Promise<Result>;
 
 /** A wrong or consumed code, which spends a guess of the throttle. */
-class WrongCodeError extends Error {
+class WrongCodeError extends RefusedProofError {
   override readonly name = 'WrongCodeError';
-
-  constructor(readonly reason: FactorReason) {
-    super(reason);
-  }
 }
 
 @Injectable()
@@ -78,30 +69,30 @@ export class CodeVerifier {
     private readonly databaseClock: DatabaseClock,
     private readonly vault: TotpVault,
     private readonly throttle: CodeThrottle,
-    private readonly refusals: CountedRefusals,
     private readonly audit: AuditLog,
   ) {}
 
   async acceptCode<Result>(method: CodeGuess['method'], presented: PresentedCode, act: Act<Result>): Promise<Result> {
+    const { id, confirmedAt } = presented.user;
     // Without a factor there is nothing to guess, so the refusal spends no guess.
-    if (!presented.user.confirmedAt) return this.refuseCode(presented, 'no_factor');
-    return this.verifyThrottled(method, presented, async () => act(await this.verifyCode(method, presented)));
+    if (!confirmedAt) throw new RefusedProofError('no_factor', id);
+    const guess = { counted: id, method, address: presented.actor.address };
+    return this.verifyThrottled(guess, async () => act(await this.verifyCode(method, presented)));
   }
 
   /** For a user who is logged in: takes a code of the app, or a recovery code, because the app may be lost. */
-  async acceptAnyCode<Result>(own: OwnCode, act: Act<Result>): Promise<Result> {
-    const presented = { ...own, problem: problems.wrongSecondFactor };
-    return this.acceptCode(toRecoveryDigest(own.code) ? 'recovery_code' : 'totp', presented, act);
+  async acceptAnyCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
+    return this.acceptCode(toRecoveryDigest(presented.code) ? 'recovery_code' : 'totp', presented, act);
   }
 
   /** Verifies the code that confirms an enrolment. The statement that confirms consumes it. */
-  async verifyEnrolmentCode(own: OwnCode): Promise<number> {
-    const { user, code } = own;
-    const presented = { ...own, problem: problems.wrongSecondFactor };
-    if (!user.encryptedSecret || isVoidEnrolment(user)) return this.refuseCode(presented, 'no_factor');
+  async verifyEnrolmentCode({ user, code, actor }: PresentedCode): Promise<number> {
+    if (!user.encryptedSecret || isVoidEnrolment(user)) throw new RefusedProofError('no_factor', user.id);
     // A caller needs no password here, so wrong codes use up guesses of this enrolment alone, and none of a login.
     const enrolment = `${user.id} enrolled ${user.enrolledAt?.toISOString()}`;
-    return this.verifyThrottled('totp', presented, () => this.findStep(user, code), enrolment);
+    return this.verifyThrottled({ counted: enrolment, method: 'totp', address: actor.address }, () =>
+      this.findStep(user, code),
+    );
   }
 
   private async verifyCode(method: CodeGuess['method'], { user, code, actor }: PresentedCode): Promise<UseProof> {
@@ -110,34 +101,29 @@ export class CodeVerifier {
       const step = await this.findStep(user, code);
       return async (transaction) => {
         const [, count] = await transaction.query<[unknown, number]>(USE_TIME_STEP, [id, step]);
-        if (count === 0) throw new WrongCodeError('repeated_code');
+        if (count === 0) throw new WrongCodeError('repeated_code', id);
       };
     }
     const digest = toRecoveryDigest(code);
-    if (!digest) throw new WrongCodeError('wrong_code');
+    if (!digest) throw new WrongCodeError('wrong_code', id);
     const event = toUserEvent('user.recovery_code.used', toUserActor(actor, id), id);
     return async (transaction) => {
       const used = await this.audit.execute(USE_RECOVERY_CODE, [id, digest], event, transaction);
-      if (used.length === 0) throw new WrongCodeError('wrong_code');
+      if (used.length === 0) throw new WrongCodeError('wrong_code', id);
     };
   }
 
-  private async verifyThrottled<Result>(
-    method: CodeGuess['method'],
-    presented: PresentedCode,
-    verify: () => Promise<Result>,
-    counted = presented.user.id,
-  ): Promise<Result> {
-    const { actor } = presented;
-    const verdict = await this.throttle.countCodeGuess({ counted, method, address: actor.address }, async () => {
+  private async verifyThrottled<Result>(guess: CodeGuess, verify: () => Promise<Result>): Promise<Result> {
+    const verdict = await this.throttle.countCodeGuess(guess, async () => {
       try {
         return { valid: true, result: await verify() } as const;
       } catch (error) {
-        if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
+        if (error instanceof WrongCodeError) return { valid: false, error } as const;
         throw error;
       }
     });
-    return verdict.valid ? verdict.result : this.refuseCode(presented, verdict.reason);
+    if (!verdict.valid) throw verdict.error;
+    return verdict.result;
   }
 
   private async findStep({ id, encryptedSecret }: UserWithFactors, code: string): Promise<number> {
@@ -147,12 +133,8 @@ export class CodeVerifier {
       throw new ProblemException(problems.totpSecretUnreadable, { fault });
     }
     const step = findTimeStep(secret, code, await this.databaseClock.now());
-    if (step === undefined) throw new WrongCodeError('wrong_code');
+    if (step === undefined) throw new WrongCodeError('wrong_code', id);
     return step;
-  }
-
-  private async refuseCode({ user, actor, problem }: PresentedCode, reason: FactorReason): Promise<never> {
-    throw await this.refusals.recordRefusal(toCountedRefusal({ problem, reason, actor, userId: user.id }), actor);
   }
 }
 

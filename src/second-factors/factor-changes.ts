@@ -4,11 +4,10 @@
  * and is refused. When a call that ended sessions has returned, no verifier accepts their tokens.
  */
 import { Injectable } from '@nestjs/common';
-import type { Request } from 'express';
 import { DataSource, type EntityManager } from 'typeorm';
-import { toActor, type Actor } from '../access/actor.js';
+import type { Actor, OwnCall } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
-import { getPrincipal, type UserPrincipal } from '../access/principals.js';
+import type { UserPrincipal } from '../access/principals.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
@@ -19,8 +18,13 @@ import { Outbox } from '../mail/outbox.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { lockAccount } from '../users/unchanged-account.js';
-import { createWrongPassword, PasswordVerifier, buildHasSecondFactor } from '../passwords/password-verifier.js';
+import { lockIfUnchanged } from '../users/unchanged-account.js';
+import {
+  buildHasSecondFactor,
+  createWrongPassword,
+  PasswordVerifier,
+  type AccountState,
+} from '../passwords/password-verifier.js';
 
 /** The user is told of them. */
 const REMOVALS: readonly AuditEventName[] = ['user.totp.removed', 'user.passkey.removed'];
@@ -41,26 +45,6 @@ export class ProofRequest {
   password!: string;
 }
 
-export interface OwnCall {
-  readonly principal: UserPrincipal;
-  readonly actor: Actor;
-}
-
-export function toOwnCall(request: Request): OwnCall {
-  return { principal: getPrincipal(request, 'user'), actor: toActor(request) };
-}
-
-/**
- * A user who may change the factors: the password was entered again, for this call or for the step that it completes (the
- * enrolment of an app, the registration of a passkey). Void once the password has changed.
- */
-interface ReauthenticatedUser {
-  readonly principal: UserPrincipal;
-  readonly passwordChangedAt: Date | null;
-  /** The refusal when the password was changed since. */
-  readonly createVoidError: () => ProblemException;
-}
-
 interface FactorChange<Result> {
   readonly result: Result;
   readonly event: AuditEventName;
@@ -68,6 +52,8 @@ interface FactorChange<Result> {
   /** Set when the change leaves the set of factors as it was. */
   readonly keepsFactors?: boolean;
 }
+
+type PasswordMoment = Pick<AccountState, 'passwordChangedAt'>;
 
 interface UserState {
   readonly isLive: boolean;
@@ -86,39 +72,42 @@ export class FactorChanges {
     private readonly clock: Clock,
   ) {}
 
-  async reauthenticate({ principal, actor }: OwnCall, password: string): Promise<ReauthenticatedUser> {
-    const { passwordChangedAt } = await this.passwords.reauthenticateUser(principal, password, actor);
-    return {
-      principal,
-      passwordChangedAt,
-      createVoidError: () => createWrongPassword(principal.userId, 'changed_meanwhile'),
-    };
+  async reauthenticate(call: OwnCall, password: string): Promise<PasswordMoment> {
+    return this.passwords.reauthenticateUser(call, password);
   }
 
   /**
    * Commits and records a change, if the session is live and the password is unchanged. When it adds the first factor, the
    * other sessions end: they began without one.
-   * @throws {ProblemException} the refusal of the user; invalid_access_token when the session has ended
+   * @param moment when the password was set that was entered again, for this call or for the step that it completes (the
+   * enrolment of an app, the registration of a passkey)
+   * @param createVoidError makes the refusal when the password was changed since
+   * @throws {ProblemException} that refusal; invalid_access_token when the session has ended
    */
   async commitChange<Result>(
-    user: ReauthenticatedUser,
-    actor: Actor,
+    { principal, actor }: OwnCall,
+    { passwordChangedAt }: PasswordMoment,
     change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
+    createVoidError = () => createWrongPassword(principal.userId, 'changed_meanwhile'),
   ): Promise<Result> {
-    const { userId, sessionId } = user.principal;
+    const { userId, sessionId, email: recipient } = principal;
     return this.propagation.propagateAfterRefusal(async () => {
       const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
-        const { hasFactor } = await this.lockUser(transaction, user);
+        const isUnchanged = await lockIfUnchanged(transaction, { id: userId, passwordChangedAt });
+        // A statement after the lock sees what the transaction that held it before has committed.
+        const { isLive, hasFactor } = await this.readState(transaction, principal);
+        if (!isLive) throw createRefusal('user', 'session_ended', { user_id: userId });
+        if (!isUnchanged) throw createVoidError();
         const { result, event, details, keepsFactors } = await change(transaction);
         if (!keepsFactors) await transaction.query(TOUCH_USER, [userId, this.clock.now()]);
-        const isFirst = !hasFactor && (await this.readState(transaction, user.principal)).hasFactor;
+        const isFirst = !hasFactor && (await this.readState(transaction, principal)).hasFactor;
         const count = isFirst
           ? await this.sessions.endAllSessions(transaction, userId, 'second_factor_added', sessionId)
           : undefined;
         const described = { details: { ...details, ended_sessions: count }, logFields: { count } };
         const recorded = toUserEvent(event, actor, userId, described);
         await this.audit.record(transaction, recorded);
-        const notice = { kind: 'factors_removed', recipient: user.principal.email } as const;
+        const notice = { kind: 'factors_removed', recipient } as const;
         if (REMOVALS.includes(event)) await this.outbox.addNotice(transaction, recorded, notice);
         return { result, isFirst };
       });
@@ -162,16 +151,6 @@ export class FactorChanges {
     await this.audit.record(transaction, event, totp + passkeys + count > 0);
     const notice = { kind: 'factors_removed', recipient: user.email } as const;
     if (totp + passkeys > 0) await this.outbox.addNotice(transaction, event, notice);
-  }
-
-  private async lockUser(transaction: EntityManager, user: ReauthenticatedUser): Promise<UserState> {
-    const { principal, passwordChangedAt } = user;
-    const isUnchanged = await lockAccount(transaction, { id: principal.userId, passwordChangedAt });
-    // A statement after the lock sees what the transaction that held it before has committed.
-    const state = await this.readState(transaction, principal);
-    if (!state.isLive) throw createRefusal('user', 'session_ended', { user_id: principal.userId });
-    if (!isUnchanged) throw user.createVoidError();
-    return state;
   }
 
   private async readState(transaction: EntityManager, { userId, sessionId }: UserPrincipal): Promise<UserState> {

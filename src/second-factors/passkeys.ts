@@ -2,11 +2,13 @@
  * The passkeys of a user: registered, listed, renamed and removed. The protocol, and their use at logins, is in webauthn.ts.
  * To remove passkeys, delete these two files and what `grep -rni passkey src` finds elsewhere: the routes and the branch of a
  * login (auth/), the column and the method in second-factors.service.ts, the tables' names in factor-changes.ts and in
- * buildHasSecondFactor, the WEBAUTHN_ variables, the events and the problems.
+ * password-verifier.ts, the WEBAUTHN_ variables, the events and the problems.
  */
 import { Body, Controller, Get, Injectable, Param, Patch, Post, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
+import type { EntityManager } from 'typeorm';
+import { toOwnCall, type OwnCall } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { Answers, RequireUser } from '../access/require.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
@@ -22,7 +24,7 @@ import { ProblemException, problems, createFieldProblem } from '../problems/prob
 import { Throttled } from '../throttling/throttle.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { Challenges, toPasswordContext } from './challenges.js';
-import { FactorChanges, ProofRequest, toOwnCall, type OwnCall } from './factor-changes.js';
+import { FactorChanges, ProofRequest } from './factor-changes.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import {
   parseRegistration,
@@ -82,8 +84,7 @@ export class PasskeysService {
   async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
     const { passwordChangedAt } = await this.changes.reauthenticate(call, password);
     const { userId } = call.principal;
-    const user = await this.factors.readUser(userId);
-    if (!user) throw new ProblemException(problems.notFound);
+    const user = await this.factors.findUser(userId);
     if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
     const context = toPasswordContext({ passwordChangedAt });
     const challenge = await this.challenges.issueChallenge('registration', userId, context);
@@ -91,12 +92,9 @@ export class PasskeysService {
   }
 
   /** Ends the other sessions, if it is the first factor. */
-  async registerPasskey(
-    { principal, actor }: OwnCall,
-    { name, answer }: { name: string; answer: object },
-  ): Promise<Passkey> {
+  async registerPasskey(call: OwnCall, { name, answer }: { name: string; answer: object }): Promise<Passkey> {
     if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
-    const { userId } = principal;
+    const { userId } = call.principal;
     const user = await this.factors.readUser(userId);
     const response = parseRegistration(answer);
     const verified = user && response && (await this.verifyRegistration(user, response));
@@ -114,17 +112,16 @@ export class PasskeysService {
       this.clock.now(),
       MAX_PASSKEYS,
     ];
-    const { passwordChangedAt } = user;
-    const reauthenticated = { principal, passwordChangedAt, createVoidError: createInvalidPasskey };
-    return this.changes.commitChange(reauthenticated, actor, async (transaction) => {
+    const register = async (transaction: EntityManager) => {
       if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
       const [result] = await transaction.query<Passkey[]>(INSERT, values).catch((error: unknown) => {
         const isKnown = getViolatedConstraint(error) === 'passkeys_credential_id_key';
         throw isKnown ? new ProblemException(problems.passkeyExists) : error;
       });
       if (!result) throw new ProblemException(problems.tooManyPasskeys);
-      return { result, event: 'user.passkey.added', details: { passkey_id: result.id } };
-    });
+      return { result, event: 'user.passkey.added', details: { passkey_id: result.id } } as const;
+    };
+    return this.changes.commitChange(call, user, register, createInvalidPasskey);
   }
 
   /** Oldest first. At most 20. */
@@ -143,7 +140,7 @@ export class PasskeysService {
   async removePasskey(call: OwnCall, { id, password }: { id: string; password: string }): Promise<void> {
     const reauthenticated = await this.changes.reauthenticate(call, password);
     if (!isId(id)) throw new ProblemException(problems.notFound);
-    await this.changes.commitChange(reauthenticated, call.actor, async (transaction) => {
+    await this.changes.commitChange(call, reauthenticated, async (transaction) => {
       const [, count] = await transaction.query<[unknown, number]>(REMOVE, [id, call.principal.userId]);
       if (count === 0) throw new ProblemException(problems.notFound);
       return { result: undefined, event: 'user.passkey.removed', details: { passkey_id: id } };

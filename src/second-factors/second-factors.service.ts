@@ -1,14 +1,14 @@
 /**
  * Second factors of users: authenticator apps (TOTP) with recovery codes beside them, and passkeys, which also log in alone.
  * A proof (a code, an answer of a passkey) is verified first. `UseProof` consumes it in the transaction of the act that it
- * authorises, and only once. Transactions lock the row of the user, then the challenge, then the factor. A change of the
+ * authorises, and only once. `answerRefusals` answers a refused proof. Transactions lock the row of the user, then the challenge, then the factor. A change of the
  * factors needs the password, and commits together with its audit event (factor-changes.ts).
  * This file: which factors a user has, how a proof is refused, and why a login would be refused.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import type { CountedRefusal } from '../audit/counted-refusals.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
 import { isId } from '../common/ids.js';
 import type { SecondFactorMethod } from '../common/names.js';
 import { toNetwork } from '../common/network.js';
@@ -17,7 +17,7 @@ import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
 import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import type { AccountState } from '../passwords/password-verifier.js';
-import type { Problem } from '../problems/problems.js';
+import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { LoginThrottle, CodeThrottle } from '../throttling/guess-throttles.js';
 
 const READ_USER: Statement = {
@@ -60,12 +60,60 @@ function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors):
   ];
 }
 
+const REFUSAL_EVENT = 'user.second_factor.failed';
+export type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
+
+/**
+ * Consumes a proof in the transaction of the act that it authorises: both are committed, or neither.
+ * @throws {RefusedProofError} when another call has consumed it
+ */
+export type UseProof = (transaction: EntityManager) => Promise<void>;
+
+/** A refused proof: rolls the transaction of its act back, and is answered by {@link SecondFactorsService.answerRefusals}. */
+export class RefusedProofError extends Error {
+  override readonly name: string = 'RefusedProofError';
+
+  /** @param userId undefined while no challenge is verified: a client could name any user. The network is counted then. */
+  constructor(
+    readonly reason: FactorReason,
+    readonly userId?: string,
+  ) {
+    super(reason);
+  }
+}
+
+export function toFactorRefusal(reason: FactorReason, userId?: string) {
+  return { event: REFUSAL_EVENT, reason, fields: { user_id: userId } } as const;
+}
+
 @Injectable()
 export class SecondFactorsService {
   constructor(
     private readonly database: Database,
+    private readonly refusals: CountedRefusals,
     private readonly environment: Environment,
   ) {}
+
+  /** Runs an act that a proof authorises. A refused proof is counted in the audit log, and answered with this problem. */
+  async answerRefusals<Result>(problem: Problem, actor: Actor, act: () => Promise<Result>): Promise<Result> {
+    return act().catch(async (error: unknown) => {
+      if (!(error instanceof RefusedProofError)) throw error;
+      const { reason, userId } = error;
+      const answer = reason === 'email_not_verified' ? problems.emailNotVerified : problem;
+      const counted = { counted: userId ?? toNetwork(actor.address), subject: userId };
+      throw await this.refusals.recordRefusal(
+        { problem: answer, refusal: toFactorRefusal(reason, userId), ...counted },
+        actor,
+      );
+    });
+  }
+
+  /** @throws {ProblemException} not_found */
+  async findUser(userId: string): Promise<UserWithFactors> {
+    const user = await this.readUser(userId);
+    if (!user) throw new ProblemException(problems.notFound);
+    return user;
+  }
 
   async readUser(userId: string): Promise<UserWithFactors | undefined> {
     const row = await this.database.row<UserWithFactors>(READ_USER, [userId]);
@@ -77,41 +125,6 @@ export class SecondFactorsService {
   listMethods(user: UserWithFactors): SecondFactorMethod[] {
     return listFactors(user).filter((method) => method !== 'passkey' || this.environment.webauthnRpId !== undefined);
   }
-}
-
-const REFUSAL_EVENT = 'user.second_factor.failed';
-export type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
-
-/**
- * Consumes a proof in the transaction of the act that it authorises: both are committed, or neither.
- * @throws {RefusedProofError} when another call has consumed it; for a code, an error that the CodeVerifier counts
- */
-export type UseProof = (transaction: EntityManager) => Promise<void>;
-
-/** Thrown in the transaction that a proof authorises, to roll it back. */
-export class RefusedProofError extends Error {
-  override readonly name = 'RefusedProofError';
-
-  constructor(readonly reason: FactorReason) {
-    super(reason);
-  }
-}
-
-export interface RefusedFactor {
-  readonly problem: Problem;
-  readonly reason: FactorReason;
-  readonly actor: Actor;
-  /** Undefined while no challenge is verified: a client could name any user. The network is counted then. */
-  readonly userId?: string | undefined;
-}
-
-export function toFactorRefusal(reason: FactorReason, userId?: string) {
-  return { event: REFUSAL_EVENT, reason, fields: { user_id: userId } } as const;
-}
-
-export function toCountedRefusal({ problem, reason, actor, userId }: RefusedFactor): CountedRefusal {
-  const refusal = toFactorRefusal(reason, userId);
-  return { problem, refusal, counted: userId ?? toNetwork(actor.address), subject: userId };
 }
 
 export const LOGIN_REASON_CODES = [

@@ -7,6 +7,7 @@ import { applyDecorators, Body, Controller, Get, Injectable, Post, Req } from '@
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
+import { toOwnCall, type OwnCall } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { Answers, RequireUser } from '../access/require.js';
 import { Clock } from '../common/clock.js';
@@ -17,7 +18,7 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
-import { FactorChanges, ProofRequest, toOwnCall, type OwnCall } from './factor-changes.js';
+import { FactorChanges, ProofRequest } from './factor-changes.js';
 import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
 import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
 
@@ -109,18 +110,17 @@ export class TotpService {
   ) {}
 
   async readEnrolment(userId: string): Promise<UserWithFactors> {
-    const user = await this.readUser(userId);
+    const user = await this.factors.findUser(userId);
     if (!user.encryptedSecret) throw new ProblemException(problems.notFound);
     return user;
   }
 
   async enrolTotp(call: OwnCall, password: string): Promise<TotpEnrolmentResponse> {
-    const { principal, actor } = call;
     const user = await this.changes.reauthenticate(call, password);
     const secret = generateTotpSecret();
-    const { userId, email } = principal;
+    const { userId, email } = call.principal;
     const values = [userId, this.vault.encryptSecret(userId, secret), this.vault.keyMark, this.clock.now()];
-    await this.changes.commitChange(user, actor, async (transaction) => {
+    await this.changes.commitChange(call, user, async (transaction) => {
       const enrolled = await transaction.query<unknown[]>(ENROL_TOTP, values);
       if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
       return { result: undefined, event: 'user.totp.started', keepsFactors: true };
@@ -130,22 +130,24 @@ export class TotpService {
   }
 
   /** Ends the other sessions, if it is the first factor. @returns recovery codes */
-  async confirmTotp({ principal, actor }: OwnCall, code: string): Promise<string[]> {
-    const { userId } = principal;
-    const user = await this.readUser(userId);
+  async confirmTotp(call: OwnCall, code: string): Promise<string[]> {
+    const { actor } = call;
+    const { userId } = call.principal;
+    const user = await this.factors.findUser(userId);
     if (user.confirmedAt) return this.changes.refuseRepetition(problems.totpEnrolled);
-    const step = await this.codes.verifyEnrolmentCode({ user, code, actor });
-    const createVoidError = (): ProblemException =>
-      new ProblemException(problems.wrongSecondFactor, { refusal: toFactorRefusal('changed_meanwhile', userId) });
-    const { passwordChangedAt } = user;
-    return this.changes.commitChange({ principal, passwordChangedAt, createVoidError }, actor, async (transaction) => {
+    const step = await this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
+      this.codes.verifyEnrolmentCode({ user, code, actor }),
+    );
+    const confirm = async (transaction: EntityManager) => {
       const values = [userId, this.clock.now(), step, user.encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(CONFIRM_TOTP, values);
       // A parallel call has confirmed it.
       if (confirmed.length === 0) throw new ProblemException(problems.totpEnrolled);
-      const result = await replaceRecoveryCodes(transaction, userId);
-      return { result, event: 'user.totp.enrolled' };
-    });
+      return { result: await replaceRecoveryCodes(transaction, userId), event: 'user.totp.enrolled' } as const;
+    };
+    const refusal = toFactorRefusal('changed_meanwhile', userId);
+    const createVoidError = () => new ProblemException(problems.wrongSecondFactor, { refusal });
+    return this.changes.commitChange(call, user, confirm, createVoidError);
   }
 
   async removeTotp(call: OwnCall, proof: ProofWithCodeRequest): Promise<void> {
@@ -167,20 +169,16 @@ export class TotpService {
     change: (transaction: EntityManager) => Promise<Result>,
   ): Promise<Result> {
     const { actor } = call;
-    const { userId } = call.principal;
     const reauthenticated = await this.changes.reauthenticate(call, password);
-    return this.codes.acceptAnyCode({ user: await this.readUser(userId), code, actor }, (useCode) =>
-      this.changes.commitChange(reauthenticated, actor, async (transaction) => {
-        await useCode(transaction);
-        return { result: await change(transaction), event };
-      }),
+    const user = await this.factors.findUser(call.principal.userId);
+    return this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
+      this.codes.acceptAnyCode({ user, code, actor }, (useCode) =>
+        this.changes.commitChange(call, reauthenticated, async (transaction) => {
+          await useCode(transaction);
+          return { result: await change(transaction), event };
+        }),
+      ),
     );
-  }
-
-  private async readUser(userId: string): Promise<UserWithFactors> {
-    const user = await this.factors.readUser(userId);
-    if (!user) throw new ProblemException(problems.notFound);
-    return user;
   }
 }
 

@@ -17,7 +17,7 @@ import { Database, type Statement } from '../database/database.js';
 import type { AccountState } from '../passwords/password-verifier.js';
 import { ProblemException, problems, refuseField } from '../problems/problems.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
-import { RefusedProofError, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
+import { RefusedProofError, type UseProof, type UserWithFactors } from './second-factors.service.js';
 
 /** Loaded by the first passkey, because it is a tenth of what a start would load (docs/performance.md). */
 const loadWebAuthn = () => import('@simplewebauthn/server');
@@ -197,15 +197,12 @@ interface PasskeyRow extends Omit<AccountState, 'id'> {
   readonly isActive: boolean;
 }
 
-type PasskeyVerdict =
-  | {
-      readonly valid: true;
-      readonly owner: AccountState;
-      /** RFC 8176: a key of one device, or one that is synchronised. Without an attestation, the authenticator's own claim. */
-      readonly amr: 'hwk' | 'swk';
-      readonly useFactor: UseProof;
-    }
-  | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
+interface VerifiedAnswer {
+  readonly owner: AccountState;
+  /** RFC 8176: a key of one device, or one that is synchronised. Without an attestation, the authenticator's own claim. */
+  readonly amr: 'hwk' | 'swk';
+  readonly useFactor: UseProof;
+}
 
 @Injectable()
 export class RelyingParty {
@@ -270,26 +267,27 @@ export class RelyingParty {
    * Verifies an answer to a challenge that is valid, except for the counter, which `useFactor` verifies.
    * @param ownerId the user who has presented the password. Undefined for a login with the passkey alone: then the
    * authenticator must have verified the user, and its answer must name the user
+   * @throws {RefusedProofError}
    */
-  async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<PasskeyVerdict> {
+  async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<VerifiedAnswer> {
     const row = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
-    if (!row || (ownerId !== undefined && row.userId !== ownerId)) return { valid: false, reason: 'unknown_passkey' };
+    if (!row || row.userId !== (ownerId ?? row.userId)) throw new RefusedProofError('unknown_passkey', ownerId);
     const { id, userId, isActive, isSynced } = row;
     const verified = hasHandleOf(response, userId, ownerId !== undefined)
       ? await this.verifyAuthentication(response, challenge, row, ownerId === undefined)
       : undefined;
-    if (!verified) return { valid: false, reason: 'wrong_passkey', userId };
+    if (!verified) throw new RefusedProofError('wrong_passkey', userId);
     // WebAuthn L3 §7.2: it never changes, so another authenticator has the key.
-    if (verified.isSynced !== isSynced) return { valid: false, reason: 'backup_eligibility_changed', userId };
-    if (!isActive) return { valid: false, reason: 'disabled', userId };
+    if (verified.isSynced !== isSynced) throw new RefusedProofError('backup_eligibility_changed', userId);
+    if (!isActive) throw new RefusedProofError('disabled', userId);
     const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
     const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };
     const useFactor: UseProof = async (transaction) => {
       const values = [id, verified.counter, this.clock.now()];
       const [, count] = await transaction.query<[unknown, number]>(ADVANCE_COUNTER, values);
-      if (count === 0) throw new RefusedProofError('counter_not_increased');
+      if (count === 0) throw new RefusedProofError('counter_not_increased', userId);
     };
-    return { valid: true, owner, amr: isSynced ? 'swk' : 'hwk', useFactor };
+    return { owner, amr: isSynced ? 'swk' : 'hwk', useFactor };
   }
 
   /** @returns the new counter, and whether the private key may be copied; undefined when the answer is not valid */

@@ -4,14 +4,18 @@
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor } from '../access/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { addDays } from '../common/clock.js';
 import { createId } from '../common/ids.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { exportPrivateKey, generateKeyPair, importKeyPair, type KeyPair } from '../crypto/key-pair.js';
 import { SecretBox, type Encrypted } from '../crypto/secret-box.js';
 import { DatabaseClock, Database, type Statement } from '../database/database.js';
 import { LOCKS } from '../database/locks.js';
 import { Log } from '../logging/log.js';
+import { Propagation } from '../revocation/propagation.js';
 import { getOldestIssuedAt, getSigningStart, SigningKey, type SigningKeyState } from './signing-key.js';
 
 /** The last condition spares the row a write by each replica. */
@@ -37,8 +41,8 @@ const REPLACE_ENCRYPTED: Statement = {
   text: `UPDATE signing_keys SET encrypted_private_key = $2 WHERE id = $1 AND encrypted_private_key = $3 RETURNING id`,
 };
 
-export const RETIRE_ACTIVE = `UPDATE signing_keys SET state = 'retired', retired_at = $1 WHERE state = 'active'`;
-export const ACTIVATE_NEXT = `UPDATE signing_keys SET state = 'active', activated_at = $1 WHERE state = 'next'`;
+const RETIRE_ACTIVE = `UPDATE signing_keys SET state = 'retired', retired_at = $1 WHERE state = 'active'`;
+const ACTIVATE_NEXT = `UPDATE signing_keys SET state = 'active', activated_at = $1 WHERE state = 'next'`;
 const RETIRE_UNUSED = `UPDATE signing_keys SET state = 'retired', retired_at = $1
   WHERE state IN ('next', 'active') AND GREATEST(created_at, activated_at) < $2`;
 
@@ -57,7 +61,12 @@ class UnreadableSigningKeyError extends Error {
   }
 }
 
-export async function withSigningKeyLock<Result>(
+async function replaceActive(transaction: EntityManager, now: Date): Promise<void> {
+  await transaction.query(RETIRE_ACTIVE, [now]);
+  await transaction.query(ACTIVATE_NEXT, [now]);
+}
+
+async function withSigningKeyLock<Result>(
   dataSource: DataSource,
   work: (transaction: EntityManager) => Promise<Result>,
 ): Promise<Result> {
@@ -145,8 +154,7 @@ export class SigningKeyRotation {
     const next = keys.find(({ state }) => state === 'next');
     if (!next) return this.insertKeys(transaction, now, active ? ['next'] : ['active', 'next']);
     if (active && (!this.isDue(active, now) || now < getSigningStart(next.createdAt))) return [];
-    await transaction.query(RETIRE_ACTIVE, [now]);
-    await transaction.query(ACTIVATE_NEXT, [now]);
+    await replaceActive(transaction, now);
     return this.insertKeys(transaction, now, ['next']);
   }
 
@@ -180,3 +188,91 @@ export class SigningKeyRotation {
 }
 
 type EncryptedRow = Pick<SigningKey, 'id' | 'kid' | 'state'> & { readonly encrypted_private_key: Buffer };
+
+/** The message tells the operator what to do. */
+export class SigningKeyOperationError extends Error {
+  override readonly name = 'SigningKeyOperationError';
+}
+
+/** What operators do with signing keys, on the database: neither a running service nor SECRET_KEY is needed. */
+@Injectable()
+export class SigningKeyOperations {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly audit: AuditLog,
+    private readonly propagation: Propagation,
+    private readonly clock: DatabaseClock,
+  ) {}
+
+  async listKeys(): Promise<SigningKey[]> {
+    return this.dataSource.getRepository(SigningKey).find({ order: { createdAt: 'ASC', id: 'ASC' } });
+  }
+
+  /** @throws {SigningKeyOperationError} when the next key has not been shown for long enough */
+  async rotateActiveKey(actor: Actor): Promise<void> {
+    await this.changeKeys(async (transaction, now) => {
+      const active = await transaction.findOneBy(SigningKey, { state: 'active' });
+      if (!active) throw new SigningKeyOperationError('No key is active: the service makes one under ES256.');
+      await this.replaceActiveIfShown(transaction, now);
+      await this.record(transaction, 'signing_key.retired', active, actor, now);
+    });
+  }
+
+  /** @throws {SigningKeyOperationError} when the key does not exist, or is active and cannot be replaced yet */
+  async retireKey(kid: string, actor: Actor): Promise<void> {
+    await this.changeKeys(async (transaction, now) => {
+      const key = await findKey(transaction, kid);
+      if (key.state === 'active') await this.replaceActiveIfShown(transaction, now);
+      else if (key.state === 'next') await transaction.update(SigningKey, key.id, { state: 'retired', retiredAt: now });
+      else return;
+      await this.record(transaction, 'signing_key.retired', key, actor, now);
+    });
+  }
+
+  /** Ends a stolen key and all its tokens. The next key replaces an active one at once, however short it was shown. */
+  async revokeKey(kid: string, actor: Actor): Promise<void> {
+    await this.changeKeys(async (transaction, now) => {
+      const key = await findKey(transaction, kid);
+      if (key.state === 'revoked') return;
+      const revoked = { state: 'revoked', revokedAt: now, encryptedPrivateKey: null } as const;
+      await transaction.update(SigningKey, key.id, revoked);
+      if (key.state === 'active') await transaction.query(ACTIVATE_NEXT, [now]);
+      await this.record(transaction, 'signing_key.revoked', key, actor, now);
+    });
+    // Also when it was revoked before: the call that revoked it may still be waiting.
+    await this.propagation.awaitPropagation();
+  }
+
+  private async changeKeys(work: (transaction: EntityManager, now: Date) => Promise<void>): Promise<void> {
+    const now = await this.clock.now();
+    await withSigningKeyLock(this.dataSource, (transaction) => work(transaction, now));
+  }
+
+  private async replaceActiveIfShown(transaction: EntityManager, now: Date): Promise<void> {
+    const next = await transaction.findOneBy(SigningKey, { state: 'next' });
+    if (!next) throw new SigningKeyOperationError('No key is next: the service makes one in its next maintenance job.');
+    const start = getSigningStart(next.createdAt);
+    if (now < start)
+      throw new SigningKeyOperationError(
+        `The next key may sign from ${start.toISOString()}: until then, services may hold a JWKS without it.`,
+      );
+    await replaceActive(transaction, now);
+  }
+
+  private async record(
+    transaction: EntityManager,
+    event: AuditEventName,
+    { id, kid, state }: SigningKey,
+    actor: Actor,
+    time: Date,
+  ): Promise<void> {
+    const details = { kid, before: { state } };
+    await this.audit.record(transaction, { event, actor, time, subject: id, details, logFields: { kid } });
+  }
+}
+
+async function findKey(transaction: EntityManager, kid: string): Promise<SigningKey> {
+  const key = await transaction.findOneBy(SigningKey, { kid });
+  if (!key) throw new SigningKeyOperationError('No signing key has this kid. "keys list" shows them.');
+  return key;
+}

@@ -4,12 +4,11 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import DataLoader from 'dataloader';
 import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
-import { Database, type Statement } from '../database/database.js';
+import { Database, shareReads, type Statement } from '../database/database.js';
 import { RevocationLease, type EvictionListener } from '../../packages/lease/src/lease.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
@@ -53,14 +52,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   private rereadAtMs = -Infinity;
   private recordedAtMs = -Infinity;
   private readonly unreadableKids = new Set<string>();
-  /** Concurrent callers share a statement. It is sent after all of them asked, so it is fresh for each. */
-  private readonly loader = new DataLoader<'keys', SigningKeyView>(
-    async (callers) => {
-      const view = await this.loadKeys();
-      return callers.map(() => view);
-    },
-    { cache: false, batchScheduleFn: setImmediate },
-  );
+  private readonly readKeys = shareReads(() => this.loadKeys());
 
   constructor(
     private readonly lease: RevocationLease,
@@ -170,10 +162,6 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
       return this.readKeys();
     });
     return this.rereading;
-  }
-
-  private readKeys(): Promise<SigningKeyView> {
-    return this.loader.load('keys');
   }
 
   private async loadKeys(): Promise<SigningKeyView> {

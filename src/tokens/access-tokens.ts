@@ -11,7 +11,6 @@ import type { KeyPair } from '../crypto/key-pair.js';
 import { computeMac, createSigningKey, isSameDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { SigningKeysService } from '../signing-keys/signing-keys.service.js';
-import type { Amr, Grant } from './new-sessions.js';
 
 type Key = KeyPair['publicKey'];
 
@@ -55,6 +54,18 @@ export function isComplete(
 export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttlMinutes: number): boolean {
   const latestIssue = now.getTime() / 1_000 + CLOCK_TOLERANCE_SECONDS;
   return exp <= latestIssue + ttlMinutes * 60 && ((iat as number | undefined) === undefined || iat <= latestIssue);
+}
+
+/** How a user authenticated at a login (RFC 8176). */
+export type Amr = readonly string[];
+
+/** What a login or a refresh gives its session: the access token is signed for it. */
+export interface Grant {
+  readonly sessionId: string;
+  readonly userId: string;
+  readonly email: string;
+  readonly amr: Amr;
+  readonly refreshToken: string;
 }
 
 export interface TokenPair {

@@ -10,19 +10,9 @@ import { Environment } from '../config/environment.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import type { AccountState } from '../passwords/password-verifier.js';
-import { RefreshTokens } from './refresh-token.js';
+import type { Amr, Grant } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
-
-/** How a user authenticated at a login (RFC 8176). */
-export type Amr = readonly string[];
-
-export interface Grant {
-  readonly sessionId: string;
-  readonly userId: string;
-  readonly email: string;
-  readonly amr: Amr;
-  readonly refreshToken: string;
-}
+import { RefreshTokens } from './token-rotation.js';
 
 /**
  * FOR SHARE closes the race with a transaction that disables the user, sets a password or an address, or changes second
@@ -44,7 +34,7 @@ interface Login {
   readonly owner: AccountState;
   readonly actor: Actor;
   readonly amr: Amr;
-  /** Consumes challenge, code or passkey in the transaction that starts the session. Throws to roll it back. */
+  /** Consumes the challenge and the factor in the transaction that starts the session. Throws to roll it back. */
   readonly useProofs?: (transaction: EntityManager) => Promise<void>;
 }
 

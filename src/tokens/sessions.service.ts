@@ -28,7 +28,6 @@ import { Database, ANY_GIVEN_ID, RowsById, type Statement } from '../database/da
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { MetricsRegistry, createSlowGauge } from '../metrics/metrics-registry.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { RefreshTokens } from './refresh-token.js';
 
 /** One login, across all rotations of its refresh token. */
 @Entity('sessions')
@@ -105,11 +104,6 @@ type SessionEndReason = (typeof SESSION_END_REASONS)[number];
 export const buildIsLive = (expiry: 'expires_at' | 'absolute_expires_at', now: `$${number}`): string =>
   `sessions.ended_at IS NULL AND sessions.${expiry} > ${now} AND users.is_active`;
 
-const READ_FOR_LOGOUT = {
-  name: 'sessions_read_for_logout',
-  text: 'SELECT user_id, token_digest, generation FROM sessions WHERE id = $1 AND ended_at IS NULL',
-};
-
 const END_SESSION = withAuditEvent({
   name: 'sessions_end',
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
@@ -170,7 +164,6 @@ export class SessionsService {
   constructor(
     @InjectRepository(Session) private readonly sessions: Repository<Session>,
     private readonly database: Database,
-    private readonly tokens: RefreshTokens,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: Clock,
@@ -193,24 +186,6 @@ export class SessionsService {
 
   async listLiveSessions(userId: string, page: PageRequest): Promise<Page<Session>> {
     return findPage(this.sessions, page, { userId, endedAt: IsNull(), expiresAt: MoreThan(this.clock.now()) });
-  }
-
-  /**
-   * Ends the session of a refresh token of any generation, so that a concurrent refresh cannot leave it alive. Idempotent.
-   * @returns false for text that is not a refresh token: it cannot have ended a session before either
-   */
-  async endSessionByRefreshToken(presented: string, actor: Actor): Promise<boolean> {
-    const token = this.tokens.parseToken(presented);
-    if (!token) return false;
-    const { sessionId } = token;
-    type LogoutRow = { user_id: string; token_digest: SecretDigest; generation: number };
-    const row = await this.database.row<LogoutRow>(READ_FOR_LOGOUT, [sessionId]);
-    // The digest alone identifies the current token, also when SECRET_KEY has changed since it was issued.
-    const isOfSession =
-      row &&
-      (row.token_digest.equals(token.digest) || this.tokens.deriveCurrent(token, row.generation, row.token_digest));
-    if (isOfSession) await this.endSessionByLogout(sessionId, row.user_id, actor);
-    return true;
   }
 
   /** @returns the sessions whose current refresh token has one of these digests; reads the whole table */

@@ -1,27 +1,122 @@
 /**
- * Rotates refresh tokens and detects their reuse (RFC 9700 §4.14.2; the argument is in docs/decisions/0007). Of all
+ * Refresh tokens: their format, their rotation, and the detection of their reuse (RFC 9700 §4.14.2; the argument is in docs/decisions/0007). Of all
  * presentations of a token one rotates it. Within the grace period its immediate parent yields the same successor again,
  * because a client whose response was lost repeats the call. Every other superseded token is a replay and ends the session.
  */
 import { Injectable } from '@nestjs/common';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
+import { parse } from 'uuid';
 import type { Actor } from '../access/actor.js';
 import { withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, addSeconds } from '../common/clock.js';
+import { toUuid } from '../common/ids.js';
 import { toNetwork } from '../common/network.js';
 import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
-import type { SecretDigest } from '../crypto/secret.js';
+import { appendChecksum, CHECKSUM_LENGTH } from '../crypto/key-format.js';
+import {
+  computeDigest,
+  computeMac,
+  deriveKey,
+  generateSecretBytes,
+  isSameDigest,
+  type SecretDigest,
+} from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { UnansweredStatementError } from '../database/request-pool.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import type { Amr, Grant } from './new-sessions.js';
-import { RefreshTokens, type RefreshToken } from './refresh-token.js';
+import type { Amr, Grant } from './access-tokens.js';
 import { buildIsLive, SessionsService } from './sessions.service.js';
+
+const PREFIX = 'pa_rt_';
+const ID_BYTES = 16;
+const GENERATION_BYTES = 4;
+const SEED_BYTES = 32;
+const BODY_BYTES = ID_BYTES + GENERATION_BYTES + SEED_BYTES;
+const MAC_BYTES = 32;
+const FORMAT = new RegExp(`^${PREFIX}[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + MAC_BYTES) * 4) / 3)}}$`);
+const MAX_GENERATION = 2 ** 31 - 1;
+
+export interface RefreshToken {
+  readonly text: string;
+  readonly digest: SecretDigest;
+  readonly sessionId: string;
+  readonly generation: number;
+  /** 256 random bits that every generation of a session shares. They are in its tokens only, never stored. */
+  readonly seed: Buffer;
+}
+
+/**
+ * The format of refresh tokens: session id, generation and seed, with an HMAC over the three under a key derived from
+ * SECRET_KEY. From any generation that a client presents, every other one can be derived. To forge one, an attacker needs
+ * both the key and the seed, of which the database has only a digest. The last characters of the HMAC give way to a checksum
+ * (crypto/key-format.ts): 220 of its bits are left, and replicas from before the checksum can parse the token.
+ */
+@Injectable()
+export class RefreshTokens {
+  private readonly key;
+
+  constructor(environment: Environment) {
+    this.key = deriveKey(environment.secretKey, 'platform-auth refresh token v1');
+  }
+
+  issueFirst(sessionId: string): RefreshToken {
+    return this.encode(sessionId, 0, generateSecretBytes());
+  }
+
+  deriveGeneration(generation: number, { sessionId, seed }: RefreshToken): RefreshToken {
+    return this.encode(sessionId, generation, seed);
+  }
+
+  /** Verifies nothing yet. @returns undefined for text that does not have the format */
+  parseToken(text: string): RefreshToken | undefined {
+    if (!FORMAT.test(text)) return undefined;
+    const bytes = Buffer.from(text.slice(PREFIX.length), 'base64url');
+    const sessionId = toUuid(bytes.subarray(0, ID_BYTES));
+    const generation = bytes.readUInt32BE(ID_BYTES);
+    if (!sessionId || generation >= MAX_GENERATION) return undefined;
+    return {
+      text,
+      digest: computeDigest(text),
+      sessionId,
+      generation,
+      seed: bytes.subarray(ID_BYTES + GENERATION_BYTES, BODY_BYTES),
+    };
+  }
+
+  /**
+   * @returns the current token of the session with this digest; undefined when this service did not issue the presented one for
+   * that session, as for a forgery by an attacker who knows only the session id
+   */
+  deriveCurrent(token: RefreshToken, currentGeneration: number, currentDigest: SecretDigest): RefreshToken | undefined {
+    const isOurs = this.deriveIssued(token.generation, token, token.digest) !== undefined;
+    return isOurs ? this.deriveIssued(currentGeneration, token, currentDigest) : undefined;
+  }
+
+  /** @returns the token of a generation that has this digest: with a checksum, or as before there were checksums */
+  private deriveIssued(
+    generation: number,
+    { sessionId, seed }: RefreshToken,
+    digest: SecretDigest,
+  ): RefreshToken | undefined {
+    const forms = [true, false].map((hasChecksum) => this.encode(sessionId, generation, seed, hasChecksum));
+    return forms.find((form) => isSameDigest(form.digest, digest));
+  }
+
+  private encode(sessionId: string, generation: number, seed: Buffer, hasChecksum = true): RefreshToken {
+    const body = Buffer.alloc(BODY_BYTES);
+    body.set(parse(sessionId), 0);
+    body.writeUInt32BE(generation, ID_BYTES);
+    body.set(seed, ID_BYTES + GENERATION_BYTES);
+    const complete = PREFIX + Buffer.concat([body, computeMac(this.key, body)]).toString('base64url');
+    const text = hasChecksum ? appendChecksum(complete.slice(0, -CHECKSUM_LENGTH)) : complete;
+    return { text, digest: computeDigest(text), sessionId, generation, seed };
+  }
+}
 
 /** If the commit took longer, the grace period starts again: the client may have timed out meanwhile. */
 const SLOW_COMMIT_MS = 1_000;
@@ -69,6 +164,11 @@ const READ_SUPERSEDED = {
          WHERE sessions.id = $1 AND ${buildIsLive('expires_at', '$2')}`,
 };
 
+const READ_FOR_LOGOUT = {
+  name: 'sessions_read_for_logout',
+  text: 'SELECT user_id, token_digest, generation FROM sessions WHERE id = $1 AND ended_at IS NULL',
+};
+
 @Injectable()
 export class TokenRotation {
   constructor(
@@ -89,6 +189,23 @@ export class TokenRotation {
     const row = await this.rotateIfCurrent(token, successor, actor);
     if (row.user_id === null) return this.resolveSupersededToken(token, row.was_current, actor);
     return this.issueGrant(successor, row, 'rotated', actor);
+  }
+
+  /**
+   * Ends the session of a refresh token of any generation, so that a concurrent refresh cannot leave it alive. Idempotent.
+   * @returns false for text that is not a refresh token: it cannot have ended a session before either
+   */
+  async endSessionByRefreshToken(presented: string, actor: Actor): Promise<boolean> {
+    const token = this.tokens.parseToken(presented);
+    if (!token) return false;
+    const { sessionId } = token;
+    const row = await this.database.row<LogoutRow>(READ_FOR_LOGOUT, [sessionId]);
+    // The digest alone identifies the current token, also when SECRET_KEY has changed since it was issued.
+    const isOfSession =
+      row &&
+      (row.token_digest.equals(token.digest) || this.tokens.deriveCurrent(token, row.generation, row.token_digest));
+    if (isOfSession) await this.sessions.endSessionByLogout(sessionId, row.user_id, actor);
+    return true;
   }
 
   private async rotateIfCurrent(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
@@ -181,9 +298,13 @@ interface GrantedRow {
 /** The columns of the grant are null when the presented token did not rotate. */
 type RotateRow = { readonly was_current: boolean } & (GrantedRow | { readonly user_id: null });
 
-interface SupersededRow extends GrantedRow {
+interface LogoutRow {
+  readonly user_id: string;
   readonly token_digest: SecretDigest;
   readonly generation: number;
+}
+
+interface SupersededRow extends GrantedRow, LogoutRow {
   readonly rotated_at: Date;
   readonly rotated_from: string | null;
 }

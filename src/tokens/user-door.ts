@@ -25,9 +25,8 @@ import {
   type VerificationKey,
 } from './access-tokens.js';
 import { NewSessions } from './new-sessions.js';
-import { RefreshTokens } from './refresh-token.js';
 import { Session, SessionsService } from './sessions.service.js';
-import { TokenRotation } from './token-rotation.js';
+import { RefreshTokens, TokenRotation } from './token-rotation.js';
 
 type SecretCallback = (error: Error | null, secret?: string) => void;
 

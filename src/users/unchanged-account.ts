@@ -22,42 +22,44 @@ const LOCK = `SELECT id FROM users WHERE ${IS_UNCHANGED} FOR NO KEY UPDATE`;
 
 /**
  * The only statement that sets the password of an existing account; a rehash keeps the password.
- * @returns false when the account is gone or disabled, or its password was set since
+ * @throws {ProblemException} as {@link lockAccount}
  */
 export async function setPassword(
   transaction: EntityManager,
-  { id, passwordChangedAt }: PasswordState,
+  account: PasswordState,
   passwordHash: PasswordHash,
   now: Date,
-): Promise<boolean> {
-  const values = [id, passwordChangedAt, passwordHash, now];
+): Promise<void> {
+  const values = [account.id, account.passwordChangedAt, passwordHash, now];
   const [, count] = await transaction.query<[unknown, number]>(SET_PASSWORD, values);
-  return count === 1;
+  if (count === 0) await refuseChanged(transaction, account);
 }
 
-/** The foreign keys delete everything that belongs to the account. The audit log keeps the act. */
-export async function deleteAccount(
-  transaction: EntityManager,
-  { id, passwordChangedAt }: PasswordState,
-): Promise<boolean> {
-  const [, count] = await transaction.query<[unknown, number]>(DELETE, [id, passwordChangedAt]);
-  return count === 1;
+/**
+ * The foreign keys delete everything that belongs to the account. The audit log keeps the act.
+ * @throws {ProblemException} as {@link lockAccount}
+ */
+export async function deleteAccount(transaction: EntityManager, account: PasswordState): Promise<void> {
+  const [, count] = await transaction.query<[unknown, number]>(DELETE, [account.id, account.passwordChangedAt]);
+  if (count === 0) await refuseChanged(transaction, account);
 }
 
-export async function lockAccount(
+/**
+ * @throws {ProblemException} wrong_password when the password was changed meanwhile; invalid_access_token when the account is
+ * gone or disabled
+ */
+export async function lockAccount(transaction: EntityManager, account: PasswordState): Promise<void> {
+  if (!(await lockIfUnchanged(transaction, account))) await refuseChanged(transaction, account);
+}
+
+export async function lockIfUnchanged(
   transaction: EntityManager,
   { id, passwordChangedAt }: PasswordState,
 ): Promise<boolean> {
   return (await transaction.query<unknown[]>(LOCK, [id, passwordChangedAt])).length > 0;
 }
 
-/**
- * Refuses the act when its statement returned false.
- * @throws {ProblemException} wrong_password when the password was changed meanwhile; invalid_access_token when the account is
- * gone or disabled
- */
-export async function requireUnchanged(transaction: EntityManager, id: string, isUnchanged: boolean): Promise<void> {
-  if (isUnchanged) return;
+async function refuseChanged(transaction: EntityManager, { id }: PasswordState): Promise<never> {
   const isActive = await transaction.existsBy(User, { id, isActive: true });
   throw isActive
     ? createWrongPassword(id, 'changed_meanwhile')

@@ -1,22 +1,95 @@
 /**
- * What operators change about an account: whether it is active, its address and whether that is verified; and its deletion.
- * Another address ends all sessions and voids every link, and both addresses are told. Each change is idempotent: what changes
- * nothing leaves no audit event.
+ * Registration, and what operators change about an account: whether it is active, its address and whether that is verified;
+ * and its deletion. Another address ends all sessions and voids every link, and both addresses are told. Each change is
+ * idempotent: what changes nothing leaves no audit event. Invariant: the moment of the first proof of an address, by its link
+ * or by an operator, never changes, because a reset by mail removes the second factors that are older (recovery/recovery.ts).
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import type { Actor } from '../access/actor.js';
+import { toUserActor, type Actor } from '../access/actor.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { isId } from '../common/ids.js';
+import { createId, isId } from '../common/ids.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { Outbox } from '../mail/outbox.js';
+import { NewPasswords } from '../passwords/new-passwords.js';
+import { SELECT_FACTOR_TIMES } from '../passwords/password-verifier.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
-import { determineFirstProof, getFirstProof } from './address-proof.js';
+import { Throttle } from '../throttling/throttle.js';
 import { OneTimeTokens } from './one-time-tokens.js';
 import { refuseTakenEmail, User } from './users.service.js';
+
+interface NewUser {
+  readonly email: string;
+  readonly password: string;
+}
+
+@Injectable()
+export class Registration {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly passwords: NewPasswords,
+    private readonly outbox: Outbox,
+    private readonly throttle: Throttle,
+    private readonly audit: AuditLog,
+    private readonly environment: Environment,
+    private readonly clock: Clock,
+  ) {}
+
+  async registerUser(given: NewUser, actor: Actor): Promise<User> {
+    if (this.environment.registration === 'closed') throw new ProblemException(problems.registrationClosed);
+    await this.throttle.refuseBusyNetwork('user.registration.throttled', actor.address);
+    try {
+      return await this.insertUser(given, actor, 'user.registered');
+    } catch (error) {
+      this.throttle.countBusyRefusal(error, actor.address);
+      throw error;
+    }
+  }
+
+  async registerUserByOperator(given: NewUser, actor: Actor): Promise<User> {
+    return this.insertUser(given, actor, 'admin.user.created');
+  }
+
+  private async insertUser({ email, password }: NewUser, actor: Actor, event: AuditEventName): Promise<User> {
+    this.passwords.checkNewPassword(password);
+    const passwordHash = await this.passwords.hashNewPassword(password, actor, actor.door === 'admin');
+    const now = this.clock.now();
+    const user: User = {
+      id: createId(),
+      email,
+      passwordHash,
+      passwordChangedAt: now,
+      isActive: true,
+      emailVerifiedAt: null,
+      firstProofAt: null,
+      factorsChangedAt: null,
+      createdAt: now,
+      updatedAt: now,
+    };
+    await refuseTakenEmail(
+      this.dataSource.transaction((transaction) => this.commitUser(transaction, user, actor, event)),
+    );
+    return user;
+  }
+
+  private async commitUser(transaction: EntityManager, user: User, actor: Actor, event: AuditEventName): Promise<void> {
+    const { id, email: recipient, createdAt: time } = user;
+    await transaction.insert(User, user);
+    if (this.environment.requireVerifiedEmail) {
+      // In this transaction: an account without a link could never log in.
+      const request = { kind: 'email_verification', recipient, userId: null, requester: actor } as const;
+      await this.outbox.addWith(transaction, request);
+    }
+    // Without a door, the audit log names the new user as the actor.
+    const named = actor.door === 'open' ? toUserActor(actor, id) : actor;
+    const details = { after: { is_active: true } };
+    await this.audit.record(transaction, toUserEvent(event, named, id, { time, details }));
+  }
+}
 
 /** An absent field stays as it is; another address is not verified, unless the change says so. */
 export interface UserChange {
@@ -138,4 +211,31 @@ async function lockUser(transaction: EntityManager, id: string): Promise<User> {
   const user = isId(id) ? await transaction.findOne(User, { where: { id }, lock }) : null;
   if (!user) throw new ProblemException(problems.notFound);
   return user;
+}
+
+/** A replica whose clock is ahead of `$2`, or behind, may have made a factor. */
+const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
+    GREATEST($2::timestamptz, max(created_at) + interval '1 millisecond') AS after
+  FROM (${SELECT_FACTOR_TIMES}) AS factors`;
+
+type ProvenUser = Pick<User, 'id' | 'email' | 'emailVerifiedAt' | 'firstProofAt'>;
+
+export function getFirstProof({ emailVerifiedAt, firstProofAt }: ProvenUser): Date | null {
+  return emailVerifiedAt ?? firstProofAt;
+}
+
+/**
+ * The first proof of another address counts as older than every factor: the password alone chooses that address, and must
+ * not be enough to remove the factors by a reset.
+ */
+export async function determineFirstProof(
+  transaction: EntityManager,
+  user: ProvenUser,
+  provenEmail: string,
+  now: Date,
+): Promise<Date> {
+  const known = getFirstProof(user);
+  if (known) return known;
+  const [moments] = await transaction.query<[{ before: Date; after: Date }]>(FIND_MOMENTS, [user.id, now]);
+  return provenEmail === user.email ? moments.after : moments.before;
 }

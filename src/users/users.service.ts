@@ -1,7 +1,7 @@
 /**
- * Users: e-mail address, password hash, active or disabled. How they register is in registration.ts, what operators change in
- * user-changes.ts, what users change about their own account in account/, their sessions in tokens/. Invariants: e-mail addresses are canonical before they arrive
- * here, and each change commits together with its audit event.
+ * Users: e-mail address, password hash, active or disabled. Registration and what operators change are in user-changes.ts, what
+ * users change about their own account in account/, their sessions in tokens/. Invariants: e-mail addresses are canonical
+ * before they arrive here, and each change commits together with its audit event.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -16,6 +16,7 @@ import { Environment } from '../config/environment.js';
 import { Database, ANY_GIVEN_ID, RowsById } from '../database/database.js';
 import { findPage, toFilter, toPattern, type Filter, type Page, type PageRequest } from '../http/page.js';
 import type { PasswordHash } from '../passwords/password-hasher.js';
+import { buildHasSecondFactor } from '../passwords/password-verifier.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { LoginThrottle, type GuessedUser } from '../throttling/guess-throttles.js';
 import { LONGEST_WINDOW_SECONDS } from '../throttling/policies.js';
@@ -48,7 +49,7 @@ export class User {
   @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true })
   emailVerifiedAt!: Date | null;
 
-  /** What `emailVerifiedAt` was, or would have become, before an operator made the address unproven (address-proof.ts). */
+  /** What `emailVerifiedAt` was, or would have become, before an operator made the address unproven (user-changes.ts). */
   @Column({ name: 'first_proof_at', type: 'timestamptz', nullable: true })
   firstProofAt!: Date | null;
 
@@ -89,8 +90,6 @@ export interface UserFilter {
   readonly createdSince: Date | undefined;
 }
 
-const HAS_NO_FACTOR = `NOT EXISTS (SELECT FROM totp_factors WHERE user_id = "User".id AND confirmed_at IS NOT NULL)
-  AND NOT EXISTS (SELECT FROM passkeys WHERE user_id = "User".id)`;
 const READ_FAILURES = {
   name: 'users_read_failures',
   text: `SELECT DISTINCT subject AS id, address FROM (${selectFailedAttempts('$2', '$3')}) AS failed
@@ -134,7 +133,7 @@ export class UsersService {
     };
     const filters: Filter[] = [];
     if (search !== undefined) filters.push(toFilter('email LIKE :search', { search: toPattern(search.toLowerCase()) }));
-    if (filter.hasNoFactor) filters.push(toFilter(HAS_NO_FACTOR));
+    if (filter.hasNoFactor) filters.push(toFilter(`NOT (${buildHasSecondFactor('"User".id')})`));
     if (!filter.isThrottled) return findPage(this.users, page, conditions, filters);
     const since = this.findFirstCounted();
     const failed = `id = ANY (ARRAY(SELECT CASE WHEN subject NOT LIKE 'unknown:%' THEN subject::uuid END

@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import type { Response } from 'supertest';
+import type { Response, Test as SupertestRequest } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
-import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { atOnce } from '../support/at-once.js';
+import { expectEnded, expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { repeatRace } from '../support/repeat-race.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { NEW_PASSWORD, Owner, type OwnSession } from '../support/owner.js';
 import { type Changes, pollChanges } from '../support/poll-changes.js';
-import type { Service, Tokens } from '../support/test-app.js';
+import type { Service, Tokens, User } from '../support/test-app.js';
 import { holdRow } from '../support/row-lock.js';
 import { PASSWORD } from '../support/settings.js';
 
@@ -122,8 +123,7 @@ describe('DELETE /api/v0/users/me/sessions/{id}', () => {
   it('is idempotent, and recorded once when 50 calls race', async () => {
     const alice = await Owner.of(app);
     const id = await (await alice.elsewhere()).sessionId();
-    const calls = Array.from({ length: 50 }, (_, index) => alice.end(id, index % 2 ? app : replica).expect(204));
-    await Promise.all(calls);
+    await atOnce(50, (index) => alice.end(id, index % 2 ? app : replica).expect(204));
     await alice.end(id.toUpperCase()).expect(204);
     expect(await recorded(app, { subject: alice.user.id, event: 'session.ended' })).toMatchObject([
       { actor: { door: 'user', id: alice.user.id }, details: { session_id: id, reason: 'owner' } },
@@ -159,7 +159,7 @@ describe('DELETE /api/v0/users/me/sessions', () => {
     const alice = await Owner.of(app);
     await alice.elsewhere();
     await alice.elsewhere();
-    await Promise.all(Array.from({ length: 10 }, () => alice.endOthers().expect(204)));
+    await atOnce(10, () => alice.endOthers().expect(204));
     expect(await recorded(app, { subject: alice.user.id, event: 'session.ended' })).toMatchObject([
       { actor: { door: 'user', id: alice.user.id }, count: 2, details: { reason: 'owner' } },
     ]);
@@ -215,9 +215,7 @@ describe('a change of the password that races', () => {
     for (const { status, body } of answers) {
       expect([200, 401]).toContain(status);
       if (status !== 200) continue;
-      const { access_token, refresh_token } = body as Tokens;
-      expectProblem(await app.me(access_token), problems.invalidAccessToken);
-      expectProblem(await replica.refresh(refresh_token), problems.invalidRefreshToken);
+      await expectEnded(body as Tokens, app, replica);
     }
   };
 
@@ -237,52 +235,46 @@ describe('a change of the password that races', () => {
     });
   });
 
-  it('with a login that verified the old password refuses that login', async () => {
-    const alice = await Owner.of(app);
-    const row = await holdRow(app.database, 'users', alice.user.id);
-    const change = alice.changePassword().then((answer) => answer);
+  /** Makes two calls, of which the first one is the first to wait for the row of the user. */
+  const inOrder = async (
+    { id }: User,
+    first: SupertestRequest,
+    second: SupertestRequest,
+  ): Promise<[Response, Response]> => {
+    const row = await holdRow(app.database, 'users', id);
+    const one = first.then((answer) => answer);
     await row.waiting(1);
-    const login = replica.login(alice.user.email).then((answer) => answer);
+    const two = second.then((answer) => answer);
     await row.waiting(2);
     await row.release();
-    expect((await change).status).toBe(204);
-    expectProblem(await login, problems.invalidCredentials);
-    expect(replica.log.events('user.login.failed').at(-1)).toMatchObject({ reason: 'changed_meanwhile' });
-  });
+    return [await one, await two];
+  };
 
-  it('of an address by an operator, with a login that verified the password, refuses that login', async () => {
+  it.each([
+    ['with', (alice: Owner) => alice.changePassword()],
+    [
+      'of an address by an operator, with',
+      ({ user }: Owner) => app.admin.patch(`/users/${user.id}`, { email: `new-${user.email}` }),
+    ],
+  ])('%s a login that verified the password refuses that login', async (_name, change) => {
     const alice = await Owner.of(app);
-    const row = await holdRow(app.database, 'users', alice.user.id);
-    const change = app.admin
-      .patch(`/users/${alice.user.id}`, { email: `new-${alice.user.email}` })
-      .then((answer) => answer);
-    await row.waiting(1);
-    const login = replica.login(alice.user.email).then((answer) => answer);
-    await row.waiting(2);
-    await row.release();
-    expect((await change).status).toBe(200);
-    expectProblem(await login, problems.invalidCredentials);
+    const [changed, login] = await inOrder(alice.user, change(alice), replica.login(alice.user.email));
+    expect(changed.ok).toBe(true);
+    expectProblem(login, problems.invalidCredentials);
+    expect(replica.log.events('user.login.failed').at(-1)).toMatchObject({ reason: 'changed_meanwhile' });
   });
 
   it('with a login that begins its session first ends that session', async () => {
     const alice = await Owner.of(app);
-    const row = await holdRow(app.database, 'users', alice.user.id);
-    const login = replica.login(alice.user.email).then((answer) => answer);
-    await row.waiting(1);
-    const change = alice.changePassword().then((answer) => answer);
-    await row.waiting(2);
-    await row.release();
-    expect((await change).status).toBe(204);
-    expect((await login).status).toBe(200);
-    await expectDead(await login);
+    const [login, changed] = await inOrder(alice.user, replica.login(alice.user.email), alice.changePassword());
+    expect([login.status, changed.status]).toEqual([200, 204]);
+    await expectDead(login);
   });
 
   it('with 49 others succeeds once, and the one that succeeded has set the password', async () => {
     const alice = await Owner.of(app);
     const next = (index: number): string => `${NEW_PASSWORD} ${index}`;
-    const answers = await Promise.all(
-      Array.from({ length: 50 }, (_, index) => alice.changePassword(PASSWORD, next(index), index % 2 ? app : replica)),
-    );
+    const answers = await atOnce(50, (index) => alice.changePassword(PASSWORD, next(index), index % 2 ? app : replica));
     const winners = answers.flatMap(({ status }, index) => (status === 204 ? [index] : []));
     expect(winners).toHaveLength(1);
     for (const answer of answers) if (answer.status !== 204) expectProblem(answer, problems.wrongPassword);

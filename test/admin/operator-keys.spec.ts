@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { computeDigest } from '../../src/crypto/secret.js';
 import { Database } from '../../src/database/database.js';
 import { OperatorKeys } from '../../src/operators/operator-keys.js';
 import { problems } from '../../src/problems/problems.js';
@@ -8,7 +9,7 @@ import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { scrape } from '../support/scrape.js';
 import { ADMIN_KEY } from '../support/settings.js';
-import type { NamedOperator } from '../support/test-app.js';
+import type { NamedOperator, TestApp } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
@@ -189,6 +190,25 @@ describe('wrong guesses of admin keys', () => {
     await operator.as().get('/nodes').expect(200);
     await app.admin.delete(`/operators/${operator.id}`).expect(204);
     expectThrottled(await operator.as().get('/nodes'));
+  });
+});
+
+describe('guesses of the root key in keys/identify', () => {
+  const LIMIT = 5;
+  const app = useApp({ settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } } });
+
+  it('are throttled as wrong admin keys: not known digests, nor those that the root key asks about', async () => {
+    const [operator, node] = [await app.operator(['read']), await app.node()];
+    const identify = (by: TestApp['admin'], ...keys: string[]) =>
+      by.post('/keys/identify', { digests: keys.map((key) => computeDigest(key).toString('hex')) });
+    for (let call = 0; call <= LIMIT; call++) {
+      await identify(operator.as(), node.apiKey).expect(200);
+      await identify(app.admin, node.apiKey, 'a guess').expect(200);
+    }
+    for (let call = 0; call < LIMIT; call++) await identify(operator.as(), node.apiKey, 'a guess').expect(200);
+    expectThrottled(await identify(operator.as(), ADMIN_KEY));
+    const { body } = await identify(app.admin, ADMIN_KEY).expect(200);
+    expect(body).toMatchObject({ items: [{ kind: 'root' }] });
   });
 });
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import bcrypt from 'bcrypt';
 import { Piscina } from 'piscina';
 import type { Response } from 'supertest';
+import { atOnce } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
@@ -87,7 +88,7 @@ describe('POST /api/v0/auth/login', () => {
 
   it('accepts 50 concurrent logins of one account', async () => {
     const alice = await app.user();
-    const answers = await Promise.all(Array.from({ length: 50 }, () => app.login(alice.email)));
+    const answers = await atOnce(50, () => app.login(alice.email));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   });
 });
@@ -200,7 +201,7 @@ describe('a full hashing queue', () => {
 
   it('answers 503 with Retry-After to logins that it cannot verify', async () => {
     const alice = await app.user();
-    const answers = await Promise.all(Array.from({ length: 30 }, () => app.login(alice.email)));
+    const answers = await atOnce(30, () => app.login(alice.email));
     const refused = answers.filter(({ status }) => status !== 200);
     expect(refused.length).toBeGreaterThan(0);
     expect(refused.length).toBeLessThan(answers.length);
@@ -209,7 +210,7 @@ describe('a full hashing queue', () => {
   });
 
   it('answers 503 to guesses at unknown accounts too', async () => {
-    const answers = await Promise.all(Array.from({ length: 30 }, () => app.login('unknown@example.org')));
+    const answers = await atOnce(30, () => app.login('unknown@example.org'));
     const busy = answers.filter(({ status }) => status === BUSY.status);
     expect(busy.length).toBeGreaterThan(0);
     for (const answer of busy) expectProblem(answer, BUSY);
@@ -232,10 +233,10 @@ describe('a full hashing queue', () => {
   it('does not delay requests that need no password hash', async () => {
     const alice = await app.user();
     const { access_token, refresh_token } = await alice.logsIn();
-    const crowd = Array.from({ length: 30 }, () => app.login(alice.email).then(({ status }) => status));
+    const crowd = atOnce(30, () => app.login(alice.email));
     await app.me(access_token).expect(200);
     await app.refresh(refresh_token).expect(200);
-    expect(await Promise.all(crowd)).toContain(BUSY.status);
+    expect((await crowd).map(({ status }) => status)).toContain(BUSY.status);
   });
 });
 
@@ -287,7 +288,7 @@ describe('the cost of a stored hash', () => {
   it('is raised by concurrent logins too, which are all accepted', async () => {
     const alice = await app.user();
     await withReplicaOfCost('6', async (dearer) => {
-      const answers = await Promise.all(Array.from({ length: 20 }, () => dearer.login(alice.email)));
+      const answers = await atOnce(20, () => dearer.login(alice.email));
       expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
     });
     expect(await hashOf(alice)).toMatch(/^\$2b\$06\$/);

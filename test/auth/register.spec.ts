@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
+import { atOnce } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import type { User } from '../support/test-app.js';
+import { countByStatus } from '../support/throttled.js';
 
 const app = useApp();
 
@@ -26,7 +28,7 @@ describe('POST /api/v0/auth/register', () => {
   it('accepts exactly one of 50 concurrent registrations of an address', async () => {
     for (let round = 0; round < 3; round++) {
       const email = `${randomUUID()}@example.org`;
-      const answers = await Promise.all(Array.from({ length: 50 }, () => register({ email, password: PASSWORD })));
+      const answers = await atOnce(50, () => register({ email, password: PASSWORD }));
       const losers = answers.filter(({ status }) => status !== 201);
       expect(losers).toHaveLength(49);
       for (const loser of losers) expectProblem(loser, problems.emailTaken);
@@ -39,13 +41,10 @@ describe('POST /api/v0/auth/register', () => {
     const email = `${randomUUID()}@example.org`;
     const spelled = (i: number): string =>
       Array.from(email, (c, at) => ((i >> (at % 6)) & 1 ? c.toUpperCase() : c)).join('');
-    const answers = await Promise.all(
-      Array.from({ length: 50 }, (_, i) =>
-        (i % 2 ? app : replica).post('/api/v0/auth/register', { email: spelled(i), password: PASSWORD }),
-      ),
+    const answers = await atOnce(50, (i) =>
+      (i % 2 ? app : replica).post('/api/v0/auth/register', { email: spelled(i), password: PASSWORD }),
     );
-    expect(answers.filter(({ status }) => status === 201)).toHaveLength(1);
-    expect(answers.filter(({ status }) => status === 409)).toHaveLength(49);
+    expect(countByStatus(answers)).toEqual({ 201: 1, 409: 49 });
     expect(await usersNamed(email)).toHaveLength(1);
     await replica.stop();
   });
@@ -84,18 +83,8 @@ describe('POST /api/v0/auth/register', () => {
   );
 
   it.each([
-    ...['password', '12345678', 'iloveyou', 'Password', 'qwertyuiop', 'trustno1', 'admin123', '88888888', 'AAAAAAAA'],
-    ...[
-      '987654321',
-      '87654321',
-      '123123123',
-      '12341234',
-      'xxxxxxxx',
-      '0987654321',
-      '1111111111',
-      '69696969',
-      '12121212',
-    ],
+    ...'password 12345678 iloveyou Password qwertyuiop trustno1 admin123 88888888 AAAAAAAA 987654321'.split(' '),
+    ...'87654321 123123123 12341234 xxxxxxxx 0987654321 1111111111 69696969 12121212'.split(' '),
   ])('answers 400 to the common password %s, with the reason', async (password) => {
     const answer = await register({ email: `${randomUUID()}@example.org`, password });
     expectInvalid(answer, '/password');

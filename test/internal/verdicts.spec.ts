@@ -117,7 +117,7 @@ describe('/internal/authorize', () => {
     expect(about.map(({ message }) => message)).toEqual(['gateway_names_no_target']);
   });
 
-  it('is 503 when the gateway names two services or two scopes', async () => {
+  it('is 503 when the gateway names two services or two scopes, or a scope at a door without scopes', async () => {
     const asApp = Object.entries(service.headers).map((header) => header.join(': '));
     const recipes = 'X-Platform-Target: recipes';
     const scope = 'X-Platform-Scope: documents:read';
@@ -125,6 +125,8 @@ describe('/internal/authorize', () => {
       ['app', ...asApp, recipes, recipes],
       ['app', ...asApp, recipes, scope, scope],
       ['node', `X-API-Key: ${node.header}`, recipes, recipes],
+      ['node', `X-API-Key: ${node.header}`, scope],
+      ['user', `Authorization: Bearer ${tokens.access_token}`, scope],
     ])
       expect(await sendRaw(`GET /internal/authorize/${door}`, `${lines.join('\r\n')}\r\n`)).toMatch(
         /^HTTP\/1\.1 503 .*gateway_misconfigured/s,

@@ -1,3 +1,4 @@
+import type { SMTPServerOptions } from 'smtp-server';
 import { MailWorker } from '../../src/mail/mail-worker.js';
 import { Outbox, type Claim } from '../../src/mail/outbox.js';
 import { computeDigest } from '../../src/crypto/secret.js';
@@ -5,6 +6,7 @@ import { Database } from '../../src/database/database.js';
 import { PurgeJob } from '../../src/maintenance/purge.js';
 import { eventually } from '../../tools/eventually.js';
 import { recorded } from '../audit/record.js';
+import { atOnce } from '../support/at-once.js';
 import {
   MAIL_VARIABLES,
   MailServer,
@@ -104,10 +106,8 @@ describe('a mail in the outbox', () => {
   });
 
   it('is sent once, also when eight replicas work the outbox off at the same time', async () => {
-    const replicas = await Promise.all(
-      Array.from({ length: 7 }, () => app.startReplica({ variables: { METRICS_PORT: undefined } })),
-    );
-    const users = await Promise.all(Array.from({ length: 12 }, () => app.user()));
+    const replicas = await atOnce(7, () => app.startReplica({ variables: { METRICS_PORT: undefined } }));
+    const users = await atOnce(12, () => app.user());
     for (const { email } of users) await request(app, email);
     await Promise.all([app, ...replicas].map((each) => each.nest.get(MailWorker).sendDueMails()));
     await eventually('all are sent', async () => (await countWaiting(app)) === 0);
@@ -352,47 +352,47 @@ describe('a mail server that hangs', () => {
 });
 
 describe('the connection to the mail server', () => {
-  const start = async (url: string): Promise<TestApp> =>
-    TestApp.start({ variables: { ...MAIL_VARIABLES, MAIL_URL: url } });
-
-  it('is refused without STARTTLS where TLS is required: no mail and no password leaves in plain text', async () => {
-    const logins: string[] = [];
-    const server = new MailServer({
-      disabledCommands: ['STARTTLS'],
-      allowInsecureAuth: true,
-      onAuth: (auth, _session, callback) => {
-        logins.push(auth.username ?? '');
-        callback(null, { user: 'any' });
-      },
-    });
+  /** Asks an application that sends its mails to this server for one. */
+  const whileWaiting = async (
+    options: SMTPServerOptions,
+    toUrl: (port: number) => string,
+    check: (server: MailServer, app: TestApp, email: string) => Promise<void> | void,
+  ): Promise<void> => {
+    const server = new MailServer(options);
     await server.start();
-    const app = await start(`smtp://user:canary-password@127.0.0.1:${server.port}?tls=required`);
-    const alice = await app.user();
-    await request(app, alice.email);
-    await workOff(app);
-    expect([server.mails, logins, server.attempts]).toEqual([[], [], 0]);
-    expect(await countWaiting(app)).toBe(1);
-    expect(JSON.stringify(app.log.lines)).not.toContain('canary-password');
-    await app.stop();
-    await server.stop();
-  });
-
-  it('is refused with a certificate that no authority signed', async () => {
-    const server = new MailServer({ secure: true });
-    await server.start();
-    const app = await start(`smtps://127.0.0.1:${server.port}`);
-    const bob = await app.user();
-    await request(app, bob.email);
+    const app = await TestApp.start({ variables: { ...MAIL_VARIABLES, MAIL_URL: toUrl(server.port) } });
+    const { email } = await app.user();
+    await request(app, email);
     await workOff(app);
     expect(server.mails).toEqual([]);
     expect(await countWaiting(app)).toBe(1);
+    await check(server, app, email);
     await app.stop();
     await server.stop();
+  };
+
+  it('is refused without STARTTLS where TLS is required: no mail and no password leaves in plain text', async () => {
+    const onAuth = jest.fn();
+    const options = { disabledCommands: ['STARTTLS'], allowInsecureAuth: true, onAuth };
+    const toUrl = (port: number) => `smtp://user:canary-password@127.0.0.1:${port}?tls=required`;
+    await whileWaiting(options, toUrl, (server, app) => {
+      expect(onAuth).not.toHaveBeenCalled();
+      expect(server.attempts).toBe(0);
+      expect(JSON.stringify(app.log.lines)).not.toContain('canary-password');
+    });
+  });
+
+  it('is refused with a certificate that no authority signed', async () => {
+    await whileWaiting(
+      { secure: true },
+      (port) => `smtps://127.0.0.1:${port}`,
+      () => undefined,
+    );
   });
 
   it('logs in with the percent-decoded user and password; a refused login keeps the mail', async () => {
     let password = 'another';
-    const server = new MailServer({
+    const options: SMTPServerOptions = {
       authOptional: false,
       hideSTARTTLS: true,
       allowInsecureAuth: true,
@@ -400,16 +400,11 @@ describe('the connection to the mail server', () => {
         auth.username === 'user@host' && auth.password === password
           ? callback(null, { user: 'any' })
           : callback(Object.assign(new Error('no'), { responseCode: 535 })),
+    };
+    const toUrl = (port: number) => `smtp://user%40host:p%3A%2F%23@127.0.0.1:${port}`;
+    await whileWaiting(options, toUrl, async (server, app, email) => {
+      password = 'p:/#';
+      await receive(app, server, email);
     });
-    await server.start();
-    const app = await start(`smtp://user%40host:p%3A%2F%23@127.0.0.1:${server.port}`);
-    const carol = await app.user();
-    await request(app, carol.email);
-    await workOff(app);
-    expect(await countWaiting(app)).toBe(1);
-    password = 'p:/#';
-    await receive(app, server, carol.email);
-    await app.stop();
-    await server.stop();
   });
 });

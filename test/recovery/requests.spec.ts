@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
+import { atOnce } from '../support/at-once.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { countWaiting, MAIL_VARIABLES, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
+import { Links } from '../support/links.js';
+import { countWaiting, MAIL_VARIABLES, useMailServer, workOff } from '../support/mail-server.js';
 import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { expectThrottled } from '../support/throttled.js';
 import { untilVerdict } from '../support/until-verdict.js';
@@ -9,7 +11,7 @@ import { useApp, useAppPerTest } from '../support/use-app.js';
 import { MailWorker } from '../../src/mail/mail-worker.js';
 import { eventually } from '../../tools/eventually.js';
 import { recorded } from '../audit/record.js';
-import { FactorOwner, logInWithPasskey, passkeyOptions } from '../second-factors/owner.js';
+import { FactorOwner, logInAlone } from '../second-factors/owner.js';
 import { PASSWORD } from '../support/settings.js';
 import { TestClock } from '../support/test-clock.js';
 
@@ -40,9 +42,7 @@ describe('a request for a link', () => {
 
   it('writes one row for an address and a kind, however often it is repeated', async () => {
     const before = await countWaiting(app);
-    await Promise.all(
-      Array.from({ length: 50 }, () => app.post(ROUTES[0]!, { email: 'often@example.org' }).expect(202)),
-    );
+    await atOnce(50, () => app.post(ROUTES[0]!, { email: 'often@example.org' }).expect(202));
     expect((await countWaiting(app)) - before).toBeLessThanOrEqual(1);
   });
 
@@ -183,17 +183,12 @@ describe('second factors of an account whose address was never proven', () => {
   const { server, variables } = useMailServer();
   const app = useApp({ variables });
 
-  const requestChange = async (owner: FactorOwner, email: string): Promise<string> => {
-    await owner.post('/email', { password: PASSWORD, new_email: email }).expect(202);
-    return receiveToken(app, server, email);
-  };
-  const confirm = (token: string) => app.post('/api/v0/auth/email-verification/confirm', { token }).expect(204);
-  const resetByMail = async (email: string, new_password = THIEFS_PASSWORD): Promise<void> => {
-    const count = server.tokensTo(email).length + 1;
-    await app.post('/api/v0/auth/password-reset', { email }).expect(202);
-    const token = await receiveToken(app, server, email, count);
-    await app.post('/api/v0/auth/password-reset/confirm', { token, new_password }).expect(204);
-  };
+  const links = new Links(app, server);
+  const requestChange = (owner: FactorOwner, email: string): Promise<string> =>
+    links.tokenOf(owner.post('/email', { password: PASSWORD, new_email: email }), email);
+  const confirm = (token: string) => links.confirmEmail(token).expect(204);
+  const resetByMail = async (email: string, password = THIEFS_PASSWORD) =>
+    links.confirmReset(await links.resetToken(email), password).expect(204);
 
   it('stay when the address is changed with the password alone, and the password reset at the new one', async () => {
     const owner = await FactorOwner.of(app);
@@ -207,7 +202,7 @@ describe('second factors of an account whose address was never proven', () => {
       expectProblem(answer, problems.secondFactorRequired);
       expect(answer.body).toMatchObject({ methods: ['totp', 'recovery_code', 'passkey'] });
     }
-    await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))).expect(200);
+    expect((await logInAlone(app, authenticator)).status).toBe(200);
     const resets = await recorded(app, { event: 'user.password.reset', subject: owner.user.id });
     expect(resets.map(({ details }) => details)).toMatchObject([
       { removed_factors: { totp: 0, passkeys: 0 } },
@@ -242,9 +237,7 @@ describe('second factors of an account whose address was never proven', () => {
     replica.clock.drift({ days: 500 });
     const owner = await FactorOwner.of(app);
     const { email } = owner.user;
-    await app.post('/api/v0/auth/email-verification', { email }).expect(202);
-    const token = await receiveToken(app, server, email);
-    await replica.post('/api/v0/auth/email-verification/confirm', { token }).expect(204);
+    await links.confirmEmail(await links.verificationToken(email), replica).expect(204);
     await replica.stop();
     await add(owner);
     await resetByMail(email);
@@ -261,7 +254,7 @@ describe('second factors of an account whose address was never proven', () => {
         Object.getOwnPropertyDescriptors(variables),
       ),
     });
-    await logInWithPasskey(strict, authenticator.get(await passkeyOptions(strict))).expect(200);
+    expect((await logInAlone(strict, authenticator)).status).toBe(200);
     await strict.stop();
   });
 });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { CHANGES_SINCE } from '../../src/revocation/changes-since.js';
+import { CHANGES_SINCE } from '../../src/revocation/revocation-feed.js';
 import { migrate } from '../../src/database/migrate.js';
 import { eventually } from '../../tools/eventually.js';
 import { OwnPostgres } from '../support/own-postgres.js';

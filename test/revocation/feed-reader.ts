@@ -1,5 +1,5 @@
 import { Client } from 'pg';
-import { CHANGES_SINCE } from '../../src/revocation/changes-since.js';
+import { CHANGES_SINCE } from '../../src/revocation/revocation-feed.js';
 import { toAnswer, parseSnapshot, type Answer, type FeedRow } from '../../packages/lease/src/change-feed.js';
 
 /** Polls the change feed. */

@@ -23,9 +23,10 @@ describe('a change of second factors', () => {
   const afterProof = (act: () => Promise<unknown>): void =>
     afterNext(app.nest.get(PasswordVerifier), 'reauthenticateUser', act);
   const otherPassword = (owner: FactorOwner) => (): Promise<unknown> =>
-    app.database.query(`UPDATE users SET password_changed_at = now() + interval '1 second' WHERE id = $1`, [
-      owner.user.id,
-    ]);
+    app.database.query(
+      `UPDATE users SET password_changed_at = GREATEST(now(), password_changed_at) + interval '1 second' WHERE id = $1`,
+      [owner.user.id],
+    );
 
   it.each([
     ['an app', 'user.totp.enrolled', (owner: FactorOwner) => owner.enrols()],
@@ -76,15 +77,12 @@ describe('a change of second factors', () => {
     const owner = await FactorOwner.of(app);
     const passkey = new Authenticator().create(await owner.creationOptions());
     const other = await owner.user.logsIn();
-    const { items } = (await owner.registers().then(() => owner.get('/passkeys'))).body as { items: { id: string }[] };
-    const end = () => app.logout(owner.tokens.refresh_token).expect(204);
-    afterProof(end);
-    expectProblem(
-      await owner.post(`/passkeys/${items[0]!.id}/remove`, { password: PASSWORD }),
-      problems.invalidAccessToken,
-    );
+    await owner.registers();
+    const [id] = await owner.passkeyIds();
+    afterProof(() => app.logout(owner.tokens.refresh_token).expect(204));
+    expectProblem(await owner.removesPasskey(id), problems.invalidAccessToken);
     expectProblem(await app.me(other.access_token), problems.invalidAccessToken);
-    expectProblem(await owner.post('/passkeys', { name: 'late', passkey }), problems.invalidAccessToken);
+    expectProblem(await owner.offers(passkey), problems.invalidAccessToken);
     await owner.isChallenged();
   });
 
@@ -97,31 +95,28 @@ describe('a change of second factors', () => {
 
   it('refuses an enrolment and options whose answer was verified before the password was changed', async () => {
     const owner = await FactorOwner.of(app);
-    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
+    await owner.begins();
     afterNext(app.nest.get(CodeVerifier), 'verifyEnrolmentCode', otherPassword(owner));
     expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
 
     const passkey = new Authenticator().create(await owner.creationOptions());
-    afterNext(app.nest.get(RelyingParty), 'verifyRegistration', async () => {
-      const sql = `UPDATE users SET password_changed_at = password_changed_at + interval '1 second' WHERE id = $1`;
-      await app.database.query(sql, [owner.user.id]);
-    });
-    expectInvalid(await owner.post('/passkeys', { name: 'late', passkey }), '/passkey');
+    afterNext(app.nest.get(RelyingParty), 'verifyRegistration', otherPassword(owner));
+    expectInvalid(await owner.offers(passkey), '/passkey');
     await app.login(owner.user.email).expect(200);
   });
 
   it('refuses options of a passkey that were made before the password was changed', async () => {
     const owner = await FactorOwner.of(app);
     const passkey = new Authenticator().create(await owner.creationOptions());
-    await owner.post('/password', { current_password: PASSWORD, new_password: `${PASSWORD} 2` }).expect(204);
-    expectInvalid(await owner.post('/passkeys', { name: 'late', passkey }), '/passkey');
+    await owner.changePassword().expect(204);
+    expectInvalid(await owner.offers(passkey), '/passkey');
   });
 
   it('refuses a passkey whose authenticator states another id than the answer', async () => {
     const owner = await FactorOwner.of(app);
     const passkey = new Authenticator().create(await owner.creationOptions());
     const id = Buffer.alloc(32, 7).toString('base64url');
-    expectInvalid(await owner.post('/passkeys', { name: 'x', passkey: { ...passkey, id, rawId: id } }), '/passkey');
+    expectInvalid(await owner.offers({ ...passkey, id, rawId: id }), '/passkey');
   });
 });
 
@@ -135,31 +130,18 @@ describe('how a session was made (amr, RFC 8176)', () => {
     expect(await validate(access_token)).toMatchObject({ amr: ['pwd'] });
   });
 
-  it('is in the access token, kept by each refresh, and answered to services', async () => {
+  it('is in the access token, kept by each refresh and its repeat, and answered to services', async () => {
     const owner = await FactorOwner.withTotp(app);
-    let tokens = await owner.logsInWithCode();
-    const amr = ['pwd', 'otp', 'mfa'];
-    for (let i = 0; i < 2; i += 1) {
-      expect(claimsOf(tokens.access_token).amr).toEqual(amr);
-      expect(await validate(tokens.access_token)).toMatchObject({ amr });
-      tokens = (await app.refresh(tokens.refresh_token).expect(200)).body as Tokens;
-    }
-  });
-
-  it('is the same in the repeated answer to a refresh', async () => {
-    const owner = await FactorOwner.withTotp(app);
-    const { refresh_token } = await owner.logsInWithCode();
-    await app.refresh(refresh_token).expect(200);
-    const repeated = (await app.refresh(refresh_token).expect(200)).body as Tokens;
-    expect(claimsOf(repeated.access_token).amr).toEqual(['pwd', 'otp', 'mfa']);
-  });
-
-  it('is answered by introspection', async () => {
-    const owner = await FactorOwner.withTotp(app);
-    const { access_token } = await owner.logsInWithCode();
     const service = await app.service('recipes', 'auth');
-    const asked = app.post('/internal/introspect').type('form').send(`token=${access_token}`).set(service.headers);
-    expect((await asked.expect(200)).body).toMatchObject({ active: true, amr: ['pwd', 'otp', 'mfa'] });
+    const first = await owner.logsInWithCode();
+    const refresh = async () => (await app.refresh(first.refresh_token).expect(200)).body as Tokens;
+    const amr = ['pwd', 'otp', 'mfa'];
+    for (const { access_token } of [first, await refresh(), await refresh()]) {
+      expect(claimsOf(access_token).amr).toEqual(amr);
+      expect(await validate(access_token)).toMatchObject({ amr });
+      const asked = app.post('/internal/introspect').type('form').send(`token=${access_token}`).set(service.headers);
+      expect((await asked.expect(200)).body).toMatchObject({ active: true, amr });
+    }
   });
 
   it('of a session from before the enrolment stays what it was', async () => {
@@ -224,16 +206,16 @@ describe('a proof whose use could not be committed', () => {
     expect(await recorded(patient, { event: 'user.second_factor.failed', subject: owner.user.id })).toEqual([]);
 
   it.each([
-    ['a code', 'totp_factors', 'totp', (owner: FactorOwner) => ({ code: owner.code() })],
-    ['a code', 'used_challenges', 'totp', (owner: FactorOwner) => ({ code: owner.code() })],
-    ['a recovery code', 'recovery_codes', 'recovery_code', (owner: FactorOwner) => ({ code: owner.recoveryCodes[0] })],
-    ['a recovery code', 'sessions', 'recovery_code', (owner: FactorOwner) => ({ code: owner.recoveryCodes[0] })],
+    ['totp', 'totp_factors'],
+    ['totp', 'used_challenges'],
+    ['recovery_code', 'recovery_codes'],
+    ['recovery_code', 'sessions'],
   ])(
-    'of a login with %s, blocked at %s, is 503, and the same answer logs in then',
-    async (_name, table, method, prove) => {
+    'of a login with the method %s, blocked at %s, is 503, and the same answer logs in then',
+    async (method, table) => {
       const owner = await FactorOwner.withTotp(patient);
       const { challenge } = await owner.isChallenged();
-      const proof = prove(owner);
+      const proof = { code: method === 'totp' ? owner.code() : owner.recoveryCodes[0] };
       const answer = (): PromiseLike<Response> => owner.answers(challenge, method, proof, app);
       expectProblem(await whileBlocked(table, answer), problems.unavailable);
       expect((await untilVerdict(answer)).status).toBe(200);
@@ -268,7 +250,7 @@ describe('a proof whose use could not be committed', () => {
   it('of options of a passkey is 503, and the same answer registers it then', async () => {
     const owner = await FactorOwner.of(patient);
     const passkey = new Authenticator().create(await owner.creationOptions());
-    const answer = (): PromiseLike<Response> => owner.post('/passkeys', { name: 'phone', passkey }, app);
+    const answer = (): PromiseLike<Response> => owner.offers(passkey, app);
     expectProblem(await whileBlocked('passkeys', answer), problems.unavailable);
     expect((await untilVerdict(answer)).status).toBe(201);
   });

@@ -1,6 +1,7 @@
 import { Database } from '../../src/database/database.js';
 import { problems } from '../../src/problems/problems.js';
 import { ThrottleWindows } from '../../src/throttling/throttle-windows.js';
+import { atOnce } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
@@ -71,7 +72,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
 
   it('accepts a code in exactly one of 50 concurrent logins over two replicas', async () => {
     const owner = await FactorOwner.withTotp(app);
-    const challenges = await Promise.all(Array.from({ length: 50 }, () => owner.isChallenged()));
+    const challenges = await atOnce(50, () => owner.isChallenged());
     const code = owner.code();
     const answers = await Promise.all(
       challenges.map(({ challenge }, i) =>
@@ -100,13 +101,6 @@ describe('POST /api/v0/auth/login/second-factor', () => {
     expectProblem(await owner.answers(challenge, 'totp', { code }, strict), problems.emailNotVerified);
     await owner.answers(challenge, 'totp', { code }).expect(200);
     await strict.stop();
-  });
-
-  it('refuses a challenge after 5 minutes', async () => {
-    const owner = await FactorOwner.withTotp(app);
-    const { challenge } = await owner.isChallenged();
-    app.clock.advance({ minutes: 5, seconds: 1 });
-    expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
   });
 
   it('refuses the code of another account, and a challenge that was changed', async () => {
@@ -146,21 +140,23 @@ describe('POST /api/v0/auth/login/second-factor', () => {
     }
   });
 
-  it('refuses a challenge after the password was changed, the user disabled, or the app removed', async () => {
-    const [changed, disabled, removed] = [
-      await FactorOwner.withTotp(app),
-      await FactorOwner.withTotp(app),
-      await FactorOwner.withTotp(app),
-    ];
-    const challenges = await Promise.all([changed, disabled, removed].map((owner) => owner.isChallenged()));
-    const passwords = { current_password: PASSWORD, new_password: 'another fine passphrase' };
-    await changed.post('/password', passwords).expect(204);
-    await app.admin.patch(`/users/${disabled.user.id}`, { is_active: false }).expect(200);
-    await removed.post('/totp/remove', { password: PASSWORD, code: removed.recoveryCodes[0] }).expect(204);
-    for (const [index, owner] of [changed, disabled, removed].entries()) {
-      const answer = await owner.answers(challenges[index]!.challenge, 'totp', { code: owner.code() });
-      expectProblem(answer, problems.invalidSecondFactor);
-    }
+  it.each([
+    ['after 5 minutes', () => app.clock.advance({ minutes: 5, seconds: 1 })],
+    ['when the password was changed', (owner: FactorOwner) => owner.changePassword().expect(204)],
+    [
+      'when the user was disabled',
+      ({ user }: FactorOwner) => app.admin.patch(`/users/${user.id}`, { is_active: false }).expect(200),
+    ],
+    [
+      'when the app was removed',
+      (owner: FactorOwner) =>
+        owner.post('/totp/remove', { password: PASSWORD, code: owner.recoveryCodes[0] }).expect(204),
+    ],
+  ])('refuses a challenge %s', async (_name, change) => {
+    const owner = await FactorOwner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    await change(owner);
+    expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
   });
 
   it('answers 400 for a method without its proof', async () => {
@@ -200,10 +196,8 @@ describe('wrong codes of one account', () => {
     const owner = await FactorOwner.withTotp(one);
     const { challenge } = await owner.isChallenged();
     const code = owner.wrongCode();
-    const answers = await Promise.all(
-      Array.from({ length: 50 }, (_, i) =>
-        untilVerdict(() => owner.answers(challenge, 'totp', { code }, i % 2 ? one : two)),
-      ),
+    const answers = await atOnce(50, (i) =>
+      untilVerdict(() => owner.answers(challenge, 'totp', { code }, i % 2 ? one : two)),
     );
     expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 50 - LIMIT });
     const refused = answers.filter(({ status }) => status === 429);

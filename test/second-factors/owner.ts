@@ -1,5 +1,5 @@
 import { Secret } from 'otpauth';
-import type { Test as SupertestRequest } from 'supertest';
+import type { Response, Test as SupertestRequest } from 'supertest';
 import { computeTotpCode } from '../../src/second-factors/totp.js';
 import { Owner } from '../support/owner.js';
 import { PASSWORD } from '../support/settings.js';
@@ -39,9 +39,14 @@ export class FactorOwner extends Owner {
     return this.as(this.app.get(`/api/v0/users/me${path}`));
   }
 
-  async enrols(): Promise<void> {
-    const { body } = await this.post('/totp', { password: PASSWORD }).expect(201);
+  /** Begins the enrolment of an app. */
+  async begins(password = PASSWORD): Promise<void> {
+    const { body } = await this.post('/totp', { password }).expect(201);
     this.secret = (body as { secret: string }).secret;
+  }
+
+  async enrols(): Promise<void> {
+    await this.begins();
     const confirmed = await this.post('/totp/confirm', { code: this.code() }).expect(200);
     this.recoveryCodes = (confirmed.body as { recovery_codes: string[] }).recovery_codes;
   }
@@ -75,10 +80,29 @@ export class FactorOwner extends Owner {
     return (await this.post('/passkeys/options', { password: PASSWORD }).expect(200)).body as CreationOptions;
   }
 
-  async registers(authenticator = new Authenticator(), name = 'phone'): Promise<Authenticator> {
-    const passkey = authenticator.create(await this.creationOptions());
-    await this.post('/passkeys', { name, passkey }).expect(201);
+  /** Sends what the browser answered to the options of a passkey. */
+  offers(passkey: object, app = this.app): SupertestRequest {
+    return this.post('/passkeys', { name: 'phone', passkey }, app);
+  }
+
+  async registers(authenticator = new Authenticator()): Promise<Authenticator> {
+    await this.offers(authenticator.create(await this.creationOptions())).expect(201);
     return authenticator;
+  }
+
+  async passkeyIds(): Promise<string[]> {
+    const { body } = await this.get('/passkeys').expect(200);
+    return (body as { items: { id: string }[] }).items.map(({ id }) => id);
+  }
+
+  removesPasskey(id: string | undefined, password = PASSWORD): SupertestRequest {
+    return this.post(`/passkeys/${id}/remove`, { password });
+  }
+
+  /** The answer of a passkey to the challenge of a new login. */
+  async answersWith(authenticator: Authenticator): Promise<Response> {
+    const { challenge } = await this.isChallenged();
+    return this.answers(challenge, 'passkey', { passkey: authenticator.get({ challenge }) });
   }
 }
 
@@ -89,6 +113,10 @@ export async function passkeyOptions(app: TestApp): Promise<{ challenge: string 
 
 export function logInWithPasskey(app: TestApp, passkey: object): SupertestRequest {
   return app.post('/api/v0/auth/login/passkey', { passkey });
+}
+
+export async function logInAlone(app: TestApp, authenticator: Authenticator): Promise<Response> {
+  return logInWithPasskey(app, authenticator.get(await passkeyOptions(app)));
 }
 
 export const claimsOf = (token: string): Record<string, unknown> =>

@@ -1,13 +1,15 @@
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { problems } from '../../src/problems/problems.js';
 import { afterNext } from '../support/after-next.js';
+import { atOnce } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
+import type { Tokens } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
 import { Authenticator } from './authenticator.js';
-import { claimsOf, logInWithPasskey, FactorOwner, passkeyOptions } from './owner.js';
+import { claimsOf, FactorOwner, logInAlone, logInWithPasskey, passkeyOptions } from './owner.js';
 
 const app = useApp();
 const replica = useReplica(app);
@@ -28,14 +30,11 @@ describe('/api/v0/users/me/passkeys', () => {
     expect(headers.location).toBe(`/api/v0/users/me/passkeys/${id}`);
     const listed = { id, name: 'phone', is_synced: false, created_at: expect.any(String), last_used_at: null };
     expect((await owner.get('/passkeys').expect(200)).body).toEqual({ items: [listed] });
-    const bearer = { Authorization: `Bearer ${owner.tokens.access_token}` };
-    const path = `/api/v0/users/me/passkeys/${id}`;
-    expect((await app.patch(path, { name: 'old phone' }).set(bearer).expect(200)).body).toMatchObject({
-      name: 'old phone',
-    });
-    expectProblem(await owner.post(`/passkeys/${id}/remove`, { password: 'wrong' }), problems.wrongPassword);
-    await owner.post(`/passkeys/${id}/remove`, { password: PASSWORD }).expect(204);
-    expectProblem(await owner.post(`/passkeys/${id}/remove`, { password: PASSWORD }), problems.notFound);
+    const renamed = await owner.as(app.patch(headers.location!, { name: 'old phone' })).expect(200);
+    expect(renamed.body).toMatchObject({ name: 'old phone' });
+    expectProblem(await owner.removesPasskey(id, 'wrong'), problems.wrongPassword);
+    await owner.removesPasskey(id).expect(204);
+    expectProblem(await owner.removesPasskey(id), problems.notFound);
     expect((await owner.get('/passkeys')).body).toEqual({ items: [] });
     await app.login(owner.user.email).expect(200);
   });
@@ -44,10 +43,9 @@ describe('/api/v0/users/me/passkeys', () => {
     const strict = await app.startReplica({ variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
     const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers();
-    const alone = authenticator.get(await passkeyOptions(strict));
-    expectProblem(await logInWithPasskey(strict, alone), problems.emailNotVerified);
+    expectProblem(await logInAlone(strict, authenticator), problems.emailNotVerified);
     await app.database.query('UPDATE users SET email_verified_at = now() WHERE id = $1', [owner.user.id]);
-    await logInWithPasskey(strict, authenticator.get(await passkeyOptions(strict))).expect(200);
+    expect((await logInAlone(strict, authenticator)).status).toBe(200);
     await strict.stop();
   });
 
@@ -58,8 +56,7 @@ describe('/api/v0/users/me/passkeys', () => {
     });
     const owner = await FactorOwner.of(app);
     await owner.registers();
-    const { items } = (await owner.get('/passkeys')).body as { items: { id: string }[] };
-    const path = `/api/v0/users/me/passkeys/${items[0]!.id}`;
+    const path = `/api/v0/users/me/passkeys/${(await owner.passkeyIds())[0]}`;
     const rename = (name: string) => limited.patch(path, { name }).set('X-Forwarded-For', '192.0.2.7');
     for (let call = 0; call < 5; call += 1) expectProblem(await rename('x'), problems.missingAccessToken);
     for (const name of ['a', 'b', 'c']) await owner.as(rename(name)).expect(200);
@@ -72,12 +69,10 @@ describe('/api/v0/users/me/passkeys', () => {
   it('hides the passkeys of other users', async () => {
     const [owner, other] = [await FactorOwner.of(app), await FactorOwner.of(app)];
     await owner.registers();
-    const { items } = (await owner.get('/passkeys')).body as { items: { id: string }[] };
-    const bearer = { Authorization: `Bearer ${other.tokens.access_token}` };
-    const rename = app.patch(`/api/v0/users/me/passkeys/${items[0]!.id}`, { name: 'mine' }).set(bearer);
-    expectProblem(await rename, problems.notFound);
-    expectProblem(await other.post(`/passkeys/${items[0]!.id}/remove`, { password: PASSWORD }), problems.notFound);
-    expectProblem(await other.post('/passkeys/x/remove', { password: PASSWORD }), problems.notFound);
+    const [id] = await owner.passkeyIds();
+    expectProblem(await other.as(app.patch(`/api/v0/users/me/passkeys/${id}`, { name: 'mine' })), problems.notFound);
+    expectProblem(await other.removesPasskey(id), problems.notFound);
+    expectProblem(await other.removesPasskey('x'), problems.notFound);
   });
 
   it('needs the password for the options, and accepts an answer to them once', async () => {
@@ -85,85 +80,65 @@ describe('/api/v0/users/me/passkeys', () => {
     expectProblem(await owner.post('/passkeys/options', { password: 'wrong' }), problems.wrongPassword);
     const options = await owner.creationOptions();
     const passkey = new Authenticator().create(options);
-    await owner.post('/passkeys', { name: 'phone', passkey }, replica).expect(201);
-    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
-    const another = new Authenticator().create(options);
-    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey: another }), '/passkey');
+    await owner.offers(passkey, replica).expect(201);
+    expectInvalid(await owner.offers(passkey), '/passkey');
+    expectInvalid(await owner.offers(new Authenticator().create(options)), '/passkey');
   });
 
   it.each([
-    ['another origin', new Authenticator({ origin: 'https://evil.example' })],
-    ['another relying party', new Authenticator({ rpId: 'evil.example' })],
-  ])('refuses a passkey of %s', async (_name, authenticator) => {
+    ['of another origin', { origin: 'https://evil.example' }, {}],
+    ['of another relying party', { rpId: 'evil.example' }, {}],
+    ['made in a frame of a page of another origin', {}, { crossOrigin: true }],
+    ['made in a frame that names its origin', {}, { crossOrigin: true, topOrigin: 'https://evil.example' }],
+    ['made in a frame that only names its origin', {}, { topOrigin: 'https://evil.example' }],
+  ])('refuses a passkey %s', async (_name, options, clientData) => {
     const owner = await FactorOwner.of(app);
-    const passkey = authenticator.create(await owner.creationOptions());
-    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
-  });
-
-  it.each([
-    ['another origin', { crossOrigin: true }],
-    ['another origin, which it names', { crossOrigin: true, topOrigin: 'https://evil.example' }],
-    ['an origin that it names', { topOrigin: 'https://evil.example' }],
-  ])('refuses a passkey that was made in a frame of a page of %s', async (_name, clientData) => {
-    const owner = await FactorOwner.of(app);
-    const authenticator = new Authenticator();
-    authenticator.clientData = clientData;
-    const passkey = authenticator.create(await owner.creationOptions());
-    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+    const authenticator = new Authenticator(options);
+    authenticator.clientData = { ...authenticator.clientData, ...clientData };
+    expectInvalid(await owner.offers(authenticator.create(await owner.creationOptions())), '/passkey');
   });
 
   it('refuses an RSA key of fewer than 2,048 bits, and accepts one of 2,048', async () => {
     const owner = await FactorOwner.of(app);
     for (const rsaBits of [1024, 2040]) {
       const passkey = new Authenticator({ rsaBits }).create(await owner.creationOptions());
-      expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+      expectInvalid(await owner.offers(passkey), '/passkey');
     }
     const accepted = await owner.registers(new Authenticator({ rsaBits: 2048 }));
-    await logInWithPasskey(app, accepted.get(await passkeyOptions(app))).expect(200);
+    expect((await logInAlone(app, accepted)).status).toBe(200);
   });
 
   it('refuses certificates of the authenticator, whose revocation would be looked up on the network', async () => {
     const owner = await FactorOwner.of(app);
     const statement = new Map<string, unknown>([['alg', -7], ['sig', Buffer.alloc(70)], ['x5c', Buffer.alloc(9)]]); // prettier-ignore
-    const passkey = new Authenticator().create(await owner.creationOptions(), statement);
-    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+    expectInvalid(await owner.offers(new Authenticator().create(await owner.creationOptions(), statement)), '/passkey');
   });
 
   it('refuses the options of another user, old options, and what is not the answer of a browser', async () => {
     const [owner, other] = [await FactorOwner.of(app), await FactorOwner.of(app)];
-    const passkey = new Authenticator().create(await other.creationOptions());
-    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+    expectInvalid(await owner.offers(new Authenticator().create(await other.creationOptions())), '/passkey');
     const options = await owner.creationOptions();
     app.clock.advance({ minutes: 5, seconds: 1 });
     const late = new Authenticator().create(options);
-    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey: late }), '/passkey');
-    for (const broken of [{}, { ...late, id: 7 }, { ...late, response: {} }, { ...late, rawId: 'other' }])
-      expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey: broken }), '/passkey');
+    for (const broken of [late, {}, { ...late, id: 7 }, { ...late, response: {} }, { ...late, rawId: 'other' }])
+      expectInvalid(await owner.offers(broken), '/passkey');
     expectInvalid(await owner.post('/passkeys', { name: 'phone' }), '/passkey');
-    const lists = { ...late, clientExtensionResults: { list: [1] } };
-    expect((await owner.post('/passkeys', { name: 'phone', passkey: lists })).status).toBe(400);
+    await owner.offers({ ...late, clientExtensionResults: { list: [1] } }).expect(400);
   });
 
   it('accepts a passkey in one of 50 concurrent registrations', async () => {
     const owner = await FactorOwner.of(app);
     const authenticator = new Authenticator();
-    const options = await Promise.all(Array.from({ length: 50 }, () => owner.creationOptions()));
-    const answers = await Promise.all(
-      options.map((each) => owner.post('/passkeys', { name: 'phone', passkey: authenticator.create(each) })),
-    );
+    const options = await atOnce(50, () => owner.creationOptions());
+    const answers = await Promise.all(options.map((each) => owner.offers(authenticator.create(each))));
     expect(countByStatus(answers)).toEqual({ 201: 1, 409: 49 });
-    expectProblem(
-      answers.find(({ status }) => status === 409)!,
-      problems.passkeyExists,
-    );
+    for (const answer of answers) if (answer.status === 409) expectProblem(answer, problems.passkeyExists);
   });
 
   it('accepts 20 passkeys of one user, also of 25 at once', async () => {
     const owner = await FactorOwner.of(app);
-    const options = await Promise.all(Array.from({ length: 25 }, () => owner.creationOptions()));
-    const answers = await Promise.all(
-      options.map((each) => owner.post('/passkeys', { name: 'phone', passkey: new Authenticator().create(each) })),
-    );
+    const options = await atOnce(25, () => owner.creationOptions());
+    const answers = await Promise.all(options.map((each) => owner.offers(new Authenticator().create(each))));
     expect(countByStatus(answers)).toEqual({ 201: 20, 409: 5 });
     expectProblem(await owner.post('/passkeys/options', { password: PASSWORD }), problems.tooManyPasskeys);
   });
@@ -202,13 +177,10 @@ describe('a passkey as second factor', () => {
     app.clock.enterNextWindow();
     const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers();
-    const first = await owner.isChallenged();
-    await owner.answers(first.challenge, 'passkey', { passkey: authenticator.get(first) }).expect(200);
+    expect((await owner.answersWith(authenticator)).status).toBe(200);
     for (const counter of [authenticator.counter - 1, -1]) {
       authenticator.counter = counter;
-      const { challenge } = await owner.isChallenged();
-      const passkey = authenticator.get({ challenge });
-      expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
+      expectProblem(await owner.answersWith(authenticator), problems.invalidSecondFactor);
     }
     const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
     expect(rows).toMatchObject([{ count: 2, details: { reasons: { counter_not_increased: 2 } } }]);
@@ -221,10 +193,8 @@ describe('a passkey as second factor', () => {
       const owner = await FactorOwner.of(app);
       const authenticator = await owner.registers(new Authenticator({ isSynced: !isSynced }));
       authenticator.isSynced = isSynced;
-      const { challenge } = await owner.isChallenged();
-      const passkey = authenticator.get({ challenge });
-      expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
-      expectProblem(await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))), problems.invalidPasskey);
+      expectProblem(await owner.answersWith(authenticator), problems.invalidSecondFactor);
+      expectProblem(await logInAlone(app, authenticator), problems.invalidPasskey);
       const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
       expect(rows).toMatchObject([{ count: 2, details: { reasons: { backup_eligibility_changed: 2 } } }]);
     },
@@ -235,25 +205,20 @@ describe('a passkey as second factor', () => {
     const authenticator = await owner.registers();
     for (const clientData of [{ crossOrigin: true }, { topOrigin: 'https://evil.example' }]) {
       authenticator.clientData = clientData;
-      const { challenge } = await owner.isChallenged();
-      const passkey = authenticator.get({ challenge });
-      expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
-      expectProblem(await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))), problems.invalidPasskey);
+      expectProblem(await owner.answersWith(authenticator), problems.invalidSecondFactor);
+      expectProblem(await logInAlone(app, authenticator), problems.invalidPasskey);
     }
     // Browsers of WebAuthn Level 1 do not say it.
     authenticator.clientData = {};
-    await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))).expect(200);
+    expect((await logInAlone(app, authenticator)).status).toBe(200);
   });
 
   it('may be one whose counter is always 0', async () => {
     const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers(new Authenticator({ counterStep: 0, isSynced: true }));
     for (let i = 0; i < 2; i += 1) {
-      const { challenge } = await owner.isChallenged();
-      const { body } = await owner
-        .answers(challenge, 'passkey', { passkey: authenticator.get({ challenge }) })
-        .expect(200);
-      expect(claimsOf((body as { access_token: string }).access_token).amr).toEqual(['pwd', 'swk', 'user', 'mfa']);
+      const { access_token } = (await owner.answersWith(authenticator)).body as Tokens;
+      expect(claimsOf(access_token).amr).toEqual(['pwd', 'swk', 'user', 'mfa']);
     }
   });
 });
@@ -270,7 +235,7 @@ describe('POST /api/v0/auth/login/passkey', () => {
       userVerification: 'required',
     });
     const { body } = await logInWithPasskey(replica, authenticator.get(options)).expect(200);
-    const { access_token, refresh_token } = body as { access_token: string; refresh_token: string };
+    const { access_token, refresh_token } = body as Tokens;
     expect((await app.me(access_token).expect(200)).body).toMatchObject({ id: owner.user.id });
     expect(claimsOf(access_token).amr).toEqual(['hwk', 'user', 'mfa']);
     await app.refresh(refresh_token).expect(200);
@@ -287,37 +252,31 @@ describe('POST /api/v0/auth/login/passkey', () => {
     const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers(new Authenticator({ counterStep: 0 }));
     const passkey = authenticator.get(await passkeyOptions(app));
-    const answers = await Promise.all(
-      Array.from({ length: 50 }, (_, i) => logInWithPasskey(i % 2 ? app : replica, passkey)),
-    );
+    const answers = await atOnce(50, (i) => logInWithPasskey(i % 2 ? app : replica, passkey));
     expect(countByStatus(answers)).toEqual({ 200: 1, 401: 49 });
   });
 
   it('needs an authenticator that has verified the user', async () => {
     const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers(new Authenticator({ verifiesUser: false }));
-    const answer = await logInWithPasskey(app, authenticator.get(await passkeyOptions(app)));
-    expectProblem(answer, problems.invalidPasskey);
+    expectProblem(await logInAlone(app, authenticator), problems.invalidPasskey);
   });
 
   it('is refused when the passkey was removed, or the password reset, after the passkey was verified', async () => {
     const [removed, reset] = [await FactorOwner.of(app), await FactorOwner.of(app)];
     const [first, second] = [await removed.registers(), await reset.registers()];
-    const { items } = (await removed.get('/passkeys')).body as { items: { id: string }[] };
+    const [id] = await removed.passkeyIds();
     const verifier = app.nest.get(RelyingParty);
-    const options = [await passkeyOptions(app), await passkeyOptions(app)] as const;
 
-    afterNext(verifier, 'verifyPasskey', () =>
-      removed.post(`/passkeys/${items[0]!.id}/remove`, { password: PASSWORD }).expect(204),
-    );
-    expectProblem(await logInWithPasskey(app, first.get(options[0])), problems.invalidPasskey);
+    afterNext(verifier, 'verifyPasskey', () => removed.removesPasskey(id).expect(204));
+    expectProblem(await logInAlone(app, first), problems.invalidPasskey);
 
     const { body } = await app.admin.post(`/users/${reset.user.id}/password-reset`).expect(201);
     const confirmation = { token: (body as { token: string }).token, new_password: `${PASSWORD} 2` };
     afterNext(verifier, 'verifyPasskey', () =>
       app.post('/api/v0/auth/password-reset/confirm', confirmation).expect(204),
     );
-    expectProblem(await logInWithPasskey(app, second.get(options[1])), problems.invalidPasskey);
+    expectProblem(await logInAlone(app, second), problems.invalidPasskey);
 
     const refusals = app.log.events('user.second_factor.failed').slice(-2);
     expect(refusals).toMatchObject([{ reason: 'changed_meanwhile' }, { reason: 'changed_meanwhile' }]);
@@ -326,8 +285,7 @@ describe('POST /api/v0/auth/login/passkey', () => {
   it('answers an unknown passkey, a removed one, an old challenge and a disabled user alike', async () => {
     const [removed, disabled, late] = [await FactorOwner.of(app), await FactorOwner.of(app), await FactorOwner.of(app)];
     const [first, second, third] = [await removed.registers(), await disabled.registers(), await late.registers()];
-    const { items } = (await removed.get('/passkeys')).body as { items: { id: string }[] };
-    await removed.post(`/passkeys/${items[0]!.id}/remove`, { password: PASSWORD }).expect(204);
+    await removed.removesPasskey((await removed.passkeyIds())[0]).expect(204);
     await app.admin.patch(`/users/${disabled.user.id}`, { is_active: false }).expect(200);
     const old = await passkeyOptions(app);
     app.clock.advance({ minutes: 5, seconds: 1 });
@@ -367,10 +325,9 @@ describe('without WEBAUTHN_RP_ID in production', () => {
     const authenticator = await owner.registers();
     expectProblem(await without.post('/api/v0/auth/login/passkey/options', {}), problems.notFound);
     expectProblem(await owner.post('/passkeys/options', { password: PASSWORD }, without), problems.notFound);
-    const options = await passkeyOptions(app);
-    expectProblem(await logInWithPasskey(without, authenticator.get(options)), problems.notFound);
-    expectProblem(await logInWithPasskey(without, {}), problems.notFound);
-    expectProblem(await owner.post('/passkeys', { name: 'late', passkey: {} }, without), problems.notFound);
+    const passkey = authenticator.get(await passkeyOptions(app));
+    for (const answer of [passkey, {}]) expectProblem(await logInWithPasskey(without, answer), problems.notFound);
+    expectProblem(await owner.offers({}, without), problems.notFound);
     expect(await owner.isChallenged(without)).toMatchObject({ methods: [] });
   });
 });

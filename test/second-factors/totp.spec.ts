@@ -1,5 +1,6 @@
 import { problems } from '../../src/problems/problems.js';
 import { computeTotpCode, findTimeStep } from '../../src/second-factors/totp.js';
+import { atOnce } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { countByStatus } from '../support/throttled.js';
@@ -88,14 +89,14 @@ describe('POST /api/v0/users/me/totp', () => {
   it('is not confirmed by a wrong code, nor without an enrolment', async () => {
     const owner = await FactorOwner.of(app);
     expectProblem(await owner.post('/totp/confirm', { code: '123456' }), problems.wrongSecondFactor);
-    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
+    await owner.begins();
     expectProblem(await owner.post('/totp/confirm', { code: owner.wrongCode() }), problems.wrongSecondFactor);
     await app.login(owner.user.email).expect(200);
   });
 
   it('whose wrong codes are used up locks no later enrolment, and no login', async () => {
     const owner = await FactorOwner.of(app);
-    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
+    await owner.begins();
     const wrong = { code: owner.wrongCode() };
     for (let i = 0; i < WRONG_CODES_A_WEEK; i += 1)
       expectProblem(await owner.post('/totp/confirm', wrong), problems.wrongSecondFactor);
@@ -115,19 +116,20 @@ describe('POST /api/v0/users/me/totp', () => {
 
   it('is confirmed by exactly one of 50 concurrent calls over two replicas', async () => {
     const owner = await FactorOwner.of(app);
-    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
-    const answers = await Promise.all(
-      Array.from({ length: 50 }, (_, i) =>
-        untilVerdict(() => owner.post('/totp/confirm', { code: owner.code() }, i % 2 ? app : replica)),
-      ),
+    await owner.begins();
+    const answers = await atOnce(50, (i) =>
+      untilVerdict(() => owner.post('/totp/confirm', { code: owner.code() }, i % 2 ? app : replica)),
     );
     expect(countByStatus(answers)).toEqual({ 200: 1, 409: 49 });
     expect((await owner.get('/totp')).body).toEqual({ is_confirmed: true, recovery_codes_left: 10 });
   });
 
-  it('is removed with the password and a code, and its recovery codes with it', async () => {
+  it.each([
+    ['a code', (owner: FactorOwner) => owner.code()],
+    ['a recovery code, because the app may be lost', (owner: FactorOwner) => owner.recoveryCodes[3]],
+  ])('is removed with the password and %s, and its recovery codes with it', async (_name, prove) => {
     const owner = await FactorOwner.withTotp(app);
-    const code = owner.code();
+    const code = prove(owner);
     expectProblem(await owner.post('/totp/remove', { password: 'wrong', code }), problems.wrongPassword);
     expectProblem(await owner.post('/totp/remove', { password: PASSWORD, code: owner.wrongCode() }), problems.wrongSecondFactor); // prettier-ignore
     await owner.post('/totp/remove', { password: PASSWORD, code }).expect(204);
@@ -140,7 +142,7 @@ describe('POST /api/v0/users/me/totp', () => {
   it('is removed by exactly one of 5 concurrent calls with one code', async () => {
     const owner = await FactorOwner.withTotp(app);
     const body = { password: PASSWORD, code: owner.code() };
-    const answers = await Promise.all(Array.from({ length: 5 }, () => owner.post('/totp/remove', body)));
+    const answers = await atOnce(5, () => owner.post('/totp/remove', body));
     expect(countByStatus(answers)).toEqual({ 204: 1, 403: 4 });
     expect(await recorded(app, { event: 'user.totp.removed', subject: owner.user.id })).toHaveLength(1);
   });
@@ -163,20 +165,13 @@ describe('POST /api/v0/users/me/totp', () => {
 
   it('is void after a change of the password, until it is begun anew', async () => {
     const owner = await FactorOwner.of(app);
-    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
+    await owner.begins();
     const password = `${PASSWORD} 2`;
     await owner.post('/password', { current_password: PASSWORD, new_password: password }).expect(204);
     expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
     await app.login(owner.user.email, password).expect(200);
-    const { body } = await owner.post('/totp', { password }).expect(201);
-    owner.secret = (body as { secret: string }).secret;
+    await owner.begins(password);
     await owner.post('/totp/confirm', { code: owner.code() }).expect(200);
-  });
-
-  it('is removed with a recovery code, because the app may be lost', async () => {
-    const owner = await FactorOwner.withTotp(app);
-    await owner.post('/totp/remove', { password: PASSWORD, code: owner.recoveryCodes[3] }).expect(204);
-    await app.login(owner.user.email).expect(200);
   });
 });
 
@@ -207,7 +202,7 @@ describe('recovery codes', () => {
 
   it('let one of 50 concurrent logins in', async () => {
     const owner = await FactorOwner.withTotp(app);
-    const challenges = await Promise.all(Array.from({ length: 50 }, () => owner.isChallenged()));
+    const challenges = await atOnce(50, () => owner.isChallenged());
     const [code] = owner.recoveryCodes;
     const answers = await Promise.all(
       challenges.map(({ challenge }) => untilVerdict(() => owner.answers(challenge, 'recovery_code', { code }))),

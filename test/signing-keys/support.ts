@@ -4,7 +4,7 @@ import { AuditLog } from '../../src/audit/audit-log.js';
 import { DatabaseClock } from '../../src/database/database.js';
 import { Propagation } from '../../src/revocation/propagation.js';
 import { KeyMaterialJob } from '../../src/maintenance/maintenance.js';
-import { SigningKeyOperations } from '../../src/signing-keys/signing-key-operations.js';
+import { SigningKeyOperations } from '../../src/signing-keys/signing-key-rotation.js';
 import { DataSource } from 'typeorm';
 import type { TestApp } from '../support/test-app.js';
 

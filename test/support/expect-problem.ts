@@ -1,5 +1,6 @@
 import type { Response } from 'supertest';
-import { toProblemType, type Problem } from '../../src/problems/problems.js';
+import { problems, toProblemType, type Problem } from '../../src/problems/problems.js';
+import type { TestApp, Tokens } from './test-app.js';
 
 /** Expects exactly this problem of the catalogue, in full (RFC 9457). */
 export function expectProblem(response: Response, problem: Problem): void {
@@ -18,6 +19,12 @@ export function expectProblem(response: Response, problem: Problem): void {
   });
   expect(response.headers['www-authenticate']).toBe(problem.challenge);
   expect(response.headers['retry-after']).toBe(problem.retryAfterSeconds?.toString());
+}
+
+/** Expects that neither token of a session is accepted. */
+export async function expectEnded({ access_token, refresh_token }: Tokens, app: TestApp, other = app): Promise<void> {
+  expectProblem(await app.me(access_token), problems.invalidAccessToken);
+  expectProblem(await other.refresh(refresh_token), problems.invalidRefreshToken);
 }
 
 /** Expects a 400 that points at this field. */

@@ -201,6 +201,11 @@ export class TestApp {
     return this.post('/api/v0/auth/refresh', { refresh_token: refreshToken });
   }
 
+  /** @returns the pair that a refresh token is exchanged for */
+  async rotate(refreshToken: string): Promise<Tokens> {
+    return (await this.refresh(refreshToken).expect(200)).body as Tokens;
+  }
+
   logout(refreshToken: string): SupertestRequest {
     return this.post('/api/v0/auth/logout', { refresh_token: refreshToken });
   }

@@ -7,6 +7,7 @@ import {
   RefusedLineError,
 } from '../../src/users/account-transfer.js';
 import { problems } from '../../src/problems/problems.js';
+import { atOnce } from '../support/at-once.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
 import { type ForeignVector, LONG, VECTORS } from './foreign-hashes.js';
@@ -353,7 +354,7 @@ describe('an account with a hash that another system made', () => {
   it('is logged in by concurrent logins, all of which succeed', async () => {
     const { hash, password } = VECTORS.find(({ madeBy }) => madeBy === 'argon2-cffi')!;
     const email = await importHash(hash);
-    const answers = await Promise.all(Array.from({ length: 20 }, () => app.login(email, password)));
+    const answers = await atOnce(20, () => app.login(email, password));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
     expect(await hashOf(email)).toMatch(/^\$2b\$04\$/);
   });

@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { COMMAND_LINE } from '../../access/actor.js';
 import { readVariables } from '../../config/environment.js';
-import type { SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
+import type { SigningKeyOperations } from '../../signing-keys/signing-key-rotation.js';
 import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
 import { print, addYes, createConfirm } from '../terminal.js';
 import { formatTable } from '../tables.js';
