@@ -64,7 +64,7 @@ def test_the_wheel_works_in_a_fresh_environment_with_the_oldest_dependencies(whe
     venv.create(environment, with_pip=True)
     python = str(environment / "bin/python")
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    # "httpx>=0.27.0,<1" is installed as httpx==0.27.0.
+    # "h11>=0.14,<1" is installed as h11==0.14.
     oldest = [dependency.split(",")[0].replace(">=", "==") for dependency in project["dependencies"]]
     run(python, "-m", "pip", "install", "--quiet", str(wheel), *oldest, cwd=tmp_path)
     printed = run(python, "-I", "-c", PROGRAM, cwd=tmp_path)

@@ -14,7 +14,7 @@ import pytest
 from platform_auth import UnavailableError, UserPrincipal
 from platform_auth.caches import KeyCache, TokenCache
 from platform_auth.clocks import Clocks, Instant
-from platform_auth.credentials import Credential, compute_fingerprint, find_app, find_node
+from platform_auth.credentials import Credential, Headers, compute_fingerprint, find_app
 from platform_auth.lease import Change, Lease, Renewal
 from platform_auth.principals import NodePrincipal
 from platform_auth.transport import ServiceAnswer, ServiceRequest
@@ -50,6 +50,10 @@ def create_keys(lease: Lease, max_entries: int = 10) -> KeyCache[NodePrincipal]:
 
 def create_tokens(lease: Lease, max_entries: int = 10) -> TokenCache:
     return TokenCache(lease, max_entries)
+
+
+def recall_from(cache: KeyCache[NodePrincipal] | TokenCache, credential: Credential) -> NodePrincipal | UserPrincipal | None:
+    return cache.recall([], None, compute_fingerprint(credential))
 
 
 class Intruder:
@@ -97,7 +101,7 @@ def remember_both(lease: Lease) -> list[Callable[[], object]]:
     key, token = make_key(NODE_ID), make_token("alice")
     keys.remember(key, NODE, START, inf, lease.take_ticket())
     tokens.remember(token, ALICE, START, inf, lease.take_ticket())
-    return [lambda: keys.recall(compute_fingerprint(key)), lambda: tokens.recall(compute_fingerprint(token))]
+    return [lambda: recall_from(keys, key), lambda: recall_from(tokens, token)]
 
 
 def test_uses_nothing_found_before_a_change_under_the_lease_that_came_with_it() -> None:
@@ -151,7 +155,6 @@ def test_no_thread_recalls_a_key_after_its_change_was_taken_over() -> None:
     lease.renew(QUIET, Instant(0, 0))
     keys = create_keys(lease)
     key = make_key(NODE_ID)
-    fingerprint = compute_fingerprint(key)
     is_over = threading.Event()
     remembered = evicted = 0
     recalled: set[NodePrincipal | None] = set()
@@ -160,7 +163,7 @@ def test_no_thread_recalls_a_key_after_its_change_was_taken_over() -> None:
     def recall() -> None:
         while not is_over.is_set():
             rounds_before = evicted
-            found = keys.recall(fingerprint)
+            found = recall_from(keys, key)
             # Unless the next round began in between.
             is_evicted = remembered == rounds_before
             (recalled_after_eviction if is_evicted else recalled).add(found)
@@ -198,8 +201,8 @@ def test_evicts_nothing_between_the_look_at_a_ticket_and_remembering() -> None:
         ticket.intruder = intruder
         remember(ticket)
         intruder.join()
-    assert keys.recall(compute_fingerprint(key)) is None
-    assert tokens.recall(compute_fingerprint(token)) is None
+    assert recall_from(keys, key) is None
+    assert recall_from(tokens, token) is None
 
 
 def test_evicts_what_was_not_recalled_beyond_the_limit() -> None:
@@ -212,8 +215,7 @@ def test_evicts_what_was_not_recalled_beyond_the_limit() -> None:
         tokens.remember(make_token(name), ALICE, START, inf, lease.take_ticket())
 
     def recall(name: str) -> tuple[bool, bool]:
-        key, token = compute_fingerprint(make_key(name)), compute_fingerprint(make_token(name))
-        return bool(keys.recall(key)), bool(tokens.recall(token))
+        return bool(recall_from(keys, make_key(name))), bool(recall_from(tokens, make_token(name)))
 
     remember("1")
     remember("2")
@@ -235,7 +237,7 @@ def test_recalls_a_key_by_its_headers_only_until_it_is_evicted_or_replaced() -> 
     key, other = make_key(NODE_ID), Credential("node", NODE_ID, b"other", {"X-API-Key": f"{NODE_ID}:other"})
 
     def recall(credential: Credential) -> list[NodePrincipal | None]:
-        by_headers = keys.recall(compute_fingerprint(credential))
+        by_headers = recall_from(keys, credential)
         return [by_headers, keys.recall_by_id(credential.id, credential.digest)]
 
     keys.remember(key, NODE, START, inf, lease.take_ticket())
@@ -258,7 +260,7 @@ def test_reports_the_last_use_of_a_key_once_also_when_it_was_remembered_again_or
         nonlocal now
         now = moment
         assert keys.recall_by_id(NODE_ID, b"wrong") is None
-        assert keys.recall(compute_fingerprint(key)) == NODE
+        assert recall_from(keys, key) == NODE
 
     def to_moments(taken: list[Use]) -> list[tuple[str, str, float]]:
         return [(use.kind, use.id, use.at) for use in taken]
@@ -289,7 +291,7 @@ def test_reports_every_use_of_a_key_that_was_remembered_again_while_a_thread_use
 
     def use_at(moment: float) -> None:
         intruder.now = moment
-        assert keys.recall(compute_fingerprint(key)) == NODE
+        assert recall_from(keys, key) == NODE
 
     def take_moments() -> list[float]:
         return [use.at for use in uses.take()]
@@ -312,13 +314,22 @@ def test_reports_every_use_of_a_key_that_was_remembered_again_while_a_thread_use
 
 
 def test_takes_no_headers_that_arrived_twice_for_remembered_ones() -> None:
+    lease = Lease(Clocks(lambda: 0.0, lambda: 0.0), 0)
+    lease.renew(QUIET, Instant(0, 0))
+    keys = create_keys(lease)
     key = make_key(NODE_ID)
+    keys.remember(key, NODE, START, inf, lease.take_ticket())
+
+    def recall(headers: Headers) -> NodePrincipal | None:
+        return keys.recall(headers, None, None)
+
     once = [(b"x-api-key", key.headers["X-API-Key"].encode())]
-    assert find_node(once) == compute_fingerprint(key)
     again = [(name.title(), value) for name, value in once]
     text = [(name.decode().upper(), value.decode()) for name, value in once]
-    assert [find_node(once + other) for other in (once, again, text)] == [b"", b"", b""]
-    assert [find_node(other) for other in (text, {}, tuple(once), [])] == [b"", b"", b"", b""]
+    rest = [(b"accept", b"*/*"), (b"x-api-kez", b"other")]
+    assert [recall([*rest, *headers]) for headers in (once, again)] == [NODE, NODE]
+    assert [recall([*once, *rest, *other]) for other in (once, again, text)] == [None, None, None]
+    assert [recall(other) for other in (text, {}, tuple(once), [], [b"x-api-key"], [(None, b"")])] == [None] * 6
 
 
 def test_takes_no_headers_of_an_app_for_remembered_ones_unless_both_arrived_once() -> None:

@@ -10,7 +10,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
 
-import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -20,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from platform_auth.clocks import SYSTEM_CLOCKS
 from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient
-from platform_auth.transport import HttpTransport, ServiceRequest
+from platform_auth.transport import HttpTransport, ServiceRequest, create_ssl_context
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 HEADERS = {"X-API-Key": "node:pa_node_of-a-test"}
@@ -33,8 +32,9 @@ def respond(head: str, body: bytes = b"{}") -> bytes:
 class Server:
     """Answers every request with the same bytes, after `release` if the test holds answers back; None breaks the connection."""
 
-    def __init__(self, answer: bytes | None, is_held: bool = False) -> None:
+    def __init__(self, answer: bytes | None, is_held: bool = False, closes: bool = False) -> None:
         self._answer = answer
+        self._closes = closes
         self.connections = 0
         self.open = 0
         self.requests: list[bytes] = []
@@ -57,6 +57,8 @@ class Server:
                     break
                 writer.write(self._answer)
                 await writer.drain()
+                if self._closes:
+                    break
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -126,6 +128,67 @@ def test_tells_a_broken_connection(answer: bytes | None) -> None:
     play(Server(answer), work)
 
 
+@pytest.mark.parametrize("extra", [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", b"\r\n"])
+def test_takes_nothing_that_arrived_before_its_request_for_the_answer_to_it(extra: bytes) -> None:
+    server = Server(respond("200 OK") + extra)
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        for _ in range(3):
+            assert (await transport.send(ServiceRequest("POST", url, HEADERS))).body == b"{}"
+
+    play(server, work)
+    assert server.connections == 3
+
+
+@pytest.mark.parametrize("head", ["HTTP/1.1 200 OK\r\nConnection: close", "HTTP/1.0 200 OK"])
+def test_reads_an_answer_that_ends_with_its_connection(head: str) -> None:
+    server = Server(f"{head}\r\n\r\n{{}}".encode(), closes=True)
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        for _ in range(2):
+            assert (await transport.send(ServiceRequest("POST", url, HEADERS))).body == b"{}"
+
+    play(server, work)
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX-A: 1\r\nX-a: 2\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX-A: 1\r\nX-a: 2\r\nContent-Length: 2\r\n\r\n{}",
+    ],
+)
+def test_reads_answers_of_every_form(answer: bytes) -> None:
+    server = Server(answer)
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        for _ in range(2):
+            read = await transport.send(ServiceRequest("POST", url, HEADERS, b"[]"))
+            assert (read.status, read.body, read.headers["x-a"]) == (200, b"{}", "1, 2")
+
+    play(server, work)
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: a\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000,
+    ],
+)
+def test_tells_an_answer_that_is_not_complete_or_not_http(answer: bytes) -> None:
+    async def work(transport: HttpTransport, url: str) -> None:
+        with pytest.raises(ConnectionError):
+            await transport.send(ServiceRequest("POST", url, HEADERS))
+
+    play(Server(answer, closes=True), work)
+
+
 def test_tells_a_refused_connection() -> None:
     async def work(transport: HttpTransport, _url: str) -> None:
         with pytest.raises(ConnectionError):
@@ -155,7 +218,7 @@ def test_trusts_the_authorities_of_the_environment_also_when_only_the_keys_come_
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         listening = await asyncio.start_server(server.handle, "127.0.0.1", 0, ssl=context)
-        transport = HttpTransport(httpx.create_ssl_context())
+        transport = HttpTransport(create_ssl_context())
         port = listening.sockets[0].getsockname()[1]
         answer = await transport.send(ServiceRequest("GET", f"https://127.0.0.1:{port}/.well-known/jwks.json", {}))
         assert answer.status == 200

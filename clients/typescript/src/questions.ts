@@ -4,7 +4,8 @@ import type { Checks } from './checks.js';
 import { toFingerprint, type Credential } from './credentials.js';
 import { RefusedError, UnavailableError } from './errors.js';
 import type { Door, Principal } from './principals.js';
-import { QuestionSlots, type Turn } from './question-slots.js';
+import type { Settings } from './options.js';
+import { QuestionSlots } from './question-slots.js';
 import { REFUSALS } from './refusals.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient, TimedAnswer } from './service-client.js';
@@ -17,7 +18,8 @@ const VERDICT_TIMEOUT_MS = 3_000;
 /** A question to the service about one credential. */
 export interface Question<Identity extends Principal> {
   readonly credential: Credential;
-  readonly turn: Turn;
+  /** Of the caller: see {@link readNetwork}. */
+  readonly network: string;
   /** Names the cause of a configuration error. */
   readonly path: string;
   readonly request: ServiceRequest;
@@ -47,10 +49,13 @@ const UNKNOWN: Outcome = { kind: 'unknown' };
 export class Questions {
   private readonly inFlight = new Map<string, Promise<Outcome>>();
   private readonly slots: Readonly<Record<Door, QuestionSlots>>;
+  /** What the service accepted last, whether it is remembered or not: a reset makes no stranger of a caller. */
+  private readonly valid = new Set<string>();
+  private readonly maxValid: number;
 
   /** @param onRemember called when the service lets a yes be remembered */
   constructor(
-    maxQuestions: number,
+    { maxQuestions, maxEntries }: Settings,
     private readonly runtime: Runtime,
     private readonly client: ServiceClient,
     private readonly lease: RevocationLease,
@@ -58,6 +63,7 @@ export class Questions {
     private readonly onRemember: () => void,
   ) {
     const createSlots = (): QuestionSlots => new QuestionSlots(maxQuestions, runtime);
+    this.maxValid = maxEntries;
     this.slots = { app: createSlots(), node: createSlots(), user: createSlots() };
   }
 
@@ -70,7 +76,6 @@ export class Questions {
     // The question was sent before this request arrived: the credential may have become valid in between.
     const isOutdated = isJoined && (outcome.kind === 'no' || isAboutChange);
     const newest = isOutdated ? (await this.joinOrStart(question)).outcome : outcome;
-    if (newest.kind === 'no' && question.turn.wasValid) question.forget();
     return this.conclude(question, newest);
   }
 
@@ -86,7 +91,7 @@ export class Questions {
     const fingerprint = toFingerprint(question.credential);
     const joined = inFlight.get(fingerprint);
     if (joined) return { outcome: await joined, isJoined: true };
-    const answered = this.waitAndDecide(question)
+    const answered = this.waitAndDecide(question, this.valid.has(fingerprint))
       .catch((error: unknown) => this.toUnknown(error, question.credential))
       .finally(() => inFlight.delete(fingerprint));
     inFlight.set(fingerprint, answered);
@@ -99,16 +104,20 @@ export class Questions {
     return UNKNOWN;
   }
 
-  private async waitAndDecide<Identity extends Principal>(question: Question<Identity>): Promise<Outcome> {
+  private async waitAndDecide<Identity extends Principal>(
+    question: Question<Identity>,
+    wasValid: boolean,
+  ): Promise<Outcome> {
     const deadlineMs = this.runtime.clocks.monotonic() + VERDICT_TIMEOUT_MS;
     const slots = this.slots[question.credential.door];
-    if (!(await slots.enter(question.turn))) return UNKNOWN;
-    return this.decide(question, deadlineMs).finally(() => slots.leave(question.turn));
+    const turn = { wasValid, network: question.network };
+    if (!(await slots.enter(turn))) return UNKNOWN;
+    return this.decide(question, deadlineMs).finally(() => slots.leave(turn));
   }
 
   private async decide<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
     if (this.checks.serviceName.isWrong) return UNKNOWN;
-    if ((await question.check?.(deadlineMs)) === 'bad') return { kind: 'no' };
+    if ((await question.check?.(deadlineMs)) === 'bad') return this.refuseAtOnce(question);
     let ticket = this.lease.takeTicket();
     const takeTicket = (): void => void (ticket = this.lease.takeTicket());
     const timed = await this.client.sendWithRetry(question.request, deadlineMs, takeTicket);
@@ -118,15 +127,18 @@ export class Questions {
     return judgement.verdict === 'no' ? this.refuse(question, deadlineMs) : UNKNOWN;
   }
 
-  private async refuse<Identity extends Principal>(
-    { credential, path }: Question<Identity>,
-    deadlineMs: number,
-  ): Promise<Outcome> {
+  private async refuse<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
+    const { credential, path } = question;
     const { misconfigurations, serviceName } = this.checks;
     misconfigurations.clear(path);
     // Of a token it does not depend on the name of this service.
     if (credential.door !== 'user') await serviceName.waitUntilCompared(deadlineMs);
-    return serviceName.isWrong ? UNKNOWN : { kind: 'no' };
+    return serviceName.isWrong ? UNKNOWN : this.refuseAtOnce(question);
+  }
+
+  private refuseAtOnce<Identity extends Principal>({ credential, forget }: Question<Identity>): Outcome {
+    if (this.valid.delete(toFingerprint(credential))) forget();
+    return { kind: 'no' };
   }
 
   /** Synchronous: no answer to a poll comes between the look at the ticket and remembering. */
@@ -146,11 +158,20 @@ export class Questions {
     const usableUntilWallMs = sentAtWallMs + freshForMs;
     const outcome = { kind: 'yes', identity, usableUntilMs, usableUntilWallMs } as const;
     if (this.checks.serviceName.isWrong || !this.isUsable(outcome)) return UNKNOWN;
+    this.addValid(toFingerprint(question.credential));
     if (rememberForMs > 0) {
       question.remember(identity, { maxAgeMs: rememberForMs, endsAtWallMs: sentAtWallMs + rememberForMs }, ticket);
       this.onRemember();
     }
     return outcome;
+  }
+
+  private addValid(fingerprint: string): void {
+    // The one accepted last is at the end.
+    this.valid.delete(fingerprint);
+    this.valid.add(fingerprint);
+    const [oldest] = this.valid;
+    if (this.valid.size > this.maxValid && oldest !== undefined) this.valid.delete(oldest);
   }
 
   private isUsable({ usableUntilMs, usableUntilWallMs }: Extract<Outcome, { kind: 'yes' }>): boolean {

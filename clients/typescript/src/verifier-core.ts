@@ -36,7 +36,6 @@ import {
   type Principal,
   type UserPrincipal,
 } from './principals.js';
-import type { Turn } from './question-slots.js';
 import { Questions, type Question } from './questions.js';
 import { createMissingCredential, REFUSALS, type Doors } from './refusals.js';
 import type { Runtime } from './runtime.js';
@@ -67,9 +66,7 @@ interface Remembered<Identity> {
 
 /** What memory has about a credential, and the question to the service about it. */
 interface LookUp<Identity extends Principal> {
-  /** Also what must not be used any more: the credential was valid recently. */
-  readonly found: Remembered<Identity> | undefined;
-  readonly isUsable: boolean;
+  readonly remembered: Remembered<Identity> | undefined;
   readonly createQuestion: () => Question<Identity>;
 }
 
@@ -113,7 +110,7 @@ export class VerifierCore {
     this.tokenCheck = new TokenCheck(settings, runtime, client, this.checks, this.lease);
     this.poller = new Poller(settings, runtime, client, this.lease, this.uses, this.checks);
     const onRemember = (): void => this.poller.start();
-    this.questions = new Questions(settings.maxQuestions, runtime, client, this.lease, this.checks, onRemember);
+    this.questions = new Questions(settings, runtime, client, this.lease, this.checks, onRemember);
     this.endings = new Endings(runtime, this.lease, report);
     this.counts = new VerdictCounts(settings.onVerdict, report);
     observeCounts(() => this.readCounts());
@@ -178,8 +175,8 @@ export class VerifierCore {
     if (door === undefined) throw new RefusedError(createMissingCredential(EVERY_DOOR));
     const isLive = async (): Promise<boolean | undefined> => {
       try {
-        const { found, isUsable, createQuestion } = this.lookUp(door, request);
-        if (!found || !isUsable) await this.questions.ask(createQuestion(), true);
+        const { remembered, createQuestion } = this.lookUp(door, request);
+        if (!remembered) await this.questions.ask(createQuestion(), true);
         return true;
       } catch (error) {
         return error instanceof RefusedError ? false : undefined;
@@ -219,14 +216,13 @@ export class VerifierCore {
 
   private async verify<D extends Door>(door: D, request: PresentedRequest, scope?: string): Promise<Principal<D>> {
     try {
-      const { found, isUsable, createQuestion } = this.lookUp(door, request);
-      const isRemembered = found !== undefined && isUsable;
-      const identity = isRemembered ? found.identity : await this.questions.ask(createQuestion());
+      const { remembered, createQuestion } = this.lookUp(door, request);
+      const identity = remembered ? remembered.identity : await this.questions.ask(createQuestion());
       // The answer is for the requests after this one.
-      if (isRemembered && this.isToBeAskedAgain(found)) this.questions.ask(createQuestion()).catch(() => undefined);
+      if (remembered && this.isToBeAskedAgain(remembered)) this.questions.ask(createQuestion()).catch(() => undefined);
       if (scope !== undefined && identity.door === 'app' && !hasScope(identity, scope))
         throw new MissingScopeError(scope);
-      this.recordUse(identity, isRemembered, scope);
+      this.recordUse(identity, remembered !== undefined, scope);
       this.counts.add(door, 'accepted');
       return identity;
     } catch (error) {
@@ -277,11 +273,10 @@ export class VerifierCore {
     const { serviceName } = this.settings;
     const found = this.apps.find(id, toPresentedDigest(credential));
     return {
-      found,
-      isUsable: found !== undefined && this.apps.isUsable(found, this.now()),
+      remembered: found && this.apps.isUsable(found, this.now()) ? found : undefined,
       createQuestion: () => ({
         credential,
-        turn: toTurn(request, found),
+        network: readNetwork(request),
         path: APP_PATH,
         request: this.createRequest(APP_PATH, request, credential.toHeaders(), { target: serviceName }),
         read: (body) => toAppPrincipal(body, id, serviceName),
@@ -296,11 +291,10 @@ export class VerifierCore {
     const { id } = credential;
     const found = this.nodes.find(id, toPresentedDigest(credential));
     return {
-      found,
-      isUsable: found !== undefined && this.nodes.isUsable(found, this.now()),
+      remembered: found && this.nodes.isUsable(found, this.now()) ? found : undefined,
       createQuestion: () => ({
         credential,
-        turn: toTurn(request, found),
+        network: readNetwork(request),
         path: NODE_PATH,
         // A node with targets is accepted at those only.
         request: this.createRequest(NODE_PATH, request, {
@@ -321,11 +315,10 @@ export class VerifierCore {
     const found = this.tokens.find(digest);
     const claimed = found?.identity ?? this.readClaims(token);
     return {
-      found,
-      isUsable: found !== undefined && this.tokens.isUsable(found, this.runtime.clocks.wall()),
+      remembered: found && this.tokens.isUsable(found, this.runtime.clocks.wall()) ? found : undefined,
       createQuestion: () => ({
         credential,
-        turn: toTurn(request, found),
+        network: readNetwork(request),
         path: USER_PATH,
         request: this.createRequest(USER_PATH, request, this.withOwnKey(credential)),
         check: (deadlineMs) => this.tokenCheck.check(token, deadlineMs),
@@ -388,8 +381,4 @@ export class VerifierCore {
 
 function toVerifiedKey<Identity>(credential: Credential, identity: Identity, { maxAgeMs, endsAtWallMs }: Term) {
   return { digest: toStoredDigest(credential), identity, maxAgeMs, expiresAt: new Date(endsAtWallMs) };
-}
-
-function toTurn(request: PresentedRequest, found: Remembered<unknown> | undefined): Turn {
-  return { wasValid: found !== undefined, network: found ? '' : readNetwork(request) };
 }

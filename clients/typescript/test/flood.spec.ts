@@ -15,6 +15,7 @@ const SERVICE_MS = 150;
 /** Knows some nodes; takes its time for each question, and none for a poll. */
 class SlowService implements Transport {
   readonly valid = new Set<string>();
+  remember: 'yes' | 'no' = 'yes';
   asked = 0;
 
   constructor(private readonly simulation: Simulation) {}
@@ -37,7 +38,11 @@ class SlowService implements Transport {
 
   private answer(nodeId: string): ServiceAnswer {
     if (!this.valid.has(nodeId)) return { status: 401, headers: {}, body: '{"code":"invalid_node_credentials"}' };
-    const headers = { 'x-platform-remember': 'yes', 'x-platform-expires-in': '60', 'x-platform-fresh-for-ms': '29000' };
+    const headers = {
+      'x-platform-remember': this.remember,
+      'x-platform-expires-in': '60',
+      'x-platform-fresh-for-ms': '29000',
+    };
     return { status: 200, headers, body: JSON.stringify({ valid: true, node_id: nodeId, household_id: HOUSEHOLD }) };
   }
 }
@@ -120,6 +125,17 @@ describe('a verifier under a flood of random keys from one address', () => {
     flood(2_000);
     const waited = presentAll(nodes, 62_000, 0, ATTACKER);
     await simulation.run(66_000);
+    expect(waited).toHaveLength(60);
+  });
+
+  it('answers every node that was valid recently also when nothing was remembered: a reset came, or its key is being rotated', async () => {
+    service.remember = 'no';
+    const nodes = createNodes(60);
+    presentAll(nodes, 0, 0, ATTACKER);
+    await simulation.run(1_000);
+    flood(2_000);
+    const waited = presentAll(nodes, 2_000, 0, ATTACKER);
+    await simulation.run(6_000);
     expect(waited).toHaveLength(60);
   });
 

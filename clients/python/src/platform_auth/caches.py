@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from platform_auth.clocks import Instant
-from platform_auth.credentials import Credential, Headers, compute_fingerprint
+from platform_auth.credentials import UNREADABLE, Credential, Headers, compute_fingerprint, compute_hash
 from platform_auth.lease import Change, Lease, Ticket
 from platform_auth.principals import AppPrincipal, NodePrincipal, UserPrincipal
 from platform_auth.uses import Use, UsedKind, Uses
@@ -20,6 +20,10 @@ Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
 KeyIdentity = TypeVar("KeyIdentity", AppPrincipal, NodePrincipal)
 # Asks again for the credential that these headers present, from this remote address.
 Renew = Callable[[Headers, str | None], None]
+# Takes the headers of a request and its remote address, or the fingerprint if it is known. Returns None when the headers must be
+# parsed, or the service asked.
+Recall = Callable[[Headers, str | None, bytes | None], Identity | None]
+_MISSES = (KeyError, *UNREADABLE)
 # An entry that may be remembered for less ends with its credential: another question would not prolong it.
 _RENEWED_SECONDS = 60
 # From the question of an entry to the next one, in the background.
@@ -46,44 +50,62 @@ class _Entry(Generic[Identity]):
 
 
 class _Cache(Generic[Identity]):
-    def __init__(self, lease: Lease, max_entries: int, renew: Renew = _do_not_renew) -> None:
+    def __init__(self, header: str, lease: Lease, max_entries: int, renew: Renew) -> None:
         self._lease = lease
         self._renew = renew
-        self._monotonic = lease.clocks.monotonic
-        self._wall = lease.clocks.wall
         self._max_entries = max_entries
         self._entries: OrderedDict[bytes, _Entry[Identity]] = OrderedDict()
         self._by_change: dict[Change, set[bytes]] = {}
+        self.recall: Recall[Identity] = self._create_recall(header)
         lease.add_listener(self)
 
-    def recall(self, fingerprint: bytes, headers: Headers = (), address: str | None = None) -> Identity | None:
+    def _create_recall(self, header: str) -> Recall[Identity]:
         """
-        Returns None when the headers must be parsed, or the service asked. An entry that ends soon is renewed in the background:
-        strangers may have taken every slot when it has ended. Every request comes here: no call without need.
+        One function over local variables, for every request comes here. `header`: the one that is searched for the credential
+        unless its fingerprint is known.
         """
-        held_until = self._lease.held_until
-        try:
-            entry = self._entries[fingerprint]
-        except KeyError:
-            return None
-        usable_until = entry.usable_until
-        monotonic, wall = self._monotonic(), self._wall()
-        if monotonic >= held_until.monotonic or wall >= held_until.wall:
-            return None
-        if wall >= usable_until.wall:
-            return None
-        if monotonic >= entry.checked_at:
-            if monotonic >= usable_until.monotonic:
+        length = len(header)
+        spellings = frozenset((header, header.encode()))
+        lease, entries = self._lease, self._entries
+        read_monotonic, read_wall = lease.clocks.monotonic, lease.clocks.wall
+
+        def recall(headers: Any, address: str | None, fingerprint: bytes | None) -> Identity | None:
+            pairs: list[tuple[Any, Any]] = headers
+            found: Any = None
+            try:
+                if fingerprint is None:
+                    if type(pairs) is not list:
+                        return None
+                    for name, value in pairs:
+                        # The lengths tell most names apart, and cost less to compare than their letters.
+                        if len(name) == length and (name in spellings or name.lower() in spellings):
+                            if found is not None:
+                                return None
+                            found = value
+                    fingerprint = compute_hash(found).digest()
+                held_until = lease.held_until
+                entry = entries[fingerprint]
+            except _MISSES:
                 return None
-            entry.checked_at = usable_until.monotonic
-            self._renew(headers, address)
-        entry.was_recalled = True
-        use = entry.use
-        if use is not None:
-            use.at = monotonic
-            if not use.is_pending:
-                use.uses.add(use)
-        return entry.principal
+            usable_until = entry.usable_until
+            monotonic, wall = read_monotonic(), read_wall()
+            if monotonic >= held_until.monotonic or wall >= held_until.wall or wall >= usable_until.wall:
+                return None
+            if monotonic >= entry.checked_at:
+                if monotonic >= usable_until.monotonic:
+                    return None
+                # Strangers may have taken every slot when it has ended.
+                entry.checked_at = usable_until.monotonic
+                self._renew(headers, address)
+            entry.was_recalled = True
+            use = entry.use
+            if use is not None:
+                use.at = monotonic
+                if not use.is_pending:
+                    use.uses.add(use)
+            return entry.principal
+
+        return recall
 
     def evict(self, change: Change) -> None:
         # Signing keys are not indexed: one that was revoked is a reset, and the tokens of a retired one live on.
@@ -135,7 +157,8 @@ class KeyCache(_Cache[KeyIdentity]):
     def __init__(
         self, kind: UsedKind, lease: Lease, uses: Uses, max_entries: int, renew: Renew = _do_not_renew
     ) -> None:
-        super().__init__(lease, max_entries, renew)
+        # The key of an app comes in two headers: its fingerprint is known when it is recalled.
+        super().__init__("x-api-key", lease, max_entries, renew)
         self._kind: UsedKind = kind
         self._uses = uses
 
@@ -146,7 +169,7 @@ class KeyCache(_Cache[KeyIdentity]):
         with self._lease.lock:
             known = tuple(self._by_change.get(Change(self._kind, key_id), ()))
             is_same = len(known) == 1 and compare_digest(self._entries[known[0]].digest, digest)
-        return self.recall(known[0], headers, address) if is_same else None
+        return self.recall(headers, address, known[0]) if is_same else None
 
     def remember(
         self, credential: Credential, principal: KeyIdentity, sent: Instant, seconds: float, ticket: Ticket
@@ -165,6 +188,9 @@ class KeyCache(_Cache[KeyIdentity]):
 
 class TokenCache(_Cache[UserPrincipal]):
     """Access tokens of live sessions; several for each session and user."""
+
+    def __init__(self, lease: Lease, max_entries: int, renew: Renew = _do_not_renew) -> None:
+        super().__init__("authorization", lease, max_entries, renew)
 
     def remember(
         self, credential: Credential, principal: UserPrincipal, sent: Instant, seconds: float, ticket: Ticket

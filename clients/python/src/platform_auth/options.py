@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeGuard
-
-import httpx
+from urllib.parse import urlsplit
 
 from platform_auth.errors import VerifierConfigurationError
 from platform_auth.events import LOGGER, EventLog
@@ -18,7 +17,9 @@ _APP_KEY = re.compile(r"pa_app_[A-Za-z0-9_-]{1,4000}")
 # A variable is text.
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _MIN_SECRET_BYTES = 32
-_MAX_PORT = 65_535
+# A name in ASCII, or an IP address.
+_HOST = re.compile(r"[A-Za-z0-9._:-]+")
+_PATH = re.compile(r"[\x21-\x7e]*")
 # Nothing is remembered for longer.
 _MAX_OUTAGE_GRACE_SECONDS = 60
 _URL_REQUIREMENT = "must be an http or https URL without a user and a query"
@@ -155,8 +156,10 @@ def _is_http_url(text: object) -> bool:
     if not isinstance(text, str):
         return False
     try:
-        url = httpx.URL(text)
-    except (httpx.InvalidURL, UnicodeError):
+        url = urlsplit(text)
+        host = (url.hostname or "").encode("idna").decode("ascii")
+        # Reading a port that is not one raises an error.
+        is_address = url.scheme in ("http", "https") and bool(_HOST.fullmatch(host)) and url.port != 0
+    except ValueError:
         return False
-    is_address = url.scheme in ("http", "https") and bool(url.host) and "%" not in url.host and (url.port or 1) <= _MAX_PORT
-    return is_address and not url.userinfo and not re.search("[?#]", text)
+    return is_address and "@" not in url.netloc and bool(_PATH.fullmatch(url.path)) and not re.search("[?#]", text)

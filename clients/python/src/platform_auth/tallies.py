@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
 from platform_auth.principals import Door
@@ -10,39 +10,40 @@ from platform_auth.principals import Door
 VerdictName = Literal["accepted", "refused", "unavailable"]
 # Called at every verdict, in the thread of the request.
 VerdictHook = Callable[[Door, VerdictName], object]
+# An iterator of calls ends with it.
+_NEVER = object()
 
 
 class _Counter:
     """Adds one in a single step of the interpreter: requests of several threads count without a lock."""
 
     def __init__(self) -> None:
-        numbers = itertools.count()
-        self.add = numbers.__next__
+        self.numbers = itertools.count()
         self._lock = threading.Lock()
         self._reads = 0
 
     def read(self) -> int:
         with self._lock:
             # Reading takes a number too.
-            value = self.add() - self._reads
+            value = next(self.numbers) - self._reads
             self._reads += 1
             return value
 
 
 class Tally:
-    """Of one door."""
+    """Of one door. `next(tally.accepted)` counts one: no call in Python, at the request of a remembered credential."""
 
     def __init__(self, door: Door, hook: VerdictHook | None, report: Callable[[Exception], None]) -> None:
         """`report` is called when the hook fails, which changes no verdict."""
         self._counters: dict[VerdictName, _Counter] = {name: _Counter() for name in get_args(VerdictName)}
 
-        def create(name: VerdictName) -> Callable[[], object]:
-            add = self._counters[name].add
-            return add if hook is None else create_telling(name, add, hook)
+        def create(name: VerdictName) -> Iterator[object]:
+            numbers = self._counters[name].numbers
+            return numbers if hook is None else iter(create_telling(name, numbers, hook), _NEVER)
 
-        def create_telling(name: VerdictName, add: Callable[[], int], tell: VerdictHook) -> Callable[[], object]:
+        def create_telling(name: VerdictName, numbers: Iterator[int], tell: VerdictHook) -> Callable[[], None]:
             def add_and_tell() -> None:
-                add()
+                next(numbers)
                 try:
                     tell(door, name)
                 except Exception as error:
@@ -50,9 +51,9 @@ class Tally:
 
             return add_and_tell
 
-        self.accept = create("accepted")
-        self.refuse = create("refused")
-        self.miss = create("unavailable")
+        self.accepted = create("accepted")
+        self.refused = create("refused")
+        self.unavailable = create("unavailable")
 
     def read(self) -> dict[VerdictName, int]:
         return {name: counter.read() for name, counter in self._counters.items()}

@@ -11,10 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
-import httpx
-
 from platform_auth.clocks import SYSTEM_CLOCKS
-from platform_auth.credentials import Headers, Text, find_app, find_doors, find_node, find_token, read_request_id
+from platform_auth.credentials import Headers, Text, find_app, find_doors, read_request_id
 from platform_auth.endings import Watch
 from platform_auth.errors import (
     MissingScopeError,
@@ -33,6 +31,7 @@ from platform_auth.questions import PATIENCE_SECONDS
 from platform_auth.runtime import Channel, Runtime, create_system_runtime
 from platform_auth.tallies import Tally, VerdictHook, VerdictName
 from platform_auth.testing import MemoryService, SharedWorker, TestCredential, encode_part
+from platform_auth.transport import create_ssl_context
 from platform_auth.verifier_core import Verification, VerifierCore
 from platform_auth.waiting import take_steps, take_steps_sync
 
@@ -104,7 +103,7 @@ class Verifier:
         self._trusted = _read_authorities() if self._settings.needs_certificates else None
         self._unexpected_errors = UnexpectedErrors(self._settings.log)
         self._tallies: dict[Door, Tally] = {door: Tally(door, on_verdict, self._unexpected_errors.report) for door in DOORS}
-        self._accept_app, self._accept_node, self._accept_user = (self._tallies[door].accept for door in DOORS)
+        self._accepted_apps, self._accepted_nodes, self._accepted_users = (self._tallies[door].accepted for door in DOORS)
         self._starting = threading.Lock()
         self._is_closed = False
         self._core: VerifierCore | None = None
@@ -139,29 +138,32 @@ class Verifier:
     async def verify_app(self, headers: Headers, *, scope: str | None = None, address: str | None = None) -> AppPrincipal:
         """Verifies the key of a calling service, `X-Platform-App-Id` and `X-Platform-App-Key`, and that it has the scope."""
         core = self._core or self._get_core()
-        principal = core.apps.recall(find_app(headers), headers, address)
+        recall = core.apps.recall
+        principal = recall(headers, address, find_app(headers))
         if principal is None:
             return await self._verify("app", headers, core.verify_app(headers, scope, address))
         self._check_scope(core, principal, scope, headers)
-        self._accept_app()
+        next(self._accepted_apps)
         return principal
 
     async def verify_node(self, headers: Headers, *, address: str | None = None) -> NodePrincipal:
         """Verifies the key of a node: `X-API-Key: node_id:api_key`."""
         core = self._core or self._get_core()
-        principal = core.nodes.recall(find_node(headers), headers, address)
+        recall = core.nodes.recall
+        principal = recall(headers, address, None)
         if principal is None:
             return await self._verify("node", headers, core.verify_node(headers, address))
-        self._accept_node()
+        next(self._accepted_nodes)
         return principal
 
     async def verify_user(self, headers: Headers, *, address: str | None = None) -> UserPrincipal:
         """Verifies the access token of a user: `Authorization: Bearer`."""
         core = self._core or self._get_core()
-        principal = core.tokens.recall(find_token(headers), headers, address)
+        recall = core.tokens.recall
+        principal = recall(headers, address, None)
         if principal is None:
             return await self._verify("user", headers, core.verify_user(headers, address))
-        self._accept_user()
+        next(self._accepted_users)
         return principal
 
     async def verify_any(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal:
@@ -183,29 +185,32 @@ class Verifier:
     def verify_app_sync(self, headers: Headers, *, scope: str | None = None, address: str | None = None) -> AppPrincipal:
         """As verify_app, for threads without an event loop."""
         core = self._core or self._get_core()
-        principal = core.apps.recall(find_app(headers), headers, address)
+        recall = core.apps.recall
+        principal = recall(headers, address, find_app(headers))
         if principal is None:
             return self._verify_sync("app", headers, core.verify_app(headers, scope, address))
         self._check_scope(core, principal, scope, headers)
-        self._accept_app()
+        next(self._accepted_apps)
         return principal
 
     def verify_node_sync(self, headers: Headers, *, address: str | None = None) -> NodePrincipal:
         """As verify_node, for threads without an event loop."""
         core = self._core or self._get_core()
-        principal = core.nodes.recall(find_node(headers), headers, address)
+        recall = core.nodes.recall
+        principal = recall(headers, address, None)
         if principal is None:
             return self._verify_sync("node", headers, core.verify_node(headers, address))
-        self._accept_node()
+        next(self._accepted_nodes)
         return principal
 
     def verify_user_sync(self, headers: Headers, *, address: str | None = None) -> UserPrincipal:
         """As verify_user, for threads without an event loop."""
         core = self._core or self._get_core()
-        principal = core.tokens.recall(find_token(headers), headers, address)
+        recall = core.tokens.recall
+        principal = recall(headers, address, None)
         if principal is None:
             return self._verify_sync("user", headers, core.verify_user(headers, address))
-        self._accept_user()
+        next(self._accepted_users)
         return principal
 
     def verify_any_sync(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal:
@@ -296,7 +301,7 @@ class Verifier:
         found = find_doors(headers, doors)
         if found:
             return found[0]
-        self._tallies[doors[0]].refuse()
+        next(self._tallies[doors[0]].refused)
         error = refuse_missing(doors)
         error.request_id = read_request_id(headers)
         raise error
@@ -312,7 +317,7 @@ class Verifier:
             principal = await take_steps(steps, PATIENCE_SECONDS)
         except Exception as error:
             raise self._explain(door, headers, error) from error.__cause__
-        self._tallies[door].accept()
+        next(self._tallies[door].accepted)
         return principal
 
     def _verify_sync(self, door: Door, headers: Headers, steps: Verification[Identity]) -> Identity:
@@ -320,7 +325,7 @@ class Verifier:
             principal = take_steps_sync(steps, PATIENCE_SECONDS)
         except Exception as error:
             raise self._explain(door, headers, error) from error.__cause__
-        self._tallies[door].accept()
+        next(self._tallies[door].accepted)
         return principal
 
     def _explain(self, door: Door, headers: Headers, error: Exception) -> VerificationError:
@@ -330,8 +335,7 @@ class Verifier:
             error = UnavailableError()
         error.request_id = read_request_id(headers)
         tally = self._tallies[door]
-        count = tally.refuse if isinstance(error, RefusedError) else tally.miss
-        count()
+        next(tally.refused if isinstance(error, RefusedError) else tally.unavailable)
         return error
 
     def _get_core(self) -> VerifierCore:
@@ -420,9 +424,9 @@ class TestVerifier(Verifier):
 
 
 def _read_authorities() -> ssl.SSLContext:
-    """Those of the environment (SSL_CERT_FILE, SSL_CERT_DIR) or of certifi; read once, before any fork."""
+    """Read once, before any fork."""
     try:
-        return httpx.create_ssl_context()
+        return create_ssl_context()
     except OSError as error:
         raise VerifierConfigurationError(f"The trusted certificates cannot be read: {type(error).__name__}") from None
 

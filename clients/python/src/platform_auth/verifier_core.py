@@ -103,7 +103,7 @@ class VerifierCore:
 
     def verify_user(self, headers: Headers, address: str | None) -> Verification[UserPrincipal]:
         credential = read_token(headers)
-        remembered = self.tokens.recall(compute_fingerprint(credential), headers, address)
+        remembered = self.tokens.recall(headers, address, compute_fingerprint(credential))
         return remembered or (yield from self._ask(self._ask_about_user(credential, headers, address)))
 
     def watch(self, door: Door, headers: Headers, callback: Callable[[], object]) -> Watch:
