@@ -1,18 +1,38 @@
 import { isTracingRequested } from './config/environment.js';
 import type { StopTracing } from './bootstrap/tracing.js';
 
-// Tracing patches modules as they are loaded, so the service is imported after it.
-const stopTracing = isTracingRequested() ? await startTracing() : undefined;
-const { serve } = await import('./bootstrap/serve.js');
-await serve(stopTracing);
+// The programs of the service, which tools/build.js bundles: a process of its own, and a worker of a fleet.
 
-/** The packages of OpenTelemetry are optional, because they weigh more than a third of all others. */
-async function startTracing(): Promise<StopTracing> {
+export async function main(): Promise<void> {
+  const stopTracing = await startTracing();
+  const { serve } = await import('./bootstrap/serve.js');
+  await serve(stopTracing);
+}
+
+/** One of several processes on one port, forked by src/bootstrap/workers.ts. */
+export async function runWorker(): Promise<void> {
+  const stopTracing = await startTracing();
+  const { serveWorker } = await import('./bootstrap/serve.js');
+  await serveWorker(stopTracing);
+}
+
+/** Loads what every start needs, for the build, which keeps the compiled code. */
+export async function loadService(): Promise<void> {
+  await import('./bootstrap/serve.js');
+  await import('./bootstrap/serve-app.js');
+}
+
+/**
+ * Tracing patches modules as they are loaded, so the service is imported after it. The packages of OpenTelemetry are
+ * optional, because they weigh more than a third of all others.
+ */
+async function startTracing(): Promise<StopTracing | undefined> {
+  if (!isTracingRequested()) return undefined;
   try {
     const tracing = await import('./bootstrap/tracing.js');
     return tracing.startTracing();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
+    if (!(error as NodeJS.ErrnoException).code?.endsWith('MODULE_NOT_FOUND')) throw error;
     console.error(
       'The service cannot start: OTEL_… variables ask for traces, and the packages of OpenTelemetry are not installed.\n' +
         'Install them (npm ci without --omit=optional; image: docker build --build-arg TRACING=yes), or unset the variables.',

@@ -14,7 +14,8 @@ const MS_PER_SECOND = 1_000;
 
 /** Names, sizes and times, so that a source that was deleted, or replaced by an older one, counts as a change too. */
 function computeDigest() {
-  const hash = createHash('sha256');
+  // V8 rejects what another version of Node.js has compiled.
+  const hash = createHash('sha256').update(process.version);
   for (const path of SOURCES.flatMap(listFiles).sort()) {
     const { size, mtimeMs } = statSync(join(root, path));
     hash.update(`${path} ${size} ${mtimeMs}\n`);

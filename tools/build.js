@@ -2,7 +2,7 @@
 // 1. SWC compiles the service, the programs around it and the tests into dist/. Types are checked by `npm run typecheck`.
 // 2. tools/build-docs.ts makes the files of /docs in dist/docs/.
 // 3. esbuild bundles the service and its command line into dist/service/: a few large files load several times faster than
-//    the two thousand modules that they are made of (docs/performance.md).
+//    the two thousand modules that they are made of (docs/performance.md). V8 compiles the service once, for all starts.
 // A file that stays the same is not written, so that programs that run are not disturbed.
 import { spawnSync } from 'node:child_process';
 import {
@@ -32,8 +32,13 @@ const SKIPPED = new Set(['node_modules', '.venv', '.run', 'dist']);
 const FOREIGN = /^test\/clients\/(src|generated)\//;
 
 const SERVICE = 'dist/service';
-/** Programs that Node.js starts as a process or as a worker thread. In one folder, because they name each other. */
-const PROGRAMS = ['main.js', 'bootstrap/worker.js', 'passwords/password.worker.js', 'cli/platform-auth.js'];
+/** Programs beside the service: the threads that hash passwords, and the command line. */
+const PROGRAMS = ['passwords/password.worker.js', 'cli/platform-auth.js'];
+/** Names of the programs of the service, which share a bundle, and what src/main.ts exports for each. */
+const SERVICE_PROGRAMS = { 'main.js': 'main', 'worker.js': 'runWorker' };
+/** V8 rejects code that was compiled with other flags. The flags of `npm start`. */
+const SERVICE_FLAGS = ['--max-semi-space-size=64', '--no-allocation-site-pretenuring'];
+const LOADER = 'service-code.js';
 /** For the bill of materials: the folders of the packages in the bundle and in dist/docs/. */
 const BUNDLED_PACKAGES = 'dist/bundled-packages.json';
 /** Loaded from node_modules: packages with binaries or threads of their own, and what tracing patches when it is loaded. */
@@ -49,6 +54,36 @@ const UNBUNDLED = [
 const FIRST = ['reflect-metadata'];
 /** Optional peers of Nest's packages, which this service does not install. */
 const ABSENT = ['@fastify/static', '@nestjs/microservices', '@nestjs/websockets', 'class-transformer/storage'];
+
+/**
+ * What packages load at once and this service never calls: the other databases of TypeORM, uploads, formats of phone numbers,
+ * and the encodings of texts (bodies are read as bytes). A class that is left out throws when it is made.
+ */
+const UNUSED = [
+  /\/typeorm\/driver\/(?!postgres\/|types\/)[^/]+\//,
+  /\/typeorm\/entity-manager\/(Mongo|Sqljs)EntityManager\./,
+  /\/typeorm\/repository\/MongoRepository\./,
+  /\/typeorm\/schema-builder\/MongoSchemaBuilder\./,
+  /\/@sqltools\/formatter\//,
+  /\/tinyglobby\//,
+  /node_modules\/multer\//,
+  /\/iconv-lite\//,
+];
+const LEFT_OUT = `module.exports = new Proxy({}, {
+  get: (_, name) => class {
+    constructor() {
+      throw new Error(\`\${String(name)} is left out of the bundle: tools/build.js\`);
+    }
+  },
+});`;
+const leaveOut = {
+  name: 'leave-out',
+  setup({ onLoad }) {
+    onLoad({ filter: /node_modules/ }, ({ path }) =>
+      UNUSED.some((unused) => unused.test(path.replaceAll(sep, '/'))) ? { contents: LEFT_OUT } : undefined,
+    );
+  },
+};
 
 /** Lets esbuild see what @nestjs/typeorm loads with a `require` of its own, which would be a second copy of TypeORM. */
 const bundleOwnRequire = {
@@ -103,7 +138,7 @@ async function compileAll() {
 }
 
 function listPackages(inputs) {
-  const folders = Object.keys(inputs).flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []);
+  const folders = inputs.flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []);
   return [...new Set(folders)].sort();
 }
 
@@ -115,38 +150,85 @@ function toAscii(code) {
   return code.replace(/[^\0-\x7f]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-async function bundleService() {
-  const { outputFiles, metafile } = await build({
-    // By default esbuild works in the folder where it was loaded, before the change of folder above.
-    absWorkingDir: process.cwd(),
+const COMMON_OPTIONS = {
+  // By default esbuild works in the folder where it was loaded, before the change of folder above.
+  absWorkingDir: process.cwd(),
+  outdir: SERVICE,
+  bundle: true,
+  platform: 'node',
+  target: 'node20.19',
+  external: [...UNBUNDLED, ...FIRST, ...ABSENT],
+  plugins: [bundleOwnRequire, leaveOut],
+  alias: {
+    '@nestjs/swagger': './tools/no-openapi.js',
+    // The CommonJS form of the one hides its imports from esbuild, and that of the other brings every phone number's format.
+    'jsonc-parser': 'jsonc-parser/lib/esm/main.js',
+    'class-validator': 'class-validator/esm2015/index.js',
+  },
+  legalComments: 'none',
+  logLevel: 'warning',
+  write: false,
+  metafile: true,
+};
+
+/** One script, because V8 keeps compiled code of scripts only. Its names stay, and with them the stack traces. */
+function bundleMain() {
+  return build({
+    ...COMMON_OPTIONS,
+    entryPoints: ['dist/src/main.js'],
+    entryNames: 'service-[hash]',
+    outExtension: { '.js': '.cjs' },
+    format: 'cjs',
+    minifyWhitespace: true,
+    lineLimit: 120,
+    // An `import()` in a script would need a loader of its own.
+    supported: { 'dynamic-import': false },
+    define: { 'import.meta.url': 'bundleUrl' },
+    banner: { js: '(function (module, exports, require, bundleUrl) {' },
+    footer: { js: '})' },
+  });
+}
+
+function bundlePrograms() {
+  return build({
+    ...COMMON_OPTIONS,
     entryPoints: PROGRAMS.map((path) => join('dist/src', path)),
     entryNames: '[name]',
-    outdir: SERVICE,
-    bundle: true,
     splitting: true,
     format: 'esm',
-    platform: 'node',
-    target: 'node20.19',
-    external: [...UNBUNDLED, ...FIRST, ...ABSENT],
-    plugins: [bundleOwnRequire],
-    // The CommonJS form of the one hides its imports from esbuild, and that of the other brings every phone number's format.
-    alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js', 'class-validator': 'class-validator/esm2015/index.js' },
-    legalComments: 'none',
     // For bundled CommonJS modules.
     banner: {
       js: "import { createRequire as toRequire } from 'node:module'; const require = toRequire(import.meta.url);",
     },
-    logLevel: 'warning',
-    write: false,
-    metafile: true,
   });
-  for (const { path, text } of outputFiles) writeIfChanged(path, toAscii(text));
-  const outputs = new Set(outputFiles.map(({ path }) => basename(path)));
-  for (const name of readdirSync(SERVICE)) if (!outputs.has(name)) rmSync(join(SERVICE, name));
+}
+
+async function bundleService() {
+  const bundles = await Promise.all([bundleMain(), bundlePrograms()]);
+  const files = new Map(
+    bundles.flatMap(({ outputFiles }) => outputFiles.map(({ path, text }) => [basename(path), toAscii(text)])),
+  );
+  const name = basename(bundles[0].outputFiles[0].path, '.cjs');
+  files.set(LOADER, readFileSync(join('tools', LOADER), 'utf8'));
+  for (const [program, entry] of Object.entries(SERVICE_PROGRAMS))
+    files.set(
+      program,
+      `import { loadBundle } from './${LOADER}';\n\nawait loadBundle('${name}').service.${entry}();\n`,
+    );
+  for (const [file, text] of files) writeIfChanged(join(SERVICE, file), text);
+  const { status } = spawnSync(process.execPath, [...SERVICE_FLAGS, 'tools/compile-service.js', name], {
+    stdio: ['ignore', 2, 2],
+  });
+  if (status !== 0) process.exitCode = status ?? 1;
+  for (const file of readdirSync(SERVICE)) if (!files.has(file) && file !== `${name}.code`) rmSync(join(SERVICE, file));
   writeIfChanged(
     BUNDLED_PACKAGES,
     JSON.stringify(
-      [...listPackages(metafile.inputs), 'node_modules/@picocss/pico', 'node_modules/swagger-ui-dist'],
+      [
+        ...listPackages(bundles.flatMap(({ metafile }) => Object.keys(metafile.inputs))),
+        'node_modules/@picocss/pico',
+        'node_modules/swagger-ui-dist',
+      ],
       null,
       2,
     ),

@@ -4,6 +4,7 @@ import {
   parseEnvironment,
   readSecretFiles,
   readVariables,
+  readWorkerEnvironment,
   selectWorkerVariables,
   type Environment,
 } from '../config/environment.js';
@@ -18,8 +19,21 @@ import { describeStartFailure, reportSettings, reportToSystemd, watchStart } fro
 // they are loaded; and what only some starts need is imported when they need it.
 
 export async function serve(stopTracing?: StopTracing): Promise<void> {
+  await exitOnFailure(() => start(stopTracing));
+}
+
+export async function serveWorker(stopTracing?: StopTracing): Promise<void> {
+  await exitOnFailure(async () => {
+    const { serveApp } = await import('./serve-app.js');
+    const environment = readWorkerEnvironment();
+    const watch = watchStart(environment);
+    await watch.limit(serveApp(environment, watch, stopTracing));
+  });
+}
+
+async function exitOnFailure(work: () => Promise<void>): Promise<void> {
   try {
-    await start(stopTracing);
+    await work();
   } catch (error) {
     console.error(describeStartFailure(error));
     process.exit(1);

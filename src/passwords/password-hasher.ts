@@ -58,7 +58,7 @@ export class PasswordHasher implements OnApplicationShutdown {
     this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
     this.queue = new KeyedQueue(environment.hashQueueLimit);
     this.workers = new Piscina({
-      filename: fileURLToPath(import.meta.resolve('./password.worker.js')),
+      filename: fileURLToPath(new URL('./password.worker.js', import.meta.url)),
       // An idle thread would take 10 MB or more.
       minThreads: 0,
       maxThreads: this.threads,

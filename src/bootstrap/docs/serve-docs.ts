@@ -8,7 +8,6 @@ import { gzip } from 'node:zlib';
 import type { INestApplication } from '@nestjs/common';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Express, Request, Response } from 'express';
-import { stringify } from 'yaml';
 import { findPackageFile, readPackageVersion } from '../../common/package-version.js';
 import { findMethods } from '../../http/known-paths.js';
 import { ProblemException, problems } from '../../problems/problems.js';
@@ -37,7 +36,10 @@ export function serveDocs(app: INestApplication): void {
   http.get('/', createHomeHandler());
   serve('/docs-json', JSON_TYPE, () => JSON.stringify(document()));
   // Repeats objects, as JSON does, instead of YAML aliases.
-  serve('/docs-yaml', 'text/yaml; charset=utf-8', () => stringify(document(), { aliasDuplicateObjects: false }));
+  serve('/docs-yaml', 'text/yaml; charset=utf-8', async () => {
+    const { stringify } = await import('yaml');
+    return stringify(document(), { aliasDuplicateObjects: false });
+  });
   const readInit = (): string => readDocsFile('swagger-ui-init.js').toString();
   serve('/docs/swagger-ui-init.js', SCRIPT, () => `const spec = ${JSON.stringify(document())};\n${readInit()}`);
   for (const [type, names] of Object.entries(FILES))
@@ -108,7 +110,7 @@ function renderPage(folder: string, styles: readonly string[], body: string): st
 `;
 }
 /** Serves content that is the same for every caller, from one buffer: slow clients hold no copies. */
-function createPageHandler(type: string, make: () => string | Buffer) {
+function createPageHandler(type: string, make: () => string | Buffer | Promise<string>) {
   let content: ReturnType<typeof prepare> | undefined;
   return async (request: Request, response: Response): Promise<void> => {
     refusePreconditions(request);
@@ -134,8 +136,8 @@ function refusePreconditions({ headers }: Request): void {
     throw new ProblemException(problems.malformedRequest);
 }
 
-async function prepare(make: () => string | Buffer) {
-  const plain = Buffer.from(make());
+async function prepare(make: () => string | Buffer | Promise<string>) {
+  const plain = Buffer.from(await make());
   return { plain, compressed: await promisify(gzip)(plain) };
 }
 

@@ -1,0 +1,15 @@
+// Writes what V8 compiled of the bundle of the service when all is loaded that a start needs: node [flags] compile-service.js
+// NAME. The flags are those of the service. See tools/service-code.js.
+import { renameSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+
+const folder = resolve('dist/service');
+const [name] = process.argv.slice(2);
+const { loadBundle } = await import(join(folder, 'service-code.js'));
+const { script, service } = loadBundle(name);
+await service.loadService();
+const file = join(folder, `${name}.code`);
+// A service that starts meanwhile reads the old code or the new one.
+writeFileSync(`${file}.new`, script.createCachedData());
+renameSync(`${file}.new`, file);
+process.exit();
