@@ -2,9 +2,9 @@ import type { Variables } from '../src/config/environment.js';
 import type { FixedSettings } from '../src/config/limits.js';
 import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
-import { startPostgres } from '../tools/postgres.js';
+import { startPostgres, UNSAFE } from '../tools/postgres.js';
 import { readCpuMicroseconds, readResidentMegabytes } from '../tools/process-usage.js';
-import { replaceSettings } from '../tools/replace-settings.js';
+import { PATIENT_SETTINGS, replaceSettings } from '../tools/replace-settings.js';
 import { isHealthy, ServerProcess } from '../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../tools/service.js';
 
@@ -15,22 +15,6 @@ const NO_THROTTLES = Object.fromEntries(
     ...['REGISTRATION_LIMIT_PER_ADDRESS', 'REFRESH_LIMIT_PER_ADDRESS'],
   ].map((name) => [name, '9999999/1']),
 );
-
-const NO_LIMIT = { points: 9_999_999, seconds: 1 };
-const SETTINGS: Partial<FixedSettings> = {
-  // On a busy machine the defaults would turn answers into 503.
-  databaseConnectTimeoutMs: 20_000,
-  databaseStatementTimeoutMs: 20_000,
-  secondFactorLimitPerAccount: NO_LIMIT,
-  secondFactorLimitPerAddress: NO_LIMIT,
-  hashingBusyLimitPerAddress: NO_LIMIT,
-  adminKeyLimitPerAddress: NO_LIMIT,
-  mailLimitPerAddress: NO_LIMIT,
-  mailLimitPerAccount: NO_LIMIT,
-  linkLimitPerAddress: NO_LIMIT,
-  enrolmentLimitPerAddress: NO_LIMIT,
-  enrolmentLimit: NO_LIMIT,
-};
 
 interface Start {
   readonly cleanup: Cleanup;
@@ -61,12 +45,12 @@ export class FuzzedService {
     flags = [],
     onLine = () => undefined,
   }: Start): Promise<FuzzedService> {
-    const database = await startPostgres({ cleanup, purpose: 'fuzz', settings: { fsync: 'off' } });
+    const database = await startPostgres({ cleanup, purpose: 'fuzz', settings: UNSAFE });
     const secrets = makeSecrets();
     const server = new ServerProcess(await claimPort(), {
       cleanup,
       script: SERVICE_SCRIPT,
-      flags: [...flags, replaceSettings({ ...SETTINGS, ...settings })],
+      flags: [...flags, replaceSettings({ ...PATIENT_SETTINGS, ...settings })],
       variables: { ...productionVariables(database.url(), secrets), ...NO_THROTTLES, ...variables },
       isReady: isHealthy,
       onLine,

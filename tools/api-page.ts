@@ -5,7 +5,7 @@ import { claimPort } from './claim-port.js';
 import { listRoutes, problemTable, routeTable } from './api-tables.js';
 import { Cleanup } from './cleanup.js';
 import { replacePart } from './marked-part.js';
-import { startPostgres } from './postgres.js';
+import { startPostgres, UNSAFE } from './postgres.js';
 import { ServerProcess } from './server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from './service.js';
 
@@ -14,7 +14,7 @@ import { makeSecrets, productionVariables, SERVICE_SCRIPT } from './service.js';
 const PAGE = 'docs/api.md';
 
 await Cleanup.around(async (cleanup) => {
-  const database = await startPostgres({ cleanup, purpose: 'api-page' });
+  const database = await startPostgres({ cleanup, purpose: 'api-page', settings: UNSAFE });
   const variables = productionVariables(database.url(), makeSecrets());
   const service = new ServerProcess(await claimPort(), { cleanup, script: SERVICE_SCRIPT, variables });
   const { url } = await service.start();

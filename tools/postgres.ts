@@ -14,6 +14,9 @@ export interface PostgresOptions {
   readonly settings?: Readonly<Record<string, string>>;
 }
 
+/** For tests that do not kill their server: it may lose its data. */
+export const UNSAFE = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' };
+
 /** Starts a separate PostgreSQL server in a temporary folder. The cleanup stops it and removes the folder. */
 export function startPostgres({ cleanup, purpose, settings }: PostgresOptions): Promise<EmbeddedPostgres> {
   const folder = makeServerFolder(cleanup, purpose);

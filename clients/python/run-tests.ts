@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { makeTemporaryFolder, startPostgres } from '../../tools/postgres.js';
+import { makeTemporaryFolder, startPostgres, UNSAFE } from '../../tools/postgres.js';
 import { prepareVerifierPython } from '../../tools/verifier-python.js';
 
 /** Started from the root of the project. */
@@ -31,7 +31,7 @@ function readCounts(file: string): { passed: number; failed: number } {
 async function runPytest(cleanup: Cleanup): Promise<void> {
   const folder = makeTemporaryFolder(cleanup, 'python');
   const python = prepareVerifierPython();
-  const server = await startPostgres({ cleanup, purpose: 'python-database', settings: { fsync: 'off' } });
+  const server = await startPostgres({ cleanup, purpose: 'python-database', settings: UNSAFE });
   const report = join(folder, 'report.xml');
   const flags = ['--basetemp', join(folder, 'pytest'), '--junitxml', report, ...process.argv.slice(2)];
   try {

@@ -7,7 +7,7 @@ import { parse as parseVariables } from 'dotenv';
 import { z } from 'zod';
 import { Cleanup } from '../../tools/cleanup.js';
 import { readCommandLine } from '../../tools/command-line.js';
-import { startPostgres } from '../../tools/postgres.js';
+import { startPostgres, UNSAFE } from '../../tools/postgres.js';
 import { isResponding, isHealthy, ServerProcess, type ServerOptions } from '../../tools/server-process.js';
 import { SERVICE_FLAGS, SERVICE_SCRIPT } from '../../tools/service.js';
 import { runChild } from './child.js';
@@ -65,7 +65,7 @@ async function linkVerifier(cleanup: Cleanup): Promise<void> {
 async function makeKeys(platform: Platform): Promise<void> {
   say('Starting a PostgreSQL …');
   const { cleanup } = platform;
-  const postgres = await startPostgres({ cleanup, purpose: 'example', settings: { fsync: 'off' } });
+  const postgres = await startPostgres({ cleanup, purpose: 'example', settings: UNSAFE });
   const words = ['init', ...describePlace(platform)];
   say(`platform-auth ${words.join(' ')}`);
   say(await runCli(platform, words, { variables: { DATABASE_URL: postgres.url() } }));

@@ -5,7 +5,7 @@ import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient, type TokenPair } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
-import { startPostgres, withClient } from '../../tools/postgres.js';
+import { startPostgres, withClient, UNSAFE } from '../../tools/postgres.js';
 import { untilVerdict } from '../../tools/repeat-while.js';
 import { isHealthy, ServerProcess } from '../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
@@ -25,7 +25,7 @@ export interface WatchedService {
 
 /** The built service with metrics and log delivery, on a PostgreSQL of its own. */
 export async function startWatchedService(cleanup: Cleanup, workers = 1): Promise<WatchedService> {
-  const postgres = await startPostgres({ cleanup, purpose: 'alerts' });
+  const postgres = await startPostgres({ cleanup, purpose: 'alerts', settings: UNSAFE });
   const run = (database: string, sql: string): Promise<void> =>
     withClient(postgres.url(database), async (client) => {
       await client.query(sql);

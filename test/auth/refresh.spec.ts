@@ -6,6 +6,7 @@ import { expectEnded, expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
+import { ROUNDS } from '../support/repeat-race.js';
 import { recorded } from '../audit/record.js';
 
 const app = useApp();
@@ -272,8 +273,6 @@ describe('the lifetime of a session', () => {
     });
   });
 });
-
-const ROUNDS = 25;
 
 describe('concurrent refreshes', () => {
   const { clock } = app;

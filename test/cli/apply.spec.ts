@@ -1,5 +1,4 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import { parse as parseVariables } from 'dotenv';
 import { parseAllDocuments } from 'yaml';
 import { readPlatformMap } from '../../src/cli/platform/platform-map.js';
@@ -8,7 +7,7 @@ import { apply } from '../../src/cli/remote/apply.js';
 import { createId } from '../../src/common/ids.js';
 import { eventually } from '../../tools/eventually.js';
 import { urlOf, useCli } from '../support/cli.js';
-import { serve } from '../support/serve.js';
+import { HttpGate } from '../support/http-gate.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
@@ -239,24 +238,12 @@ describe('platform-auth apply', () => {
   });
 
   it('writes nothing from an answer that this service does not give', async () => {
-    const replaced = new Map<string, [status: number, type: string, body: string]>();
-    const { url, close } = await serve((request, response) => {
-      const [status, type, body] = replaced.get(`${request.method} ${request.url}`) ?? [];
-      if (status !== undefined) response.writeHead(status, { 'Content-Type': type }).end(body);
-      else void forward(request, response);
-    });
-    const forward = async ({ method, url = '', headers }: IncomingMessage, response: ServerResponse): Promise<void> => {
-      const sent = { 'X-Admin-Key': String(headers['x-admin-key']), 'Content-Type': 'application/json' };
-      const body = url.endsWith('/identify') ? JSON.stringify({ digests: ['0'.repeat(64)] }) : null;
-      const answer = await fetch(urlOf(app) + url, { method: method ?? 'GET', headers: sent, body });
-      response.writeHead(answer.status, { 'Content-Type': answer.headers.get('content-type') ?? '' });
-      response.end(await answer.text());
-    };
+    const gate = await HttpGate.before(urlOf(app));
     const fails = async (method: string, path: string, ...answer: [status: number, type: string, body: string]) => {
-      replaced.clear();
-      replaced.set(`${method} ${path}`, answer);
+      gate.replaced.clear();
+      gate.replaced.set(`${method} ${path}`, answer);
       const folder = cli.path('strange');
-      const { code, stderr } = await run('--to', 'env', '--output', folder, '--yes', '--url', url);
+      const { code, stderr } = await run('--to', 'env', '--output', folder, '--yes', '--url', gate.url);
       expect([path, answer, code, existsSync(folder) ? readdirSync(folder) : []]).toEqual([path, answer, 1, []]);
       return stderr;
     };
@@ -279,7 +266,7 @@ describe('platform-auth apply', () => {
       await fails(...issue, '{"app_id":"x\\nNODE_OPTIONS=y","app_key":"pa_app_z"}');
       await fails(...issue, `{"app_id":"${createId()}","app_key":"pa_app_z\\nNODE_OPTIONS=y"}`);
     } finally {
-      close();
+      gate.close();
     }
   });
 

@@ -81,20 +81,11 @@ function encodeFatalError(code: string): Buffer {
 }
 
 describe('a connection that is terminated', () => {
-  let database: TestDatabase;
-  let proxy: TcpProxy;
+  const app = useApp({ isBehindProxy: true, ...SHORT_WAITS });
   let callers: Callers;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
-    proxy = await TcpProxy.before(database.url);
-    callers = await Callers.of(await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS }));
-  });
-
-  afterAll(async () => {
-    await callers.app.stop();
-    await proxy.close();
-    await database.drop();
+    callers = await Callers.of(app);
   });
 
   it.each<[string, (transaction: EntityManager) => Promise<unknown>]>([
@@ -104,9 +95,9 @@ describe('a connection that is terminated', () => {
     ['savepoint', (transaction) => transaction.transaction(() => Promise.resolve())],
     ['commit', () => Promise.resolve()],
   ])('between two statements of a transaction counts as a database outage (%s)', async (_, next) => {
-    const transaction = callers.app.nest.get(DataSource).transaction(async (manager) => {
+    const transaction = app.nest.get(DataSource).transaction(async (manager) => {
       const [row] = await manager.query<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
-      await database.query(`SELECT pg_terminate_backend(${row!.pid})`);
+      await app.database.query(`SELECT pg_terminate_backend(${row!.pid})`);
       await eventually('the connection is given up', () => manager.queryRunner!.isReleased);
       await next(manager);
     });
@@ -135,7 +126,7 @@ describe('a connection that is terminated', () => {
     const statuses: number[] = [];
     for (let answers = 1; answers <= 6; answers += 1) {
       const code = answers % 2 === 0 ? '57P01' : '57P02';
-      proxy.cutAfterAnswers(answers, encodeFatalError(code));
+      app.proxy.cutAfterAnswers(answers, encodeFatalError(code));
       statuses.push((await call(callers, `name-${answers}`)).status);
     }
     expect(statuses.filter((status) => status >= 500 && status !== 503)).toEqual([]);

@@ -130,14 +130,9 @@ export const VERDICT_CASES: readonly VerdictCase[] = [
   },
 ];
 
-/** Asked of a stand-in, at /node. */
-export const ANSWER_CASES: readonly AnswerCase[] = [
-  {
-    name: 'passes a verdict on',
-    answers: [standIn.problem(401, 'invalid_node_credentials')],
-    requests: 1,
-    expected: INVALID_NODE,
-  },
+/** Asked of a stand-in, at /node: once, and answered with 503, unless the row says otherwise. */
+const ANSWER_ROWS: readonly (Pick<AnswerCase, 'name' | 'answers'> & Partial<AnswerCase>)[] = [
+  { name: 'passes a verdict on', answers: [standIn.problem(401, 'invalid_node_credentials')], expected: INVALID_NODE },
   {
     name: 'asks again after a 503',
     answers: [standIn.problem(503, 'unavailable'), standIn.valid],
@@ -150,111 +145,57 @@ export const ANSWER_CASES: readonly AnswerCase[] = [
     requests: 2,
     expected: OK,
   },
-  { name: 'asks twice at most', answers: [standIn.problem(503, 'unavailable')], requests: 2, expected: UNAVAILABLE },
-  {
-    name: 'answers 503 when connections break',
-    answers: [standIn.breakConnection],
-    requests: 2,
-    expected: UNAVAILABLE,
-  },
-  {
-    name: 'never asks again after a time-out',
-    answers: [standIn.hang, standIn.valid],
-    requests: 1,
-    expected: UNAVAILABLE,
-  },
-  {
-    name: 'takes a 401 on its own app key for no verdict',
-    answers: [standIn.problem(401, 'invalid_app_credentials')],
-    requests: 1,
-    expected: UNAVAILABLE,
-  },
-  {
-    name: 'takes a 401 of another server for no verdict',
-    answers: [standIn.page(401)],
-    requests: 1,
-    expected: UNAVAILABLE,
-  },
-  {
-    name: 'takes a 200 of another server for no verdict',
-    answers: [standIn.page(200)],
-    requests: 1,
-    expected: UNAVAILABLE,
-  },
-  {
-    name: 'takes a 200 with another body for no verdict',
-    answers: [standIn.invalidBody],
-    requests: 1,
-    expected: UNAVAILABLE,
-  },
+  { name: 'asks twice at most', answers: [standIn.problem(503, 'unavailable')], requests: 2 },
+  { name: 'answers 503 when connections break', answers: [standIn.breakConnection], requests: 2 },
+  { name: 'never asks again after a time-out', answers: [standIn.hang, standIn.valid] },
+  { name: 'takes a 401 on its own app key for no verdict', answers: [standIn.problem(401, 'invalid_app_credentials')] },
+  { name: 'takes a 401 of another server for no verdict', answers: [standIn.page(401)] },
+  { name: 'takes a 200 of another server for no verdict', answers: [standIn.page(200)] },
+  { name: 'takes a 200 with another body for no verdict', answers: [standIn.invalidBody] },
   ...['["documents:read"]', '"documents:read"'].map((scopes) => ({
     name: `refuses a credential with the scopes ${scopes}, which it did not ask for`,
     answers: [standIn.body(200, `{"valid":true,"scopes":${scopes}}`)],
-    requests: 1,
     expected: MISSING_SCOPE,
   })),
   {
     name: 'takes a 401 whose code is not a text for no verdict',
     answers: [standIn.body(401, '{"code":["invalid_node_credentials"]}')],
-    requests: 1,
-    expected: UNAVAILABLE,
   },
   ...['{}', 'null', '["duplicate_header"]'].map((code) => ({
     name: `answers 503 at a 400 with the code ${code}`,
     answers: [standIn.body(400, `{"code":${code}}`)],
-    requests: 1,
-    expected: UNAVAILABLE,
   })),
   ...[200, 401].map((status) => ({
     name: `takes a ${status} that is nested 200,000 deep for no verdict`,
     answers: [standIn.body(status, '['.repeat(200_000) + ']'.repeat(200_000))],
-    requests: 1,
-    expected: UNAVAILABLE,
   })),
   {
     name: 'passes a verdict on as it is, also with half of a surrogate pair in it',
     answers: [standIn.body(401, String.raw`{"code":"invalid_node_credentials","title":"\ud800"}`)],
-    requests: 1,
     expected: INVALID_NODE,
   },
-  { name: 'follows no redirect', answers: [standIn.redirect, standIn.valid], requests: 1, expected: UNAVAILABLE },
-  {
-    name: 'answers 503 when its own request is not valid',
-    answers: [standIn.problem(400, 'validation_failed')],
-    requests: 1,
-    expected: UNAVAILABLE,
-  },
-  {
-    name: 'answers 503 when the path does not exist',
-    answers: [standIn.problem(404, 'not_found')],
-    requests: 1,
-    expected: UNAVAILABLE,
-  },
-  {
-    name: 'answers 503 at a 429',
-    answers: [standIn.problem(429, 'too_many_requests')],
-    requests: 1,
-    expected: UNAVAILABLE,
-  },
-  {
-    name: 'answers 503 at a 500',
-    answers: [standIn.problem(500, 'internal_error')],
-    requests: 1,
-    expected: UNAVAILABLE,
-  },
+  { name: 'follows no redirect', answers: [standIn.redirect, standIn.valid] },
+  { name: 'answers 503 when its own request is not valid', answers: [standIn.problem(400, 'validation_failed')] },
+  { name: 'answers 503 when the path does not exist', answers: [standIn.problem(404, 'not_found')] },
+  { name: 'answers 503 at a 429', answers: [standIn.problem(429, 'too_many_requests')] },
+  { name: 'answers 503 at a 500', answers: [standIn.problem(500, 'internal_error')] },
   {
     name: 'passes a 400 about the credential on',
     answers: [standIn.problem(400, 'duplicate_header')],
-    requests: 1,
     expected: { status: 400, code: 'duplicate_header' },
   },
   {
     name: 'passes a 431 about the credential on',
     answers: [standIn.problem(431, 'headers_too_large')],
-    requests: 1,
     expected: { status: 431, code: 'headers_too_large' },
   },
 ];
+
+export const ANSWER_CASES: readonly AnswerCase[] = ANSWER_ROWS.map((row) => ({
+  requests: 1,
+  expected: UNAVAILABLE,
+  ...row,
+}));
 
 /** As {@link expectAnswer}, of the real service: a busy machine may answer 503 for a moment. */
 export function expectVerdict(url: string, headers: HeadersOfDoor, expected: Expected): Promise<unknown> {

@@ -1,52 +1,27 @@
 // Runs the guard for FastAPI against the built service, and against a stand-in that answers in every other way, in the virtual
 // environment of clients/python. The last line counts.
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { delimiter, resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { untilVerdict } from '../../tools/repeat-while.js';
-import { isResponding } from '../../tools/server-process.js';
+import { ServerProcess } from '../../tools/server-process.js';
 import { prepareVerifierPython } from '../../tools/verifier-python.js';
 import { startFirstRun } from '../browser/service.js';
 import { ANSWER_CASES, expectAnswer, expectVerdict, VERDICT_CASES, type Credentials } from './cases.js';
 import { StandIn } from './stand-in.js';
 
-const START_TIMEOUT_MS = 90_000;
-const POLL_INTERVAL_MS = 100;
 const checks = new Checks();
 
 /** The service of guarded.py, which asks the platform-auth at this address. @returns its own address */
 async function startGuarded(cleanup: Cleanup, python: string, authUrl: string): Promise<string> {
   const port = await claimPort();
-  const words = [
-    '-m',
-    'uvicorn',
-    'guarded:app',
-    '--host',
-    '127.0.0.1',
-    '--port',
-    String(port),
-    '--log-level',
-    'warning',
-  ];
+  const words = ['uvicorn', 'guarded:app', '--host', '127.0.0.1', '--port', String(port), '--log-level', 'warning'];
   const PYTHONPATH = ['test/guards', 'examples/guards'].map((folder) => resolve(folder)).join(delimiter);
-  const env = { PATH: process.env.PATH, PYTHONPATH, PYTHONDONTWRITEBYTECODE: '1', AUTH_URL: authUrl };
-  const child = spawn(python, words, { env, stdio: ['ignore', 'inherit', 'inherit'] });
-  cleanup.defer(async () => {
-    if (child.exitCode !== null) return;
-    child.kill('SIGKILL');
-    await once(child, 'exit');
-  });
-  const url = `http://127.0.0.1:${port}`;
-  for (const end = performance.now() + START_TIMEOUT_MS; !(await isResponding(url));) {
-    if (child.exitCode !== null || performance.now() > end) throw new Error('The guarded service did not start');
-    await sleep(POLL_INTERVAL_MS);
-  }
-  return url;
+  const variables = { PYTHONPATH, PYTHONDONTWRITEBYTECODE: '1', AUTH_URL: authUrl };
+  const service = new ServerProcess(port, { cleanup, program: python, script: '-m', words, variables });
+  return (await service.start()).url;
 }
 
 async function makeCredentials(url: string, adminKey: string): Promise<Credentials> {

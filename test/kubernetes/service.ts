@@ -10,7 +10,7 @@ import type { Checks } from '../../tools/checks.js';
 import { claimPort } from '../../tools/claim-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
-import { makePassword, makeTemporaryFolder, startPostgres, withClient } from '../../tools/postgres.js';
+import { makePassword, makeTemporaryFolder, startPostgres, withClient, UNSAFE } from '../../tools/postgres.js';
 import { untilVerdict } from '../../tools/repeat-while.js';
 import { findPod, type Helm, type Pod } from './chart.js';
 import { Sandbox, type Secrets } from './pod.js';
@@ -37,7 +37,7 @@ interface Database {
 
 /** A PostgreSQL with TLS by an authority of its own, and the two roles of docs/audit.md. */
 async function startDatabase(cleanup: Cleanup): Promise<Database> {
-  const server = await startPostgres({ cleanup, purpose: 'kubernetes-database', settings: { fsync: 'off' } });
+  const server = await startPostgres({ cleanup, purpose: 'kubernetes-database', settings: UNSAFE });
   const [file, key] = [join(server.folder, 'server.crt'), join(server.folder, 'server.key')];
   const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
   const names = ['-subj', '/CN=database', '-days', '2', '-addext', 'subjectAltName=IP:127.0.0.1'];

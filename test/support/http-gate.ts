@@ -9,9 +9,11 @@ export interface Cut {
   readonly when: 'before' | 'after';
 }
 
-/** A proxy between a caller and the service that pauses the caller at one step. */
+/** A proxy between a caller and the service that pauses the caller at one step, or answers instead of the service. */
 export class HttpGate {
   readonly seen: string[] = [];
+  /** By method and path. */
+  readonly replaced = new Map<string, readonly [status: number, type: string, body: string]>();
   private cut: Cut | undefined;
   private reached: () => void = () => undefined;
   private resumed: Promise<void> = Promise.resolve();
@@ -49,13 +51,19 @@ export class HttpGate {
   }
 
   private async pass(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const number = this.seen.push(`${request.method} ${request.url}`);
+    const route = `${request.method} ${request.url}`;
+    const number = this.seen.push(route);
     const stopsHere = (when: Cut['when']): boolean => this.cut?.request === number && this.cut.when === when;
     let body = '';
     for await (const chunk of request) body += String(chunk);
     if (stopsHere('before')) {
       this.reached();
       await this.resumed;
+    }
+    const [status, type = '', replacement] = this.replaced.get(route) ?? [];
+    if (status !== undefined) {
+      response.writeHead(status, { 'content-type': type }).end(replacement);
+      return;
     }
     const headers = new Headers(request.headers as Record<string, string>);
     for (const name of ['host', 'connection', 'content-length', 'transfer-encoding']) headers.delete(name);

@@ -1,4 +1,6 @@
-export const ROUNDS = 25;
+import { IS_NIGHTLY } from '../../tools/nightly.js';
+
+export const ROUNDS = IS_NIGHTLY ? 50 : 10;
 /** Rounds wait for leases most of their time. */
 const AT_ONCE = 5;
 

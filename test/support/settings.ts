@@ -1,19 +1,15 @@
 import type { Variables } from '../../src/config/environment.js';
-import type { FixedSettings, Limit } from '../../src/config/limits.js';
-import { replaceSettings } from '../../tools/replace-settings.js';
+import type { FixedSettings } from '../../src/config/limits.js';
+import { PATIENT_SETTINGS, replaceSettings } from '../../tools/replace-settings.js';
 
 export const ADMIN_KEY = 'test-admin-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u';
 export const SECRET_KEY = 'test-signing-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u';
 export const PASSWORD = 'a perfectly fine passphrase';
 
-/** All test users share one address. The throttling specs set their own limits. */
-const NO_LIMIT: Limit = { points: 1_000_000, seconds: 60 };
-
 /** The fixed settings of a service in tests. */
 export const SETTINGS: Partial<FixedSettings> = {
-  // On a busy machine these would turn verdicts into 503. The tests of outages set their own.
-  databaseConnectTimeoutMs: 20_000,
-  databaseStatementTimeoutMs: 20_000,
+  // All test users share one address. The tests of throttles and outages set their own.
+  ...PATIENT_SETTINGS,
   healthTimeoutMs: 20_000,
   // A thread takes a third of a second of CPU to start.
   hashThreads: 1,
@@ -21,15 +17,6 @@ export const SETTINGS: Partial<FixedSettings> = {
   hashNiceness: 0,
   // Tests seal by hand.
   auditSealIntervalSeconds: 3_600,
-  secondFactorLimitPerAccount: NO_LIMIT,
-  secondFactorLimitPerAddress: NO_LIMIT,
-  hashingBusyLimitPerAddress: NO_LIMIT,
-  adminKeyLimitPerAddress: NO_LIMIT,
-  mailLimitPerAddress: NO_LIMIT,
-  mailLimitPerAccount: NO_LIMIT,
-  linkLimitPerAddress: NO_LIMIT,
-  enrolmentLimitPerAddress: NO_LIMIT,
-  enrolmentLimit: NO_LIMIT,
 };
 
 /** @returns the variable that gives a service in another process these fixed settings, and those of all tests */

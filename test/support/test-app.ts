@@ -99,7 +99,8 @@ export class TestApp {
   /** Stops its replicas first. */
   async stop(): Promise<void> {
     for (const replica of [...this.replicas].reverse()) await replica.stop();
-    this.original?.replicas.delete(this);
+    // A replica stops once: with its `describe`, or with its application.
+    if (this.original?.replicas.delete(this) === false) return;
     this.internal?.close();
     // First, because a stop waits for connections that hang.
     if (this.options.isBehindProxy) await this.proxy.close();

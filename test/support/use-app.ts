@@ -8,10 +8,11 @@ export function useApp(options?: TestAppOptions): TestApp {
   return app;
 }
 
-/** Runs a replica of an application of {@link useApp}, which also stops it. */
+/** Runs a replica of an application of {@link useApp} for all tests of the surrounding `describe`. */
 export function useReplica(app: TestApp, options?: ReplicaOptions): TestApp {
   const replica = app.newReplica(options);
   beforeAll(() => replica.start());
+  afterAll(() => replica.stop());
   return replica;
 }
 

@@ -21,7 +21,8 @@ PATIENCE_SECONDS = 120
 TESTS = Path(__file__).resolve().parent
 _CHANGES = {"cursor": "1", "reset": False, "lease_ms": 600, "fresh_for_ms": 500, "changes": []}
 _YES = {"valid": True, "node_id": NODE_ID, "household_id": HOUSEHOLD_ID}
-GUNICORN = ["gunicorn", "--preload", "--workers", "2", "--log-level", "warning", "--bind"]
+# The worker class of uvicorn does not end at SIGQUIT, which Gunicorn then waits for.
+GUNICORN = ["gunicorn", "--preload", "--workers", "2", "--graceful-timeout", "1", "--log-level", "error", "--bind"]
 SERVERS = {
     "sync": [*GUNICORN, "{address}", "served:wsgi"],
     "gthread": [*GUNICORN, "{address}", "--worker-class", "gthread", "--threads", "4", "served:wsgi"],

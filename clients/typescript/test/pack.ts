@@ -10,7 +10,8 @@ import { repeatWhile } from '../../../tools/repeat-while.js';
 import { ApiClient } from '../../../tools/api-client.js';
 import { Checks } from '../../../tools/checks.js';
 import type { Cleanup } from '../../../tools/cleanup.js';
-import { makeTemporaryFolder, startPostgres } from '../../../tools/postgres.js';
+import { IS_NIGHTLY } from '../../../tools/nightly.js';
+import { makeTemporaryFolder, startPostgres, UNSAFE } from '../../../tools/postgres.js';
 import { isHealthy, ServerProcess } from '../../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_FLAGS, SERVICE_SCRIPT } from '../../../tools/service.js';
 
@@ -86,16 +87,20 @@ const NEST_CONSUMER = `
 /** How TypeScript finds packages, for a consumer in ES modules and one in CommonJS. */
 const MODULE_SYSTEMS: readonly { readonly type: 'module' | 'commonjs'; readonly flags: readonly string[] }[] = [
   { type: 'module', flags: ['--module', 'node16'] },
-  { type: 'module', flags: ['--module', 'node18'] },
-  { type: 'module', flags: ['--module', 'node20'] },
-  { type: 'module', flags: ['--module', 'nodenext'] },
   { type: 'module', flags: ['--module', 'preserve', '--moduleResolution', 'bundler'] },
-  { type: 'commonjs', flags: ['--module', 'node16'] },
-  { type: 'commonjs', flags: ['--module', 'node18'] },
-  { type: 'commonjs', flags: ['--module', 'node20'] },
   { type: 'commonjs', flags: ['--module', 'nodenext'] },
   // Does not read `exports`: the default of TypeScript 5 with `module: commonjs`.
   { type: 'commonjs', flags: ['--module', 'commonjs', '--moduleResolution', 'node10', '--ignoreDeprecations', '6.0'] },
+];
+
+/** Each finds packages as one of those above does. */
+const SIMILAR_SYSTEMS: typeof MODULE_SYSTEMS = [
+  { type: 'module', flags: ['--module', 'node18'] },
+  { type: 'module', flags: ['--module', 'node20'] },
+  { type: 'module', flags: ['--module', 'nodenext'] },
+  { type: 'commonjs', flags: ['--module', 'node16'] },
+  { type: 'commonjs', flags: ['--module', 'node18'] },
+  { type: 'commonjs', flags: ['--module', 'node20'] },
 ];
 
 /** The program of a service that embeds the packed verifier; it verifies what it reads. */
@@ -177,7 +182,7 @@ async function tryPack(folder: string): Promise<void> {
     writeFileSync(join(folder, 'nest-consumer.ts'), NEST_CONSUMER);
     const tsc = join(MODULES, 'typescript/bin/tsc');
     const flags = ['--strict', '--exactOptionalPropertyTypes', '--noEmit', '--target', 'es2022', '--types', 'node'];
-    for (const { type, flags: modules } of MODULE_SYSTEMS) {
+    for (const { type, flags: modules } of [...MODULE_SYSTEMS, ...(IS_NIGHTLY ? SIMILAR_SYSTEMS : [])]) {
       writePackage(folder, type);
       const consumers = type === 'module' ? ['consumer.ts', 'nest-consumer.ts'] : ['consumer.ts'];
       const words = [tsc, ...flags, '--esModuleInterop', '--experimentalDecorators', ...modules, ...consumers];
@@ -190,7 +195,7 @@ async function tryPack(folder: string): Promise<void> {
 }
 
 async function tryService(cleanup: Cleanup, folder: string): Promise<void> {
-  const postgres = await startPostgres({ cleanup, purpose: 'verifier-pack' });
+  const postgres = await startPostgres({ cleanup, purpose: 'verifier-pack', settings: UNSAFE });
   const secrets = makeSecrets();
   const variables = {
     ...productionVariables(postgres.url(), secrets),

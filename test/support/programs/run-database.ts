@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Cleanup } from '../../../tools/cleanup.js';
-import { startPostgres, withClient } from '../../../tools/postgres.js';
+import { startPostgres, UNSAFE, withClient } from '../../../tools/postgres.js';
 
 const cleanup = new Cleanup();
 
@@ -19,8 +19,7 @@ export function removeRunDatabase(): Promise<void> {
 }
 
 async function startServer(): Promise<string> {
-  const settings = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: '300' };
-  const server = await startPostgres({ cleanup, purpose: 'test', settings });
+  const server = await startPostgres({ cleanup, purpose: 'test', settings: { ...UNSAFE, max_connections: '300' } });
   // In watch mode, the next run starts a server of its own.
   cleanup.defer(() => delete process.env.TEST_DATABASE_URL);
   return server.url();
