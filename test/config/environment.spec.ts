@@ -42,6 +42,8 @@ describe('the configuration', () => {
       validateNodeRequiresApp: false,
       trustProxy: false,
       adminApiKey: undefined,
+      internalPort: undefined,
+      metricsPort: undefined,
     });
     expect(parseEnvironment({ ...GOOD, NODE_ENV: 'production' })).toMatchObject({ host: '0.0.0.0' });
   });
@@ -171,6 +173,16 @@ describe('the configuration', () => {
     expect([production.webauthnRpId, production.webauthnOrigins]).toEqual([undefined, undefined]);
     const set = { WEBAUTHN_RP_ID: 'example.org', WEBAUTHN_ORIGINS: 'https://example.org,https://www.example.org' };
     expect(parseEnvironment({ ...GOOD, NODE_ENV: 'production', ...set }).webauthnOrigins).toHaveLength(2);
+  });
+
+  it.each([
+    ['INTERNAL_PORT', 'PORT'],
+    ['METRICS_PORT', 'PORT'],
+    ['METRICS_PORT', 'INTERNAL_PORT'],
+  ])('refuses %s that is the %s', (name, other) => {
+    expect(refusalOf({ [name]: '8000', [other]: '8000' })).toContain(`${name} must differ from ${other}`);
+    expect(refusalOf({ [name]: '8001', [other]: '8000' })).toBe('accepted');
+    expect(refusalOf({ [name]: '0', [other]: '0' })).toBe('accepted');
   });
 
   it('reports every invalid variable at once', () => {

@@ -3,10 +3,9 @@ import type { Server } from 'node:http';
 import request from 'supertest';
 import { type Problem, problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
+import { ADMIN_KEY } from '../support/settings.js';
 import type { Device, Service } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
-import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
 
 describe('a path', () => {
   const app = useApp();
@@ -260,15 +259,5 @@ describe('INTERNAL_PORT', () => {
     const spoofed = request(app.server).post('/internal/validate-node').set('X-API-Key', node.header);
     const { port } = internal.address() as { port: number };
     expectProblem(await spoofed.set('Host', `127.0.0.1:${port}`).set('X-Forwarded-Port', `${port}`), problems.notFound);
-  });
-
-  it('must differ from the other ports, and is off by default', () => {
-    const variables = { SECRET_KEY, DATABASE_URL: app.database.url, PORT: '8000' };
-    expect(parseEnvironment(variables).internalPort).toBeUndefined();
-    expect(parseEnvironment({ ...variables, INTERNAL_PORT: '8001' }).internalPort).toBe(8_001);
-    const same = (more: object) => () => parseEnvironment({ ...variables, ...more });
-    expect(same({ INTERNAL_PORT: '8000' })).toThrow(InvalidEnvironmentError);
-    expect(same({ INTERNAL_PORT: '8000' })).toThrow('INTERNAL_PORT must differ from PORT');
-    expect(same({ INTERNAL_PORT: '9', METRICS_PORT: '9' })).toThrow('METRICS_PORT must differ from INTERNAL_PORT');
   });
 });

@@ -3,15 +3,20 @@ import type { AddressInfo } from 'node:net';
 import type { LogLine } from '../../src/logging/log.js';
 import { LogShipper } from '../../src/logging/log-shipper.js';
 import { eventually } from '../../tools/eventually.js';
-import { TestApp } from '../support/test-app.js';
-import { createTestDatabase } from '../support/test-database.js';
+import { type Service, TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 type Answer = (logs: LogLine[], request: IncomingMessage, response: ServerResponse) => void | Promise<void>;
+
+const answering =
+  (status: number, headers = {}): Answer =>
+  (_logs, _request, response) =>
+    void response.writeHead(status, headers).end();
 
 /** An HTTP server in place of the logging service. */
 class StandIn {
   readonly deliveries: LogLine[][] = [];
-  answer: Answer = (_logs, _request, response) => void response.writeHead(202).end();
+  answer: Answer = answering(202);
 
   private constructor(private readonly server: Server) {}
 
@@ -92,19 +97,9 @@ describe('the log shipper', () => {
   });
 
   it.each([
-    [
-      'answers 500',
-      (_l: LogLine[], _r: IncomingMessage, response: ServerResponse) => void response.writeHead(500).end(),
-    ],
-    [
-      'answers 401',
-      (_l: LogLine[], _r: IncomingMessage, response: ServerResponse) => void response.writeHead(401).end(),
-    ],
-    [
-      'redirects',
-      (_l: LogLine[], _r: IncomingMessage, response: ServerResponse) =>
-        void response.writeHead(307, { Location: standIn.url }).end(),
-    ],
+    ['answers 500', answering(500)],
+    ['answers 401', answering(401)],
+    ['redirects', answering(307, { Location: '/logs' })],
     ['hangs up', (_l: LogLine[], request: IncomingMessage) => void request.socket.destroy()],
     ['hangs', () => undefined],
   ] satisfies [string, Answer][])(
@@ -192,6 +187,13 @@ describe('a stop', () => {
 });
 
 describe('a logging service that validates each delivery through this service', () => {
+  const operator = useApp();
+  let own: Service;
+
+  beforeAll(async () => {
+    own = await operator.service('auth', 'logging');
+  });
+
   it.each([
     ['as documented', '/internal/validate-app', 'id', 'key', 200],
     ['with a wrong key', '/internal/validate-app', 'id', 'wrong', 401],
@@ -204,12 +206,8 @@ describe('a logging service that validates each delivery through this service', 
   ])(
     '%s, receives no lines about these validations, which would cause endless traffic',
     async (_how, path, id, key, status) => {
-      const database = await createTestDatabase();
-      const operator = await TestApp.start({ database });
-      const own = await operator.service('auth', 'logging');
       const standIn = await StandIn.start();
-      const app = await TestApp.start({
-        database,
+      const app = await operator.startReplica({
         variables: {
           LOG_LEVEL: 'debug',
           // On a machine that stalls, the change feed would log lines of its own.
@@ -244,8 +242,6 @@ describe('a logging service that validates each delivery through this service', 
       expect(others.filter(({ message }) => message === 'request')).toEqual([]);
       expect(verdicts).toEqual(standIn.deliveries.map(() => status));
       await standIn.stop();
-      await operator.stop();
-      await database.drop();
     },
   );
 });

@@ -13,7 +13,7 @@ const SKEWED = 'clock_skewed_nothing_is_deleted';
 const CONTENTS = `SELECT
   (SELECT count(*)::int FROM sessions) AS sessions, (SELECT count(*)::int FROM nodes) AS nodes,
   (SELECT count(*)::int FROM app_credentials) AS apps, (SELECT count(*)::int FROM failed_logins) AS windows,
-  (SELECT count(*)::int FROM throttle_counters) AS counters, (SELECT count(*)::int FROM credential_changes) AS changes,
+  (SELECT count(*)::int FROM throttle_windows) AS counters, (SELECT count(*)::int FROM credential_changes) AS changes,
   (SELECT count(*)::int FROM audit_events) AS events`;
 
 describe.each([
@@ -49,9 +49,10 @@ describe.each([
 
   it('deletes nothing and drops nothing, and warns once', async () => {
     await app.database.query(`UPDATE credential_changes SET at = now() - interval '600 days'`);
-    await app.database.query(`UPDATE throttle_counters SET expire = 1`);
+    await app.database.query(`UPDATE throttle_windows SET window_end = now() - interval '1 day'`);
     const before = await state();
     expect(before.rows).toMatchObject({ sessions: 2, nodes: 1, apps: 1, windows: 1 });
+    expect(before.rows).not.toMatchObject({ counters: 0 });
     await run();
     await run();
     expect(await state()).toEqual(before);

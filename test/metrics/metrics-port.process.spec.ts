@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
-import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
 import { Scrape } from '../support/scrape.js';
 import { claimPort } from '../../tools/claim-port.js';
@@ -61,15 +60,5 @@ describe('METRICS_PORT', () => {
     await eventually('it says why', () => service.output === words);
     other.close();
     await once(other, 'close');
-  });
-
-  it('must differ from PORT', () => {
-    const parse = (): unknown => parseEnvironment({ ...variables, PORT: '8000', METRICS_PORT: '8000' });
-    expect(parse).toThrow(InvalidEnvironmentError);
-    expect(parse).toThrow('METRICS_PORT must differ from PORT');
-  });
-
-  it('is off by default', () => {
-    expect(parseEnvironment({ ...variables, METRICS_PORT: '' }).metricsPort).toBeUndefined();
   });
 });
