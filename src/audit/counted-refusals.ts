@@ -4,14 +4,17 @@ import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
-import { DeferredWrites, type Deferred } from './deferred-writes.js';
+import { DeferredWrites } from './deferred-writes.js';
 import { Log } from '../logging/log.js';
 import type { Actor } from '../access/actor.js';
 import { ProblemException, type RefusalEvent, type Problem } from '../problems/problems.js';
 import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-events.js';
 
 export const WINDOW_MS = 15 * 60_000;
-/** A replica whose clock is behind, a refusal that waits to be flushed, or a statement may still count in a window that has ended. */
+/**
+ * A window that has ended may still be counted in: by a replica whose clock is behind, by a refusal that waits to be flushed,
+ * and by a statement that PostgreSQL has not finished.
+ */
 const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
 /** Bounds the memory, and the rows that one replica writes. Refusals beyond it are in the log alone. */
@@ -25,6 +28,7 @@ const TABLES = {
   'user.second_factor.failed': 'failed_second_factors',
   'admin.key.refused': 'refused_admin_keys',
   'admin.scope.refused': 'refused_admin_scopes',
+  // It has every reason. The name, from when only wrong targets were counted, stays: databases with that table are in use.
   'node.validation.failed': 'refused_node_targets',
   'app.validation.failed': 'refused_app_keys',
 } as const;
@@ -142,10 +146,9 @@ export interface CountedRefusal extends Count {
  * addresses without an account share rows. The row has the request ids and network address of the first refusal.
  */
 @Injectable()
-export class CountedRefusals implements Deferred<DeferredRefusal>, OnModuleInit, OnApplicationShutdown {
+export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implements OnModuleInit, OnApplicationShutdown {
   private readonly key;
   private deferred = new Map<string, DeferredRefusal>();
-  private readonly writes: DeferredWrites<DeferredRefusal>;
 
   constructor(
     environment: Environment,
@@ -153,16 +156,16 @@ export class CountedRefusals implements Deferred<DeferredRefusal>, OnModuleInit,
     private readonly clock: Clock,
     log: Log,
   ) {
+    super('refusals_not_recorded', log);
     this.key = deriveKey(environment.secretKey, 'platform-auth audit account v1');
-    this.writes = new DeferredWrites(this, 'refusals_not_recorded', log);
   }
 
   onModuleInit(): void {
-    this.writes.start();
+    this.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await this.writes.stop();
+    await this.stop();
   }
 
   /** @throws when the refusal cannot be counted: fails closed with 503 */
@@ -177,7 +180,7 @@ export class CountedRefusals implements Deferred<DeferredRefusal>, OnModuleInit,
   /** One write, whether or not the e-mail address has an account: no enumeration by response time. */
   async countRefusal(refusal: RefusalToCount, actor: Actor): Promise<void> {
     const now = this.clock.now();
-    await this.write([{ refusal, actor, firstAt: now, lastAt: now, count: 1 }]);
+    await this.write({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
   }
 
   /**
@@ -186,42 +189,43 @@ export class CountedRefusals implements Deferred<DeferredRefusal>, OnModuleInit,
    */
   deferRefusal(refusal: RefusalToCount & { readonly subject: string }, actor: Actor): void {
     const now = this.clock.now();
-    this.putBack([{ refusal, actor, firstAt: now, lastAt: now, count: 1 }]);
+    this.add({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
   }
 
-  async flush(): Promise<void> {
-    await this.writes.flush();
-  }
-
-  /** Of one each, so that one that cannot be written takes no other with it. */
-  takeBatches(): DeferredRefusal[][] {
+  /** One refusal a batch: one that cannot be written loses no other. */
+  protected takeBatches(): [DeferredRefusal][] {
     const waiting = [...this.deferred.values()];
     this.deferred = new Map();
-    return waiting.map((refusal) => [refusal]);
+    return waiting.map((refusal): [DeferredRefusal] => [refusal]);
   }
 
-  putBack(unwritten: readonly DeferredRefusal[]): void {
-    for (const added of unwritten) {
-      const { event, reason, counted } = added.refusal;
-      const held = this.deferred.get(`${event} ${reason} ${counted}`);
-      if (held) {
-        held.count += added.count;
-        if (held.lastAt < added.lastAt) held.lastAt = added.lastAt;
-      } else if (this.deferred.size < MAX_DEFERRED) this.deferred.set(`${event} ${reason} ${counted}`, added);
-    }
+  protected async writeBatch([refusal]: [DeferredRefusal]): Promise<void> {
+    await this.write(refusal);
   }
 
-  async write(batch: readonly DeferredRefusal[]): Promise<void> {
-    for (const { refusal, actor, firstAt, lastAt, count } of batch) {
-      const { event, reason, counted, subject } = refusal;
-      const { requestId, callerRequestId = null, address } = actor;
-      const account = this.toRowKey(counted, subject);
-      const windowStart = new Date(firstAt.getTime() - (firstAt.getTime() % WINDOW_MS));
-      const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
-      const first = [createId(), firstAt, about, requestId, address, reason, callerRequestId];
-      const values = [account, windowStart, ...first, lastAt, count];
-      await this.database.rows(buildCountStatement(TABLES[event]), values);
-    }
+  protected putBack(unwritten: readonly [DeferredRefusal][]): void {
+    for (const [refusal] of unwritten) this.add(refusal);
+  }
+
+  private add(added: DeferredRefusal): void {
+    const { event, reason, counted } = added.refusal;
+    const key = `${event} ${reason} ${counted}`;
+    const held = this.deferred.get(key);
+    if (held) {
+      held.count += added.count;
+      if (held.lastAt < added.lastAt) held.lastAt = added.lastAt;
+    } else if (this.deferred.size < MAX_DEFERRED) this.deferred.set(key, added);
+  }
+
+  private async write({ refusal, actor, firstAt, lastAt, count }: DeferredRefusal): Promise<void> {
+    const { event, reason, counted, subject } = refusal;
+    const { requestId, callerRequestId = null, address } = actor;
+    const account = this.toRowKey(counted, subject);
+    const windowStart = new Date(firstAt.getTime() - (firstAt.getTime() % WINDOW_MS));
+    const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
+    const first = [createId(), firstAt, about, requestId, address, reason, callerRequestId];
+    const values = [account, windowStart, ...first, lastAt, count];
+    await this.database.rows(buildCountStatement(TABLES[event]), values);
   }
 
   private toRowKey(counted: string, subject: string | undefined): Buffer {

@@ -3,25 +3,22 @@ import { isDatabaseFailure } from '../database/database-failure.js';
 
 const FLUSH_INTERVAL_MS = 30_000;
 
-/** What requests leave in memory, to be written later and in batches. */
-export interface Deferred<Item> {
-  /** Empties the memory. */
-  takeBatches(): Item[][];
-  write(batch: Item[]): Promise<unknown>;
-  putBack(unwritten: Item[]): void;
-}
-
-/** Writes what is deferred every 30 seconds, and when the service stops. */
-export class DeferredWrites<Item> {
+/** Writes what requests leave in memory: in batches, every 30 seconds, and when the service stops. */
+export abstract class DeferredWrites<Batch extends readonly unknown[]> {
   private lastFlush = Promise.resolve();
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
-    private readonly deferred: Deferred<Item>,
     /** Logged with the number of those that could not be written. */
     private readonly warning: string,
     private readonly log: Log,
   ) {}
+
+  /** Empties the memory. */
+  protected abstract takeBatches(): Batch[];
+  /** A batch that fails is written again as a whole: one statement, or one transaction. */
+  protected abstract writeBatch(batch: Batch): Promise<void>;
+  protected abstract putBack(unwritten: readonly Batch[]): void;
 
   start(): void {
     this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
@@ -40,16 +37,16 @@ export class DeferredWrites<Item> {
 
   /** What an outage leaves unwritten is retried at the next flush. What cannot be written at all does not block the others. */
   private async writeAll(): Promise<void> {
-    const batches = this.deferred.takeBatches();
+    const batches = this.takeBatches();
     for (const [index, batch] of batches.entries()) {
       try {
-        await this.deferred.write(batch);
+        await this.writeBatch(batch);
       } catch (error) {
         const isOutage = isDatabaseFailure(error);
-        const unwritten = isOutage ? batches.slice(index).flat() : batch;
-        this.log.warn(this.warning, { count: unwritten.length, error: toErrorFields(error) });
+        const unwritten = isOutage ? batches.slice(index) : [batch];
+        this.log.warn(this.warning, { count: unwritten.flat().length, error: toErrorFields(error) });
         if (!isOutage) continue;
-        this.deferred.putBack(unwritten);
+        this.putBack(unwritten);
         return;
       }
     }

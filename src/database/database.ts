@@ -110,7 +110,10 @@ export class RowsById<Row extends { readonly id: string }> {
   }
 }
 
-/** @returns a read that concurrent callers share. It is sent after all of them asked, so it is fresh for each. */
+/**
+ * @returns a read that the callers of one round of the event loop share. It is sent after all of them asked, so it is fresh
+ * for each. Later callers do not wait for it: one read that stalls does not delay the others.
+ */
 export function shareReads<Value>(read: () => Promise<Value>): () => Promise<Value> {
   const loader = new DataLoader<true, Value>(async (callers) => Array<Value>(callers.length).fill(await read()), {
     cache: false,

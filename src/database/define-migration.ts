@@ -1,5 +1,5 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
-import { forgetFormerMigrations, wasMadeByFormerMigrations } from './former-migrations.js';
+import { wasMadeByFormerMigrations } from './former-migrations.js';
 
 interface MigrationSql {
   /**
@@ -19,17 +19,23 @@ interface MigrationSql {
 export function defineMigration(name: string, { up, down, isInitial = false }: MigrationSql) {
   class Migration implements MigrationInterface {
     async up(runner: QueryRunner): Promise<void> {
-      if (isInitial && (await wasMadeByFormerMigrations(runner))) return;
+      if (isInitial && (await wasAdopted(runner))) return;
       const [row] = (await runner.query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
       await runner.query(typeof up === 'string' ? up : up(row?.schema ?? 'public'));
     }
 
     async down(runner: QueryRunner): Promise<void> {
-      if (isInitial) await forgetFormerMigrations(runner);
+      if (isInitial && (await wasAdopted(runner)))
+        throw new Error('Version 0.1.0 made these tables: nothing to revert.');
       await runner.query(down);
     }
   }
   return Object.defineProperty(Migration, 'name', { value: name });
+}
+
+async function wasAdopted(runner: QueryRunner): Promise<boolean> {
+  const applied = (await runner.query('SELECT name FROM migrations')) as { name: string }[];
+  return wasMadeByFormerMigrations(applied.map(({ name }) => name));
 }
 
 /**

@@ -1,5 +1,3 @@
-import type { QueryRunner } from 'typeorm';
-
 /** Version 0.1.0 made the tables in these steps. Its databases keep the names, so that it also still runs on them. */
 export const FORMER_MIGRATIONS = `CreateSchema1763683200000 AddKeyHistory1763683300000 CreateAuditEvents1763683400000
   CreateThrottleCounters1763683500000 CreateCredentialChanges1763683600000 CreateThrottleWindows1763683700000
@@ -15,6 +13,7 @@ export const FORMER_MIGRATIONS = `CreateSchema1763683200000 AddKeyHistory1763683
 /** Only a part of the former migrations has run, so neither their tables nor those of this version are there. */
 export class FormerSchemaError extends Error {
   override readonly name = 'FormerSchemaError';
+  readonly code = 'FORMER_SCHEMA';
 
   constructor(count: number) {
     super(
@@ -25,18 +24,12 @@ export class FormerSchemaError extends Error {
 }
 
 /**
+ * @param applied names of the migrations that the database has
  * @returns whether version 0.1.0 has made the tables
  * @throws {FormerSchemaError} when a version before it has
  */
-export async function wasMadeByFormerMigrations(runner: QueryRunner): Promise<boolean> {
-  const applied = (await runner.query('SELECT name FROM migrations WHERE name = ANY($1)', [
-    FORMER_MIGRATIONS,
-  ])) as unknown[];
-  if (applied.length > 0 && applied.length < FORMER_MIGRATIONS.length) throw new FormerSchemaError(applied.length);
-  return applied.length > 0;
-}
-
-/** Once tables are dropped, the next `migration:run` has to create them. */
-export async function forgetFormerMigrations(runner: QueryRunner): Promise<void> {
-  await runner.query('DELETE FROM migrations WHERE name = ANY($1)', [FORMER_MIGRATIONS]);
+export function wasMadeByFormerMigrations(applied: readonly string[]): boolean {
+  const former = applied.filter((name) => FORMER_MIGRATIONS.includes(name));
+  if (former.length > 0 && former.length < FORMER_MIGRATIONS.length) throw new FormerSchemaError(former.length);
+  return former.length > 0;
 }

@@ -4,7 +4,7 @@ import { StartWatch } from '../common/start-watch.js';
 import { KEEP_ALIVE, LOCKS, withAdvisoryLock } from './locks.js';
 import { refuseUnusable, withClient } from './connection-check.js';
 import { isDatabaseFailure, isLockTimeout, isPermissionDenied } from './database-failure.js';
-import { FORMER_MIGRATIONS } from './former-migrations.js';
+import { FORMER_MIGRATIONS, wasMadeByFormerMigrations } from './former-migrations.js';
 import { createAccounts } from './migrations/accounts.js';
 import { createAuditLog } from './migrations/audit-log.js';
 import { recordChanges } from './migrations/changes.js';
@@ -73,9 +73,11 @@ export async function migrate(databaseUrl: string, watch = new StartWatch()): Pr
 }
 
 async function runMigrations(databaseUrl: string, watch: StartWatch): Promise<string[]> {
-  const dataSource = await new DataSource(createMigrationOptions(databaseUrl)).initialize();
+  const dataSource = new DataSource(createMigrationOptions(databaseUrl));
   let progress: NodeJS.Timeout | undefined;
   try {
+    if ((await readSchemaState(databaseUrl)).pending.length === 0) return [];
+    await dataSource.initialize();
     const [backend] = await dataSource.query<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
     const poll = (): void => void extendWhileWorking(databaseUrl, backend?.pid, watch).catch(() => undefined);
     progress = setInterval(poll, watch.intervalMs);
@@ -84,7 +86,7 @@ async function runMigrations(databaseUrl: string, watch: StartWatch): Promise<st
     throw isPermissionDenied(error) ? new MayNotMigrateError(error) : error;
   } finally {
     clearInterval(progress);
-    await dataSource.destroy();
+    if (dataSource.isInitialized) await dataSource.destroy();
   }
 }
 
@@ -126,6 +128,7 @@ export interface SchemaState {
   readonly isEmpty: boolean;
 }
 
+/** @throws {FormerSchemaError} when a version before 0.1.0 migrated the database */
 export async function readSchemaState(databaseUrl: string): Promise<SchemaState> {
   const known = MIGRATIONS.map(({ name }) => name);
   return withClient(databaseUrl, async (client) => {
@@ -133,6 +136,7 @@ export async function readSchemaState(databaseUrl: string): Promise<SchemaState>
     const [found] = (await client.query<Record<'migrations' | 'data', string | null>>(tables)).rows;
     const read = 'SELECT name FROM migrations';
     const run = found?.migrations ? (await client.query<{ name: string }>(read)).rows.map(({ name }) => name) : [];
+    wasMadeByFormerMigrations(run);
     return {
       pending: known.filter((name) => !run.includes(name)),
       unknown: run.filter((name) => ![...known, ...FORMER_MIGRATIONS].includes(name)),

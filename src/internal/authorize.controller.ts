@@ -39,7 +39,7 @@ const AMR_WORDS = new RegExp(AMR_PATTERN);
 function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
   @Injectable()
   class GatewayGuard implements CanActivate {
-    private isMistakeLogged = false;
+    private readonly loggedMistakes = new Set<string>();
 
     constructor(
       private readonly doors: Doors,
@@ -82,8 +82,8 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
     }
 
     private refuseMistake(mistake: string): never {
-      if (!this.isMistakeLogged) this.log.warn(mistake);
-      this.isMistakeLogged = true;
+      if (!this.loggedMistakes.has(mistake)) this.log.warn(mistake);
+      this.loggedMistakes.add(mistake);
       throw new ProblemException(problems.gatewayMisconfigured, { isLogged: false });
     }
   }

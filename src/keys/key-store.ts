@@ -14,7 +14,7 @@ import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { addSeconds } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import type { KeyRefusalReason } from '../common/security-events.js';
+import type { KeyRefusalReason, RefusalReason } from '../common/security-events.js';
 import { computeDigest, type SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { ANY_GIVEN_ID, RowsById, type Statement, Database } from '../database/database.js';
@@ -52,6 +52,8 @@ import { buildRecordUses, LastUses } from './last-uses.js';
 /** For nodes and for apps each. */
 const MAX_CACHED_KEYS = 100_000;
 
+type ValidationRefusalReason = RefusalReason<`${KeyTable['door']}.validation.failed`>;
+
 export type Verdict<Identity> =
   | {
       readonly valid: true;
@@ -62,6 +64,9 @@ export type Verdict<Identity> =
   | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity }
   /** The key is right, but it is restricted to other targets or scopes. */
   | { readonly valid: false; readonly reason: 'misuse'; readonly misuse: Misuse['code']; readonly identity: Identity };
+
+const DETAILS_OF_FIRST_USE = `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
+  'reported_by', CASE WHEN is_reported THEN last_used_for END))`;
 
 /** The only write is the first use of a rotated key, which ends the overlap before the response is sent. */
 export class KeyVerifier<Identity extends KeyRestrictions> {
@@ -81,7 +86,8 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     const readRows = buildReadRows(table);
     this.rows = new RowsById((ids) => database.rows(readRows, [ids]));
     this.cache = new KeyCache(table.door, lease, MAX_CACHED_KEYS);
-    this.lastUses = new LastUses(database, buildRecordUses(table), log);
+    const usedKeys = { ...table, event: `${table.door}.first_used` as const, details: DETAILS_OF_FIRST_USE };
+    this.lastUses = new LastUses(database, buildRecordUses(usedKeys), log);
     this.overlaps = new Overlaps(database, table.name, log);
   }
 
@@ -121,13 +127,21 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   }
 
   /** Of a credential that exists: ids that do not exist would be any number of rows. */
-  recordRefusal(id: string, reason: string, actor: Actor): void {
+  recordRefusal(id: string, reason: ValidationRefusalReason, actor: Actor): void {
     const { door } = this.table;
     this.refusals.deferRefusal({ event: `${door}.validation.failed`, reason, counted: id, subject: id }, actor);
   }
 
+  start(): void {
+    this.lastUses.start();
+  }
+
+  async flushLastUsed(): Promise<void> {
+    await this.lastUses.flush();
+  }
+
   async stop(): Promise<void> {
-    await this.lastUses.writes.stop();
+    await this.lastUses.stop();
     await this.refusals.flush();
   }
 }
@@ -158,7 +172,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   onModuleInit(): void {
-    this.verifier.lastUses.writes.start();
+    this.verifier.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
@@ -237,7 +251,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   async flushLastUsed(): Promise<void> {
-    await this.verifier.lastUses.writes.flush();
+    await this.verifier.flushLastUsed();
   }
 
   private async commitUpdate(givenId: string, change: Partial<Entity>, actor: Actor): Promise<Entity> {

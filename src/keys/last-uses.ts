@@ -1,7 +1,8 @@
 import { insertAuditEvents } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
+import type { AuditEventName } from '../common/security-events.js';
 import type { Database, Statement } from '../database/database.js';
-import { DeferredWrites, type Deferred } from '../audit/deferred-writes.js';
+import { DeferredWrites } from '../audit/deferred-writes.js';
 import type { Log } from '../logging/log.js';
 import type { KeyTableName } from './key-ends.js';
 import type { KeyTable } from './key-table.js';
@@ -29,9 +30,11 @@ interface PendingUse extends Use {
   readonly isReported: boolean;
 }
 
-/** The last accepted use of each key, kept in memory and written in batches instead of once per request. First uses become audit events. */
-export class LastUses implements Deferred<PendingUse> {
-  readonly writes: DeferredWrites<PendingUse>;
+/**
+ * The last accepted use of each key, kept in memory and written in batches instead of once per request. First uses become
+ * audit events.
+ */
+export class LastUses extends DeferredWrites<PendingUse[]> {
   private seen: Uses = new Map();
   /** What each service reports, apart from what this replica saw and from what others report. */
   private reported = new Map<string, Uses>();
@@ -41,7 +44,7 @@ export class LastUses implements Deferred<PendingUse> {
     private readonly recordUses: Statement,
     log: Log,
   ) {
-    this.writes = new DeferredWrites(this, 'last_used_not_recorded', log);
+    super('last_used_not_recorded', log);
   }
 
   add(id: string, { at, service }: Pick<Use, 'at' | 'service'>, scope?: string): void {
@@ -65,7 +68,7 @@ export class LastUses implements Deferred<PendingUse> {
   }
 
   /** What this replica saw comes first, and in statements of its own: no report of the same key stands for it. */
-  takeBatches(): PendingUse[][] {
+  protected takeBatches(): PendingUse[][] {
     const seen = [...this.seen].map(([id, use]) => ({ ...use, id, isReported: false }));
     const reported = [...this.reported.values()].flatMap((uses) =>
       [...uses].map(([id, use]) => ({ ...use, id, isReported: true })),
@@ -75,7 +78,7 @@ export class LastUses implements Deferred<PendingUse> {
     return [...toBatches(seen), ...toBatches(reported)];
   }
 
-  async write(uses: readonly PendingUse[]): Promise<void> {
+  protected async writeBatch(uses: readonly PendingUse[]): Promise<void> {
     await this.database.rows(this.recordUses, [
       uses.map(({ id }) => id),
       uses.map(({ at }) => at),
@@ -86,8 +89,8 @@ export class LastUses implements Deferred<PendingUse> {
     ]);
   }
 
-  putBack(uses: readonly PendingUse[]): void {
-    for (const { id, at, service, isReported, scopes } of uses) {
+  protected putBack(unwritten: readonly PendingUse[][]): void {
+    for (const { id, at, service, isReported, scopes } of unwritten.flat()) {
       if (isReported && service !== null) this.addReported(id, service, at);
       else if (this.seen.size < MAX_PENDING && !this.seen.has(id)) this.seen.set(id, { at, service });
       const held = isReported && service !== null ? this.reported.get(service) : this.seen;
@@ -116,10 +119,10 @@ function toBatches(uses: PendingUse[]): PendingUse[][] {
 interface UsedKeyTable extends Pick<KeyTable, 'targetColumn' | 'scopeUsesColumn'> {
   readonly name: KeyTableName;
   readonly door: KeyTable['door'] | 'admin';
+  readonly event: AuditEventName;
+  /** Of the event, an expression over the columns of the table and `is_reported`. */
+  readonly details: string;
 }
-
-const DETAILS_OF_FIRST_USE = `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
-  'reported_by', CASE WHEN is_reported THEN last_used_for END))`;
 
 /**
  * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. Reports of a
@@ -128,7 +131,14 @@ const DETAILS_OF_FIRST_USE = `jsonb_strip_nulls(jsonb_build_object('called_servi
  * services reported all uses so far. A key whose first use was reported has a second first use: the one that a replica saw.
  * The scopes of an earlier use count all the same.
  */
-export function buildRecordUses({ name, door, targetColumn, scopeUsesColumn }: UsedKeyTable): Statement {
+export function buildRecordUses({
+  name,
+  door,
+  event,
+  details,
+  targetColumn,
+  scopeUsesColumn,
+}: UsedKeyTable): Statement {
   const isForTarget = targetColumn ? `WHERE service IS NULL OR service = ${targetColumn}` : '';
   const isLatest = `is_first OR used_before <= at OR used_before > now() + interval '1 hour'`;
   const noteScopes = scopeUsesColumn
@@ -152,13 +162,13 @@ export function buildRecordUses({ name, door, targetColumn, scopeUsesColumn }: U
           ${insertAuditEvents({
             id: 'event_id',
             time: 'at',
-            event: `'${door === 'admin' ? 'operator' : door}.first_used'`,
+            event: `'${event}'`,
             actor_door: `CASE WHEN is_reported THEN 'service' ELSE '${door}' END`,
             actor_id: 'CASE WHEN NOT is_reported THEN id::text END',
             subject: 'id::text',
             request_id: 'NULL::text',
             address: 'NULL::text',
-            details: door === 'admin' ? `jsonb_build_object('operator', name)` : DETAILS_OF_FIRST_USE,
+            details,
             count: '1',
           })} FROM written WHERE is_first`;
   return { name: `${name}_record_use`, text };

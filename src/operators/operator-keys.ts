@@ -21,7 +21,12 @@ const FIND = {
   text: `SELECT id, name, scopes, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
     FROM operators WHERE key_digest = ANY ($1::bytea[]) OR previous_key_digest = ANY ($1::bytea[])`,
 };
-const RECORD_USES = buildRecordUses({ name: 'operators', door: 'admin' });
+const RECORD_USES = buildRecordUses({
+  name: 'operators',
+  door: 'admin',
+  event: 'operator.first_used',
+  details: `jsonb_build_object('operator', name)`,
+});
 const MAX_BATCH_SIZE = 100;
 const UNKNOWN = { valid: false, reason: 'unknown' } as const;
 
@@ -50,11 +55,11 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   }
 
   onModuleInit(): void {
-    this.lastUses.writes.start();
+    this.lastUses.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await this.lastUses.writes.stop();
+    await this.lastUses.stop();
   }
 
   /** The only write is the first use of a rotated key: it ends the old key before the response is sent. */
@@ -74,7 +79,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   }
 
   async flushLastUsed(): Promise<void> {
-    await this.lastUses.writes.flush();
+    await this.lastUses.flush();
   }
 
   private async findRows(digests: readonly SecretDigest[]): Promise<(OperatorRow | undefined)[]> {

@@ -13,7 +13,7 @@ import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { MAX_LEASE_MS } from '../config/limits.js';
 import { isWriteRefusal } from '../database/database-failure.js';
-import { Database, shareReads, type Statement } from '../database/database.js';
+import { Database, type Statement } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import { ProblemException } from '../problems/problems.js';
@@ -101,7 +101,8 @@ export function computeWaitMs(promiseMs: number): number {
 
 @Injectable()
 export class Propagation {
-  private readonly readLongestPromiseMs = shareReads(() => this.queryLongestPromiseMs());
+  private currentRead: Promise<unknown> = Promise.resolve();
+  private nextRead: Promise<number> | undefined;
 
   constructor(
     private readonly database: Database,
@@ -110,7 +111,7 @@ export class Propagation {
 
   /** To be called after the commit: a replica that announces a promise later reads every key after the commit. */
   async awaitPropagation(): Promise<void> {
-    const waitMs = computeWaitMs(await this.readLongestPromiseMs());
+    const waitMs = computeWaitMs(await this.joinNextRead());
     if (waitMs > 0) await sleep(waitMs);
   }
 
@@ -140,8 +141,22 @@ export class Propagation {
     });
   }
 
+  /**
+   * Calls that come during a read share the next one, which begins after their commits. One read at a time: while the
+   * database stalls, revoking calls hold one connection of the pool, not all of them.
+   */
+  private joinNextRead(): Promise<number> {
+    this.nextRead ??= this.currentRead.then(() => {
+      this.nextRead = undefined;
+      const read = this.readLongestPromiseMs();
+      this.currentRead = read;
+      return read;
+    });
+    return this.nextRead;
+  }
+
   /** The revocation is committed, so a 503 would be wrong: without the announcements, the longest possible promise counts. */
-  private async queryLongestPromiseMs(): Promise<number> {
+  private async readLongestPromiseMs(): Promise<number> {
     try {
       return (await this.database.row<{ longest: number }>(LONGEST_PROMISE, []))?.longest ?? 0;
     } catch (error) {

@@ -117,20 +117,29 @@ describe('/internal/authorize', () => {
     expect(about.map(({ message }) => message)).toEqual(['gateway_names_no_target']);
   });
 
-  it('is 503 when the gateway names two services or two scopes, or a scope at a door without scopes', async () => {
+  it('is 503 for two services or two scopes, or a scope at a door without scopes; each door logs each mistake once', async () => {
     const asApp = Object.entries(service.headers).map((header) => header.join(': '));
     const recipes = 'X-Platform-Target: recipes';
     const scope = 'X-Platform-Scope: documents:read';
-    for (const [door, ...lines] of [
+    const mistakes = [
       ['app', ...asApp, recipes, recipes],
       ['app', ...asApp, recipes, scope, scope],
-      ['node', `X-API-Key: ${node.header}`, recipes, recipes],
       ['node', `X-API-Key: ${node.header}`, scope],
+      ['node', `X-API-Key: ${node.header}`, recipes, recipes],
       ['user', `Authorization: Bearer ${tokens.access_token}`, scope],
-    ])
+    ];
+    for (const [door, ...lines] of [...mistakes, ...mistakes])
       expect(await sendRaw(`GET /internal/authorize/${door}`, `${lines.join('\r\n')}\r\n`)).toMatch(
         /^HTTP\/1\.1 503 .*gateway_misconfigured/s,
       );
+    const logged = app.log.lines.filter(({ message }) => message.startsWith('gateway_'));
+    expect(logged.map(({ message }) => message)).toEqual([
+      'gateway_names_no_target',
+      'gateway_names_no_scope',
+      'gateway_misplaces_scope',
+      'gateway_names_no_target',
+      'gateway_misplaces_scope',
+    ]);
   });
 
   /** As a gateway may send it: supertest would resolve the path. */

@@ -35,10 +35,10 @@ describe('the last uses', () => {
     const { uses, written } = after();
     const ids = Array.from({ length: 2_500 }, (_, index) => String(index).padStart(4, '0'));
     for (const id of [...ids].reverse()) uses.add(id, { at: AT, service: null });
-    await uses.writes.flush();
+    await uses.flush();
     expect(written.map(([batch]) => batch.length)).toEqual([1_000, 1_000, 500]);
     expect(written.flatMap(([batch]) => batch)).toEqual(ids);
-    await uses.writes.flush();
+    await uses.flush();
     expect(written).toHaveLength(3);
   });
 
@@ -47,13 +47,13 @@ describe('the last uses', () => {
     uses.add('a', { at: AT, service: null });
     uses.add('b', { at: AT, service: 'ocr' }, 'read');
     uses.add('b', { at: AT, service: 'ocr' }, 'write');
-    const flushed = uses.writes.flush();
+    const flushed = uses.flush();
     uses.add('a', { at: LATER, service: 'recipes' });
     uses.add('b', { at: LATER, service: 'ocr' }, 'write');
     await flushed;
     expect(written).toEqual([]);
     expect(warned).toEqual([2]);
-    await uses.writes.flush();
+    await uses.flush();
     const [[ids, times, services, , , scopes]] = written as [Written];
     expect({ ids, times, services }).toEqual({ ids: ['a', 'b'], times: [LATER, LATER], services: ['recipes', 'ocr'] });
     expect(scopes.map((json) => json && (JSON.parse(json) as unknown))).toEqual([
@@ -68,8 +68,8 @@ describe('the last uses', () => {
     uses.addReported('a', 'recipes', LATER);
     uses.addReported('b', 'ocr', AT);
     uses.addReported('b', 'recipes', LATER);
-    await uses.writes.flush();
-    await uses.writes.flush();
+    await uses.flush();
+    await uses.flush();
     const [seen, reported] = written as [Written, Written];
     expect(seen).toEqual([['a'], [AT], ['ocr'], [false], expect.anything(), [null]]);
     const [ids, , , areReported] = reported;
@@ -82,7 +82,7 @@ describe('the last uses', () => {
     for (let index = 0; index < 150_000; index++) uses.addReported(`random-${index}`, 'ocr', AT);
     uses.addReported('of-recipes', 'recipes', AT);
     uses.add('seen', { at: AT, service: null });
-    await uses.writes.flush();
+    await uses.flush();
     const ids = written.flatMap(([batch]) => batch);
     expect(ids).toEqual(expect.arrayContaining(['of-recipes', 'seen']));
     expect(ids.length).toBeLessThan(25_000);
@@ -93,10 +93,10 @@ describe('the last uses', () => {
     for (let index = 0; index < 1_001; index++) {
       uses.add(String(index).padStart(4, '0'), { at: AT, service: null });
     }
-    await uses.writes.flush();
+    await uses.flush();
     expect(warned).toEqual([1_000]);
     expect(written.map(([batch]) => batch)).toEqual([['1000']]);
-    await uses.writes.flush();
+    await uses.flush();
     expect(written).toHaveLength(1);
   });
 });

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Client } from 'pg';
 import type { Database } from '../../src/database/database.js';
 import type { Log } from '../../src/logging/log.js';
@@ -114,16 +115,25 @@ describe('a call that revokes', () => {
 });
 
 describe('calls that wait at the same time', () => {
-  it('share one read of the promises, which begins after the commit of each', async () => {
+  it('share one read of the promises, which begins after the commit of each and after the read before it', async () => {
     const reads: ((row: object) => void)[] = [];
     const row = () => new Promise((resolve) => reads.push(resolve));
     const propagation = new Propagation({ row } as unknown as Database, { warn: () => undefined } as unknown as Log);
     const first = propagation.awaitPropagation();
     await eventually('the first read has begun', () => reads.length === 1);
-    const later = Array.from({ length: 20 }, () => propagation.awaitPropagation());
+    const answered = jest.fn();
+    const later: Promise<void>[] = [];
+    for (let call = 0; call < 50; call += 1) {
+      later.push(propagation.awaitPropagation().then(answered));
+      await nextTurn();
+    }
+    // The database holds up the first read, which holds one connection of the pool: there is no second.
+    expect(reads).toHaveLength(1);
     reads[0]!({ longest: 0 });
     await first;
     await eventually('the next read has begun', () => reads.length === 2);
+    await nextTurn();
+    expect(answered).not.toHaveBeenCalled();
     reads[1]!({ longest: 0 });
     await Promise.all(later);
     expect(reads).toHaveLength(2);

@@ -28,7 +28,7 @@ export interface Question<Identity extends Principal> {
   /** @returns undefined when the answer is about something else */
   readonly read: (body: Readonly<Record<string, unknown>>) => Identity | undefined;
   remember(identity: Identity, term: Term, ticket: Ticket): void;
-  /** Called when a credential that was valid is refused, before the poll tells it. */
+  /** Called when the credential is refused, before the poll tells it. Another key of the same id stays remembered. */
   readonly forget: () => void;
 }
 
@@ -49,8 +49,8 @@ const UNKNOWN: Outcome = { kind: 'unknown' };
 export class Questions {
   private readonly inFlight = new Map<string, Promise<Outcome>>();
   private readonly slots: Readonly<Record<Door, QuestionSlots>>;
-  /** What the service accepted last, whether it is remembered or not: a reset makes no stranger of a caller. */
-  private readonly valid = new Set<string>();
+  /** What the service accepted last at each door, remembered or not: a reset makes no stranger of a caller. */
+  private readonly valid: Readonly<Record<Door, Set<string>>> = { app: new Set(), node: new Set(), user: new Set() };
   private readonly maxValid: number;
 
   /** @param onRemember called when the service lets a yes be remembered */
@@ -91,7 +91,7 @@ export class Questions {
     const fingerprint = toFingerprint(question.credential);
     const joined = inFlight.get(fingerprint);
     if (joined) return { outcome: await joined, isJoined: true };
-    const answered = this.waitAndDecide(question, this.valid.has(fingerprint))
+    const answered = this.waitAndDecide(question, this.valid[question.credential.door].has(fingerprint))
       .catch((error: unknown) => this.toUnknown(error, question.credential))
       .finally(() => inFlight.delete(fingerprint));
     inFlight.set(fingerprint, answered);
@@ -137,7 +137,9 @@ export class Questions {
   }
 
   private refuseAtOnce<Identity extends Principal>({ credential, forget }: Question<Identity>): Outcome {
-    if (this.valid.delete(toFingerprint(credential))) forget();
+    this.valid[credential.door].delete(toFingerprint(credential));
+    // Always: memory may hold a credential that newer ones have displaced from the set.
+    forget();
     return { kind: 'no' };
   }
 
@@ -158,7 +160,7 @@ export class Questions {
     const usableUntilWallMs = sentAtWallMs + freshForMs;
     const outcome = { kind: 'yes', identity, usableUntilMs, usableUntilWallMs } as const;
     if (this.checks.serviceName.isWrong || !this.isUsable(outcome)) return UNKNOWN;
-    this.addValid(toFingerprint(question.credential));
+    this.addValid(question.credential);
     if (rememberForMs > 0) {
       question.remember(identity, { maxAgeMs: rememberForMs, endsAtWallMs: sentAtWallMs + rememberForMs }, ticket);
       this.onRemember();
@@ -166,12 +168,14 @@ export class Questions {
     return outcome;
   }
 
-  private addValid(fingerprint: string): void {
+  private addValid(credential: Credential): void {
+    const valid = this.valid[credential.door];
+    const fingerprint = toFingerprint(credential);
     // The one accepted last is at the end.
-    this.valid.delete(fingerprint);
-    this.valid.add(fingerprint);
-    const [oldest] = this.valid;
-    if (this.valid.size > this.maxValid && oldest !== undefined) this.valid.delete(oldest);
+    valid.delete(fingerprint);
+    valid.add(fingerprint);
+    const [oldest] = valid;
+    if (valid.size > this.maxValid && oldest !== undefined) valid.delete(oldest);
   }
 
   private isUsable({ usableUntilMs, usableUntilWallMs }: Extract<Outcome, { kind: 'yes' }>): boolean {

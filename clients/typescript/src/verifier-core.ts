@@ -281,7 +281,7 @@ export class VerifierCore {
         request: this.createRequest(APP_PATH, request, credential.toHeaders(), { target: serviceName }),
         read: (body) => toAppPrincipal(body, id, serviceName),
         remember: (identity, term, ticket) => this.apps.remember(id, toVerifiedKey(credential, identity, term), ticket),
-        forget: () => this.apps.evict(id),
+        forget: () => this.apps.forget(id, toPresentedDigest(credential)),
       }),
     };
   }
@@ -304,7 +304,7 @@ export class VerifierCore {
         read: (body) => toNodePrincipal(body, id),
         remember: (identity, term, ticket) =>
           this.nodes.remember(id, toVerifiedKey(credential, identity, term), ticket),
-        forget: () => this.nodes.evict(id),
+        forget: () => this.nodes.forget(id, toPresentedDigest(credential)),
       }),
     };
   }

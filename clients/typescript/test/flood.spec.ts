@@ -12,9 +12,13 @@ const FLOOD_PER_MS = 2;
 /** So slow that one client keeps more questions waiting than a door has. */
 const SERVICE_MS = 150;
 
-/** Knows some nodes; takes its time for each question, and none for a poll. */
+const SERVICE_NAME = 'recipes';
+
+/** Knows some nodes and apps; takes its time for each question, and none for a poll. */
 class SlowService implements Transport {
+  /** The ids of nodes and apps. */
   readonly valid = new Set<string>();
+  readonly refusedKeys = new Set<string>();
   remember: 'yes' | 'no' = 'yes';
   asked = 0;
 
@@ -30,22 +34,36 @@ class SlowService implements Transport {
       return Promise.resolve({ status: 200, headers: {}, body: JSON.stringify(body) });
     }
     this.asked += 1;
-    const [nodeId = ''] = (headers['X-API-Key'] ?? '').split(':');
+    const answer = url.endsWith('/internal/validate-app')
+      ? () => this.answerApp(headers['X-Platform-App-Id'] ?? '')
+      : () => this.answerNode(headers['X-API-Key'] ?? '');
     return new Promise((resolve) => {
-      this.simulation.at(this.simulation.nowMs + SERVICE_MS, () => resolve(this.answer(nodeId)));
+      this.simulation.at(this.simulation.nowMs + SERVICE_MS, () => resolve(answer()));
     });
   }
 
-  private answer(nodeId: string): ServiceAnswer {
-    if (!this.valid.has(nodeId)) return { status: 401, headers: {}, body: '{"code":"invalid_node_credentials"}' };
+  private answerNode(presented: string): ServiceAnswer {
+    const [nodeId = '', key = ''] = presented.split(':');
+    if (!this.valid.has(nodeId) || this.refusedKeys.has(key)) return refuse('invalid_node_credentials');
+    return this.accept({ node_id: nodeId, household_id: HOUSEHOLD });
+  }
+
+  private answerApp(appId: string): ServiceAnswer {
+    if (!this.valid.has(appId)) return refuse('invalid_app_credentials');
+    return this.accept({ app_id: appId, caller: 'planner', target: SERVICE_NAME });
+  }
+
+  private accept(identity: object): ServiceAnswer {
     const headers = {
       'x-platform-remember': this.remember,
       'x-platform-expires-in': '60',
       'x-platform-fresh-for-ms': '29000',
     };
-    return { status: 200, headers, body: JSON.stringify({ valid: true, node_id: nodeId, household_id: HOUSEHOLD }) };
+    return { status: 200, headers, body: JSON.stringify({ valid: true, ...identity }) };
   }
 }
+
+const refuse = (code: string): ServiceAnswer => ({ status: 401, headers: {}, body: JSON.stringify({ code }) });
 
 describe('a verifier under a flood of random keys from one address', () => {
   let simulation: Simulation;
@@ -55,22 +73,33 @@ describe('a verifier under a flood of random keys from one address', () => {
   beforeEach(() => {
     simulation = new Simulation();
     service = new SlowService(simulation);
-    const own = {
-      url: 'http://auth.test',
-      appId: '01985f4e-7c3a-7b52-9d1e-000000000c01',
-      appKey: 'pa_app_own',
-      serviceName: 'recipes',
-    };
-    verifier = new VerifierCore(
-      toSettings({ ...own, maxEntries: 1_000, logger: { warn: () => undefined } }),
-      simulation.createRuntime(service),
-    );
+    verifier = createVerifier(1_000);
   });
 
   afterEach(() => verifier.close());
 
-  const present = (nodeId: string, ip: string) =>
-    verifier.verifyNode({ headers: { 'x-api-key': `${nodeId}:key` }, ip });
+  function createVerifier(maxEntries: number): VerifierCore {
+    const own = {
+      url: 'http://auth.test',
+      appId: '01985f4e-7c3a-7b52-9d1e-000000000c01',
+      appKey: 'pa_app_own',
+      serviceName: SERVICE_NAME,
+    };
+    return new VerifierCore(
+      toSettings({ ...own, maxEntries, logger: { warn: () => undefined } }),
+      simulation.createRuntime(service),
+    );
+  }
+
+  function restartWith(maxEntries: number): void {
+    verifier.close();
+    verifier = createVerifier(maxEntries);
+  }
+
+  const present = (nodeId: string, ip: string, key = 'key'): Promise<unknown> =>
+    verifier.verifyNode({ headers: { 'x-api-key': `${nodeId}:${key}` }, ip });
+  const presentApp = (appId: string, ip: string): Promise<unknown> =>
+    verifier.verifyApp({ headers: { 'x-platform-app-id': appId, 'x-platform-app-key': 'key' }, ip });
 
   /** From now on. @returns how many were refused, and how many turned away without a verdict */
   function flood(forMs: number) {
@@ -86,13 +115,13 @@ describe('a verifier under a flood of random keys from one address', () => {
     return answers;
   }
 
-  /** @returns the nodes that were accepted, with the time that each waited */
-  function presentAll(nodeIds: readonly string[], atMs: number, everyMs: number, ip: string) {
+  /** @returns the nodes, or other callers, that were accepted, with the time that each waited */
+  function presentAll(ids: readonly string[], atMs: number, everyMs: number, ip: string, presentOne = present) {
     const waited: number[] = [];
-    nodeIds.forEach((nodeId, index) => {
+    ids.forEach((id, index) => {
       const sentMs = atMs + index * everyMs;
       simulation.at(sentMs, () => {
-        present(nodeId, ip).then(
+        presentOne(id, ip).then(
           () => waited.push(simulation.nowMs - sentMs),
           () => undefined,
         );
@@ -101,16 +130,16 @@ describe('a verifier under a flood of random keys from one address', () => {
     return waited;
   }
 
-  function createNodes(count: number): string[] {
-    const nodeIds = Array.from({ length: count }, () => randomUUID());
-    for (const nodeId of nodeIds) service.valid.add(nodeId);
-    return nodeIds;
+  function createIds(count: number): string[] {
+    const ids = Array.from({ length: count }, () => randomUUID());
+    for (const id of ids) service.valid.add(id);
+    return ids;
   }
 
   it('answers new nodes from another address, one by one and all at once', async () => {
     const attack = flood(2_000);
-    const single = presentAll(createNodes(80), 500, 10, '198.51.100.1');
-    const together = presentAll(createNodes(80), 1_500, 0, '2001:db8:1:2::3');
+    const single = presentAll(createIds(80), 500, 10, '198.51.100.1');
+    const together = presentAll(createIds(80), 1_500, 0, '2001:db8:1:2::3');
     await simulation.run(6_000);
     expect(attack.unavailable).toBeGreaterThan(attack.refused);
     expect(single.length).toBeGreaterThanOrEqual(76);
@@ -118,7 +147,7 @@ describe('a verifier under a flood of random keys from one address', () => {
   });
 
   it('answers every node that was valid recently, also at the address of the attacker', async () => {
-    const nodes = createNodes(60);
+    const nodes = createIds(60);
     presentAll(nodes, 0, 0, ATTACKER);
     // Not used since: what is remembered has ended, and the service is asked.
     await simulation.run(61_000);
@@ -130,7 +159,7 @@ describe('a verifier under a flood of random keys from one address', () => {
 
   it('answers every node that was valid recently also when nothing was remembered: a reset came, or its key is being rotated', async () => {
     service.remember = 'no';
-    const nodes = createNodes(60);
+    const nodes = createIds(60);
     presentAll(nodes, 0, 0, ATTACKER);
     await simulation.run(1_000);
     flood(2_000);
@@ -139,8 +168,20 @@ describe('a verifier under a flood of random keys from one address', () => {
     expect(waited).toHaveLength(60);
   });
 
+  it('answers every node that was valid recently also after as many apps as one door remembers were accepted', async () => {
+    restartWith(60);
+    const nodes = createIds(60);
+    presentAll(nodes, 0, 0, ATTACKER);
+    presentAll(createIds(60), 500, 0, ATTACKER, presentApp);
+    await simulation.run(62_000);
+    flood(2_000);
+    const waited = presentAll(nodes, 63_000, 0, ATTACKER);
+    await simulation.run(67_000);
+    expect(waited).toHaveLength(60);
+  });
+
   it('asks again about a node in use before its end, so that none of its requests waits', async () => {
-    const nodes = createNodes(60);
+    const nodes = createIds(60);
     presentAll(nodes, 0, 0, ATTACKER);
     await simulation.run(50_000);
     flood(1_000);
@@ -150,7 +191,7 @@ describe('a verifier under a flood of random keys from one address', () => {
   });
 
   it('drops what it remembers when it asks again and the service refuses', async () => {
-    const nodes = createNodes(1);
+    const nodes = createIds(1);
     presentAll(nodes, 0, 0, ATTACKER);
     await simulation.run(200);
     service.valid.clear();
@@ -158,5 +199,32 @@ describe('a verifier under a flood of random keys from one address', () => {
     const later = presentAll(nodes, 51_000, 0, ATTACKER);
     await simulation.run(52_000);
     expect([later, service.asked]).toEqual([[], 3]);
+  });
+
+  it('drops what it remembers when the service refuses it, also after others were accepted more recently', async () => {
+    restartWith(2);
+    const [used = '', unused = '', newest = ''] = createIds(3);
+    // The one in use stays remembered; the other one makes room.
+    presentAll([used, unused], 0, 500, ATTACKER);
+    presentAll([used, newest], 1_000, 500, ATTACKER);
+    await simulation.run(2_000);
+    service.valid.clear();
+    const renewed = presentAll([used], 50_000, 0, ATTACKER);
+    const later = presentAll([used], 51_000, 0, ATTACKER);
+    await simulation.run(52_000);
+    expect([renewed, later, service.asked]).toEqual([[0], [], 5]);
+  });
+
+  it('remembers the new key of a node when its old key is refused', async () => {
+    const nodes = createIds(1);
+    const presentOld = (nodeId: string, ip: string) => present(nodeId, ip, 'old');
+    presentAll(nodes, 0, 0, ATTACKER, presentOld);
+    presentAll(nodes, 500, 0, ATTACKER);
+    await simulation.run(1_000);
+    service.refusedKeys.add('old');
+    const old = presentAll(nodes, 1_000, 0, ATTACKER, presentOld);
+    const current = presentAll(nodes, 2_000, 0, ATTACKER);
+    await simulation.run(3_000);
+    expect([old, current, service.asked]).toEqual([[], [0], 3]);
   });
 });

@@ -60,6 +60,11 @@ export class KeyCache<Identity extends object> implements EvictionListener {
     this.entries.set(id, { digest, identity, expiresAt, maxAgeMs, takenAtMs: ticket.takenAtMs });
   }
 
+  /** Evicts the key that was refused: a wrong key must not evict the right one of its id. */
+  forget(id: string, refused: Buffer): void {
+    if (this.find(id, refused)) this.evict(id);
+  }
+
   evict(id: string): void {
     this.entries.delete(id);
   }

@@ -15,7 +15,6 @@ import { type Environment, parseEnvironment, readSecretFiles, type Variables } f
 import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseClock } from '../../database/database.js';
 import { DatabaseModule } from '../../database/database.module.js';
-import { FormerSchemaError } from '../../database/former-migrations.js';
 import { MayNotMigrateError, migrate } from '../../database/migrate.js';
 import { MetricsRegistryModule } from '../../metrics/metrics-registry.js';
 import { RevocationModule } from '../../revocation/revocation-feed.js';
@@ -102,7 +101,6 @@ export async function migrateWatched(databaseUrl: string): Promise<string[]> {
   try {
     return await watch.limit(migrate(databaseUrl, watch));
   } catch (error) {
-    const isForOperator = error instanceof MayNotMigrateError || error instanceof FormerSchemaError;
-    throw isForOperator ? new CommandFailedError(error.message, 'schema_outdated') : error;
+    throw error instanceof MayNotMigrateError ? new CommandFailedError(error.message, 'schema_outdated') : error;
   }
 }
