@@ -62,7 +62,7 @@ interface Rule {
   readonly isKept: (value: Values) => boolean;
 }
 
-const RULES: readonly Rule[] = [
+export const RULES: readonly Rule[] = [
   {
     name: 'WEBAUTHN_RP_ID',
     others: ['WEBAUTHN_ORIGINS'],
