@@ -34,10 +34,8 @@ const FOREIGN = /^test\/clients\/(src|generated)\//;
 const SERVICE = 'dist/service';
 /** Programs beside the service: the threads that hash passwords, and the command line. */
 const PROGRAMS = ['passwords/password.worker.js', 'cli/platform-auth.js'];
-/** Names of the programs of the service, which share a bundle, and what src/main.ts exports for each. */
-const SERVICE_PROGRAMS = { 'main.js': 'main', 'worker.js': 'runWorker' };
-/** V8 rejects code that was compiled with other flags. The flags of `npm start`. */
-const SERVICE_FLAGS = ['--max-semi-space-size=64', '--no-allocation-site-pretenuring'];
+/** Names of the programs of the service, which share a bundle, and what src/bootstrap/programs.ts exports for each. */
+const SERVICE_PROGRAMS = { 'main.js': 'runService', 'worker.js': 'runWorker' };
 const LOADER = 'service-code.js';
 /** For the bill of materials: the folders of the packages in the bundle and in dist/docs/. */
 const BUNDLED_PACKAGES = 'dist/bundled-packages.json';
@@ -175,7 +173,7 @@ const COMMON_OPTIONS = {
 function bundleMain() {
   return build({
     ...COMMON_OPTIONS,
-    entryPoints: ['dist/src/main.js'],
+    entryPoints: ['dist/src/bootstrap/programs.js'],
     entryNames: 'service-[hash]',
     outExtension: { '.js': '.cjs' },
     format: 'cjs',
@@ -216,6 +214,8 @@ async function bundleService() {
       `import { loadBundle } from './${LOADER}';\n\nawait loadBundle('${name}').service.${entry}();\n`,
     );
   for (const [file, text] of files) writeIfChanged(join(SERVICE, file), text);
+  // V8 rejects code that was compiled with other flags than those of the start.
+  const { SERVICE_FLAGS } = await import(resolve('dist/tools/service.js'));
   const { status } = spawnSync(process.execPath, [...SERVICE_FLAGS, 'tools/compile-service.js', name], {
     stdio: ['ignore', 2, 2],
   });

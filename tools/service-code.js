@@ -7,7 +7,7 @@ import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { Script } from 'node:vm';
 
-/** @returns the script, and what src/main.ts exports */
+/** @returns the script, and what src/bootstrap/programs.ts exports */
 export function loadBundle(name) {
   const bundle = new URL(`${name}.cjs`, import.meta.url);
   const text = readFileSync(bundle, 'latin1');

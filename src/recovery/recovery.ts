@@ -62,6 +62,7 @@ class PasswordResets {
       const passwordHash = await this.passwords.hashNewPassword(newPassword, actor);
       await this.tokens.useToken(found, async (transaction, user) => {
         const time = this.clock.now();
+        // It cannot refuse: `useToken` has locked the row, and uses no token of a disabled account.
         await setPassword(transaction, user, passwordHash, time);
         const removed = isByMail ? await this.proveEmail(transaction, user, time) : undefined;
         const count = await this.sessions.endAllSessions(transaction, user.id, 'password_reset');

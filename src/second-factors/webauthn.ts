@@ -271,7 +271,8 @@ export class RelyingParty {
    */
   async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<VerifiedAnswer> {
     const row = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
-    if (!row || row.userId !== (ownerId ?? row.userId)) throw new RefusedProofError('unknown_passkey', ownerId);
+    if (!row || (ownerId !== undefined && row.userId !== ownerId))
+      throw new RefusedProofError('unknown_passkey', ownerId);
     const { id, userId, isActive, isSynced } = row;
     const verified = hasHandleOf(response, userId, ownerId !== undefined)
       ? await this.verifyAuthentication(response, challenge, row, ownerId === undefined)

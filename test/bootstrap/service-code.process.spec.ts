@@ -10,7 +10,7 @@ import { fromRoot } from '../support/from-root.js';
 const LOAD = `const [loader, name] = process.argv.slice(1);
   const { loadBundle } = await import(loader);
   const { script, service } = loadBundle(name);
-  console.log(script.cachedDataRejected, typeof service.main);`;
+  console.log(script.cachedDataRejected, typeof service.runService);`;
 
 describe('the code of the bundle that V8 compiled during the build', () => {
   const files = readdirSync(fromRoot('dist/service')).filter((file) => file.startsWith('service-'));

@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import { Client } from 'pg';
 import { eventually } from '../../tools/eventually.js';
 import { FirstRunFolder } from '../support/first-run-folder.js';
+import { fromRoot } from '../support/from-root.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, SECRET_KEY, VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -15,6 +16,23 @@ import { createMigrationOptions } from '../../src/database/migrate.js';
 const START_MS = 90_000;
 
 const SCENARIO_MS = 240_000;
+
+describe('src/main.ts', () => {
+  afterEach(endAll);
+
+  it.each(['1', '2'])(
+    'starts the service without the bundle, with WORKERS=%s',
+    async (WORKERS) => {
+      const database = await createTestDatabase();
+      const variables = { ...VARIABLES, DATABASE_URL: database.url, WORKERS };
+      const service = await ServiceProcess.spawn(variables, undefined, fromRoot('dist/src/main.js'));
+      await service.ready();
+      expect(await service.stop()).toBe(0);
+      await database.drop();
+    },
+    SCENARIO_MS,
+  );
+});
 
 describe('port 0', () => {
   const folder = new FirstRunFolder(0o755);

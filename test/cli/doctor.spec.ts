@@ -267,6 +267,25 @@ describe('platform-auth doctor', () => {
       expect(formatRunning(running)).toMatch(/ocr: .* cannot know\.\n {2}recipes does not answer at .*\n/);
     });
 
+    it('cancels the endless answer of another program with --live', async () => {
+      const chunk = Buffer.alloc(65_536);
+      let sentBytes = 0;
+      const { url: there, close } = await serve((_, response) => {
+        const sendChunk = (): void => {
+          sentBytes += chunk.length;
+          response.write(chunk);
+        };
+        response.on('drain', sendChunk).writeHead(200);
+        sendChunk();
+      });
+      const ocr = { name: 'ocr', url: there, calls: [], scopes: {}, urls: [], adminEndpoints: false };
+      const running = await askServices({ services: [{ ...ocr, verifiesAccessTokens: false }] });
+      close();
+      expect(running).toEqual([{ name: 'ocr', url: there, status: 200 }]);
+      // What the buffers of both ends take before the client closes the connection.
+      expect(sentBytes).toBeLessThan(32 * 2 ** 20);
+    });
+
     it('reports a service that is down once, not for each pair', async () => {
       expect(await platform.diagnose('http://127.0.0.1:9')).toEqual([
         expect.objectContaining({ severity: 'broken', where: 'http://127.0.0.1:9' }),

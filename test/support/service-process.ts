@@ -33,10 +33,10 @@ export class ServiceProcess {
   }
 
   /** @param variables the whole environment: nothing is inherited but PATH and HOME */
-  static async spawn(variables: Variables, cwd = process.cwd()): Promise<ServiceProcess> {
+  static async spawn(variables: Variables, cwd = process.cwd(), main = MAIN): Promise<ServiceProcess> {
     const port = variables.PORT ?? String(await claimPort());
     const env = { PATH: process.env.PATH, HOME: process.env.HOME, PORT: port, ...variables };
-    return new ServiceProcess(`http://127.0.0.1:${port}`, spawn(process.execPath, [MAIN], { env, cwd }));
+    return new ServiceProcess(`http://127.0.0.1:${port}`, spawn(process.execPath, [main], { env, cwd }));
   }
 
   static async start(variables: Variables, cwd?: string): Promise<ServiceProcess> {

@@ -62,6 +62,10 @@ def test_names_every_variable_that_is_missing() -> None:
         *[("url", url) for url in ("", "auth", "ftp://auth", "http://", "http://[", "http://a b", "http://auth:99999")],
         *[("url", "http://a:b@auth"), ("url", "http://a@auth"), ("url", "http://auth/?a"), ("url", "http://auth/#a")],
         *[("url", "http://auth/?"), ("jwks_url", "http://auth/jwks.json?a"), ("url", "http://auth:x"), ("url", "http://\x00")],
+        # urlsplit would drop these, and name another host.
+        *[("url", url) for url in ("http://ho\nst", "http://ho\tst", "http://auth\r", " http://auth", "\x00http://auth", "http://auth ")],
+        *[("url", url) for url in ("http://auth\x7f", "http://auth/\x85", "http://auth\u3000", "http:// auth")],
+        ("jwks_url", "http://auth/jwks\n.json"),
         *[("app_id", ""), ("app_id", "clé"), ("app_key", "a b"), ("app_key", "pa_app_a\n"), ("service_name", "a b")],
         *[("app_id", "recipes"), ("app_id", ENVIRONMENT["AUTH_APP_ID"][:-1]), ("app_key", "pa_node_secret"), ("app_key", "pa_app_é")],
         *[("app_key", ENVIRONMENT["AUTH_APP_ID"]), ("app_key", '"pa_app_quoted"'), ("app_id", "pa_app_a-key-in-its-place")],

@@ -14,7 +14,7 @@ import pytest
 from platform_auth import UnavailableError, UserPrincipal
 from platform_auth.caches import KeyCache, TokenCache
 from platform_auth.clocks import Clocks, Instant
-from platform_auth.credentials import Credential, Headers, compute_fingerprint, find_app
+from platform_auth.credentials import Credential, Headers, compute_fingerprint, find_app, read_node
 from platform_auth.lease import Change, Lease, Renewal
 from platform_auth.principals import NodePrincipal
 from platform_auth.transport import ServiceAnswer, ServiceRequest
@@ -246,6 +246,21 @@ def test_recalls_a_key_by_its_headers_only_until_it_is_evicted_or_replaced() -> 
     assert [recall(key), recall(other)] == [[None, None], [NODE, NODE]]
     lease.renew(CHANGED, Instant(0, 0))
     assert [recall(key), recall(other)] == [[None, None], [None, None]]
+
+
+def test_forgets_a_key_that_was_refused_in_any_spelling_of_its_id_and_no_other_key_of_that_id() -> None:
+    lease = Lease(Clocks(lambda: 0.0, lambda: 0.0), 0)
+    lease.renew(QUIET, START)
+    keys = create_keys(lease)
+
+    def present(node_id: str, secret: str) -> Credential:
+        return read_node({"X-API-Key": f"{node_id}:{secret}"})
+
+    keys.remember(present(NODE_ID, "current"), NODE, START, inf, lease.take_ticket())
+    keys.forget(present(NODE_ID, "wrong"))
+    assert recall_from(keys, present(NODE_ID, "current")) == NODE
+    keys.forget(present(NODE_ID.upper(), "current"))
+    assert recall_from(keys, present(NODE_ID, "current")) is None
 
 
 def test_reports_the_last_use_of_a_key_once_also_when_it_was_remembered_again_or_the_poll_failed() -> None:

@@ -72,9 +72,22 @@ type Reply = Readonly<{ status: number; body?: unknown; error?: string }>;
 
 /** @returns the status and the JSON of the answer, or why there is none */
 async function ask(url: string, request: HttpRequest = {}): Promise<Reply> {
+  return send(url, request, (response) => response.json().catch(() => undefined));
+}
+
+/** Cancels the body, which may be endless: another program than this service answers. */
+async function askForeign(url: string): Promise<Reply> {
+  return send(url, {}, (response) => response.body?.cancel());
+}
+
+async function send(
+  url: string,
+  request: HttpRequest,
+  read: (response: Response) => Promise<unknown> | undefined,
+): Promise<Reply> {
   try {
     const response = await sendRequest(url, { timeoutMs: SERVICE_TIMEOUT_MS, ...request });
-    return { status: response.status, body: await response.json().catch(() => undefined) };
+    return { status: response.status, body: await read(response) };
   } catch (error) {
     return { status: 0, error: readErrorCode(error) || describeCause(error) };
   }
@@ -223,7 +236,7 @@ async function checkPublishedKeys({ algorithm }: TokenRules, url: string): Promi
 async function checkLoggingService(own: EnvFile | undefined): Promise<Finding | undefined> {
   const url = own?.get('LOGGING_SERVICE_URL');
   if (url === undefined) return undefined;
-  const { status, error } = await ask(url);
+  const { status, error } = await askForeign(url);
   if (error === undefined && status < 500 && (status < 300 || status >= 400)) return undefined;
   return warning(
     `${OWN_NAME}.env: LOGGING_SERVICE_URL`,
@@ -246,7 +259,7 @@ export function askServices({ services }: PlatformMap): Promise<RunningService[]
   const others = services.filter(({ name }) => name !== OWN_NAME);
   return Promise.all(
     others.map(async ({ name, url }) => {
-      const { status, error } = await ask(url);
+      const { status, error } = await askForeign(url);
       return error === undefined ? { name, url, status } : { name, url, status: null, error };
     }),
   );

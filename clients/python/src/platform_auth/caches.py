@@ -116,10 +116,6 @@ class _Cache(Generic[Identity]):
         self._entries.clear()
         self._by_change.clear()
 
-    def forget(self, credential: Credential) -> None:
-        with self._lease.lock:
-            self._delete(compute_fingerprint(credential))
-
     def _put(self, entry: _Entry[Identity]) -> None:
         self._delete(entry.fingerprint)
         if len(self._entries) >= self._max_entries:
@@ -167,9 +163,21 @@ class KeyCache(_Cache[KeyIdentity]):
     ) -> KeyIdentity | None:
         """The same for a key that was parsed, whatever the spelling of its headers."""
         with self._lease.lock:
-            known = tuple(self._by_change.get(Change(self._kind, key_id), ()))
-            is_same = len(known) == 1 and compare_digest(self._entries[known[0]].digest, digest)
-        return self.recall(headers, address, known[0]) if is_same else None
+            fingerprint = self._find(key_id, digest)
+        return None if fingerprint is None else self.recall(headers, address, fingerprint)
+
+    def forget(self, credential: Credential) -> None:
+        """Whatever the spelling of its headers. Another key of the same id stays."""
+        with self._lease.lock:
+            fingerprint = self._find(credential.id, credential.digest)
+            if fingerprint is not None:
+                self._delete(fingerprint)
+
+    def _find(self, key_id: str, digest: bytes) -> bytes | None:
+        """The fingerprint under which this key is remembered. The caller holds the lock."""
+        known = tuple(self._by_change.get(Change(self._kind, key_id), ()))
+        is_same = len(known) == 1 and compare_digest(self._entries[known[0]].digest, digest)
+        return known[0] if is_same else None
 
     def remember(
         self, credential: Credential, principal: KeyIdentity, sent: Instant, seconds: float, ticket: Ticket
@@ -202,6 +210,10 @@ class TokenCache(_Cache[UserPrincipal]):
         with self._lease.lock:
             if self._lease.is_current(ticket):
                 self._put(entry)
+
+    def forget(self, credential: Credential) -> None:
+        with self._lease.lock:
+            self._delete(compute_fingerprint(credential))
 
 
 def _choose_check(sent: Instant, seconds: float) -> float:

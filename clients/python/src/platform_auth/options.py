@@ -20,6 +20,8 @@ _MIN_SECRET_BYTES = 32
 # A name in ASCII, or an IP address.
 _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 _PATH = re.compile(r"[\x21-\x7e]*")
+# urlsplit drops tabs and line breaks, and blanks at the start: the host that is asked would not be the one that is written.
+_BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 # Nothing is remembered for longer.
 _MAX_OUTAGE_GRACE_SECONDS = 60
 _URL_REQUIREMENT = "must be an http or https URL without a user and a query"
@@ -153,7 +155,7 @@ def _is_positive_integer(value: object) -> bool:
 
 
 def _is_http_url(text: object) -> bool:
-    if not isinstance(text, str):
+    if not isinstance(text, str) or _BLANK_OR_CONTROL.search(text):
         return False
     try:
         url = urlsplit(text)

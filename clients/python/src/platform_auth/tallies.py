@@ -10,7 +10,7 @@ from platform_auth.principals import Door
 VerdictName = Literal["accepted", "refused", "unavailable"]
 # Called at every verdict, in the thread of the request.
 VerdictHook = Callable[[Door, VerdictName], object]
-# An iterator of calls ends with it.
+# iter(function, sentinel) stops once a call returns its sentinel. No call returns this one, so that the counting never stops.
 _NEVER = object()
 
 
