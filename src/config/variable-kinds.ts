@@ -57,7 +57,7 @@ export function accepted(bounds: string, message: string, isAccepted: (text: str
   return z.string().refine(isAccepted, message).meta({ bounds });
 }
 
-/** Text that is parsed. A refused value stays as it is, for the rules between variables. */
+/** Text that is parsed. A refused value does not keep the rules between other variables from being checked. */
 export function parsed<Output>(bounds: string, message: string, parse: (text: string) => Output | undefined) {
   return z
     .string()

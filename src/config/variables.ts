@@ -56,6 +56,8 @@ export type Values = ReturnType<typeof fillDefaults>;
 
 interface Rule {
   readonly name: VariableName;
+  /** The other variables that decide it, also through a default. While one of them is refused, its value says nothing. */
+  readonly others: readonly VariableName[];
   readonly requirement: string;
   readonly isKept: (value: Values) => boolean;
 }
@@ -63,11 +65,13 @@ interface Rule {
 export const RULES: readonly Rule[] = [
   {
     name: 'WEBAUTHN_RP_ID',
+    others: ['WEBAUTHN_ORIGINS'],
     requirement: 'must be set together with WEBAUTHN_ORIGINS',
     isKept: (value) => (value.WEBAUTHN_RP_ID === undefined) === (value.WEBAUTHN_ORIGINS === undefined),
   },
   {
     name: 'WEBAUTHN_ORIGINS',
+    others: ['WEBAUTHN_RP_ID', 'PORT'],
     requirement: 'must have hosts that are WEBAUTHN_RP_ID or end with a dot and it',
     isKept: ({ WEBAUTHN_RP_ID: rpId, WEBAUTHN_ORIGINS: origins = [] }) =>
       rpId === undefined || origins.every((origin) => isBelow(origin, rpId)),
@@ -80,17 +84,20 @@ export const RULES: readonly Rule[] = [
     ] as const
   ).map(([name, other]) => ({
     name,
+    others: [other],
     requirement: `must differ from ${other}`,
     // Port 0 means any free port.
     isKept: ({ [name]: port, [other]: taken }: Values) => port === undefined || port === 0 || port !== taken,
   })),
   ...(['MAIL_FROM', 'PASSWORD_RESET_URL', 'EMAIL_VERIFICATION_URL'] as const).map((name) => ({
     name,
+    others: ['MAIL_URL'] as const,
     requirement: 'must be set when MAIL_URL is',
     isKept: (value: Values) => value.MAIL_URL === undefined || value[name] !== undefined,
   })),
   {
     name: 'REQUIRE_VERIFIED_EMAIL',
+    others: ['MAIL_URL', 'NODE_ENV'],
     requirement: 'needs MAIL_URL in production',
     isKept: (value) => !value.REQUIRE_VERIFIED_EMAIL || value.MAIL_URL !== undefined || value.NODE_ENV !== 'production',
   },
@@ -103,7 +110,9 @@ function isBelow(origin: string, domain: string): boolean {
 export const schema = given
   .superRefine((value, context) => {
     const filled = fillDefaults(value);
-    for (const { name, requirement, isKept } of RULES)
-      if (!isKept(filled)) context.addIssue({ code: 'custom', path: [name], message: requirement });
+    const refused = new Set(context.issues.map(({ path }) => path?.[0]));
+    for (const { name, others, requirement, isKept } of RULES)
+      if (![name, ...others].some((each) => refused.has(each)) && !isKept(filled))
+        context.addIssue({ code: 'custom', path: [name], message: requirement });
   })
   .transform(fillDefaults);

@@ -3,7 +3,7 @@
  * refusals into pages. Invariants: a request that changes something comes from a form that a page of this session made, from
  * this origin, and is done once (ASVS 3.5.1); GET changes nothing.
  */
-import { applyDecorators, Catch, Controller, Get, Injectable, UseFilters, UseGuards } from '@nestjs/common';
+import { applyDecorators, Catch, Controller, Get, Injectable, Req, Res, UseFilters, UseGuards } from '@nestjs/common';
 import type { ArgumentsHost, CanActivate, ExecutionContext } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
@@ -175,6 +175,7 @@ export class ConsoleErrors extends ProblemFilter {
   protected override send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
     const { errors = [], members = {} } = occurrence;
     const { session, form } = response.locals as Locals;
+    const scopes = problem === problems.missingScope ? (members as { scopes?: string[] }).scopes : undefined;
     const details = errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}.`.trimStart());
     const page =
       problem === problems.invalidAdminKey ? (
@@ -182,9 +183,9 @@ export class ConsoleErrors extends ProblemFilter {
       ) : (
         <Refusal
           title={problem.title}
-          advice={[problem.detail, ...details].join(' ')}
+          advice={scopes ? undefined : [problem.detail, ...details].join(' ')}
           request={request}
-          scopes={problem === problems.missingScope ? (members as { scopes?: string[] }).scopes : undefined}
+          scopes={scopes}
         />
       );
     const sendRefusal = (): void => sendPage(response, page, problem.status);
@@ -203,9 +204,9 @@ function redirectToLogin(request: Request, response: Response): void {
 
 interface RefusalProps {
   readonly title: string;
-  readonly advice: string;
+  readonly advice: string | undefined;
   readonly request: Request;
-  /** Of which the operator lacks one. */
+  /** Of which the operator lacks one: then they are the advice. */
   readonly scopes?: readonly string[] | undefined;
 }
 
@@ -213,7 +214,7 @@ function Refusal({ title, advice, request, scopes }: RefusalProps) {
   const { session } = (request.res?.locals ?? {}) as Locals;
   return (
     <Page title={title} session={session}>
-      <p>{advice}</p>
+      {advice !== undefined && <p>{advice}</p>}
       {scopes && (
         <p>
           It needs the scope {scopes.join(' or ')}. An operator with the scope operators, or the holder of the root key,
@@ -243,7 +244,12 @@ export const ConsolePages = (path: string): ClassDecorator =>
 @ConsolePages('console')
 export class UnknownPage {
   @Get('{*rest}')
-  show(): never {
+  show(@Req() request: Request, @Res() response: Response): void {
+    if (request.path === '/console/') {
+      setPageHeaders(response);
+      response.redirect(303, '/console');
+      return;
+    }
     throw new ProblemException(problems.notFound);
   }
 }

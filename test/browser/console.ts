@@ -174,6 +174,15 @@ async function checkPage(page: Page, path: string, view: string): Promise<void> 
     () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
   );
   checks.note(`/console${path} does not scroll sideways, ${view}`, overflow <= 0, overflow);
+  const covered = await page.evaluate(() =>
+    [...document.querySelectorAll('.field')].flatMap((field) => {
+      const [hint, input] = ['small', 'input, select'].map((part) =>
+        field.querySelector(part)?.getBoundingClientRect(),
+      );
+      return hint && input && hint.top < input.bottom && input.top < hint.bottom ? [field.textContent] : [];
+    }),
+  );
+  checks.note(`/console${path} has no hint over its field, ${view}`, covered.length === 0, covered.join('\n'));
 }
 
 async function checkLooks(service: Console): Promise<void> {

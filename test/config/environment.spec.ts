@@ -191,6 +191,23 @@ describe('the configuration', () => {
   });
 
   it.each([
+    ['PORT', { PORT: 'abc' }],
+    ['PORT', { PORT: '99999', WEBAUTHN_RP_ID: 'localhost' }],
+    ['INTERNAL_PORT', { INTERNAL_PORT: 'abc', METRICS_PORT: 'abc' }],
+    ['WEBAUTHN_ORIGINS', { WEBAUTHN_RP_ID: 'example.org', WEBAUTHN_ORIGINS: 'https://badexample.org/' }],
+  ])('checks no rule between a refused %s and other variables', (name, given) => {
+    const refused = Object.keys(given).filter((each) => each !== 'WEBAUTHN_RP_ID');
+    const lines = refusalOf(given).split('\n').slice(1);
+    expect(lines.map((line) => line.replace(/^ {2}- (\w+) .*/, '$1')).sort()).toEqual(refused.sort());
+    expect(refused).toContain(name);
+  });
+
+  it('checks the rules between other variables when a variable is refused', () => {
+    const message = refusalOf({ PORT: 'abc', INTERNAL_PORT: '8000', METRICS_PORT: '8000' });
+    expect(message).toContain('METRICS_PORT must differ from INTERNAL_PORT');
+  });
+
+  it.each([
     ['false', false],
     ['true', 1],
     ['2', 2],

@@ -28,6 +28,14 @@ describe('/console', () => {
     await browser.get('/console/keys?live=true').expect(200);
   });
 
+  it('leads from /console/ to its first page, also through the login', async () => {
+    const browser = new Browser(app);
+    const { headers } = await browser.get('/console/').expect(303);
+    const next = new URL(headers.location!, `http://${HOST}`).searchParams.get('next')!;
+    const { headers: loggedIn } = await browser.sendKey(ADMIN_KEY, { next }).expect(303);
+    expect((await browser.get(loggedIn.location!).expect(303)).headers.location).toBe('/console');
+  });
+
   it.each([
     '//evil.example',
     'https://evil.example',
@@ -253,7 +261,7 @@ describe('/console', () => {
       expect(text).toMatch(/user\.login\.failed.*1 × wrong_password.*about=127\.0\.0\.1/);
     });
 
-    it.each(['/', '/nonsense', '/keys/', '/keys/a/b/c', '/audit.xml'])(
+    it.each(['/nonsense', '/keys/', '/keys/a/b/c', '/audit.xml'])(
       'of the console leads back from /console%s, which it does not have',
       async (path) => {
         const { text, type } = await browser.get(`/console${path}`).expect(404);
@@ -266,6 +274,7 @@ describe('/console', () => {
       const keeper = await Browser.logIn(app, (await addOperator('people-only', ['users'])).api_key);
       const { text } = await keeper.get(`/console/why?about=${HOUSEHOLD}`).expect(403);
       expect(text).toContain('It needs the scope nodes or read.');
+      expect(text).not.toContain('`scopes`');
     });
 
     it('says what a seal proves', async () => {
