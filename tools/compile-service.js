@@ -5,11 +5,12 @@ import { join, resolve } from 'node:path';
 
 const folder = resolve('dist/service');
 const [name] = process.argv.slice(2);
-const { loadBundle } = await import(join(folder, 'service-code.js'));
-const { script, service } = loadBundle(name);
+const { computeDigest, loadBundle } = await import(join(folder, 'service-code.js'));
+const { text, script, service } = loadBundle(name);
 await service.loadService();
 const file = join(folder, `${name}.code`);
+const code = script.createCachedData();
 // A service that starts meanwhile reads the old code or the new one.
-writeFileSync(`${file}.new`, script.createCachedData());
+writeFileSync(`${file}.new`, Buffer.concat([code, computeDigest(text, code)]));
 renameSync(`${file}.new`, file);
 process.exit();

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readdirSync, rmSync, truncateSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -41,7 +41,20 @@ describe('the code of the bundle that V8 compiled during the build', () => {
 
   it('is compiled again when the file is incomplete', () => {
     truncateSync(join(folder, `${name}.code`), 100_000);
-    expect(load(SERVICE_FLAGS)).toBe('true function');
+    expect(load(SERVICE_FLAGS)).toBe('undefined function');
+  });
+
+  it.each([
+    // A byte of V8's header that V8 does not check.
+    ['the code', 'code', 28, 0x01],
+    // The line break behind the opening brace of the bundle becomes a tab: V8 compares its length only.
+    ['the bundle', 'cjs', '(function (module, exports, require, bundleUrl) {'.length, 0x03],
+  ])('is compiled again when a byte of %s was changed', (_name, ending, offset, bits) => {
+    const file = join(folder, `${name}.${ending}`);
+    const content = readFileSync(file);
+    content[offset]! ^= bits;
+    writeFileSync(file, content);
+    expect(load(SERVICE_FLAGS)).toBe('undefined function');
   });
 
   it('is compiled again when the file is missing', () => {
