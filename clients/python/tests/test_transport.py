@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -100,6 +101,22 @@ def test_keeps_its_connections() -> None:
     assert len(server.requests) == 6
     assert sum(b"pa_node_of-a-test" in head for head in server.requests) == 3
     assert not any(b"cookie" in head.lower() for head in server.requests)
+
+
+def test_names_the_host_in_ascii_beside_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(respond("200 OK"))
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def resolve(_host: object, port: int, **_options: object) -> object:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+        monkeypatch.setattr(loop, "getaddrinfo", resolve)
+        await transport.send(ServiceRequest("POST", url.replace("127.0.0.1", "auth.рф"), {}))
+
+    play(server, work)
+    assert b"\r\nHost: auth.xn--p1ai:" in server.requests[0]
 
 
 def test_follows_no_redirect() -> None:

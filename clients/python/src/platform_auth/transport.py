@@ -147,7 +147,7 @@ class _Connection(asyncio.Protocol):
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
         """Raises OSError or h11.ProtocolError when the connection is broken."""
         url = urlsplit(request.url)
-        headers = [("Host", url.netloc.encode("idna").decode("ascii")), *request.headers.items()]
+        headers = [("Host", _to_authority(url)), *request.headers.items()]
         if request.method == "POST":
             headers.append(("Content-Length", str(len(request.body))))
         head = self._http.send(h11.Request(method=request.method, target=url.path or "/", headers=headers))
@@ -186,7 +186,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(exc or ConnectionResetError())
-        self.lost.set_result(None)
+        if not self.lost.done():
+            self.lost.set_result(None)
 
     def _read(self) -> None:
         while isinstance(event := self._http.next_event(), h11.Event):
@@ -220,6 +221,13 @@ class _Connection(asyncio.Protocol):
 
 def _get_origin(url: SplitResult) -> tuple[str, str]:
     return url.scheme, url.netloc
+
+
+def _to_authority(url: SplitResult) -> str:
+    host = (url.hostname or "").encode("idna").decode("ascii")
+    if ":" in host:
+        host = f"[{host}]"
+    return host if url.port is None else f"{host}:{url.port}"
 
 
 def _join(response: h11.Response) -> dict[str, str]:
