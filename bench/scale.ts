@@ -3,7 +3,7 @@ import { ANY_GIVEN_ID } from '../src/database/database.js';
 import { RESERVE } from '../src/throttling/throttle-windows.js';
 import { buildDeletion, SESSIONS } from '../src/maintenance/purge.js';
 import { READ_LIVE } from '../src/tokens/sessions.service.js';
-import { ROTATE } from '../src/tokens/token-rotation.js';
+import { ROTATE } from '../src/tokens/refresh-tokens.js';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
 import { itemOf, createHttpContestant, createOwnRequests, type HttpRequest } from './loads.js';

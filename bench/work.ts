@@ -4,7 +4,7 @@ import { createHmac, createSecretKey, hash, randomBytes, randomUUID, timingSafeE
 import { Worker } from 'node:worker_threads';
 import pg from 'pg';
 import { RESERVE } from '../src/throttling/throttle-windows.js';
-import { ROTATE } from '../src/tokens/token-rotation.js';
+import { ROTATE } from '../src/tokens/refresh-tokens.js';
 import { measureCpuSince, repeatConcurrently } from './loops.js';
 import type { Load } from './measure.js';
 import { INSERT_SESSION, POOL_SIZE, READ_LIVE_SESSION, READ_NODE, READ_USER } from './statements.js';

@@ -25,7 +25,7 @@ import { FactorChanges } from '../second-factors/factor-changes.js';
 import { SESSION_END_REASONS, SessionsService, type Session } from '../tokens/sessions.service.js';
 import { UserResponse, RegistrationRequest } from '../users/users.controller.js';
 import { OneTimeTokens, type IssuedLink } from '../users/one-time-tokens.js';
-import { Registration, UserChanges, type UserChange } from '../users/user-changes.js';
+import { Registration, UserChanges, type UserChange } from '../users/accounts.js';
 import { UsersService, type Account, type User, type UserFilter } from '../users/users.service.js';
 
 export class UpdateUserRequest {

@@ -21,9 +21,9 @@ import { PasskeyField, PasskeyRequestOptionsResponse } from '../second-factors/w
 import { Throttled } from '../throttling/throttle.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { TokenRotation } from '../tokens/token-rotation.js';
+import { TokenRotation } from '../tokens/refresh-tokens.js';
 import { TokensModule } from '../tokens/user-door.js';
-import { Registration } from '../users/user-changes.js';
+import { Registration } from '../users/accounts.js';
 import { UserResponse, CredentialsRequest, RegistrationRequest, UsersModule } from '../users/users.controller.js';
 import { LoginService, SecondFactorLogins } from './login.js';
 

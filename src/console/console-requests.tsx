@@ -105,7 +105,7 @@ function parseForm({ body }: Request): Fields {
 /** @throws {ConsoleRefusal} when what the form is about was changed since its page was shown */
 export function refuseOutdated(request: Request, updatedAt: string): void {
   if (readFields(request).seen === updatedAt) return;
-  const advice = 'Somebody changed it after you opened the page. Nothing was done: look at it again, and decide.';
+  const advice = 'Another call changed it after you opened the page. Nothing was done: look at it again, and decide.';
   throw new ConsoleRefusal(409, 'Changed meanwhile', advice);
 }
 
@@ -217,7 +217,7 @@ function Refusal({ title, advice, request, scopes }: RefusalProps) {
       {advice !== undefined && <p>{advice}</p>}
       {scopes && (
         <p>
-          It needs the scope {scopes.join(' or ')}. An operator with the scope operators, or whoever has the root key,
+          It needs the scope {scopes.join(' or ')}. An operator with the scope operators, or the holder of the root key,
           can grant it: see the page Operators.
         </p>
       )}

@@ -20,7 +20,7 @@ export class LoginPage {
   @Get()
   @Public()
   showLogin(@Req() request: Request, @Res() response: Response, @Query() query: Record<string, unknown>): void {
-    // Refused, so that nobody gets used to a key in an address, which browsers and proxies keep.
+    // Refused, so that no operator gets used to a key in an address, which browsers and proxies keep.
     if (Object.keys(query).some((name) => name !== 'next'))
       throw new ConsoleRefusal(
         400,

@@ -83,8 +83,8 @@ export class NowPage {
     const session = getSession(request);
     for (const kind of [APPS, NODES, OPERATORS]) {
       if (!this.api.mayCall(session, kind.controller, kind.handlers.list)) {
-        const who = `The scope ${kind.scope} shows them; an operator with operators grants it.`;
-        rows.push([`The ${kind.noun}s`, 'are not shown', who]);
+        const advice = `The scope ${kind.scope} shows them; an operator with operators grants it.`;
+        rows.push([`The ${kind.noun}s`, 'are not shown', advice]);
         continue;
       }
       for (const { title, filter, describe } of listNeeds(Date.now())) {

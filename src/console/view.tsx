@@ -43,7 +43,7 @@ export interface PageProps {
   readonly at?: string;
   /** The scopes of which one opens the page. */
   readonly needs?: readonly string[];
-  /** Refreshed by console.js while nobody types into it. */
+  /** Refreshed by console.js while the operator does not type into it. */
   readonly isLive?: boolean;
   readonly children: ComponentChildren;
 }

@@ -121,42 +121,50 @@ function toNotice(subject: string, what: string): Template {
   return toMail(subject, what, 'If you did not expect this, your account may be in danger: contact {{product}}.');
 }
 
-interface LinkMail {
-  readonly what: string;
-  /** Begins the sentence before the link in plain text. */
-  readonly invitation: string;
-  /** The link in HTML. */
-  readonly label: string;
-  readonly unasked: string;
-}
-
-function toLinkMail(subject: string, { what, invitation, label, unasked }: LinkMail): Template {
-  const advice = `The link works once. ${unasked}`;
-  const { text } = toMail('', `${what}${invitation} within {{minutes}} minutes:`, '{{link}}', advice);
-  const { html } = toMail('', what, `<a href="{{link}}">${label}</a> within {{minutes}} minutes.`, advice);
-  return { subject, text, html };
-}
-
 /** The built-in texts. docs/operations/mail.md tells how to replace them. */
 export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
-  password_reset: toLinkMail('Reset your password', {
-    what: 'A new password was requested for the account {{email}} at {{product}}.',
-    invitation: '\n\nTo choose one, open this link',
-    label: 'Choose a new password',
-    unasked: 'If you did not ask for it, ignore this mail: your password stays as it is.',
-  }),
-  email_verification: toLinkMail('Confirm your e-mail address', {
-    what: 'Please confirm that {{email}} is your e-mail address at {{product}}.',
-    invitation: ' Open this link',
-    label: 'Confirm the address',
-    unasked: 'If you have no account with us, ignore this mail.',
-  }),
-  email_change: toLinkMail('Confirm your new e-mail address', {
-    what: '{{email}} was given as the new e-mail address of an account at {{product}}.',
-    invitation: ' To confirm it, open this link',
-    label: 'Confirm the new address',
-    unasked: 'If you did not ask for it, ignore this mail: the account keeps its address.',
-  }),
+  password_reset: {
+    subject: 'Reset your password',
+    text: `A new password was requested for the account {{email}} at {{product}}.
+
+To choose one, open this link within {{minutes}} minutes:
+
+{{link}}
+
+The link works once. If you did not ask for it, ignore this mail: your password stays as it is.
+`,
+    html: `<p>A new password was requested for the account {{email}} at {{product}}.</p>
+<p><a href="{{link}}">Choose a new password</a> within {{minutes}} minutes.</p>
+<p>The link works once. If you did not ask for it, ignore this mail: your password stays as it is.</p>
+`,
+  },
+  email_verification: {
+    subject: 'Confirm your e-mail address',
+    text: `Please confirm that {{email}} is your e-mail address at {{product}}. Open this link within {{minutes}} minutes:
+
+{{link}}
+
+The link works once. If you have no account with us, ignore this mail.
+`,
+    html: `<p>Please confirm that {{email}} is your e-mail address at {{product}}.</p>
+<p><a href="{{link}}">Confirm the address</a> within {{minutes}} minutes.</p>
+<p>The link works once. If you have no account with us, ignore this mail.</p>
+`,
+  },
+  email_change: {
+    subject: 'Confirm your new e-mail address',
+    text: `{{email}} was given as the new e-mail address of an account at {{product}}. To confirm it, open this link
+within {{minutes}} minutes:
+
+{{link}}
+
+The link works once. If you did not ask for it, ignore this mail: the account keeps its address.
+`,
+    html: `<p>{{email}} was given as the new e-mail address of an account at {{product}}.</p>
+<p><a href="{{link}}">Confirm the new address</a> within {{minutes}} minutes.</p>
+<p>The link works once. If you did not ask for it, ignore this mail: the account keeps its address.</p>
+`,
+  },
   email_change_notice: toMail(
     'Your e-mail address is about to change',
     'Another e-mail address was given for the account {{email}} at {{product}}, by a person who knows its password. The ' +

@@ -31,7 +31,7 @@ import { SessionsService } from '../tokens/sessions.service.js';
 import { TokensModule } from '../tokens/user-door.js';
 import { EMAIL_PURPOSES, OneTimeTokens, RESET_PURPOSES } from '../users/one-time-tokens.js';
 import { setPassword } from '../users/unchanged-account.js';
-import { determineFirstProof, getFirstProof } from '../users/user-changes.js';
+import { determineFirstProof, getFirstProof } from '../users/accounts.js';
 import { UsersModule } from '../users/users.controller.js';
 import { refuseTakenEmail, User } from '../users/users.service.js';
 import { LinkMails, LinkRequests } from './links.js';

@@ -1,9 +1,9 @@
 /**
  * Second factors of users: authenticator apps (TOTP) with recovery codes beside them, and passkeys, which also log in alone.
  * A proof (a code, an answer of a passkey) is verified first. `UseProof` consumes it in the transaction of the act that it
- * authorises, and only once. `answerRefusals` answers a refused proof. Transactions lock the row of the user, then the challenge, then the factor. A change of the
- * factors needs the password, and commits together with its audit event (factor-changes.ts).
- * This file: which factors a user has, how a proof is refused, and why a login would be refused.
+ * authorises, and only once. `answerRefusals` answers a refused proof. Transactions lock the row of the user, then the
+ * challenge, then the factor. A change of the factors needs the password, and commits together with its audit event
+ * (factor-changes.ts). This file: which factors a user has, how a proof is refused, and why a login would be refused.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';

@@ -12,7 +12,7 @@ import { toErrorFields, Log } from '../logging/log.js';
 import type { AccountState } from '../passwords/password-verifier.js';
 import type { Amr, Grant } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
-import { RefreshTokens } from './token-rotation.js';
+import { RefreshTokens } from './refresh-tokens.js';
 
 /**
  * FOR SHARE closes the race with a transaction that disables the user, sets a password or an address, or changes second

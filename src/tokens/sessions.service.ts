@@ -1,5 +1,5 @@
 /**
- * Sessions: a login starts one (new-sessions.ts), refreshes rotate its token (token-rotation.ts), and a logout, its owner, a
+ * Sessions: a login starts one (new-sessions.ts), refreshes rotate its token (refresh-tokens.ts), and a logout, its owner, a
  * new password, a new second factor, an operator, a reused token or the session limit ends it (SESSION_END_REASONS). A live
  * session has not ended, has not reached its absolute expiry, and its user is active. Ends are final and idempotent: one
  * conditional UPDATE, whose audit event is recorded in the same statement or transaction.

@@ -26,7 +26,7 @@ import {
 } from './access-tokens.js';
 import { NewSessions } from './new-sessions.js';
 import { Session, SessionsService } from './sessions.service.js';
-import { RefreshTokens, TokenRotation } from './token-rotation.js';
+import { RefreshTokens, TokenRotation } from './refresh-tokens.js';
 
 type SecretCallback = (error: Error | null, secret?: string) => void;
 

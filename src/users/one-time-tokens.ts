@@ -21,8 +21,8 @@ import { User } from './users.service.js';
 export const TOKEN_TTL_MINUTES = 30;
 
 /**
- * Secret scanners find the prefixes, and a page tells by them what a link is for. The token of an operator has a purpose of its own, because an anonymous client that
- * asks for a link replaces the token of `password_reset`.
+ * Secret scanners find the prefixes, and a page tells by them what a link is for. The token of an operator has a purpose of
+ * its own, because an anonymous client that asks for a link replaces the token of `password_reset`.
  */
 const PREFIXES = {
   password_reset: 'pa_reset_',

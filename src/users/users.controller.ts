@@ -11,7 +11,7 @@ import { PasswordsModule } from '../passwords/password-verifier.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { OneTimeTokens } from './one-time-tokens.js';
-import { Registration, UserChanges } from './user-changes.js';
+import { Registration, UserChanges } from './accounts.js';
 import { User, UsersService, type Account } from './users.service.js';
 
 export class RegistrationRequest {

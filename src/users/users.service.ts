@@ -1,5 +1,5 @@
 /**
- * Users: e-mail address, password hash, active or disabled. Registration and what operators change are in user-changes.ts, what
+ * Users: e-mail address, password hash, active or disabled. Registration and what operators change are in accounts.ts, what
  * users change about their own account in account/, their sessions in tokens/. Invariants: e-mail addresses are canonical
  * before they arrive here, and each change commits together with its audit event.
  */
@@ -49,7 +49,7 @@ export class User {
   @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true })
   emailVerifiedAt!: Date | null;
 
-  /** What `emailVerifiedAt` was, or would have become, before an operator made the address unproven (user-changes.ts). */
+  /** What `emailVerifiedAt` was, or would have become, before an operator made the address unproven (accounts.ts). */
   @Column({ name: 'first_proof_at', type: 'timestamptz', nullable: true })
   firstProofAt!: Date | null;
 

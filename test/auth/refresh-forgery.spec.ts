@@ -7,7 +7,7 @@ import { useApp } from '../support/use-app.js';
 const app = useApp();
 
 const PREFIX = 'pa_rt_';
-// Offsets of the parts of a token: session id, generation, seed, HMAC (src/tokens/token-rotation.ts).
+// Offsets of the parts of a token: session id, generation, seed, HMAC (src/tokens/refresh-tokens.ts).
 const GENERATION = 16;
 const SEED = 20;
 const HMAC = 52;

@@ -12,7 +12,8 @@ import {
   type PortableAccount,
 } from '../../users/account-transfer.js';
 import { hasPassword } from '../../passwords/password-hasher.js';
-import { CommandFailedError, Progress, writeExport } from '../terminal.js';
+import { writeExport } from '../export-file.js';
+import { CommandFailedError, Progress } from '../terminal.js';
 import { withServices } from './database-services.js';
 
 const BATCH_SIZE = 1_000;

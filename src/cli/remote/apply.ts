@@ -1,5 +1,5 @@
-// What `init` and `doctor` do with app credentials, over HTTP and without the database. Of two runs at the same time one is refused: a
-// pair has one live credential, and a key is rotated only if it was not rotated since the plan was made.
+// `apply` does what `init` does with app credentials, over HTTP and without the database. Of two runs at the same time one
+// is refused: a pair has one live credential, and a key is rotated only if it was not rotated since the plan was made.
 import { mkdirSync } from 'node:fs';
 import * as z from 'zod';
 import { formatPair } from '../credential-state.js';
@@ -10,9 +10,7 @@ import { HEADER_VALUE } from '../http-client.js';
 import type { AdminClient } from './admin-client.js';
 import { revokeKeys } from './credentials.command.js';
 import { identifyKeys } from './leaked.command.js';
-import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js';
-import { broken, checkNodes, findServiceAway, type Finding } from '../platform/doctor-calls.js';
-import { checkKeys } from '../platform/doctor-keys.js';
+import { CommandFailedError, type Confirm } from '../terminal.js';
 import { carryOutPlan, type CredentialStore, type PlanReport } from '../platform/delivery.js';
 import {
   createTokenRules,
@@ -127,7 +125,7 @@ function refusePartialDocuments({ services }: Plan): void {
 }
 
 /** @returns the live credentials, and whether a key is current: the service is asked about its digest, which is no use of it */
-async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
+export async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
   const items = await client.list<AppCredentialResponse>(PATH, { live: 'true' });
   readAs(z.array(identified), items, client);
   const held = items.flatMap(({ caller, target }) => files.get(caller)?.get(credentialVariables(target).key) ?? []);
@@ -171,28 +169,4 @@ function createStore(client: AdminClient): CredentialStore {
     },
     revoke: (ids) => revokeKeys(client, PATH, ids),
   };
-}
-
-/** Checks the running service against the map. Neither files nor the database are looked at, and no key is used. */
-export async function diagnoseFromAfar(
-  client: AdminClient,
-  { map, adminKey }: { map: PlatformMap; adminKey: string | undefined },
-  now = new Date(),
-): Promise<Finding[]> {
-  const away = await findServiceAway(client.url);
-  if (away) return [away];
-  const none = openDocuments(map, { format: 'json', folder: undefined, current: undefined });
-  const live = await announceIfSlow('Reading the credentials', readLive(client, none));
-  const plan = leaveLostKeys(
-    makePlan(map, none, live, () => ({})),
-    undefined,
-  );
-  const missing = plan.services.flatMap(({ pairs }) => pairs.filter(({ action }) => action === 'issue'));
-  return [
-    ...missing.map((pair) =>
-      broken(formatPair(pair), 'It has no live credential.', `Run apply, then restart ${pair.caller}.`),
-    ),
-    ...(await checkNodes(client.url, adminKey, plan)),
-    ...checkKeys(plan, live.items, now, 'apply'),
-  ];
 }

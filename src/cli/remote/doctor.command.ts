@@ -49,7 +49,7 @@ const LIMIT_FROM_AFAR = 'Neither the files nor the database were looked at, and 
 
 async function diagnoseFromAfar(map: PlatformMap, given: string | undefined): Promise<Finding[]> {
   const variables = readRemoteVariables();
-  const { diagnoseFromAfar: diagnose } = await import('./apply.js');
+  const { diagnoseFromAfar: diagnose } = await import('./doctor-from-afar.js');
   const url = given ?? map.services[0]?.url;
   return diagnose(AdminClient.from(variables, url), { map, adminKey: variables.ADMIN_API_KEY });
 }

@@ -1,7 +1,8 @@
 /**
- * Refresh tokens: their format, their rotation, and the detection of their reuse (RFC 9700 §4.14.2; the argument is in docs/decisions/0007). Of all
- * presentations of a token one rotates it. Within the grace period its immediate parent yields the same successor again,
- * because a client whose response was lost repeats the call. Every other superseded token is a replay and ends the session.
+ * Refresh tokens: their format, their rotation, logout by them, and the detection of their reuse (RFC 9700 §4.14.2; the
+ * argument is in docs/decisions/0007). Of all presentations of a token one rotates it. Within the grace period its immediate
+ * parent yields the same successor again, because a client whose response was lost repeats the call. Every other superseded
+ * token is a replay and ends the session.
  */
 import { Injectable } from '@nestjs/common';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
