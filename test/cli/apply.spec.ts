@@ -101,7 +101,20 @@ describe('platform-auth apply', () => {
     const again = await run('--to', 'kubernetes', '--yes');
     expect(again).toMatchObject({ code: 0, stdout: '' });
     expect(again.stderr).toContain('cannot be read again: ocr → auth, recipes → auth, recipes → ocr');
+    expect(again.stderr).toContain('Nothing was changed.');
+    expect(again.stderr).not.toContain('match the map');
   });
+
+  it.each([['--yes'], ['--plan']])(
+    'fails with %s where --output holds none of the keys, and says what to run',
+    async (how) => {
+      await cli.ok(...words('--output', cli.path('right'), '--yes'));
+      const { code, stderr, stdout } = await run('--output', cli.path('mistyped'), how);
+      expect({ code, exists: existsSync(cli.path('mistyped')) }).toEqual({ code: 1, exists: false });
+      expect(stderr).toMatch(/mistyped holds none of the keys\. Is --output right\?.*--rotate-lost/);
+      expect(stdout).not.toContain('match the map');
+    },
+  );
 
   it('completes the Secrets in use, which --current names, and refuses to replace them without', async () => {
     writeMap(withCalls('recipes', ['auth']));
@@ -179,7 +192,10 @@ describe('platform-auth apply', () => {
     const start = (folder: string) =>
       cli.asProcess().run(...words('--to', 'json', '--output', cli.path(folder), '--yes'));
     await Promise.all([start('one'), start('two')]);
-    await eventually('a later run finds nothing to do', async () => (await start('three')).code === 0);
+    await eventually('a later run finds nothing to do', async () => {
+      await start('three');
+      return (await run('--to', 'json', '--plan')).code === 0;
+    });
     expect(await livePairs()).toEqual(ALL);
     const names = ['one', 'two', 'three'].map((name) => cli.path(name)).filter(existsSync);
     const paths = names.flatMap((folder) => readdirSync(folder).map((name) => `${folder}/${name}`));

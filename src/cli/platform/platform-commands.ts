@@ -56,7 +56,8 @@ export async function readMap(path: string): Promise<PlatformMap> {
   return readPlatformMap(path);
 }
 
-export function formatReport(report: PlanReport): string {
+/** @param compared what the command compares with the map */
+export function formatReport(report: PlanReport, compared = 'Files, keys and schema'): string {
   const { dry_run: isPlan, migrations, pairs, files, strays } = report;
   const changed = files.filter((file) => file.changed);
   const scoped = pairs.filter(({ scopes }) => scopes !== undefined);
@@ -78,7 +79,7 @@ export function formatReport(report: PlanReport): string {
   if (changed.length > 0) parts.push([`Files ${isPlan ? 'to write' : 'written'}:`, ...changed.map(toLine)].join('\n'));
   if (strays.length > 0)
     parts.push(`${createHeading(strays, isPlan)}\n${formatTable(['caller', 'target', 'app_id'], strays)}`);
-  if (isUnchanged) parts.push('Files, keys and schema match the map. Nothing was changed.');
+  if (isUnchanged) parts.push(`${lost.length === 0 ? `${compared} match the map. ` : ''}Nothing was changed.`);
   else if (isPlan) parts.push('This is the plan. Nothing was changed.');
   else if (isFirstRun(report)) parts.push('Done. Start the services, each with its file; then run doctor.');
   else if (changed.length > 0) parts.push('Done. Restart the services whose files were written.');

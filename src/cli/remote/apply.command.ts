@@ -68,6 +68,12 @@ async function runApply(options: ApplyOptions, command: Command): Promise<void> 
   else print(command, report, formatApplyReport);
   if (isPlan && hasChanges(report))
     throw new CommandFailedError('Something would change: run this without --plan.', 'would_change', 3);
+  // A pipeline whose folder is mistyped must not succeed.
+  if (folder !== undefined && report.pairs.length > 0 && report.pairs.every(({ action }) => action === 'lost'))
+    throw new CommandFailedError(
+      `${folder} holds none of the keys. Is --output right? If the keys are lost, run this again with --rotate-lost.`,
+      'key_unreadable',
+    );
 }
 
 function toCount(text: string): number {
@@ -83,5 +89,5 @@ async function readCurrent({ current }: ApplyOptions): Promise<string | undefine
 function formatApplyReport(report: ApplyReport): string {
   const { issued, scoped, rotated, revoked, left_alone } = report.summary;
   const counts = `Issued: ${issued}. Scoped: ${scoped}. Rotated: ${rotated}. Revoked: ${revoked}. Left alone: ${left_alone}.`;
-  return `${formatReport(report)}\n\n${counts}`;
+  return `${formatReport(report, 'Documents and keys')}\n\n${counts}`;
 }
