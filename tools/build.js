@@ -158,7 +158,7 @@ const COMMON_OPTIONS = {
   external: [...UNBUNDLED, ...FIRST, ...ABSENT],
   plugins: [bundleOwnRequire, leaveOut],
   alias: {
-    '@nestjs/swagger': './tools/no-openapi.js',
+    '@nestjs/swagger': './dist/tools/no-openapi.js',
     // The CommonJS form of the one hides its imports from esbuild, and that of the other brings every phone number's format.
     'jsonc-parser': 'jsonc-parser/lib/esm/main.js',
     'class-validator': 'class-validator/esm2015/index.js',
@@ -207,7 +207,7 @@ async function bundleService() {
     bundles.flatMap(({ outputFiles }) => outputFiles.map(({ path, text }) => [basename(path), toAscii(text)])),
   );
   const name = basename(bundles[0].outputFiles[0].path, '.cjs');
-  files.set(LOADER, readFileSync(join('tools', LOADER), 'utf8'));
+  files.set(LOADER, readFileSync(join('dist/tools', LOADER), 'utf8'));
   for (const [program, entry] of Object.entries(SERVICE_PROGRAMS))
     files.set(
       program,
@@ -216,7 +216,7 @@ async function bundleService() {
   for (const [file, text] of files) writeIfChanged(join(SERVICE, file), text);
   // V8 rejects code that was compiled with other flags than those of the start.
   const { SERVICE_FLAGS } = await import(resolve('dist/tools/service.js'));
-  const { status } = spawnSync(process.execPath, [...SERVICE_FLAGS, 'tools/compile-service.js', name], {
+  const { status } = spawnSync(process.execPath, [...SERVICE_FLAGS, 'dist/tools/compile-service.js', name], {
     stdio: ['ignore', 2, 2],
   });
   if (status !== 0) process.exitCode = status ?? 1;

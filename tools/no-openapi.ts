@@ -1,6 +1,6 @@
 // Stands in for @nestjs/swagger in dist/service/: the OpenAPI document is made when the service is built, so that its
 // decorators would only take time at each start. esbuild names a decorator that is missing here.
-const decorate = () => () => undefined;
+const decorate = () => (): void => undefined;
 
 export const ApiBody = decorate;
 export const ApiConsumes = decorate;
@@ -16,4 +16,4 @@ export const ApiSchema = decorate;
 export const ApiSecurity = decorate;
 export const ApiServiceUnavailableResponse = decorate;
 export const ApiTags = decorate;
-export const getSchemaPath = () => '';
+export const getSchemaPath = (): string => '';

@@ -1,11 +1,13 @@
 // Writes what V8 compiled of the bundle of the service when all is loaded that a start needs: node [flags] compile-service.js
-// NAME. The flags are those of the service. See tools/service-code.js.
+// NAME. The flags are those of the service. See tools/service-code.ts.
 import { renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
 const folder = resolve('dist/service');
-const [name] = process.argv.slice(2);
-const { computeDigest, loadBundle } = await import(join(folder, 'service-code.js'));
+const [name = ''] = process.argv.slice(2);
+const { computeDigest, loadBundle } = (await import(
+  join(folder, 'service-code.js')
+)) as typeof import('./service-code.js');
 const { text, script, service } = loadBundle(name);
 await service.loadService();
 const file = join(folder, `${name}.code`);

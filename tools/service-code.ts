@@ -8,22 +8,24 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { Script } from 'node:vm';
+import type * as Programs from '../src/bootstrap/programs.js';
 
 const DIGEST_BYTES = 32;
 
 /** @returns the script, and what src/bootstrap/programs.ts exports */
-export function loadBundle(name) {
+export function loadBundle(name: string): { text: Buffer; script: Script; service: typeof Programs } {
   const bundle = new URL(`${name}.cjs`, import.meta.url);
   const text = readFileSync(bundle);
   const cachedData = readCode(name, text);
   const script = new Script(text.toString('latin1'), { filename: fileURLToPath(bundle), cachedData });
   const module = { exports: {} };
-  script.runInThisContext()(module, module.exports, createRequire(bundle), bundle.href);
-  return { text, script, service: module.exports };
+  const run = script.runInThisContext() as (...values: unknown[]) => void;
+  run(module, module.exports, createRequire(bundle), bundle.href);
+  return { text, script, service: module.exports as typeof Programs };
 }
 
 /** @returns undefined when the file is missing, damaged or of another bundle */
-function readCode(name, text) {
+function readCode(name: string, text: Buffer): Buffer | undefined {
   try {
     const file = readFileSync(new URL(`${name}.code`, import.meta.url));
     const code = file.subarray(0, -DIGEST_BYTES);
@@ -33,6 +35,6 @@ function readCode(name, text) {
   }
 }
 
-export function computeDigest(text, code) {
+export function computeDigest(text: Buffer, code: Buffer): Buffer {
   return createHash('sha256').update(text).update(code).digest();
 }
