@@ -70,8 +70,7 @@ class AccountService {
 const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
 
 class ChangePasswordRequest {
-  @PasswordField(CURRENT_PASSWORD)
-  current_password!: string;
+  @PasswordField(CURRENT_PASSWORD) current_password!: string;
 
   @PasswordField({
     description: 'It needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
@@ -81,8 +80,7 @@ class ChangePasswordRequest {
 }
 
 class DeleteAccountRequest {
-  @PasswordField(CURRENT_PASSWORD)
-  password!: string;
+  @PasswordField(CURRENT_PASSWORD) password!: string;
 }
 
 interface OwnSession {
@@ -92,11 +90,8 @@ interface OwnSession {
 
 /** What users see of their own sessions, and operators of all. */
 export abstract class SessionFields {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  id!: string;
-
-  @ApiProperty({ ...MOMENT, description: 'the login' })
-  created_at!: string;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
+  @ApiProperty({ ...MOMENT, description: 'the login' }) created_at!: string;
 
   @ApiProperty({ ...NETWORK, description: 'the network of the login: an IPv4 address, or an IPv6 /64' })
   created_from!: string | null;
@@ -109,11 +104,8 @@ export abstract class SessionFields {
   })
   user_agent!: string | null;
 
-  @ApiProperty({ ...MOMENT, description: 'when it expires if it is not used' })
-  expires_at!: string;
-
-  @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' })
-  absolute_expires_at!: string;
+  @ApiProperty({ ...MOMENT, description: 'when it expires if it is not used' }) expires_at!: string;
+  @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' }) absolute_expires_at!: string;
 
   protected static toFields(session: Session): SessionFields {
     return {
@@ -131,8 +123,7 @@ class OwnSessionResponse extends SessionFields {
   @ApiProperty({ description: 'whether the access token of this request belongs to it', example: true })
   is_current!: boolean;
 
-  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
-  last_used_at!: string;
+  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' }) last_used_at!: string;
 
   @ApiProperty({ ...NETWORK, description: 'the network of the last refresh, or of the login' })
   last_used_from!: string | null;

@@ -36,22 +36,14 @@ import {
 } from './key.dto.js';
 
 export class IssueAppCredentialRequest {
-  @ServiceNameField(EXAMPLES.caller)
-  caller!: string;
-
-  @ServiceNameField(EXAMPLES.target)
-  target!: string;
-
-  @ExpiresAtField()
-  expires_at?: string | null;
-
-  @AppScopesField()
-  scopes?: string[] | null;
+  @ServiceNameField(EXAMPLES.caller) caller!: string;
+  @ServiceNameField(EXAMPLES.target) target!: string;
+  @ExpiresAtField() expires_at?: string | null;
+  @AppScopesField() scopes?: string[] | null;
 }
 
 export class UpdateAppCredentialRequest {
-  @AppScopesField()
-  scopes?: string[] | null;
+  @AppScopesField() scopes?: string[] | null;
 }
 
 export class RotateAppCredentialRequest extends RotateRequest {
@@ -63,8 +55,7 @@ export class RotateAppCredentialRequest extends RotateRequest {
 }
 
 export class ScopeUseResponse {
-  @ApiProperty({ example: EXAMPLES.appScope })
-  scope!: string;
+  @ApiProperty({ example: EXAMPLES.appScope }) scope!: string;
 
   @ApiProperty({
     ...NULLABLE_MOMENT,
@@ -74,22 +65,14 @@ export class ScopeUseResponse {
 }
 
 export class AppCredentialsQuery extends KeysQuery {
-  @ServiceNameField(EXAMPLES.caller, { optional: true })
-  caller?: string;
-
-  @ServiceNameField(EXAMPLES.target, { optional: true })
-  target?: string;
+  @ServiceNameField(EXAMPLES.caller, { optional: true }) caller?: string;
+  @ServiceNameField(EXAMPLES.target, { optional: true }) target?: string;
 }
 
 export class AppCredentialResponse extends KeyResponse {
-  @ApiProperty(ID)
-  app_id!: string;
-
-  @ApiProperty({ example: EXAMPLES.caller })
-  caller!: string;
-
-  @ApiProperty({ example: EXAMPLES.target })
-  target!: string;
+  @ApiProperty(ID) app_id!: string;
+  @ApiProperty({ example: EXAMPLES.caller }) caller!: string;
+  @ApiProperty({ example: EXAMPLES.target }) target!: string;
 
   @ApiProperty({ ...APP_SCOPES, nullable: true, description: `${APP_SCOPES.description}; null: all` })
   scopes!: readonly string[] | null;
@@ -118,27 +101,18 @@ function toScopeUses({ scopes, scopeUses }: AppCredential): ScopeUseResponse[] {
 }
 
 export class UnusedScopeResponse implements UnusedScope {
-  @ApiProperty(ID)
-  app_id!: string;
-
-  @ApiProperty({ example: EXAMPLES.caller })
-  caller!: string;
-
-  @ApiProperty({ example: EXAMPLES.target })
-  target!: string;
-
-  @ApiProperty({ example: EXAMPLES.appScope })
-  scope!: string;
+  @ApiProperty(ID) app_id!: string;
+  @ApiProperty({ example: EXAMPLES.caller }) caller!: string;
+  @ApiProperty({ example: EXAMPLES.target }) target!: string;
+  @ApiProperty({ example: EXAMPLES.appScope }) scope!: string;
 }
 
 export class UnusedScopesResponse {
-  @ApiProperty({ type: [UnusedScopeResponse], maxItems: MAX_UNUSED_SCOPES })
-  items!: UnusedScopeResponse[];
+  @ApiProperty({ type: [UnusedScopeResponse], maxItems: MAX_UNUSED_SCOPES }) items!: UnusedScopeResponse[];
 }
 
 export class IssuedAppCredentialResponse extends AppCredentialResponse {
-  @ApiProperty({ description: 'shown only in this response', example: 'pa_app_7Qd…' })
-  app_key!: string;
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_app_7Qd…' }) app_key!: string;
 
   static fromIssued({ credential, key }: IssuedCredential<AppCredential>): IssuedAppCredentialResponse {
     return { ...AppCredentialResponse.from(credential), app_key: key };

@@ -71,11 +71,8 @@ export class AuditEventsQuery extends PageQuery {
   })
   event?: string;
 
-  @MomentField('only events at or after this moment')
-  since?: string;
-
-  @MomentField('only events before this moment')
-  until?: string;
+  @MomentField('only events at or after this moment') since?: string;
+  @MomentField('only events before this moment') until?: string;
 }
 
 export class AuditActorResponse {
@@ -102,17 +99,10 @@ export class AuditActorResponse {
 }
 
 export class AuditEventResponse {
-  @ApiProperty(ID)
-  id!: string;
-
-  @ApiProperty(MOMENT)
-  time!: string;
-
-  @ApiProperty({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' })
-  event!: string;
-
-  @ApiProperty({ type: AuditActorResponse })
-  actor!: AuditActorResponse;
+  @ApiProperty(ID) id!: string;
+  @ApiProperty(MOMENT) time!: string;
+  @ApiProperty({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' }) event!: string;
+  @ApiProperty({ type: AuditActorResponse }) actor!: AuditActorResponse;
 
   @ApiProperty({
     ...NULLABLE_TEXT,
@@ -122,11 +112,8 @@ export class AuditEventResponse {
   })
   subject!: string | null;
 
-  @ApiProperty({ ...NULLABLE_TEXT, description: 'as in the logs', example: EXAMPLES.id })
-  request_id!: string | null;
-
-  @ApiProperty({ ...NULLABLE_TEXT, example: '192.0.2.7' })
-  address!: string | null;
+  @ApiProperty({ ...NULLABLE_TEXT, description: 'as in the logs', example: EXAMPLES.id }) request_id!: string | null;
+  @ApiProperty({ ...NULLABLE_TEXT, example: '192.0.2.7' }) address!: string | null;
 
   @ApiProperty({
     type: 'integer',

@@ -4,19 +4,13 @@ import { RequireAdmin } from '../access/require.js';
 import { BackgroundWork, MEASURE_NAMES, type Measurement } from '../maintenance/background-work.js';
 
 export class MeasurementResponse implements Measurement {
-  @ApiProperty({ enum: MEASURE_NAMES, description: 'as the metric' })
-  name!: string;
-
-  @ApiProperty({ type: 'integer', example: 3 })
-  seconds!: number;
-
-  @ApiProperty({ description: 'whether an operator should look after it', example: false })
-  is_overdue!: boolean;
+  @ApiProperty({ enum: MEASURE_NAMES, description: 'as the metric' }) name!: string;
+  @ApiProperty({ type: 'integer', example: 3 }) seconds!: number;
+  @ApiProperty({ description: 'whether an operator should look after it', example: false }) is_overdue!: boolean;
 }
 
 export class BackgroundWorkResponse {
-  @ApiProperty({ type: [MeasurementResponse] })
-  items!: Measurement[];
+  @ApiProperty({ type: [MeasurementResponse] }) items!: Measurement[];
 }
 
 @ApiTags('admin')

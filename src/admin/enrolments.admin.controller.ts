@@ -20,48 +20,30 @@ const MAX_MINUTES = 1_440;
 const DEFAULT_MINUTES = 10;
 
 class IssueEnrolmentRequest extends NewNodeRequest {
-  @TargetsField('; absent: those of NODE_TARGETS')
-  targets?: string[] | null;
+  @TargetsField('; absent: those of NODE_TARGETS') targets?: string[] | null;
 
   @WholeNumberField(1, MAX_MINUTES, `for how long the code can be used. Default: ${DEFAULT_MINUTES}`, DEFAULT_MINUTES)
   expires_in_minutes = DEFAULT_MINUTES;
 }
 
 class EnrolmentsQuery extends PageQuery {
-  @FlagField('only enrolments whose code can be used now')
-  open?: true;
+  @FlagField('only enrolments whose code can be used now') open?: true;
 }
 
 export class NodeEnrolmentResponse {
-  @ApiProperty(ID)
-  enrolment_id!: string;
-
-  @ApiProperty({ enum: ENROLMENT_STATES })
-  state!: EnrolmentView['state'];
-
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
-  household_id!: string;
-
-  @ApiProperty({ example: EXAMPLES.room })
-  room!: string;
-
-  @ApiProperty({ example: EXAMPLES.name })
-  name!: string;
+  @ApiProperty(ID) enrolment_id!: string;
+  @ApiProperty({ enum: ENROLMENT_STATES }) state!: EnrolmentView['state'];
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
+  @ApiProperty({ example: EXAMPLES.room }) room!: string;
+  @ApiProperty({ example: EXAMPLES.name }) name!: string;
 
   @ApiProperty({ ...TARGETS, nullable: true, description: `${TARGETS.description}; null: all` })
   targets!: string[] | null;
 
-  @ApiProperty(MOMENT)
-  created_at!: string;
-
-  @ApiProperty(MOMENT)
-  expires_at!: string;
-
-  @ApiProperty(NULLABLE_MOMENT)
-  used_at!: string | null;
-
-  @ApiProperty({ ...ID, nullable: true, description: 'the node that used it', example: null })
-  node_id!: string | null;
+  @ApiProperty(MOMENT) created_at!: string;
+  @ApiProperty(MOMENT) expires_at!: string;
+  @ApiProperty(NULLABLE_MOMENT) used_at!: string | null;
+  @ApiProperty({ ...ID, nullable: true, description: 'the node that used it', example: null }) node_id!: string | null;
 
   static from({ enrolment, state }: EnrolmentView): NodeEnrolmentResponse {
     return {
@@ -80,8 +62,7 @@ export class NodeEnrolmentResponse {
 }
 
 export class IssuedEnrolmentResponse extends NodeEnrolmentResponse {
-  @ApiProperty({ description: 'shown only in this response', example: EXAMPLES.enrolmentCode })
-  code!: string;
+  @ApiProperty({ description: 'shown only in this response', example: EXAMPLES.enrolmentCode }) code!: string;
 
   static fromIssued(issued: IssuedEnrolment): IssuedEnrolmentResponse {
     return { ...NodeEnrolmentResponse.from(issued), code: issued.code };

@@ -29,18 +29,15 @@ const METHODS = { enum: SECOND_FACTOR_METHODS, isArray: true, example: ['totp', 
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
 
 class ExplainNodeQuery {
-  @ServiceNameField(EXAMPLES.target, { optional: true })
-  target?: string;
+  @ServiceNameField(EXAMPLES.target, { optional: true }) target?: string;
 }
 
 class ExplainAppQuery extends ExplainNodeQuery {
-  @AppScopeField()
-  scope?: string;
+  @AppScopeField() scope?: string;
 }
 
 export class ReasonResponse {
-  @ApiProperty({ enum: REASON_CODES })
-  code!: string;
+  @ApiProperty({ enum: REASON_CODES }) code!: string;
 
   @ApiProperty({
     description: 'for humans; may be reworded',
@@ -72,8 +69,7 @@ export class ReasonResponse {
 }
 
 export class ExplanationResponse {
-  @ApiProperty({ description: 'whether the current key would be accepted', example: false })
-  accepted_now!: boolean;
+  @ApiProperty({ description: 'whether the current key would be accepted', example: false }) accepted_now!: boolean;
 
   @ApiProperty({
     type: [ReasonResponse],
@@ -119,13 +115,11 @@ export class ExplanationResponse {
 }
 
 class ExplainUserQuery {
-  @AddressField('of the client that would log in', { optional: true })
-  address?: string;
+  @AddressField('of the client that would log in', { optional: true }) address?: string;
 }
 
 export class LoginReasonResponse {
-  @ApiProperty({ enum: LOGIN_REASON_CODES, example: 'throttled' })
-  code!: string;
+  @ApiProperty({ enum: LOGIN_REASON_CODES, example: 'throttled' }) code!: string;
 
   @ApiProperty({ description: 'for humans; may be reworded', example: 'Too many wrong passwords for this account.' })
   detail!: string;
@@ -176,16 +170,12 @@ export class UserExplanationResponse {
 }
 
 export class ExplainNetworkQuery {
-  @AddressField('of a client')
-  address!: string;
+  @AddressField('of a client') address!: string;
 }
 
 export class ExhaustedLimitResponse {
-  @ApiProperty({ description: 'as in the header RateLimit and in the log', example: 'login-address' })
-  name!: string;
-
-  @ApiProperty({ ...MOMENT, description: 'when it ends by itself' })
-  until!: string;
+  @ApiProperty({ description: 'as in the header RateLimit and in the log', example: 'login-address' }) name!: string;
+  @ApiProperty({ ...MOMENT, description: 'when it ends by itself' }) until!: string;
 }
 
 export class NetworkExplanationResponse {

@@ -52,11 +52,8 @@ export class IdentifiedKeyResponse {
   @ApiProperty({ type: String, example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08' })
   digest!: string;
 
-  @ApiProperty({ enum: [...KINDS, 'root'] })
-  kind!: Kind | 'root';
-
-  @ApiProperty({ ...ID, nullable: true, description: 'of the credential; null for the root key' })
-  id!: string | null;
+  @ApiProperty({ enum: [...KINDS, 'root'] }) kind!: Kind | 'root';
+  @ApiProperty({ ...ID, nullable: true, description: 'of the credential; null for the root key' }) id!: string | null;
 
   @ApiProperty({
     description:
@@ -66,11 +63,8 @@ export class IdentifiedKeyResponse {
   })
   owner!: string;
 
-  @ApiProperty({ description: 'whether a door would accept it now', example: true })
-  live!: boolean;
-
-  @ApiProperty({ description: 'false: it is the key from before the last rotation', example: true })
-  current!: boolean;
+  @ApiProperty({ description: 'whether a door would accept it now', example: true }) live!: boolean;
+  @ApiProperty({ description: 'false: it is the key from before the last rotation', example: true }) current!: boolean;
 
   @ApiProperty({ ...NULLABLE_MOMENT, description: 'of the credential; of a session, its last refresh' })
   last_used_at!: string | null;

@@ -16,17 +16,13 @@ import { problems, type Problem } from '../problems/problems.js';
 
 /** The query of every list of keys. */
 export class KeysQuery extends PageQuery {
-  @FlagField('only keys that are neither revoked nor expired')
-  live?: true;
+  @FlagField('only keys that are neither revoked nor expired') live?: true;
 
   @MomentField('only keys that were not used since this moment; a key that was never used counts from its creation')
   unused_since?: string;
 
-  @MomentField('only keys that expire before this moment')
-  expires_before?: string;
-
-  @FlagField('only keys that were rotated, and whose former key is still valid')
-  in_overlap?: true;
+  @MomentField('only keys that expire before this moment') expires_before?: string;
+  @FlagField('only keys that were rotated, and whose former key is still valid') in_overlap?: true;
 }
 
 export function toKeyFilter({ live, unused_since, expires_before, in_overlap }: KeysQuery): KeyFilter {
@@ -39,11 +35,8 @@ export function toKeyFilter({ live, unused_since, expires_before, in_overlap }: 
 }
 
 export class KeyCountsResponse implements KeyCounts {
-  @ApiProperty({ type: 'integer', description: 'neither revoked nor expired', example: 20 })
-  live!: number;
-
-  @ApiProperty({ type: 'integer', description: 'revoked or expired, and not purged yet', example: 3 })
-  ended!: number;
+  @ApiProperty({ type: 'integer', description: 'neither revoked nor expired', example: 20 }) live!: number;
+  @ApiProperty({ type: 'integer', description: 'revoked or expired, and not purged yet', example: 3 }) ended!: number;
 
   @ApiProperty({ type: 'integer', description: `live, and not used for ${UNUSED_DAYS} days`, example: 1 })
   unused!: number;
@@ -54,20 +47,11 @@ export class KeyCountsResponse implements KeyCounts {
 
 /** The fields of a key that may be shown: no key and no digest. */
 export abstract class KeyResponse {
-  @ApiProperty(MOMENT)
-  created_at!: string;
-
-  @ApiProperty(MOMENT)
-  updated_at!: string;
-
-  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused from this moment on' })
-  expires_at!: string | null;
-
-  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused since this moment' })
-  revoked_at!: string | null;
-
-  @ApiProperty(NULLABLE_MOMENT)
-  rotated_at!: string | null;
+  @ApiProperty(MOMENT) created_at!: string;
+  @ApiProperty(MOMENT) updated_at!: string;
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused from this moment on' }) expires_at!: string | null;
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused since this moment' }) revoked_at!: string | null;
+  @ApiProperty(NULLABLE_MOMENT) rotated_at!: string | null;
 
   @ApiProperty({
     ...NULLABLE_MOMENT,

@@ -40,36 +40,21 @@ import {
 
 /** Where a node will be, and its name. */
 export abstract class NewNodeRequest {
-  @UuidField({ example: EXAMPLES.householdId })
-  household_id!: string;
-
-  @LabelField(EXAMPLES.room)
-  room!: string;
-
-  @LabelField(EXAMPLES.name)
-  name!: string;
+  @UuidField({ example: EXAMPLES.householdId }) household_id!: string;
+  @LabelField(EXAMPLES.room) room!: string;
+  @LabelField(EXAMPLES.name) name!: string;
 }
 
 export class RegisterNodeRequest extends NewNodeRequest {
-  @ExpiresAtField()
-  expires_at?: string | null;
-
-  @TargetsField('; absent: those of NODE_TARGETS')
-  targets?: string[] | null;
+  @ExpiresAtField() expires_at?: string | null;
+  @TargetsField('; absent: those of NODE_TARGETS') targets?: string[] | null;
 }
 
 export class UpdateNodeRequest {
-  @LabelField('living room', { optional: true })
-  room?: string;
-
-  @LabelField('lamp', { optional: true })
-  name?: string;
-
-  @ExpiresAtField()
-  expires_at?: string | null;
-
-  @TargetsField()
-  targets?: string[] | null;
+  @LabelField('living room', { optional: true }) room?: string;
+  @LabelField('lamp', { optional: true }) name?: string;
+  @ExpiresAtField() expires_at?: string | null;
+  @TargetsField() targets?: string[] | null;
 }
 
 function toRegistration(request: RegisterNodeRequest): NodeRegistration {
@@ -97,22 +82,14 @@ export class NodesQuery extends KeysQuery {
   @UuidField({ example: EXAMPLES.householdId, description: 'only nodes of this household' }, { optional: true })
   household_id?: string;
 
-  @SearchField('kitchen', 'only nodes whose room, a slash and name contain this, in any case')
-  search?: string;
+  @SearchField('kitchen', 'only nodes whose room, a slash and name contain this, in any case') search?: string;
 }
 
 export class NodeResponse extends KeyResponse {
-  @ApiProperty(ID)
-  node_id!: string;
-
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
-  household_id!: string;
-
-  @ApiProperty({ example: EXAMPLES.room })
-  room!: string;
-
-  @ApiProperty({ example: EXAMPLES.name })
-  name!: string;
+  @ApiProperty(ID) node_id!: string;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
+  @ApiProperty({ example: EXAMPLES.room }) room!: string;
+  @ApiProperty({ example: EXAMPLES.name }) name!: string;
 
   @ApiProperty({ ...TARGETS, nullable: true, description: `${TARGETS.description}; null: all` })
   targets!: string[] | null;
@@ -130,24 +107,17 @@ export class NodeResponse extends KeyResponse {
 }
 
 export class RestrictedNodesResponse implements RestrictedNodes {
-  @ApiProperty(TARGETS)
-  targets!: string[];
-
-  @ApiProperty({ type: 'integer', description: 'live nodes with these targets', example: 12 })
-  live!: number;
-
-  @ApiProperty({ type: String, format: 'uuid', description: 'one of them', example: EXAMPLES.id })
-  node_id!: string;
+  @ApiProperty(TARGETS) targets!: string[];
+  @ApiProperty({ type: 'integer', description: 'live nodes with these targets', example: 12 }) live!: number;
+  @ApiProperty({ type: String, format: 'uuid', description: 'one of them', example: EXAMPLES.id }) node_id!: string;
 }
 
 export class TargetsOfNodesResponse {
-  @ApiProperty({ type: [RestrictedNodesResponse], maxItems: MAX_SETS_OF_TARGETS })
-  items!: RestrictedNodesResponse[];
+  @ApiProperty({ type: [RestrictedNodesResponse], maxItems: MAX_SETS_OF_TARGETS }) items!: RestrictedNodesResponse[];
 }
 
 export class IssuedNodeResponse extends NodeResponse {
-  @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' })
-  api_key!: string;
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' }) api_key!: string;
 
   static fromIssued({ credential, key }: IssuedCredential<NodeDevice>): IssuedNodeResponse {
     return { ...NodeResponse.from(credential), api_key: key };

@@ -19,22 +19,14 @@ import { problems } from '../problems/problems.js';
 import { describeRotation, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
 
 export class RegisterOperatorRequest {
-  @OperatorNameField()
-  name!: string;
-
-  @ScopesField()
-  scopes!: Scope[];
-
-  @ExpiresAtField()
-  expires_at?: string | null;
+  @OperatorNameField() name!: string;
+  @ScopesField() scopes!: Scope[];
+  @ExpiresAtField() expires_at?: string | null;
 }
 
 export class UpdateOperatorRequest {
-  @ScopesField({ optional: true })
-  scopes?: Scope[];
-
-  @ExpiresAtField()
-  expires_at?: string | null;
+  @ScopesField({ optional: true }) scopes?: Scope[];
+  @ExpiresAtField() expires_at?: string | null;
 }
 
 function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): OperatorChange {
@@ -45,16 +37,12 @@ function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): Operat
 }
 
 export class OperatorsQuery extends KeysQuery {
-  @OperatorNameField({ optional: true })
-  name?: string;
+  @OperatorNameField({ optional: true }) name?: string;
 }
 
 export class OperatorResponse extends KeyResponse {
-  @ApiProperty(ID)
-  operator_id!: string;
-
-  @ApiProperty({ description: 'in lower case', example: EXAMPLES.operator })
-  name!: string;
+  @ApiProperty(ID) operator_id!: string;
+  @ApiProperty({ description: 'in lower case', example: EXAMPLES.operator }) name!: string;
 
   @ApiProperty({ type: 'array', items: { type: 'string', enum: [...SCOPES] }, example: ['read', 'nodes'] })
   scopes!: Scope[];
@@ -70,8 +58,7 @@ export class OperatorResponse extends KeyResponse {
 }
 
 export class IssuedOperatorResponse extends OperatorResponse {
-  @ApiProperty({ description: 'shown only in this response', example: 'pa_admin_Zt5…' })
-  api_key!: string;
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_admin_Zt5…' }) api_key!: string;
 
   static fromIssued({ credential, key }: IssuedCredential<Operator>): IssuedOperatorResponse {
     return { ...OperatorResponse.from(credential), api_key: key };

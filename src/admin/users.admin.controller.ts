@@ -29,11 +29,8 @@ import { Registration, UserChanges, type UserChange } from '../users/accounts.js
 import { UsersService, type Account, type User, type UserFilter } from '../users/users.service.js';
 
 export class UpdateUserRequest {
-  @SwitchField({ example: false, description: 'false ends all sessions and refuses logins' })
-  is_active?: boolean;
-
-  @NewEmailField({ optional: true })
-  email?: string;
+  @SwitchField({ example: false, description: 'false ends all sessions and refuses logins' }) is_active?: boolean;
+  @NewEmailField({ optional: true }) email?: string;
 
   @SwitchField({
     example: true,
@@ -60,28 +57,18 @@ export class AdminUserResponse extends UserResponse {
 class UserPageResponse extends createPageResponse<User, AdminUserResponse>(AdminUserResponse) {}
 
 export class UsersQuery extends PageQuery {
-  @EmailField({ optional: true })
-  email?: string;
-
-  @SearchField('alice', 'only users whose e-mail address contains this, in any case')
-  search?: string;
-
-  @FlagField('only disabled users')
-  disabled?: true;
-
-  @FlagField('only users without a proven e-mail address')
-  unverified?: true;
-
-  @FlagField('only users without a second factor')
-  without_factor?: true;
+  @EmailField({ optional: true }) email?: string;
+  @SearchField('alice', 'only users whose e-mail address contains this, in any case') search?: string;
+  @FlagField('only disabled users') disabled?: true;
+  @FlagField('only users without a proven e-mail address') unverified?: true;
+  @FlagField('only users without a second factor') without_factor?: true;
 
   @FlagField(
     'only users of whom a login or a code is refused now because of wrong ones; pages may be shorter than the limit',
   )
   throttled?: true;
 
-  @MomentField('only users created at or after this moment')
-  created_since?: string;
+  @MomentField('only users created at or after this moment') created_since?: string;
 }
 
 function toUserFilter(query: UsersQuery): UserFilter {
@@ -97,14 +84,9 @@ function toUserFilter(query: UsersQuery): UserFilter {
 }
 
 export class SessionResponse extends SessionFields {
-  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
-  rotated_at!: string;
-
-  @ApiProperty({ ...NETWORK, description: 'the network of the last refresh' })
-  rotated_from!: string | null;
-
-  @ApiProperty(NULLABLE_MOMENT)
-  ended_at!: string | null;
+  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' }) rotated_at!: string;
+  @ApiProperty({ ...NETWORK, description: 'the network of the last refresh' }) rotated_from!: string | null;
+  @ApiProperty(NULLABLE_MOMENT) ended_at!: string | null;
 
   @ApiProperty({ type: String, enum: [...SESSION_END_REASONS, null], nullable: true, example: null })
   end_reason!: string | null;
@@ -123,8 +105,7 @@ export class SessionResponse extends SessionFields {
 class SessionPageResponse extends createPageResponse<Session, SessionResponse>(SessionResponse) {}
 
 export class PasswordResetResponse {
-  @ApiProperty({ description: 'shown once; valid once', example: EXAMPLES.resetToken })
-  token!: string;
+  @ApiProperty({ description: 'shown once; valid once', example: EXAMPLES.resetToken }) token!: string;
 
   @ApiPropertyOptional({
     description: 'PASSWORD_RESET_URL with the token; absent when it is not set',
@@ -132,8 +113,7 @@ export class PasswordResetResponse {
   })
   link?: string;
 
-  @ApiProperty({ ...MOMENT, description: '30 minutes from now' })
-  expires_at!: string;
+  @ApiProperty({ ...MOMENT, description: '30 minutes from now' }) expires_at!: string;
 
   static from({ token, link, expiresAt }: IssuedLink): PasswordResetResponse {
     return { token, ...(link !== undefined && { link }), expires_at: expiresAt.toISOString() };

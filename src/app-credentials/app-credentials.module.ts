@@ -71,25 +71,15 @@ function createMissingScopeProblem(scope: string, { occurrence }: ProblemExcepti
 
 /** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
 export class ValidateAppRequest {
-  @ServiceNameField(EXAMPLES.target, { optional: true })
-  target?: string;
+  @ServiceNameField(EXAMPLES.target, { optional: true }) target?: string;
 }
 
 export class ValidAppResponse {
-  @ApiProperty({ enum: [true] })
-  valid!: true;
-
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  app_id!: string;
-
-  @ApiProperty({ example: EXAMPLES.caller })
-  caller!: string;
-
-  @ApiProperty({ example: EXAMPLES.target })
-  target!: string;
-
-  @ApiPropertyOptional(APP_SCOPES)
-  scopes?: readonly string[];
+  @ApiProperty({ enum: [true] }) valid!: true;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) app_id!: string;
+  @ApiProperty({ example: EXAMPLES.caller }) caller!: string;
+  @ApiProperty({ example: EXAMPLES.target }) target!: string;
+  @ApiPropertyOptional(APP_SCOPES) scopes?: readonly string[];
 }
 
 @ApiTags('internal')

@@ -64,13 +64,11 @@ const REFRESH_TOKEN = {
 };
 
 class RefreshRequest {
-  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN)
-  refresh_token!: string;
+  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN) refresh_token!: string;
 }
 
 class LogoutRequest {
-  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN, { optional: true })
-  refresh_token?: string;
+  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN, { optional: true }) refresh_token?: string;
 }
 
 /** RFC 6749 §5.1. */
@@ -84,8 +82,7 @@ class TokenPairResponse {
   @ApiProperty({ description: 'opaque; shown once', example: 'pa_rt_AZhfTnw6e1KdHi9qjEsNEQAAAAB…' })
   refresh_token!: string;
 
-  @ApiProperty({ enum: ['Bearer'] })
-  token_type!: 'Bearer';
+  @ApiProperty({ enum: ['Bearer'] }) token_type!: 'Bearer';
 
   @ApiProperty({ type: 'integer', description: 'seconds until the access token expires', example: 900 })
   expires_in!: number;
@@ -117,8 +114,7 @@ class SecondFactorRequest {
 }
 
 class PasskeyLoginRequest {
-  @PasskeyField()
-  passkey!: object;
+  @PasskeyField() passkey!: object;
 }
 
 @ApiTags('auth')

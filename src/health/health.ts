@@ -127,22 +127,14 @@ export class Readiness {
 const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
 
 class HealthResponse {
-  @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], example: 'ok' })
-  status!: string;
-
-  @ApiPropertyOptional({ ...INDICATORS, example: { database: { status: 'up' } } })
-  info?: object;
-
-  @ApiPropertyOptional({ ...INDICATORS, example: {} })
-  error?: object;
-
-  @ApiProperty({ ...INDICATORS, example: { database: { status: 'up' } } })
-  details!: object;
+  @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], example: 'ok' }) status!: string;
+  @ApiPropertyOptional({ ...INDICATORS, example: { database: { status: 'up' } } }) info?: object;
+  @ApiPropertyOptional({ ...INDICATORS, example: {} }) error?: object;
+  @ApiProperty({ ...INDICATORS, example: { database: { status: 'up' } } }) details!: object;
 }
 
 class LiveResponse {
-  @ApiProperty({ enum: ['ok'] })
-  status!: 'ok';
+  @ApiProperty({ enum: ['ok'] }) status!: 'ok';
 }
 
 @ApiTags('health')

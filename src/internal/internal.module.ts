@@ -25,14 +25,9 @@ const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
 const CALLER_HEADER = 'X-Platform-Caller';
 
 class UseBody {
-  @ApiProperty({ enum: ['node', 'app'] })
-  kind!: 'node' | 'app';
-
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  id!: string;
-
-  @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 })
-  ago_ms!: number;
+  @ApiProperty({ enum: ['node', 'app'] }) kind!: 'node' | 'app';
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
+  @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 }) ago_ms!: number;
 
   @ApiPropertyOptional({
     ...APP_SCOPE_SCHEMA,
@@ -57,28 +52,22 @@ class ChangesBody {
 }
 
 class ChangeResponse {
-  @ApiProperty({ enum: ['node', 'app', 'session', 'user', 'signing_key'] })
-  kind!: string;
-
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  id!: string;
+  @ApiProperty({ enum: ['node', 'app', 'session', 'user', 'signing_key'] }) kind!: string;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
 }
 
 class ChangesResponse {
-  @ApiProperty({ type: String, maxLength: MAX_CURSOR_LENGTH, example: CURSOR })
-  cursor!: string;
+  @ApiProperty({ type: String, maxLength: MAX_CURSOR_LENGTH, example: CURSOR }) cursor!: string;
 
   @ApiProperty({ description: 'evict everything: the changes are unknown, or too many to list', example: false })
   reset!: boolean;
 
-  @ApiProperty({ type: 'integer', description: '0: do not poll, and do not remember', example: 500 })
-  lease_ms!: number;
+  @ApiProperty({ type: 'integer', description: '0: do not poll, and do not remember', example: 500 }) lease_ms!: number;
 
   @ApiProperty({ type: 'integer', description: 'counted from the sending of the request', example: 431 })
   fresh_for_ms!: number;
 
-  @ApiProperty({ type: [ChangeResponse] })
-  changes!: ChangeResponse[];
+  @ApiProperty({ type: [ChangeResponse] }) changes!: ChangeResponse[];
 
   static from({ cursor, reset, changes, leaseMs, freshForMs }: LeasedAnswer): ChangesResponse {
     return {

@@ -37,32 +37,15 @@ class IntrospectionBody {
 }
 
 class ActiveTokenResponse {
-  @ApiProperty({ example: true })
-  active!: boolean;
-
-  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the user', example: EXAMPLES.id })
-  sub!: string;
-
-  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the session', example: EXAMPLES.id })
-  sid!: string;
-
-  @ApiPropertyOptional({ type: 'integer', example: 1_763_769_600 })
-  exp!: number;
-
-  @ApiPropertyOptional({ type: 'integer', example: 1_763_768_700 })
-  iat!: number;
-
-  @ApiPropertyOptional({ type: String, example: 'platform-auth' })
-  iss!: string;
-
-  @ApiPropertyOptional({ type: String, format: 'uuid', example: EXAMPLES.id })
-  jti!: string;
-
-  @ApiPropertyOptional({ enum: ['Bearer'] })
-  token_type!: 'Bearer';
-
-  @ApiPropertyOptional({ type: String, description: 'the e-mail address', example: EXAMPLES.email })
-  username!: string;
+  @ApiProperty({ example: true }) active!: boolean;
+  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the user', example: EXAMPLES.id }) sub!: string;
+  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the session', example: EXAMPLES.id }) sid!: string;
+  @ApiPropertyOptional({ type: 'integer', example: 1_763_769_600 }) exp!: number;
+  @ApiPropertyOptional({ type: 'integer', example: 1_763_768_700 }) iat!: number;
+  @ApiPropertyOptional({ type: String, example: 'platform-auth' }) iss!: string;
+  @ApiPropertyOptional({ type: String, format: 'uuid', example: EXAMPLES.id }) jti!: string;
+  @ApiPropertyOptional({ enum: ['Bearer'] }) token_type!: 'Bearer';
+  @ApiPropertyOptional({ type: String, description: 'the e-mail address', example: EXAMPLES.email }) username!: string;
 
   @ApiPropertyOptional({
     type: [String],

@@ -24,14 +24,9 @@ export class EnrolNodeRequest {
 }
 
 export class EnrolledNodeResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  node_id!: string;
-
-  @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' })
-  api_key!: string;
-
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
-  household_id!: string;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) node_id!: string;
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' }) api_key!: string;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
 
   static from({ credential: { id, householdId }, key }: IssuedCredential<NodeDevice>): EnrolledNodeResponse {
     return { node_id: id, api_key: key, household_id: householdId };

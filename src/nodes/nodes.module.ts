@@ -65,17 +65,10 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
 }
 
 export class ValidNodeResponse {
-  @ApiProperty({ enum: [true] })
-  valid!: true;
-
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  node_id!: string;
-
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
-  household_id!: string;
-
-  @ApiPropertyOptional(TARGETS)
-  targets?: readonly string[];
+  @ApiProperty({ enum: [true] }) valid!: true;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) node_id!: string;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
+  @ApiPropertyOptional(TARGETS) targets?: readonly string[];
 }
 
 @ApiTags('internal')

@@ -30,21 +30,13 @@ import { ProblemException, problems } from '../problems/problems.js';
 @Index('nodes_dead_at_idx', { synchronize: false })
 @Index('nodes_search_idx', { synchronize: false })
 export class NodeDevice extends KeyColumns {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'nodes_pkey' })
-  declare id: string;
-
-  @Column({ name: 'household_id', type: 'uuid' })
-  householdId!: string;
-
-  @Column({ type: 'text' })
-  room!: string;
-
-  @Column({ type: 'text' })
-  name!: string;
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'nodes_pkey' }) declare id: string;
+  @Column({ name: 'household_id', type: 'uuid' }) householdId!: string;
+  @Column({ type: 'text' }) room!: string;
+  @Column({ type: 'text' }) name!: string;
 
   /** The only services at which the node is accepted; null: all. */
-  @Column({ type: 'text', array: true, nullable: true })
-  targets!: string[] | null;
+  @Column({ type: 'text', array: true, nullable: true }) targets!: string[] | null;
 }
 
 export interface NodeIdentity {

@@ -41,15 +41,11 @@ import { OperatorKeys } from './operator-keys.js';
 @Check('operators_name_check', 'name = lower(name)')
 @Check('operators_scopes_check', 'cardinality(scopes) > 0')
 export class Operator extends KeyColumns {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'operators_pkey' })
-  declare id: string;
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'operators_pkey' }) declare id: string;
 
   /** Canonical. It does not change. */
-  @Column({ type: 'text' })
-  name!: string;
-
-  @Column({ type: 'text', array: true })
-  scopes!: Scope[];
+  @Column({ type: 'text' }) name!: string;
+  @Column({ type: 'text', array: true }) scopes!: Scope[];
 }
 
 const ROTATE = buildRotation('operators');

@@ -7,42 +7,28 @@ const PROBLEMS_OF_ROUTE = 'problems';
 
 @ApiSchema({ name: 'FieldError' })
 class FieldErrorSchema {
-  @ApiProperty({ description: 'JSON Pointer (RFC 6901) to the rejected field', example: '/email' })
-  pointer!: string;
-
-  @ApiProperty({ description: 'what would be accepted', example: 'must be an e-mail address' })
-  detail!: string;
+  @ApiProperty({ description: 'JSON Pointer (RFC 6901) to the rejected field', example: '/email' }) pointer!: string;
+  @ApiProperty({ description: 'what would be accepted', example: 'must be an e-mail address' }) detail!: string;
 }
 
 /** The body of every error (RFC 9457). */
 @ApiSchema({ name: 'Problem' })
 export class ProblemSchema {
-  @ApiProperty({ type: String, format: 'uri-reference' })
-  type!: string;
-
-  @ApiProperty()
-  title!: string;
-
-  @ApiProperty({ type: 'integer', minimum: 400, maximum: 599 })
-  status!: number;
-
-  @ApiProperty()
-  detail!: string;
-
-  @ApiProperty({ type: String, format: 'uri-reference', description: 'identifies this occurrence' })
-  instance!: string;
+  @ApiProperty({ type: String, format: 'uri-reference' }) type!: string;
+  @ApiProperty() title!: string;
+  @ApiProperty({ type: 'integer', minimum: 400, maximum: 599 }) status!: number;
+  @ApiProperty() detail!: string;
+  @ApiProperty({ type: String, format: 'uri-reference', description: 'identifies this occurrence' }) instance!: string;
 
   @ApiProperty({ description: 'stable identifier to branch on', enum: Object.values(problems).map(({ code }) => code) })
   code!: string;
 
-  @ApiProperty({ description: 'as in the X-Request-Id header and in the logs' })
-  request_id!: string;
+  @ApiProperty({ description: 'as in the X-Request-Id header and in the logs' }) request_id!: string;
 
   @ApiPropertyOptional({ type: [FieldErrorSchema], maxItems: MAX_ERRORS, description: 'with status 400' })
   errors?: FieldErrorSchema[];
 
-  @ApiPropertyOptional({ enum: [false], description: 'with a 401 of the internal validations' })
-  valid?: false;
+  @ApiPropertyOptional({ enum: [false], description: 'with a 401 of the internal validations' }) valid?: false;
 
   @ApiPropertyOptional({
     type: 'array',

@@ -128,8 +128,7 @@ const MAX_TOKEN_LENGTH = 128;
 const ACCEPTED = 'The request is recorded. Whether a mail follows is not told';
 
 class LinkRequest {
-  @EmailField()
-  email!: string;
+  @EmailField() email!: string;
 }
 
 class ConfirmPasswordResetRequest {
@@ -139,21 +138,16 @@ class ConfirmPasswordResetRequest {
   })
   token!: string;
 
-  @PasswordField(NEW_PASSWORD)
-  new_password!: string;
+  @PasswordField(NEW_PASSWORD) new_password!: string;
 }
 
 class ConfirmEmailRequest {
-  @TextField(MAX_TOKEN_LENGTH, { description: 'the token of the link', example: EXAMPLES.emailToken })
-  token!: string;
+  @TextField(MAX_TOKEN_LENGTH, { description: 'the token of the link', example: EXAMPLES.emailToken }) token!: string;
 }
 
 class ChangeEmailRequest {
-  @PasswordField({ description: 'the current password' })
-  password!: string;
-
-  @NewEmailField()
-  new_email!: string;
+  @PasswordField({ description: 'the current password' }) password!: string;
+  @NewEmailField() new_email!: string;
 }
 
 /** Works without a mail server too: an operator can hand a token over. */

@@ -41,8 +41,7 @@ const REMOVE_FACTORS = `WITH
              RETURNING user_id)
   SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
 export class ProofRequest {
-  @PasswordField()
-  password!: string;
+  @PasswordField() password!: string;
 }
 
 interface FactorChange<Result> {

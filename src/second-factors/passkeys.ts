@@ -166,27 +166,21 @@ function createInvalidPasskey(): ProblemException {
 }
 
 class RenamePasskeyRequest {
-  @LabelField('phone')
-  name!: string;
+  @LabelField('phone') name!: string;
 }
 
 class RegisterPasskeyRequest extends RenamePasskeyRequest {
-  @PasskeyField()
-  passkey!: object;
+  @PasskeyField() passkey!: object;
 }
 
 class PasskeyResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  id!: string;
-
-  @ApiProperty({ example: 'phone' })
-  name!: string;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
+  @ApiProperty({ example: 'phone' }) name!: string;
 
   @ApiProperty({ description: 'whether the authenticator may copy it to other devices', example: true })
   is_synced!: boolean;
 
-  @ApiProperty(MOMENT)
-  created_at!: string;
+  @ApiProperty(MOMENT) created_at!: string;
 
   @ApiProperty({ ...MOMENT, nullable: true, description: 'the last login with it', example: null })
   last_used_at!: string | null;
@@ -198,8 +192,7 @@ class PasskeyResponse {
 }
 
 class PasskeysResponse {
-  @ApiProperty({ type: [PasskeyResponse], description: 'oldest first; at most 20' })
-  items!: PasskeyResponse[];
+  @ApiProperty({ type: [PasskeyResponse], description: 'oldest first; at most 20' }) items!: PasskeyResponse[];
 }
 
 @ApiTags('users')

@@ -50,18 +50,15 @@ export function CodeField(description: string, { optional = false }: Presence = 
 }
 
 class ProofWithCodeRequest extends ProofRequest {
-  @CodeField('a code of the authenticator app, or a recovery code')
-  code!: string;
+  @CodeField('a code of the authenticator app, or a recovery code') code!: string;
 }
 
 class ConfirmTotpRequest {
-  @CodeField('a code of the authenticator app')
-  code!: string;
+  @CodeField('a code of the authenticator app') code!: string;
 }
 
 class TotpEnrolmentResponse {
-  @ApiProperty({ description: 'base32; shown once', example: 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP' })
-  secret!: string;
+  @ApiProperty({ description: 'base32; shown once', example: 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP' }) secret!: string;
 
   @ApiProperty({
     description: 'what authenticator apps read',
@@ -78,11 +75,8 @@ class TotpEnrolmentResponse {
 }
 
 class TotpResponse {
-  @ApiProperty({ description: 'whether logins ask for a code', example: true })
-  is_confirmed!: boolean;
-
-  @ApiProperty({ type: 'integer', description: 'unused recovery codes', example: 10 })
-  recovery_codes_left!: number;
+  @ApiProperty({ description: 'whether logins ask for a code', example: true }) is_confirmed!: boolean;
+  @ApiProperty({ type: 'integer', description: 'unused recovery codes', example: 10 }) recovery_codes_left!: number;
 
   static from({ confirmedAt, recoveryCodes }: UserWithFactors): TotpResponse {
     return { is_confirmed: confirmedAt !== null, recovery_codes_left: recoveryCodes };

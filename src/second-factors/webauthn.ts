@@ -33,8 +33,7 @@ const TIMEOUT = { type: 'integer', description: 'milliseconds', example: 300_000
 
 /** WebAuthn §5.1, PublicKeyCredentialCreationOptionsJSON. A browser converts it with parseCreationOptionsFromJSON(). */
 export class PasskeyCreationOptionsResponse {
-  @ApiProperty({ ...OBJECT, example: { id: EXAMPLE_RP_ID, name: EXAMPLE_RP_ID } })
-  rp!: object;
+  @ApiProperty({ ...OBJECT, example: { id: EXAMPLE_RP_ID, name: EXAMPLE_RP_ID } }) rp!: object;
 
   @ApiProperty({
     ...OBJECT,
@@ -42,14 +41,9 @@ export class PasskeyCreationOptionsResponse {
   })
   user!: object;
 
-  @ApiProperty(CHALLENGE)
-  challenge!: string;
-
-  @ApiProperty({ ...LIST, example: [{ alg: -7, type: PUBLIC_KEY }] })
-  pubKeyCredParams!: object[];
-
-  @ApiProperty(TIMEOUT)
-  timeout!: number;
+  @ApiProperty(CHALLENGE) challenge!: string;
+  @ApiProperty({ ...LIST, example: [{ alg: -7, type: PUBLIC_KEY }] }) pubKeyCredParams!: object[];
+  @ApiProperty(TIMEOUT) timeout!: number;
 
   @ApiProperty({ ...LIST, description: 'the passkeys that the user has', example: [CREDENTIAL] })
   excludeCredentials!: object[];
@@ -57,23 +51,15 @@ export class PasskeyCreationOptionsResponse {
   @ApiProperty({ ...OBJECT, example: { residentKey: 'required', userVerification: 'preferred' } })
   authenticatorSelection!: object;
 
-  @ApiProperty({ type: String, example: 'none' })
-  attestation!: string;
+  @ApiProperty({ type: String, example: 'none' }) attestation!: string;
 }
 
 /** WebAuthn §5.1, PublicKeyCredentialRequestOptionsJSON. A browser converts it with parseRequestOptionsFromJSON(). */
 export class PasskeyRequestOptionsResponse {
-  @ApiProperty(CHALLENGE)
-  challenge!: string;
-
-  @ApiProperty({ type: String, example: EXAMPLE_RP_ID })
-  rpId!: string;
-
-  @ApiProperty(TIMEOUT)
-  timeout!: number;
-
-  @ApiProperty({ type: String, example: 'required' })
-  userVerification!: string;
+  @ApiProperty(CHALLENGE) challenge!: string;
+  @ApiProperty({ type: String, example: EXAMPLE_RP_ID }) rpId!: string;
+  @ApiProperty(TIMEOUT) timeout!: number;
+  @ApiProperty({ type: String, example: 'required' }) userVerification!: string;
 }
 
 const MAX_BINARY_LENGTH = 8_192;

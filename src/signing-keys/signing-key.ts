@@ -18,33 +18,19 @@ export type SigningKeyState = 'next' | 'active' | 'retired' | 'revoked';
 @Unique('signing_keys_kid_key', ['kid'])
 @Index('signing_keys_state_key', { synchronize: false })
 export class SigningKey {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'signing_keys_pkey' })
-  id!: string;
-
-  @Column({ type: 'text' })
-  kid!: string;
-
-  @Column({ type: 'text' })
-  algorithm!: 'ES256';
-
-  @Column({ type: 'text' })
-  state!: SigningKeyState;
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'signing_keys_pkey' }) id!: string;
+  @Column({ type: 'text' }) kid!: string;
+  @Column({ type: 'text' }) algorithm!: 'ES256';
+  @Column({ type: 'text' }) state!: SigningKeyState;
 
   /** Null once no token needs it. */
   @Column({ name: 'encrypted_private_key', type: 'bytea', nullable: true, select: false })
   encryptedPrivateKey!: Encrypted | null;
 
-  @Column({ name: 'created_at', type: 'timestamptz' })
-  createdAt!: Date;
-
-  @Column({ name: 'activated_at', type: 'timestamptz', nullable: true })
-  activatedAt!: Date | null;
-
-  @Column({ name: 'retired_at', type: 'timestamptz', nullable: true })
-  retiredAt!: Date | null;
-
-  @Column({ name: 'revoked_at', type: 'timestamptz', nullable: true })
-  revokedAt!: Date | null;
+  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
+  @Column({ name: 'activated_at', type: 'timestamptz', nullable: true }) activatedAt!: Date | null;
+  @Column({ name: 'retired_at', type: 'timestamptz', nullable: true }) retiredAt!: Date | null;
+  @Column({ name: 'revoked_at', type: 'timestamptz', nullable: true }) revokedAt!: Date | null;
 }
 
 /** How long the JWKS may be cached. */

@@ -13,26 +13,16 @@ import { JWKS_MAX_AGE_SECONDS, SigningKey } from './signing-key.js';
 import { SigningKeysService } from './signing-keys.service.js';
 
 class JwkResponse {
-  @ApiProperty({ enum: ['EC'] })
-  kty!: 'EC';
-
-  @ApiProperty({ enum: ['P-256'] })
-  crv!: 'P-256';
-
-  @ApiProperty({ type: String, example: 'f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU' })
-  x!: string;
-
-  @ApiProperty({ type: String, example: 'x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0' })
-  y!: string;
+  @ApiProperty({ enum: ['EC'] }) kty!: 'EC';
+  @ApiProperty({ enum: ['P-256'] }) crv!: 'P-256';
+  @ApiProperty({ type: String, example: 'f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU' }) x!: string;
+  @ApiProperty({ type: String, example: 'x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0' }) y!: string;
 
   @ApiProperty({ type: String, description: 'RFC 7638', example: 'oKIywvGUpTVTyxMQ3bwIIeQUudfr_CkLMjCE19ECD-U' })
   kid!: string;
 
-  @ApiProperty({ enum: ['sig'] })
-  use!: 'sig';
-
-  @ApiProperty({ enum: ['ES256'] })
-  alg!: 'ES256';
+  @ApiProperty({ enum: ['sig'] }) use!: 'sig';
+  @ApiProperty({ enum: ['ES256'] }) alg!: 'ES256';
 
   static from({ jwk: { kty, crv, x, y }, kid }: KeyPair): JwkResponse {
     return { kty, crv, x, y, kid, use: 'sig', alg: 'ES256' };
@@ -40,8 +30,7 @@ class JwkResponse {
 }
 
 class JwksResponse {
-  @ApiProperty({ type: [JwkResponse] })
-  keys!: JwkResponse[];
+  @ApiProperty({ type: [JwkResponse] }) keys!: JwkResponse[];
 }
 
 @ApiTags('auth')

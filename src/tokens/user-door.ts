@@ -85,17 +85,10 @@ function readToken(request: IncomingMessage): string | null {
 }
 
 class ValidUserResponse {
-  @ApiProperty({ enum: [true] })
-  valid!: true;
-
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  user_id!: string;
-
-  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-80aa-7c11-8a3e-6f0b1f4f2a10' })
-  session_id!: string;
-
-  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email })
-  email!: string;
+  @ApiProperty({ enum: [true] }) valid!: true;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) user_id!: string;
+  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-80aa-7c11-8a3e-6f0b1f4f2a10' }) session_id!: string;
+  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email }) email!: string;
 
   @ApiProperty({
     type: String,

@@ -15,36 +15,21 @@ import { Registration, UserChanges } from './accounts.js';
 import { User, UsersService, type Account } from './users.service.js';
 
 export class RegistrationRequest {
-  @NewEmailField()
-  email!: string;
-
-  @PasswordField(NEW_PASSWORD)
-  password!: string;
+  @NewEmailField() email!: string;
+  @PasswordField(NEW_PASSWORD) password!: string;
 }
 
 export class CredentialsRequest {
-  @EmailField()
-  email!: string;
-
-  @PasswordField(NEW_PASSWORD)
-  password!: string;
+  @EmailField() email!: string;
+  @PasswordField(NEW_PASSWORD) password!: string;
 }
 
 export class UserResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
-  id!: string;
-
-  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email })
-  email!: string;
-
-  @ApiProperty({ example: true })
-  is_active!: boolean;
-
-  @ApiProperty(MOMENT)
-  created_at!: string;
-
-  @ApiProperty(MOMENT)
-  updated_at!: string;
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
+  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email }) email!: string;
+  @ApiProperty({ example: true }) is_active!: boolean;
+  @ApiProperty(MOMENT) created_at!: string;
+  @ApiProperty(MOMENT) updated_at!: string;
 
   static from(user: Account): UserResponse {
     return {
