@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { ChangesService } from '../../src/internal/changes.service.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { PurgeJob } from '../../src/maintenance/maintenance.js';
 import { problems } from '../../src/problems/problems.js';
 import { ChangeLog } from '../../packages/lease/src/change-feed.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';

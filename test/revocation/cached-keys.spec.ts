@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { PurgeJob } from '../../src/maintenance/maintenance.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ServiceProcess } from '../support/service-process.js';
