@@ -4,18 +4,7 @@
 
 import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  chmodSync,
-  chownSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import * as fs from 'node:fs';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import os from 'node:os';
@@ -23,6 +12,7 @@ import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
+import { createFile } from '../common/durable-file.js';
 import { createId } from '../common/ids.js';
 import { computeDigest, generateFraction } from '../crypto/secret.js';
 
@@ -68,7 +58,7 @@ export class EmbeddedPostgres {
   static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const { makePassword, onCreate, settings = {} } = options;
     const folder = resolve(options.folder);
-    const isNew = !existsSync(join(getServerFolder(folder), 'cluster', 'PG_VERSION'));
+    const isNew = !fs.existsSync(join(getServerFolder(folder), 'cluster', 'PG_VERSION'));
     if (isNew) onCreate?.();
     const location = locate(folder);
     if (isNew) await initialise(location, makePassword());
@@ -89,7 +79,7 @@ export class EmbeddedPostgres {
 
   /** @param database must exist; `postgres` always does */
   url(database = 'postgres'): string {
-    const password = readFileSync(join(this.location.folder, 'password'), 'utf8').trim();
+    const password = fs.readFileSync(join(this.location.folder, 'password'), 'utf8').trim();
     return `postgresql://${USER}:${encodeURIComponent(password)}@127.0.0.1:${this.port}/${database}`;
   }
 
@@ -106,7 +96,7 @@ export class EmbeddedPostgres {
 
   async remove(): Promise<void> {
     await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=immediate', '--pgdata=cluster']);
-    rmSync(this.location.folder, { recursive: true, force: true });
+    fs.rmSync(this.location.folder, { recursive: true, force: true });
   }
 
   private async launch(settings: Readonly<Record<string, string>>): Promise<void> {
@@ -156,8 +146,8 @@ export class EmbeddedPostgres {
 async function initialise(location: Location, password: string): Promise<void> {
   if (!location.user) refuseUnnamedUser();
   const file = join(location.folder, 'password');
-  writeIfAbsent(file, password);
-  if (location.user) chownSync(file, location.user.uid, location.user.gid);
+  createFile(file, Buffer.from(password));
+  if (location.user) fs.chownSync(file, location.user.uid, location.user.gid);
   const temporary = `cluster-${createId()}`;
   const settings = ['--pwfile=password', '--auth=scram-sha-256', '--encoding=UTF8', '--locale=C'];
   await run(location, 'initdb', [`--pgdata=${temporary}`, `--username=${USER}`, ...settings]);
@@ -177,18 +167,10 @@ function refuseUnnamedUser(): void {
   }
 }
 
-function writeIfAbsent(file: string, text: string): void {
-  try {
-    writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
-  } catch (error) {
-    if (!existsSync(file)) throw error;
-  }
-}
-
 function readRunningPort(location: Location): number | undefined {
   const status = spawnSync(join(location.bin, 'pg_ctl'), ['status', '--pgdata=cluster'], toSpawnOptions(location));
   if (status.status !== 0) return undefined;
-  const [, , , port] = readFileSync(join(location.folder, 'cluster', 'postmaster.pid'), 'utf8').split('\n');
+  const [, , , port] = fs.readFileSync(join(location.folder, 'cluster', 'postmaster.pid'), 'utf8').split('\n');
   return Number(port);
 }
 
@@ -213,15 +195,15 @@ function toSpawnOptions({ folder, user }: Location) {
 export function locate(folder: string): Location {
   const programs = findInstalledPrograms();
   if (process.getuid?.() !== 0) {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
     return { user: undefined, folder, bin: join(programs, 'bin') };
   }
   const user = findUnprivilegedUser();
   const clusterFolder = getServerFolder(folder);
-  mkdirSync(clusterFolder, { recursive: true });
-  chmodSync(SYSTEM_FOLDER, 0o755);
-  chownSync(clusterFolder, user.uid, user.gid);
-  chmodSync(clusterFolder, 0o700);
+  fs.mkdirSync(clusterFolder, { recursive: true });
+  fs.chmodSync(SYSTEM_FOLDER, 0o755);
+  fs.chownSync(clusterFolder, user.uid, user.gid);
+  fs.chmodSync(clusterFolder, 0o700);
   return { user, folder: clusterFolder, bin: join(copyPrograms(programs), 'bin') };
 }
 
@@ -230,12 +212,12 @@ export function getServerFolder(folder: string): string {
 }
 
 /** Moves a folder atomically. When several processes race to create the same folder, the first one wins. */
-export function moveUnlessExists(made: string, to: string): void {
+function moveUnlessExists(made: string, to: string): void {
   try {
-    renameSync(made, to);
+    fs.renameSync(made, to);
   } catch (error) {
-    rmSync(made, { recursive: true });
-    if (!existsSync(to)) throw error;
+    fs.rmSync(made, { recursive: true });
+    if (!fs.existsSync(to)) throw error;
   }
 }
 
@@ -243,10 +225,10 @@ export function moveUnlessExists(made: string, to: string): void {
 function copyPrograms(programs: string): string {
   const { version } = createRequire(import.meta.url)(join(programs, '../package.json')) as { version: string };
   const copy = join(SYSTEM_FOLDER, `postgresql-${version}`);
-  if (!existsSync(copy)) {
-    const made = mkdtempSync(`${copy}-`);
-    cpSync(programs, made, { recursive: true, verbatimSymlinks: true });
-    chmodSync(made, 0o755);
+  if (!fs.existsSync(copy)) {
+    const made = fs.mkdtempSync(`${copy}-`);
+    fs.cpSync(programs, made, { recursive: true, verbatimSymlinks: true });
+    fs.chmodSync(made, 0o755);
     moveUnlessExists(made, copy);
   }
   return copy;
