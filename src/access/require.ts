@@ -44,7 +44,7 @@ import {
   refuseUnknownFields,
 } from '../problems/problems.js';
 import { Doors, DOORS, SCOPE_HEADER, TARGET_HEADER } from './doors.js';
-import type { Door } from './principals.js';
+import type { Door } from './actor.js';
 
 export const DOORS_OF_ROUTE = 'doors';
 export const SCOPE_OF_ROUTE = 'scope';

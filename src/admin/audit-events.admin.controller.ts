@@ -5,7 +5,6 @@ import { describeAdmin } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
 import type { StoredAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { EXAMPLES } from '../common/examples.js';
 import {
   AddressField,
   ID,
@@ -16,7 +15,7 @@ import {
   parseMoment,
   UuidField,
 } from '../common/fields.js';
-import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
+import { EXAMPLES, MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
 import { AUDIT_EVENT_NAMES, AUDIT_EVENT_PATTERNS, listMatchingEvents } from '../common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
 import { OperatorsService } from '../operators/operators.service.js';

@@ -17,8 +17,8 @@ import {
   registerDecorator,
   ValidateIf,
 } from 'class-validator';
-import { EXAMPLES } from './examples.js';
 import {
+  EXAMPLES,
   APP_SCOPE_DETAIL,
   APP_SCOPE_SCHEMA,
   isAppScope,

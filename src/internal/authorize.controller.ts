@@ -16,10 +16,10 @@ import {
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { createRefusal, DOORS, Doors, SCOPE_HEADER, TARGET_HEADER } from '../access/doors.js';
-import type { Principal } from '../access/principals.js';
+import type { Principal } from '../access/actor.js';
 import { RequireWith } from '../access/require.js';
-import { EXAMPLES } from '../common/examples.js';
 import {
+  EXAMPLES,
   APP_SCOPE_SCHEMA,
   isAppScope,
   isServiceName,

@@ -7,11 +7,10 @@
 import { Controller, Module, Post, Req, Res } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { getPrincipal } from '../access/principals.js';
+import { getPrincipal } from '../access/actor.js';
 import { Answers, RequireApp } from '../access/require.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
-import { EXAMPLES } from '../common/examples.js';
-import { APP_SCOPE_SCHEMA } from '../common/names.js';
+import { EXAMPLES, APP_SCOPE_SCHEMA } from '../common/names.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { MAX_CURSOR_LENGTH } from '../../packages/lease/src/change-feed.js';
 import { AuthorizeController } from './authorize.controller.js';

@@ -3,7 +3,7 @@ import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
 import { Answers, Public } from '../access/require.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { TextField } from '../common/fields.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../http/idempotency-key.js';
 import type { IssuedCredential } from '../keys/key-table.js';

@@ -1,9 +1,8 @@
 // `platform-auth apps` and `platform-auth operators`, and what the commands for nodes share with them.
 import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { EXAMPLES } from '../../common/examples.js';
 import { isId } from '../../common/ids.js';
-import { isAppScope, isScopeList, SCOPES, type Scope } from '../../common/names.js';
+import { EXAMPLES, isAppScope, isScopeList, SCOPES, type Scope } from '../../common/names.js';
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, MAX_REVOKED_KEYS } from '../../config/limits.js';
 import {
   addCommand,
