@@ -9,7 +9,7 @@ import * as z from 'zod';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import { APP_SCOPE_DETAIL, isAppScope } from '../common/names.js';
+import { APP_SCOPE } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { NodesService } from '../nodes/nodes.service.js';
@@ -34,7 +34,7 @@ const use = z.strictObject(
     ago_ms: z
       .number({ error: 'must be a number of milliseconds' })
       .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
-    scope: z.string({ error: APP_SCOPE_DETAIL }).refine(isAppScope, APP_SCOPE_DETAIL).optional(),
+    scope: z.string({ error: APP_SCOPE.detail }).refine(APP_SCOPE.isName, APP_SCOPE.detail).optional(),
   },
   notAnObject,
 );

@@ -10,7 +10,7 @@ import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/actor.js';
 import { Answers, RequireApp } from '../access/require.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
-import { EXAMPLES, APP_SCOPE_SCHEMA } from '../common/names.js';
+import { EXAMPLES, APP_SCOPE } from '../common/names.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { MAX_CURSOR_LENGTH } from '../../packages/lease/src/change-feed.js';
 import { AuthorizeController } from './authorize.controller.js';
@@ -29,7 +29,7 @@ class UseBody {
   @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 }) ago_ms!: number;
 
   @ApiPropertyOptional({
-    ...APP_SCOPE_SCHEMA,
+    ...APP_SCOPE.schema,
     description: 'of an app: the scope that the call needed',
     example: EXAMPLES.appScope,
   })

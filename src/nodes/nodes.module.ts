@@ -11,7 +11,7 @@ import { toActor, getPrincipal, type NodePrincipal, type Principal } from '../ac
 import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER } from '../access/doors.js';
 import { Answers, RequireNode } from '../access/require.js';
 import { TARGETS } from '../common/fields.js';
-import { EXAMPLES, isServiceName } from '../common/names.js';
+import { EXAMPLES, SERVICE_NAME } from '../common/names.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import { EnrolController } from './enrol.controller.js';
@@ -43,7 +43,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const isFresh = wantsFreshVerdict(request);
     if (isFresh) await this.freshness.noteArrival(request);
     const named = request.headers[TARGET_HEADER];
-    const target = isServiceName(named) ? named : undefined;
+    const target = SERVICE_NAME.isName(named) ? named : undefined;
     const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
     if (!verdict.valid) {
       const isMisuse = verdict.reason === 'misuse';
