@@ -17,7 +17,7 @@ import { Outbox } from '../mail/outbox.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { lockIfUnchanged } from '../users/unchanged-account.js';
+import { lockIfUnchanged } from '../users/accounts.js';
 import {
   buildHasSecondFactor,
   createWrongPassword,
