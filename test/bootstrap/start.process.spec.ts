@@ -6,7 +6,7 @@ import { FirstRunFolder } from '../support/first-run-folder.js';
 import { fromRoot } from '../support/from-root.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, SECRET_KEY, VARIABLES, withSettings } from '../support/settings.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { createTestDatabase, useTestDatabase, type TestDatabase } from '../support/test-database.js';
 import type { Variables } from '../../src/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { LOCKS } from '../../src/database/locks.js';
@@ -242,16 +242,8 @@ describe('a start that waits', () => {
 const REPLICAS = 8;
 
 describe('eight replicas that start together on an empty database', () => {
-  let database: TestDatabase;
-
-  beforeAll(async () => {
-    database = await createTestDatabase({ isEmpty: true });
-  });
-
-  afterAll(async () => {
-    await endAll();
-    await database.drop();
-  });
+  const database = useTestDatabase({ isEmpty: true });
+  afterAll(endAll);
 
   it('migrate once, accept each other’s nodes, and stop', async () => {
     const variables = { ...VARIABLES, DATABASE_URL: database.url, DATABASE_POOL_SIZE: '2' };
@@ -259,13 +251,7 @@ describe('eight replicas that start together on an empty database', () => {
     await Promise.all(replicas.map((replica) => replica.ready()));
     const all = createMigrationOptions(database.url).migrations as unknown[];
     expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
-    const registered = await fetch(`${replicas[0]!.url}/api/v0/admin/nodes`, {
-      method: 'POST',
-      headers: { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' },
-      body: JSON.stringify({ household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' }),
-    });
-    const node = (await registered.json()) as { node_id: string; api_key: string };
-    const headers = { 'X-API-Key': `${node.node_id}:${node.api_key}` };
+    const { headers } = await replicas[0]!.registerNode();
     const validations = replicas.map(({ url }) => fetch(`${url}/internal/validate-node`, { method: 'POST', headers }));
     expect((await Promise.all(validations)).map(({ status }) => status)).toEqual(Array(REPLICAS).fill(200));
     const exits = await Promise.all(replicas.map((replica) => replica.stop()));

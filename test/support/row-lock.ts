@@ -4,11 +4,18 @@ import { eventually } from '../../tools/eventually.js';
 import type { TestDatabase } from './test-database.js';
 
 /** Locks a row, so that a test decides the order of its changes. */
-export async function holdRow(database: TestDatabase, table: string, id: string) {
+export const holdRow = (database: TestDatabase, table: string, id: string) =>
+  hold(database, `SELECT id FROM ${table} WHERE id = $1 FOR UPDATE`, [id]);
+
+/** Locks a table, so that every statement about it waits. */
+export const holdTable = (database: TestDatabase, table: string) =>
+  hold(database, `LOCK TABLE ${table} IN ACCESS EXCLUSIVE MODE`);
+
+async function hold(database: TestDatabase, lock: string, values: unknown[] = []) {
   const client = new Client({ connectionString: database.url });
   await client.connect();
   await client.query('BEGIN');
-  await client.query(`SELECT id FROM ${table} WHERE id = $1 FOR UPDATE`, [id]);
+  await client.query(lock, values);
   const waiters = async (): Promise<number> => {
     const sql = `SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
     return (await database.query(sql)).length;
