@@ -243,7 +243,6 @@ const REPLICAS = 8;
 
 describe('eight replicas that start together on an empty database', () => {
   const database = useTestDatabase({ isEmpty: true });
-  afterAll(endAll);
 
   it('migrate once, accept each other’s nodes, and stop', async () => {
     const variables = { ...VARIABLES, DATABASE_URL: database.url, DATABASE_POOL_SIZE: '2' };

@@ -21,8 +21,6 @@ describe('several workers on one port', () => {
   let metricsPort: number;
   let callers: Caller[];
 
-  afterAll(endAll);
-
   afterEach(() => callers.forEach((caller) => caller.hangUp()));
 
   beforeEach(() => {
