@@ -22,7 +22,7 @@ type Labels = Readonly<Record<string, string>>;
 /** What an alert does over the series of the idle service, of which some have values that cannot be brought about at will. */
 interface Course {
   readonly does: string;
-  readonly series: Readonly<Record<string, string>>;
+  readonly series: Labels | ((idle: Exposition) => Labels);
   /** Minutes at which it does not fire, and at which it does. */
   readonly silent?: number;
   readonly fires?: number;
@@ -37,6 +37,129 @@ const toExpectations = (
   ...(silent === undefined ? [] : [{ alert, minute: silent, labels: undefined }]),
   ...(fires === undefined ? [] : [{ alert, minute: fires, labels }]),
 ];
+
+const labels = OF_INSTANCE;
+const requests = toSeries('http_requests_total', { route: VALIDATE_NODE, method: 'POST', status: '401', door: 'node' });
+const failures = 'http_failures_total{status="503"}';
+const failedLogins = 'flow_refusals_total{event="user.login.failed",reason="wrong_password"}';
+const reusedCodes = 'flow_refusals_total{event="node.enrolment.reused",reason="reused"}';
+const revokedKeys = 'verdicts_total{door="node",reason="revoked"}';
+const copiedPasskeys = 'flow_refusals_total{event="user.second_factor.failed",reason="counter_not_increased"}';
+const sent = 'mails_total{kind="password_reset",outcome="sent"}';
+const mailWaits = { mail_waiting_seconds: growing(1) };
+const poolIsFull = { database_requests_waiting: steady(3), database_connections: steady(10) };
+const poolGrows = { database_requests_waiting: steady(3), database_connections: steady(4) };
+
+const COURSES: Readonly<Record<string, readonly Course[]>> = {
+  PlatformAuthDown: [
+    { does: 'fires when a scrape fails for a minute', series: { up: '1+0x40 0+0x200' }, silent: 10, fires: 12, labels },
+    {
+      does: 'fires when Prometheus knows no instance',
+      series: { up: '1+0x40' },
+      silent: 10,
+      fires: 25,
+      labels: { job: 'platform-auth' },
+    },
+  ],
+  PlatformAuthClockSkewed: [
+    { does: 'fires when the clock is ahead', series: { clock_skew_seconds: steady(45) }, silent: 4, fires: 6, labels },
+    { does: 'fires when the clock is behind', series: { clock_skew_seconds: steady(-45) }, fires: 6, labels },
+    { does: 'ignores a difference of 5 seconds', series: { clock_skew_seconds: steady(5) }, silent: 30 },
+  ],
+  PlatformAuthClockWrong: [
+    {
+      does: 'fires when a replica is unready for its clock',
+      series: { clock_skew_seconds: '45+0x40 90+0x200' },
+      silent: 10,
+      fires: 12,
+      labels,
+    },
+  ],
+  PlatformAuthLogsOnConsole: [
+    {
+      does: 'fires after ten minutes without the logging service',
+      series: { log_delivering: steady(0) },
+      silent: 9,
+      fires: 11,
+      labels,
+    },
+  ],
+  PlatformAuthCannotLook: [
+    { does: 'fires at 2 % of 503', series: { [requests]: growing(50), [failures]: growing(1) }, silent: 4, fires: 7 },
+    { does: 'ignores 0.5 % of 503', series: { [requests]: growing(200), [failures]: growing(1) }, silent: 30 },
+  ],
+  PlatformAuthEnrolmentReused: [
+    { does: 'fires at the first used code', series: { [reusedCodes]: '0+0x40 1+0x200' }, silent: 9, fires: 11 },
+  ],
+  PlatformAuthGuessing: [
+    { does: 'fires at ten refused logins a second', series: { [failedLogins]: growing(10) }, silent: 4, fires: 9 },
+    { does: 'ignores one refused login a second', series: { [failedLogins]: growing(1) }, silent: 30 },
+  ],
+  PlatformAuthKeysRefused: [
+    {
+      does: 'fires while a service presents a revoked key',
+      series: { [revokedKeys]: growing(1) },
+      silent: 14,
+      fires: 17,
+      labels: { door: 'node', reason: 'revoked' },
+    },
+  ],
+  PlatformAuthValidationsSlow: [
+    {
+      does: 'fires when one validation in ten takes 400 ms',
+      series: (idle) => latencies(idle, 0.1, 0.4),
+      silent: 9,
+      fires: 12,
+      labels: { route: VALIDATE_NODE },
+    },
+    { does: 'ignores validations of 80 ms', series: (idle) => latencies(idle, 0.1, 0.08), silent: 30 },
+  ],
+  PlatformAuthHashingQueueFilling: [
+    {
+      does: 'fires when 60 of 100 places are taken',
+      series: { hashing_queued: steady(60) },
+      silent: 1,
+      fires: 3,
+      labels,
+    },
+  ],
+  PlatformAuthPoolExhausted: [
+    { does: 'fires when statements wait and the pool is full', series: poolIsFull, silent: 1, fires: 3, labels },
+    { does: 'ignores a pool that still grows', series: poolGrows, silent: 30 },
+  ],
+  PlatformAuthStatementsStalled: [
+    {
+      does: 'fires when PostgreSQL keeps a statement',
+      series: { database_connections_stalled: steady(1) },
+      fires: 2,
+      labels,
+    },
+  ],
+  PlatformAuthEventLoopDelayed: [
+    { does: 'fires at 200 ms', series: { nodejs_eventloop_lag_p99_seconds: steady(0.2) }, silent: 4, fires: 6, labels },
+  ],
+  PlatformAuthPasskeyCopied: [
+    {
+      does: 'fires at the first passkey whose counter did not increase',
+      series: { [copiedPasskeys]: '0+0x39 1+0x200' },
+      silent: 9,
+      fires: 11,
+    },
+  ],
+  PlatformAuthSealingBehind: [
+    { does: 'fires when rows wait for a seal', series: { audit_unsealed_seconds: growing(1) }, silent: 14, fires: 17 },
+  ],
+  PlatformAuthMailStuck: [
+    { does: 'fires when no mail is sent', series: mailWaits, silent: 19, fires: 22 },
+    { does: 'ignores one recipient that takes no mail', series: { ...mailWaits, [sent]: growing(1) }, silent: 40 },
+  ],
+  PlatformAuthMaintenanceOverdue: ['purge', 'audit_maintenance', 'key_maintenance'].map((job) => ({
+    does: `fires when the last ${job} is hours ago`,
+    series: { [`${job}_age_seconds`]: steady(8_000) },
+    silent: 29,
+    fires: 31,
+  })),
+};
 
 /** What the service itself exposed before and after an event. It happens in minute 10. */
 export function recordedScenarios({ idle, afterTheft, afterFailure, inOutage }: History): Scenario[] {
@@ -67,165 +190,14 @@ export function recordedScenarios({ idle, afterTheft, afterFailure, inOutage }: 
 }
 
 export function computedScenarios(idle: Exposition): Scenario[] {
-  return Object.entries(listCourses(idle)).flatMap(([alert, courses]) =>
+  return Object.entries(COURSES).flatMap(([alert, courses]) =>
     courses.map(({ does, series, ...course }) => {
-      const changed = Object.entries(series).map(([key, value]) => [find(idle, key), value] as const);
+      const own = typeof series === 'function' ? series(idle) : series;
+      const changed = Object.entries(own).map(([key, value]) => [find(idle, key), value] as const);
       const values = new Map([...constant(idle), ...changed]);
       return { name: `${alert} ${does}`, values, expectations: toExpectations(alert, course) };
     }),
   );
-}
-
-function listCourses(idle: Exposition): Readonly<Record<string, readonly Course[]>> {
-  const labels = OF_INSTANCE;
-  const requests = toSeries('http_requests_total', {
-    route: VALIDATE_NODE,
-    method: 'POST',
-    status: '401',
-    door: 'node',
-  });
-  const failures = 'http_failures_total{status="503"}';
-  const failedLogins = 'flow_refusals_total{event="user.login.failed",reason="wrong_password"}';
-  const reusedCodes = 'flow_refusals_total{event="node.enrolment.reused",reason="reused"}';
-  const revokedKeys = 'verdicts_total{door="node",reason="revoked"}';
-  const copiedPasskeys = 'flow_refusals_total{event="user.second_factor.failed",reason="counter_not_increased"}';
-  const sent = 'mails_total{kind="password_reset",outcome="sent"}';
-  const mailWaits = { mail_waiting_seconds: growing(1) };
-  const poolIsFull = { database_requests_waiting: steady(3), database_connections: steady(10) };
-  const poolGrows = { database_requests_waiting: steady(3), database_connections: steady(4) };
-  return {
-    PlatformAuthDown: [
-      {
-        does: 'fires when a scrape fails for a minute',
-        series: { up: '1+0x40 0+0x200' },
-        silent: 10,
-        fires: 12,
-        labels,
-      },
-      {
-        does: 'fires when Prometheus knows no instance',
-        series: { up: '1+0x40' },
-        silent: 10,
-        fires: 25,
-        labels: { job: 'platform-auth' },
-      },
-    ],
-    PlatformAuthClockSkewed: [
-      {
-        does: 'fires when the clock is ahead',
-        series: { clock_skew_seconds: steady(45) },
-        silent: 4,
-        fires: 6,
-        labels,
-      },
-      { does: 'fires when the clock is behind', series: { clock_skew_seconds: steady(-45) }, fires: 6, labels },
-      { does: 'ignores a difference of 5 seconds', series: { clock_skew_seconds: steady(5) }, silent: 30 },
-    ],
-    PlatformAuthClockWrong: [
-      {
-        does: 'fires when a replica is unready for its clock',
-        series: { clock_skew_seconds: '45+0x40 90+0x200' },
-        silent: 10,
-        fires: 12,
-        labels,
-      },
-    ],
-    PlatformAuthLogsOnConsole: [
-      {
-        does: 'fires after ten minutes without the logging service',
-        series: { log_delivering: steady(0) },
-        silent: 9,
-        fires: 11,
-        labels,
-      },
-    ],
-    PlatformAuthCannotLook: [
-      { does: 'fires at 2 % of 503', series: { [requests]: growing(50), [failures]: growing(1) }, silent: 4, fires: 7 },
-      { does: 'ignores 0.5 % of 503', series: { [requests]: growing(200), [failures]: growing(1) }, silent: 30 },
-    ],
-    PlatformAuthEnrolmentReused: [
-      { does: 'fires at the first used code', series: { [reusedCodes]: '0+0x40 1+0x200' }, silent: 9, fires: 11 },
-    ],
-    PlatformAuthGuessing: [
-      { does: 'fires at ten refused logins a second', series: { [failedLogins]: growing(10) }, silent: 4, fires: 9 },
-      { does: 'ignores one refused login a second', series: { [failedLogins]: growing(1) }, silent: 30 },
-    ],
-    PlatformAuthKeysRefused: [
-      {
-        does: 'fires while a service presents a revoked key',
-        series: { [revokedKeys]: growing(1) },
-        silent: 14,
-        fires: 17,
-        labels: { door: 'node', reason: 'revoked' },
-      },
-    ],
-    PlatformAuthValidationsSlow: [
-      {
-        does: 'fires when one validation in ten takes 400 ms',
-        series: latencies(idle, 0.1, 0.4),
-        silent: 9,
-        fires: 12,
-        labels: { route: VALIDATE_NODE },
-      },
-      { does: 'ignores validations of 80 ms', series: latencies(idle, 0.1, 0.08), silent: 30 },
-    ],
-    PlatformAuthHashingQueueFilling: [
-      {
-        does: 'fires when 60 of 100 places are taken',
-        series: { hashing_queued: steady(60) },
-        silent: 1,
-        fires: 3,
-        labels,
-      },
-    ],
-    PlatformAuthPoolExhausted: [
-      { does: 'fires when statements wait and the pool is full', series: poolIsFull, silent: 1, fires: 3, labels },
-      { does: 'ignores a pool that still grows', series: poolGrows, silent: 30 },
-    ],
-    PlatformAuthStatementsStalled: [
-      {
-        does: 'fires when PostgreSQL keeps a statement',
-        series: { database_connections_stalled: steady(1) },
-        fires: 2,
-        labels,
-      },
-    ],
-    PlatformAuthEventLoopDelayed: [
-      {
-        does: 'fires at 200 ms',
-        series: { nodejs_eventloop_lag_p99_seconds: steady(0.2) },
-        silent: 4,
-        fires: 6,
-        labels,
-      },
-    ],
-    PlatformAuthPasskeyCopied: [
-      {
-        does: 'fires at the first passkey whose counter did not increase',
-        series: { [copiedPasskeys]: '0+0x39 1+0x200' },
-        silent: 9,
-        fires: 11,
-      },
-    ],
-    PlatformAuthSealingBehind: [
-      {
-        does: 'fires when rows wait for a seal',
-        series: { audit_unsealed_seconds: growing(1) },
-        silent: 14,
-        fires: 17,
-      },
-    ],
-    PlatformAuthMailStuck: [
-      { does: 'fires when no mail is sent', series: mailWaits, silent: 19, fires: 22 },
-      { does: 'ignores one recipient that takes no mail', series: { ...mailWaits, [sent]: growing(1) }, silent: 40 },
-    ],
-    PlatformAuthMaintenanceOverdue: ['purge', 'audit_maintenance', 'key_maintenance'].map((job) => ({
-      does: `fires when the last ${job} is hours ago`,
-      series: { [`${job}_age_seconds`]: steady(8_000) },
-      silent: 29,
-      fires: 31,
-    })),
-  };
 }
 
 /** The histogram of validate-node when a part of the calls takes so long, and the others one millisecond. */
