@@ -4,9 +4,9 @@ import type { Request, Response } from 'express';
 import {
   AuditEventsAdminController,
   AuditEventsQuery,
+  BackgroundWorkAdminController,
   type AuditEventResponse,
 } from '../admin/audit-events.admin.controller.js';
-import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';

@@ -2,7 +2,7 @@ import { Controller, Get, Post, Query, Req, Res, UseFilters } from '@nestjs/comm
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { Public } from '../access/require.js';
-import { AdminStrategy } from '../admin/admin-door.js';
+import { AdminStrategy } from '../admin/admin.module.js';
 import { ConsoleErrors, ConsolePages, ConsoleRefusal, getSession, readCookie, readFields } from './console-requests.js';
 import { refuseOtherOrigin, setCookie, toNextPage } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';

@@ -9,7 +9,7 @@ import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { Answers, RequireApp } from '../access/require.js';
-import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
+import { AppCredentialsModule } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { APP_SCOPE_SCHEMA } from '../common/names.js';
 import { NodesModule } from '../nodes/nodes.module.js';

@@ -5,7 +5,7 @@ import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
 import { addRemote, AdminClient, getServiceUrl, readOptions, readRemoteVariables } from './admin-client.js';
 import type { UnusedScopesResponse } from '../../admin/app-credentials.admin.controller.js';
-import type { BackgroundWorkResponse } from '../../admin/background-work.admin.controller.js';
+import type { BackgroundWorkResponse } from '../../admin/audit-events.admin.controller.js';
 import type { KeyCountsResponse } from '../../admin/key.dto.js';
 
 interface Health {
