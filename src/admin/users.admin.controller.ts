@@ -26,7 +26,7 @@ import { SESSION_END_REASONS, SessionsService, type Session } from '../tokens/se
 import { UserResponse, RegistrationRequest } from '../users/users.controller.js';
 import { OneTimeTokens, type IssuedLink } from '../users/one-time-tokens.js';
 import { Registration, UserChanges, type UserChange } from '../users/accounts.js';
-import { UsersService, type Account, type User, type UserFilter } from '../users/users.service.js';
+import { UsersService, type Account, type UserFilter } from '../users/users.service.js';
 
 export class UpdateUserRequest {
   @SwitchField({ example: false, description: 'false ends all sessions and refuses logins' }) is_active?: boolean;
