@@ -150,9 +150,9 @@ interface AdminRoute {
   readonly optionalBody?: Type;
 }
 
-/** @param path below that of the operators' API */
+/** @param path below that of the operators' API, with its first slash */
 export const AdminController = (path = ''): ClassDecorator =>
-  applyDecorators(ApiTags('admin'), Controller(`api/v0/admin/${path}`));
+  applyDecorators(ApiTags('admin'), Controller(`api/v0/admin${path}`));
 
 /** @param scope that an operator needs; `read` is enough for a GET */
 export function RequireAdmin(

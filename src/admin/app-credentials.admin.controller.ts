@@ -112,7 +112,7 @@ export class IssuedAppCredentialResponse extends AppCredentialResponse {
 
 class AppCredentialPageResponse extends createPageResponse(AppCredentialResponse) {}
 
-@AdminController('app-credentials')
+@AdminController('/app-credentials')
 export class AppCredentialsAdminController {
   constructor(private readonly credentials: AppCredentialsService) {}
 

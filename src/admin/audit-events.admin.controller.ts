@@ -159,7 +159,7 @@ function toActorName({ actor_door, actor_id, details }: StoredAuditEvent): strin
 
 class AuditEventPageResponse extends createPageResponse(AuditEventResponse) {}
 
-@AdminController('audit-events')
+@AdminController('/audit-events')
 export class AuditEventsAdminController {
   constructor(
     private readonly audit: AuditLog,
@@ -198,7 +198,7 @@ export class BackgroundWorkResponse {
   @ApiProperty({ type: [MeasurementResponse] }) items!: Measurement[];
 }
 
-@AdminController('background-work')
+@AdminController('/background-work')
 export class BackgroundWorkAdminController {
   constructor(private readonly work: BackgroundWork) {}
 

@@ -69,7 +69,7 @@ export class IssuedEnrolmentResponse extends NodeEnrolmentResponse {
 
 class EnrolmentPageResponse extends createPageResponse(NodeEnrolmentResponse) {}
 
-@AdminController('nodes/enrolments')
+@AdminController('/nodes/enrolments')
 export class EnrolmentsAdminController {
   constructor(private readonly enrolments: EnrolmentsService) {}
 

@@ -82,7 +82,7 @@ export class IdentifiedKeysResponse {
   searched!: Kind[];
 }
 
-@AdminController('keys')
+@AdminController('/keys')
 export class IdentifyAdminController {
   constructor(
     private readonly nodes: NodesService,

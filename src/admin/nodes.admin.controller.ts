@@ -126,7 +126,7 @@ export class IssuedNodeResponse extends NodeResponse {
 
 class NodePageResponse extends createPageResponse(NodeResponse) {}
 
-@AdminController('nodes')
+@AdminController('/nodes')
 export class NodesAdminController {
   constructor(private readonly nodes: NodesService) {}
 

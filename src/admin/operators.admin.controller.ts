@@ -67,7 +67,7 @@ export class IssuedOperatorResponse extends OperatorResponse {
 
 class OperatorPageResponse extends createPageResponse(OperatorResponse) {}
 
-@AdminController('operators')
+@AdminController('/operators')
 export class OperatorsAdminController {
   constructor(private readonly operators: OperatorsService) {}
 

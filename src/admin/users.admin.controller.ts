@@ -120,7 +120,7 @@ export class PasswordResetResponse {
   }
 }
 
-@AdminController('users')
+@AdminController('/users')
 export class UsersAdminController {
   constructor(
     private readonly registration: Registration,
