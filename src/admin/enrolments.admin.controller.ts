@@ -3,7 +3,7 @@ import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
 import { AdminController, RequireAdmin } from '../access/require.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import {
   FlagField,
   HOUSEHOLD_ID,

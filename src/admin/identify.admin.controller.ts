@@ -2,16 +2,16 @@ import { Body, Post, Req } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { ArrayMaxSize, ArrayMinSize, IsArray, Matches } from 'class-validator';
 import type { Request } from 'express';
-import { getPrincipal } from '../access/principals.js';
+import { getPrincipal } from '../access/actor.js';
 import { AdminController, RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { EXAMPLES } from '../common/examples.js';
 import { ID, NULLABLE_MOMENT, NULLABLE_TEXT } from '../common/fields.js';
+import { EXAMPLES } from '../common/names.js';
 import { getClientAddress } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
-import { isRefusal, judgeEntity } from '../keys/key-ends.js';
+import { isRefusal, judgeKey } from '../keys/key-ends.js';
 import type { KeyColumns } from '../keys/key-table.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { OperatorsService } from '../operators/operators.service.js';
@@ -169,7 +169,7 @@ export class IdentifyAdminController {
         digest: digest.toString('hex'),
         ...owner,
         id: row.id,
-        live: !isRefusal(judgeEntity(digest, row, this.clock)),
+        live: !isRefusal(judgeKey(digest, row, this.clock)),
         current: isSameDigest(row.keyDigest, digest),
         last_used_at: row.lastUsedAt?.toISOString() ?? null,
         last_used_for: row.lastUsedFor,

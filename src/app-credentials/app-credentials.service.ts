@@ -20,12 +20,11 @@ import {
   type EntityManager,
   type Repository,
 } from 'typeorm';
-import { toActor, type Actor } from '../access/actor.js';
+import { getPrincipal, toActor, type Actor, type AppPrincipal } from '../access/actor.js';
 import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
-import { getPrincipal, type AppPrincipal } from '../access/principals.js';
 import { Answers, RequirePresentedApp } from '../access/require.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { APP_SCOPES, ID, ServiceNameField } from '../common/fields.js';
 import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';

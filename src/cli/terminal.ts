@@ -1,8 +1,12 @@
 // What commands print and ask: results on standard output (text for people, `--json` for scripts), progress, questions and
 // errors on standard error.
+import { once } from 'node:events';
+import { createWriteStream, fstatSync, openSync, rmSync, statSync } from 'node:fs';
+import { devNull } from 'node:os';
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { finished } from 'node:stream/promises';
 import type { Command } from 'commander';
 
 /** The global options that decide how a result is printed. */
@@ -32,6 +36,16 @@ export function print<Result>(command: Command, result: Result, toText: (result:
   process.stdout.write(`${json ? JSON.stringify(result, null, 2) : toText(result)}\n`);
 }
 
+/**
+ * Refuses to make a key that is printed once where standard output keeps nothing: Node.js opens the null device in place of
+ * one that is closed (`>&-`), so that every write succeeds.
+ */
+export function refuseNullOutput(): void {
+  const output = fstatSync(process.stdout.fd);
+  if (output.isCharacterDevice() && output.rdev === statSync(devNull).rdev)
+    throw new CommandFailedError('Standard output is closed or discarded: no key was made.', 'output_unusable');
+}
+
 let undoesUnwritten = false;
 
 /** Whether the command at work undoes what it could not write: the process must not end before it has. */
@@ -52,6 +66,35 @@ export async function writeKeys(text: string): Promise<void> {
     throw new CommandFailedError(cause, 'output_unusable');
   }
   undoesUnwritten = false;
+}
+
+/** Writes lines, and waits while the reader of the output is slow. */
+export type WriteLines = (lines: readonly string[]) => Promise<void>;
+
+/**
+ * Exports one line for each row.
+ * @param file a new file, which only its owner may read; undefined: standard output
+ * @param work when it fails, the file is removed: a part of an export cannot be told from a complete one
+ * @returns the number of lines
+ */
+export async function writeExport(
+  file: string | undefined,
+  work: (writeLines: WriteLines) => Promise<void>,
+): Promise<number> {
+  const descriptor = file === undefined ? undefined : openSync(file, 'wx', 0o600);
+  const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
+  let count = 0;
+  try {
+    await work(async (lines) => {
+      if (!target.write(lines.map((line) => `${line}\n`).join(''))) await once(target, 'drain');
+      count += lines.length;
+    });
+    if (file !== undefined) await finished(target.end());
+    return count;
+  } catch (error) {
+    if (file !== undefined) rmSync(file, { force: true });
+    throw error;
+  }
 }
 
 /** Writes to standard error, so that standard output holds only the result. */

@@ -6,8 +6,7 @@
  */
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
-import { toActor } from '../access/actor.js';
-import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
+import { toActor, type AdminPrincipal, type OperatorIdentity } from '../access/actor.js';
 import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addSeconds } from '../common/clock.js';
@@ -22,7 +21,7 @@ import {
 } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { batchReads, Database } from '../database/database.js';
-import { isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
+import { isRefusal, judgeKey, listKeyColumns, type KeyRow } from '../keys/key-ends.js';
 
 const IDLE_SECONDS = 30 * 60;
 const MAX_SECONDS = 8 * 3_600;
@@ -42,8 +41,8 @@ const INSERT = withAuditEvent({
 });
 const FIND = {
   name: 'console_sessions_find',
-  text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, operators.id, name, scopes,
-      operators.key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
+  text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, name, scopes,
+      ${listKeyColumns('operators')}
     FROM console_sessions AS session LEFT JOIN operators ON operators.id = session.operator_id
     WHERE digest = ANY ($1::bytea[]) AND session.created_at > $2 AND seen_at > $3`,
 };

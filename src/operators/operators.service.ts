@@ -7,9 +7,8 @@
 import { Injectable, Module } from '@nestjs/common';
 import { InjectRepository, TypeOrmModule } from '@nestjs/typeorm';
 import { Check, Column, Entity, In, Index, PrimaryColumn, type EntityManager, type Repository } from 'typeorm';
-import type { Actor } from '../access/actor.js';
+import type { Actor, OperatorIdentity } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
-import type { OperatorIdentity } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals, type CountedRefusal } from '../audit/counted-refusals.js';
@@ -22,7 +21,7 @@ import type { SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { buildRotation, isRefusal, judgeEntity } from '../keys/key-ends.js';
+import { buildRotation, isRefusal, judgeKey } from '../keys/key-ends.js';
 import {
   findByDigests,
   issueKey,
@@ -236,7 +235,7 @@ function refuseEnded(
   caller: Operator | undefined,
   clock: ComparedClock,
 ): Operator {
-  const judgement = judgeEntity(keyDigest, caller, clock);
+  const judgement = judgeKey(keyDigest, caller, clock);
   if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
   if (isRefusal(judgement)) throw createRefusal('admin', judgement, { operator: name });
   if (!caller.scopes.includes('operators')) throw new RefusalToCountError(describeMissingScope(caller, 'operators'));

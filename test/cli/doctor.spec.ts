@@ -1,9 +1,8 @@
 import { chmodSync, cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { askServices, formatRunning } from '../../src/cli/platform/doctor-calls.js';
+import { askServices, checkKeys, formatRunning } from '../../src/cli/platform/doctor-calls.js';
 import { diagnose } from '../../src/cli/platform/doctor.js';
-import { checkKeys } from '../../src/cli/platform/doctor-keys.js';
 import type { Plan } from '../../src/cli/platform/plan.js';
 import { describeUnreadable } from '../../src/cli/platform/environment-files.js';
 import { urlOf } from '../support/cli.js';
@@ -148,7 +147,7 @@ describe('platform-auth doctor', () => {
       [
         'a console on the port of the public routes',
         () => add('auth', 'CONSOLE=on'),
-        warning('auth.env', /The console is on PORT/),
+        warning('auth.env', 'The console is on PORT: every client of the public routes reaches its login.'),
       ],
       [
         'a SECRET_KEY_PREVIOUS that was left behind',

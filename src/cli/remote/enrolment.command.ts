@@ -1,7 +1,7 @@
 // `platform-auth nodes enrol` and its companions: a code for a device that fetches its own key.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, type Command } from 'commander';
-import { EXAMPLES } from '../../common/examples.js';
+import { EXAMPLES } from '../../common/names.js';
 import { parseDuration, parseTargets, parseUuid, TARGETS, toRestriction } from '../command-options.js';
 import { isPassing } from '../http-client.js';
 import { CommandFailedError, print, say } from '../terminal.js';

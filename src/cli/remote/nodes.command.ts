@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander';
-import { EXAMPLES } from '../../common/examples.js';
+import { EXAMPLES } from '../../common/names.js';
 import {
   addCommand,
   NEEDS_ADMIN_KEY,
