@@ -3,7 +3,7 @@ import * as z from 'zod';
 import type { EnvFile } from '../../config/env-file.js';
 import { formatPair, isOverlapOpen, isUnused } from '../credential-state.js';
 import { describeCause } from '../failures.js';
-import { HEADER_VALUE, readErrorCode, sendRequest, type HttpRequest } from '../http-client.js';
+import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
 import { isDelivered, type Plan, type PlannedPair } from './plan.js';
 import { credentialVariables } from '../../common/names.js';
@@ -72,7 +72,7 @@ type Reply = Readonly<{ status: number; body?: unknown; error?: string }>;
 
 /** @returns the status and the JSON of the answer, or why there is none */
 async function ask(url: string, request: HttpRequest = {}): Promise<Reply> {
-  return send(url, request, (response) => response.json().catch(() => undefined));
+  return send(url, request, (response) => readJson(response).catch(() => undefined));
 }
 
 /** Cancels the body, which may be endless: another program than this service answers. */
