@@ -166,7 +166,7 @@ describe('platform-auth apply', () => {
       (done as (error: Error | null) => void)(error);
       return true;
     });
-    const client = AdminClient.from({ ADMIN_API_KEY: ADMIN_KEY }, urlOf(app));
+    const client = AdminClient.from(urlOf(app), { ADMIN_API_KEY: ADMIN_KEY });
     const map = readPlatformMap(cli.path('platform.json'));
     const outcome = apply(client, { ...request, map, documents, confirm });
     await expect(outcome.finally(() => write.mockRestore())).rejects.toMatchObject({

@@ -297,8 +297,10 @@ describe('platform-auth', () => {
     await app.node();
     expect(await cli.ok('status')).toMatch(/status +ok\ndatabase +up\n[^]*nodes +1 live, 0 revoked or expired\n/);
     const { port } = app.server.address() as AddressInfo;
-    const besideService = cli.with({ AUTH_URL: '', INTERNAL_PORT: String(port), PORT: '1' });
-    expect(await besideService.json('status')).toMatchObject({ url: `http://127.0.0.1:${port}` });
+    for (const ports of [{ INTERNAL_PORT: String(port), PORT: '1' }, { PORT: String(port) }])
+      expect(await cli.with({ AUTH_URL: '', ...ports }).json('status')).toMatchObject({
+        url: `http://127.0.0.1:${port}`,
+      });
     const withoutKey = cli.with({ ADMIN_API_KEY: '' });
     expect(await withoutKey.json('status')).toMatchObject({ health: { status: 'ok' }, nodes: null });
   });

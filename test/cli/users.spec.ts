@@ -229,7 +229,8 @@ describe('platform-auth audit', () => {
       const { searchParams } = new URL(request.url!, 'http://x');
       asked.push(searchParams);
       const items = Array.from({ length: Number(searchParams.get('limit')) }, (_, index) => event(index));
-      response.setHeader('content-type', 'application/json').end(JSON.stringify({ items, next_cursor: 'more' }));
+      const next_cursor = `after-${asked.length * 100}`;
+      response.setHeader('content-type', 'application/json').end(JSON.stringify({ items, next_cursor }));
     });
     const cli = new Cli(url);
     const filters = '--actor a --subject s --event user.login.failed --since 24h --until 1h --limit 130'.split(' ');
@@ -237,7 +238,7 @@ describe('platform-auth audit', () => {
     expect(items).toHaveLength(130);
     expect(asked.map((query) => [query.get('limit'), query.get('cursor')])).toEqual([
       ['100', null],
-      ['30', 'more'],
+      ['30', 'after-100'],
     ]);
     const { since, until, ...exact } = Object.fromEntries(asked[0]!);
     expect(exact).toEqual({ actor: 'a', subject: 's', event: 'user.login.failed', limit: '100' });

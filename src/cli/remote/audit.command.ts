@@ -8,16 +8,8 @@ import { isPassing } from '../http-client.js';
 import { writeExport, type WriteLines } from '../export-file.js';
 import { print, say } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
-import {
-  addRemote,
-  createClient,
-  Names,
-  readOptions,
-  type AdminClient,
-  type Kind,
-  type Query,
-  type Reference,
-} from './admin-client.js';
+import { Names, type AdminClient, type Kind, type Query, type Reference } from './admin-client.js';
+import { addRemote, createClient, readOptions } from './remote-command.js';
 import type { AuditEventResponse } from '../../admin/audit-events.admin.controller.js';
 import { findUserId } from './users.command.js';
 

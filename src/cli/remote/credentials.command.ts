@@ -17,12 +17,12 @@ import {
 } from '../command-options.js';
 import { isExpiring } from '../credential-state.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
-import { formatFields, replaceControlCharacters, type Colour } from '../tables.js';
-import { addRemote, IDEMPOTENT_ADVICE, Names, type AdminClient, type Kind } from './admin-client.js';
+import { replaceControlCharacters, type Colour } from '../tables.js';
+import { IDEMPOTENT_ADVICE, Names, type AdminClient, type Kind } from './admin-client.js';
 import type { IssuedAppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
 import type { RevokedKeysResponse } from '../../admin/key.dto.js';
 import type { IssuedOperatorResponse, OperatorResponse } from '../../admin/operators.admin.controller.js';
-import { addLimits, joinLists, printList, toQuery, type List } from './list-command.js';
+import { addRemote, formatItem, type List, type RemoteCommand } from './remote-command.js';
 
 /** A kind of credential: what its commands differ by. */
 export interface CredentialKind {
@@ -34,6 +34,11 @@ export interface CredentialKind {
   readonly columns: readonly string[];
   /** The columns that a narrow terminal can do without, the first ones first. */
   readonly drop: readonly string[];
+  /** How a command names one, if not by its id. */
+  readonly named?: {
+    readonly argument: string;
+    readonly findId: (client: AdminClient, name: string) => Promise<string>;
+  };
 }
 
 /** @param filters the parameter of the service for each option that the caller adds */
@@ -45,12 +50,10 @@ export function addList(
   createWatch: () => List['watch'] = () => undefined,
 ): Command {
   const all = { ...filters, live: 'live', unusedFor: 'unused_since' };
-  return addLimits(addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example))
+  return addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example)
+    .list(() => ({ ...shown, filters: all, colour: toMomentColour, watch: createWatch() }))
     .option('--live', 'only live ones: neither revoked nor expired')
-    .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseAge)
-    .action(async (options: object, command: Command) =>
-      printList(command, { ...shown, query: toQuery(options, all), colour: toMomentColour, watch: createWatch() }),
-    );
+    .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseAge);
 }
 
 function parseAge(text: string): string {
@@ -68,7 +71,30 @@ function toMomentColour(name: string, value: unknown): Colour | undefined {
 export function addShow(group: Command, { name, idField, path }: CredentialKind): void {
   addRemote(group, `show <${idField}>`, `Show one ${name.toLowerCase()}.`, EXAMPLES.id).answer(
     async (client, id: string) => client.get<object>(`${path}/${encodeURIComponent(id)}`),
-    (found) => formatFields(joinLists(found)),
+    (found) => formatItem(found),
+  );
+}
+
+/**
+ * The caller adds the options.
+ * @param what names them, for the message when none is given
+ * @param toChange undefined members stay as they are
+ */
+export function addUpdate<Options>(
+  group: Command,
+  { idField, path, named }: CredentialKind,
+  { description, example, what }: Readonly<Record<'description' | 'example' | 'what', string>>,
+  toChange: (options: Options) => object,
+): RemoteCommand {
+  return addRemote(group, `update <${named?.argument ?? idField}>`, description, example).answer(
+    async (client, name: string, options: Options, command: Command) => {
+      const change = toChange(options);
+      if (Object.values(change).every((value) => value === undefined))
+        command.error(`error: nothing to change: give ${what}`);
+      const id = (await named?.findId(client, name)) ?? name;
+      return client.patch<object>(`${path}/${encodeURIComponent(id)}`, change);
+    },
+    (changed) => formatItem(changed),
   );
 }
 
@@ -161,28 +187,28 @@ interface IssuedKind extends CredentialKind {
   /** What is shown of an issued key, besides its expiry. */
   readonly fields: readonly string[];
   readonly shownOnce: string;
-  /** @returns the id of what a command names */
-  readonly findId: (client: AdminClient, named: string) => Promise<string>;
 }
 
 type IssuedApp = IssuedAppCredentialResponse;
 type IssuedOperator = IssuedOperatorResponse;
 
-function addRotate(group: Command, kind: IssuedKind, argument: string, example: string): void {
-  addRemote(group, `rotate <${argument}>`, 'Make a new key and print it; it cannot be printed again.', example)
+function addRotate(group: Command, kind: IssuedKind, example: string): void {
+  const { idField, named } = kind;
+  const description = 'Make a new key and print it; it cannot be printed again.';
+  addRemote(group, `rotate <${named?.argument ?? idField}>`, description, example)
     .addOption(createOverlapOption())
     .answer(
-      async (client, named: string, { overlapHours }: { overlapHours?: number }) =>
-        rotateKey<IssuedApp | IssuedOperator>(client, kind, await kind.findId(client, named), overlapHours),
+      async (client, name: string, { overlapHours }: { overlapHours?: number }) => {
+        const id = (await named?.findId(client, name)) ?? name;
+        return rotateKey<IssuedApp | IssuedOperator>(client, kind, id, overlapHours);
+      },
       (rotated) => `${formatIssued(kind, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
     );
 }
 
 function formatIssued({ fields, shownOnce }: IssuedKind, issued: IssuedApp | IssuedOperator): string {
   const optional = (['scopes', 'expires_at'] as const).filter((name) => issued[name] !== null);
-  const shown = new Set([...fields, ...optional]);
-  const values = joinLists(issued);
-  return `${formatFields(Object.fromEntries([...shown].map((name) => [name, values[name]])))}\n\n${shownOnce}`;
+  return `${formatItem(issued, new Set([...fields, ...optional]))}\n\n${shownOnce}`;
 }
 
 /** Says for how long the old key is valid after a rotation. @param until the end of the overlap; null: it ended at once */
@@ -201,7 +227,6 @@ const APPS: IssuedKind = {
   drop: ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at', 'scopes'],
   fields: ['app_id', 'app_key', 'caller', 'target'],
   shownOnce: 'The key is shown only this once.',
-  findId: (_client, id) => Promise.resolve(id),
 };
 
 const parseAppScopes = createRestrictionParser('scopes, such as documents:read', isAppScope);
@@ -239,14 +264,10 @@ export function addAppsCommands(root: Command): void {
   addShow(apps, APPS);
   const change =
     'Change the scopes of a credential. Its key stays, and the call answers when the change holds everywhere.';
-  addRemote(apps, 'update <app_id>', change, `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`)
-    .requiredOption('--scopes <list>', SCOPES_OF_APP, parseAppScopes)
-    .answer(
-      async (client, id: string, { scopes }: Required<Pick<IssueAppOptions, 'scopes'>>) =>
-        client.patch<object>(`${APPS.path}/${encodeURIComponent(id)}`, { scopes: toRestriction(scopes) }),
-      (changed) => formatFields(joinLists(changed)),
-    );
-  addRotate(apps, APPS, 'app_id', EXAMPLES.id);
+  const update = { description: change, example: `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`, what: '--scopes' };
+  const toChange = ({ scopes }: IssueAppOptions) => ({ scopes: toRestriction(scopes) });
+  addUpdate(apps, APPS, update, toChange).requiredOption('--scopes <list>', SCOPES_OF_APP, parseAppScopes);
+  addRotate(apps, APPS, EXAMPLES.id);
   addRevoke(apps, APPS);
 }
 
@@ -259,7 +280,7 @@ const OPERATORS: IssuedKind = {
   drop: ['rotated_at', 'operator_id', 'expires_at', 'last_used_at', 'revoked_at'],
   fields: ['operator_id', 'name', 'api_key', 'scopes'],
   shownOnce: 'The key is shown only this once. The operator sets it as ADMIN_API_KEY, or sends it as X-Admin-Key.',
-  findId: async (client, operator) => (await findOperator(client, operator)).operator_id,
+  named: { argument: 'operator', findId: async (client, name) => (await findOperator(client, name)).operator_id },
 };
 
 /** `platform-auth operators …`: people and programs with an admin key of their own. */
@@ -281,8 +302,18 @@ export function addOperatorsCommands(root: Command): void {
         ),
       (issued) => formatIssued(OPERATORS, issued),
     );
-  addOperatorUpdate(operators);
-  addRotate(operators, OPERATORS, 'operator', EXAMPLES.operator);
+  const update = {
+    description: 'Change the scopes or the expiry of an operator; its key stays.',
+    example: `${EXAMPLES.operator} --scopes read,users --expires never`,
+    what: '--scopes or --expires',
+  };
+  addUpdate(operators, OPERATORS, update, ({ scopes, expires }: { scopes?: Scope[]; expires?: string }) => ({
+    scopes,
+    expires_at: toExpiresAt(expires),
+  }))
+    .option('--scopes <list>', 'all that it may do from now on, separated by commas', parseScopes)
+    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry);
+  addRotate(operators, OPERATORS, EXAMPLES.operator);
   const revocation = 'Revoke an operator permanently: the next call with its key is refused.';
   addYes(addRemote(operators, 'revoke <operator>', revocation, EXAMPLES.operator)).answer(
     async (client, operator: string, _options: unknown, command: Command) => {
@@ -293,22 +324,6 @@ export function addOperatorsCommands(root: Command): void {
     },
     ({ name }) => `Operator ${name} is revoked.`,
   );
-}
-
-function addOperatorUpdate(operators: Command): void {
-  const change = 'Change the scopes or the expiry of an operator; its key stays.';
-  addRemote(operators, 'update <operator>', change, `${EXAMPLES.operator} --scopes read,users --expires never`)
-    .option('--scopes <list>', 'all that it may do from now on, separated by commas', parseScopes)
-    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry)
-    .answer(
-      async (client, operator: string, options: { scopes?: Scope[]; expires?: string }, command: Command) => {
-        if (!options.scopes && !options.expires) command.error('error: nothing to change: give --scopes or --expires');
-        const body = { scopes: options.scopes, expires_at: toExpiresAt(options.expires) };
-        const id = await OPERATORS.findId(client, operator);
-        return client.patch<OperatorResponse>(`${OPERATORS.path}/${encodeURIComponent(id)}`, body);
-      },
-      (updated) => formatFields(joinLists(updated)),
-    );
 }
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */

@@ -1,8 +1,10 @@
-import { Option, type Command } from 'commander';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { InvalidArgumentError, Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import {
   addCommand,
   NEEDS_ADMIN_KEY,
+  parseDuration,
   parseExpiry,
   parseTargets,
   parseUuid,
@@ -10,19 +12,20 @@ import {
   toExpiresAt,
   toRestriction,
 } from '../command-options.js';
-import { print } from '../terminal.js';
+import { isPassing } from '../http-client.js';
 import { formatFields } from '../tables.js';
-import { addRemote, createClient } from './admin-client.js';
+import { CommandFailedError, print, say } from '../terminal.js';
+import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../admin/enrolments.admin.controller.js';
+import type { AdminClient } from './admin-client.js';
 import {
   addList,
   addRevoke,
   addShow,
+  addUpdate,
   createOverlapOption,
   rotateKey,
   type CredentialKind,
 } from './credentials.command.js';
-import { addEnrolmentCommands, addNodeOptions, toRegistration, type NodeOptions } from './enrolment.command.js';
-import { joinLists } from './list-command.js';
 import type { ConfigFormat } from './node-config-file.js';
 import {
   DuplicateWatch,
@@ -32,8 +35,8 @@ import {
   registerInto,
   rotateInto,
   type IssuedNode,
-  type NodeView,
 } from './node-keys.js';
+import { addRemote, createClient, readOptions } from './remote-command.js';
 
 const NODES: CredentialKind = {
   kind: 'node',
@@ -71,7 +74,7 @@ export function addNodesCommands(root: Command): void {
     .option('--household <uuid>', 'only nodes of this household', parseUuid)
     .option('--search <text>', 'only nodes whose room/name contains this');
   addShow(nodes, NODES);
-  addUpdate(nodes);
+  addNodeUpdate(nodes);
   addRotate(nodes);
   addRevoke(nodes, NODES)
     .option('--household <uuid>', 'revoke the live nodes of this household', parseUuid)
@@ -108,22 +111,19 @@ function createFormatOption(): Option {
   );
 }
 
-function addUpdate(nodes: Command): void {
-  const description = 'Change the room, the name, the targets or the expiry of a node.';
-  addRemote(nodes, 'update <node_id>', description, `${EXAMPLES.id} --room hall --targets recipes,ocr`)
+function addNodeUpdate(nodes: Command): void {
+  const update = {
+    description: 'Change the room, the name, the targets or the expiry of a node.',
+    example: `${EXAMPLES.id} --room hall --targets recipes,ocr`,
+    what: '--room, --name, --targets or --expires',
+  };
+  addUpdate(nodes, NODES, update, ({ room, name, targets, expires }: UpdateOptions) => ({
+    ...{ room, name, targets: toRestriction(targets), expires_at: toExpiresAt(expires) },
+  }))
     .option('--room <room>', 'the new room')
     .option('--name <name>', 'the new name')
     .option('--targets <list>', TARGETS, parseTargets)
-    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry)
-    .answer(
-      async (client, id: string, { room, name, targets, expires }: UpdateOptions, command: Command) => {
-        const change = { room, name, targets: toRestriction(targets), expires_at: toExpiresAt(expires) };
-        if (Object.values(change).every((value) => value === undefined))
-          command.error('error: nothing to change: give --room, --name, --targets or --expires');
-        return client.patch<NodeView>(`${NODES.path}/${encodeURIComponent(id)}`, change);
-      },
-      (node) => formatFields(joinLists(node)),
-    );
+    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry);
 }
 
 function addRotate(nodes: Command): void {
@@ -173,4 +173,127 @@ async function showKey(command: Command, node: IssuedNode, format?: ConfigFormat
   }
   const use = `The key is shown only this once. The node sends it as\n  X-API-Key: ${node_id}:${api_key}`;
   print(command, node, () => `${formatFields({ node_id, api_key })}\n\n${use}`);
+}
+
+// A code for a device that fetches its own key.
+
+const ENROLMENTS = '/nodes/enrolments';
+const POLL_INTERVAL_MS = 2_000;
+const MS_PER_MINUTE = 60_000;
+const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'targets', 'expires_at', 'node_id'];
+const DROP = ['household_id', 'targets', 'expires_at', 'node_id'];
+
+/** What a node is registered with, at once or when a device enrols. */
+interface NodeOptions {
+  readonly household: string;
+  readonly room: string;
+  readonly name: string;
+  readonly targets?: ReturnType<typeof parseTargets>;
+}
+
+function addNodeOptions(command: Command): Command {
+  return command
+    .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
+    .requiredOption('--room <room>', 'the room of the node')
+    .requiredOption('--name <name>', 'the name of the node')
+    .option('--targets <list>', `${TARGETS} (default: NODE_TARGETS of the service)`, parseTargets);
+}
+
+function toRegistration({ household, room, name, targets }: NodeOptions) {
+  return { household_id: household, room, name, targets: toRestriction(targets) };
+}
+
+interface EnrolOptions extends NodeOptions {
+  readonly expiresIn?: number;
+  readonly wait: boolean;
+}
+
+function addEnrolmentCommands(nodes: Command): void {
+  addEnrol(nodes);
+  addRemote(nodes, 'enrolments', 'List enrolments, including those that have ended.', '--open')
+    .list(() => ({ path: ENROLMENTS, filters: { open: 'open' }, columns: COLUMNS, drop: DROP }))
+    .option('--open', 'only those whose code can be used now');
+  const description = 'Cancel an enrolment: its code is unknown from now on.';
+  addRemote(nodes, 'cancel-enrolment <enrolment_id>', description, EXAMPLES.id).answer(
+    async (client, id: string) => {
+      await client.delete(`${ENROLMENTS}/${encodeURIComponent(id)}`);
+      return { enrolment_id: id, cancelled: true };
+    },
+    (_result, id) => `Enrolment ${id} is cancelled.`,
+  );
+}
+
+function addEnrol(nodes: Command): void {
+  const description =
+    'Print a code, also as a QR code, with which a device fetches its own key, and wait until it has.';
+  const example = `--household ${EXAMPLES.householdId} --room ${EXAMPLES.room} --name ${EXAMPLES.name}`;
+  addNodeOptions(addRemote(nodes, 'enrol', description, example))
+    .option('--expires-in <duration>', 'for how long the code can be used: 10m, 2h (default: 10m)', parseMinutes)
+    .option('--no-wait', 'end when the code is printed; with --json always')
+    .action(async ({ expiresIn, wait, ...node }: EnrolOptions, command: Command) => {
+      const client = createClient(command);
+      const asked = { ...toRegistration(node), expires_in_minutes: expiresIn };
+      const advice = 'Run this again: a code that is not shown cannot be used.';
+      const issued = await client.post<IssuedEnrolmentResponse>(ENROLMENTS, asked, advice);
+      const text = await describeCode(issued);
+      print(command, issued, () => text);
+      if (wait && !readOptions(command).json) print(command, {}, await awaitNode(client, issued));
+    });
+}
+
+async function describeCode({ code, expires_at, enrolment_id }: IssuedEnrolmentResponse): Promise<string> {
+  const { default: qrcode } = await import('qrcode-generator');
+  const drawing = qrcode(0, 'M');
+  drawing.addData(code);
+  drawing.make();
+  const cancel = `platform-auth nodes cancel-enrolment ${enrolment_id}`;
+  return `${drawing.createASCII()}\n\n  ${code}\n\nGive the code to the device before ${expires_at}. To cancel it: ${cancel}`;
+}
+
+/** @returns what to print when the device has come @throws {CommandFailedError} when the code has ended without it */
+async function awaitNode(client: AdminClient, { enrolment_id, room, name, expires_at }: NodeEnrolmentResponse) {
+  const countDown = new CountDown(Date.parse(expires_at));
+  let enrolment: NodeEnrolmentResponse | undefined;
+  while (enrolment === undefined || enrolment.state === 'open') {
+    countDown.show();
+    await sleep(POLL_INTERVAL_MS);
+    try {
+      enrolment = await client.get<NodeEnrolmentResponse>(`${ENROLMENTS}/${encodeURIComponent(enrolment_id)}`);
+    } catch (error) {
+      if (!isPassing(error)) throw error;
+      say(error.message);
+    }
+  }
+  countDown.clear();
+  const { state, node_id } = enrolment;
+  if (state === 'used') return () => `Node ${String(node_id)} (${room}, ${name}) has enrolled.`;
+  throw new CommandFailedError(`No device has used the code: it is ${state}. Run this again.`, `enrolment_${state}`);
+}
+
+/** Shows on standard error how long the code can still be used: on a terminal anew each time, else once. */
+class CountDown {
+  private hasSaid = false;
+
+  constructor(
+    private readonly endsAt: number,
+    private readonly stream: Pick<NodeJS.WriteStream, 'isTTY' | 'write'> = process.stderr,
+  ) {}
+
+  show(): void {
+    const seconds = Math.max(0, Math.ceil((this.endsAt - Date.now()) / 1_000));
+    const left = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
+    if (this.stream.isTTY) this.stream.write(`\r\u001b[KWaiting for the device: ${left} left `);
+    else if (!this.hasSaid) this.stream.write(`Waiting for the device: ${left} left\n`);
+    this.hasSaid = true;
+  }
+
+  clear(): void {
+    if (this.stream.isTTY) this.stream.write('\r\u001b[K');
+  }
+}
+
+function parseMinutes(text: string): number {
+  const minutes = parseDuration(text) / MS_PER_MINUTE;
+  if (minutes < 1 || minutes > 1_440) throw new InvalidArgumentError('It must be from 1m to 24h.');
+  return minutes;
 }

@@ -4,8 +4,8 @@ import type { AdminUserResponse, PasswordResetResponse } from '../../admin/users
 import { EXAMPLES } from '../../common/examples.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields } from '../tables.js';
-import { addRemote, createClient, type AdminClient } from './admin-client.js';
-import { addLimits, printList, toQuery } from './list-command.js';
+import type { AdminClient } from './admin-client.js';
+import { addRemote } from './remote-command.js';
 import { addCommand, NEEDS_ADMIN_KEY, parsePast } from '../command-options.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
@@ -29,17 +29,15 @@ export function addUsersCommands(root: Command): Command {
   const needs = `${NEEDS_ADMIN_KEY}\nOnly import and export connect to the database, with DATABASE_URL.`;
   const description = 'Manage accounts. A <user> is an id or an e-mail address.';
   const users = addCommand(root, 'users', description, { needs, example: 'list' });
-  addLimits(addRemote(users, 'list', 'List users.', '--search @example.org --unverified --created-since 7d'))
+  addRemote(users, 'list', 'List users.', '--search @example.org --unverified --created-since 7d')
+    .list(() => ({ path: '/users', filters: FILTERS, columns: COLUMNS, drop: DROP }))
     .option('--email <email>', 'only the user with this address')
     .option('--search <text>', 'only users whose address contains this')
     .option('--disabled', 'only disabled users')
     .option('--unverified', 'only users without a proven address')
     .option('--without-factor', 'only users without a second factor')
     .option('--throttled', 'only users whose passwords or codes are refused now because of wrong ones')
-    .option('--created-since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parsePast)
-    .action(async (options: object, command: Command) =>
-      printList(command, { path: '/users', query: toQuery(options, FILTERS), columns: COLUMNS, drop: DROP }),
-    );
+    .option('--created-since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parsePast);
   addRegister(users);
   addRemote(users, 'show <user>', 'Show one user.', EXAMPLES.email).answer(findUserDetails, (it) =>
     formatFields({ ...it, second_factors: it.second_factors.join(', ') }),
@@ -120,12 +118,10 @@ function addUnlock(users: Command): void {
 
 function addSessions(users: Command): void {
   const list = 'List the sessions of a user, including ended ones.';
-  addLimits(addRemote(users, 'sessions <user>', list, EXAMPLES.email)).action(
-    async (user: string, _options: unknown, command: Command) => {
-      const path = `${await findUserPath(createClient(command), user)}/sessions`;
-      await printList(command, { path, columns: SESSION_COLUMNS, drop: ['id', 'created_at'] });
-    },
-  );
+  addRemote(users, 'sessions <user>', list, EXAMPLES.email).list(async (client, user: string) => {
+    const path = `${await findUserPath(client, user)}/sessions`;
+    return { path, columns: SESSION_COLUMNS, drop: ['id', 'created_at'] };
+  });
   addRemote(users, 'revoke-sessions <user>', 'End every session of a user.', EXAMPLES.email).answer(
     async (client, user: string) => {
       const id = await findUserId(client, user);
