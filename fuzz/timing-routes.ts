@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { TOTP } from 'otpauth';
 import { parse } from 'uuid';
 import { z } from 'zod';
-import { generateEnrolmentCode } from '../src/nodes/enrolment-code.js';
+import { generateEnrolmentCode } from '../src/nodes/enrolments.service.js';
 import { tokenPair } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
 import type { Client } from './send.js';

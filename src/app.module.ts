@@ -18,7 +18,7 @@ import { NodesModule } from './nodes/nodes.module.js';
 import { OperatorsModule } from './operators/operators.service.js';
 import { RecoveryModule } from './recovery/recovery.js';
 import { RevocationModule } from './revocation/revocation-feed.js';
-import { SecondFactorsModule } from './second-factors/second-factors.module.js';
+import { SecondFactorsModule } from './second-factors/totp-enrolment.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
 import { ThrottlingModule } from './throttling/guess-throttles.js';
 import { TokensModule } from './tokens/user-door.js';

@@ -16,14 +16,18 @@ import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
-import { NewPasswords } from '../passwords/new-passwords.js';
-import { PasswordVerifier, REAUTHENTICATION_PROBLEMS, PasswordsModule } from '../passwords/password-verifier.js';
+import {
+  NewPasswords,
+  PasswordsModule,
+  PasswordVerifier,
+  REAUTHENTICATION_PROBLEMS,
+} from '../passwords/password-verifier.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService, type Session } from '../tokens/sessions.service.js';
 import { TokensModule } from '../tokens/user-door.js';
-import { deleteAccount, setPassword } from '../users/unchanged-account.js';
+import { deleteAccount, setPassword } from '../users/accounts.js';
 
 @Injectable()
 class AccountService {

@@ -8,7 +8,7 @@ import { AppCredentialsModule } from '../app-credentials/app-credentials.module.
 import { MaintenanceModule } from '../maintenance/maintenance.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { OperatorsModule } from '../operators/operators.service.js';
-import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
+import { SecondFactorsModule } from '../second-factors/totp-enrolment.js';
 import { TokensModule } from '../tokens/user-door.js';
 import { UsersModule } from '../users/users.controller.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';

@@ -12,7 +12,7 @@ import { getClientAddress } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
-import { isRefusal, judgeEntity } from '../keys/key-ends.js';
+import { isRefusal, judgeKey } from '../keys/key-ends.js';
 import type { KeyColumns } from '../keys/key-table.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { OperatorsService } from '../operators/operators.service.js';
@@ -180,7 +180,7 @@ export class IdentifyAdminController {
         digest: digest.toString('hex'),
         ...owner,
         id: row.id,
-        live: !isRefusal(judgeEntity(digest, row, this.clock)),
+        live: !isRefusal(judgeKey(digest, row, this.clock)),
         current: isSameDigest(row.keyDigest, digest),
         last_used_at: row.lastUsedAt?.toISOString() ?? null,
         last_used_for: row.lastUsedFor,

@@ -15,8 +15,7 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { PasswordsModule } from '../passwords/password-verifier.js';
-import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
-import { CodeField } from '../second-factors/totp-enrolment.js';
+import { CodeField, SecondFactorsModule } from '../second-factors/totp-enrolment.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../second-factors/webauthn.js';
 import { Throttled } from '../throttling/throttle.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
@@ -210,7 +209,7 @@ class AuthController {
   })
   @Answers(200, TokenPairResponse)
   async answerSecondFactor(@Req() request: Request, @Body() body: SecondFactorRequest): Promise<TokenPairResponse> {
-    return TokenPairResponse.from(await this.logins.logInWithSecondFactor(body, toActor(request)));
+    return TokenPairResponse.from(await this.secondFactors.logInWithSecondFactor(body, toActor(request)));
   }
 
   @Post('login/passkey/options')
@@ -236,7 +235,7 @@ class AuthController {
   })
   @Answers(200, TokenPairResponse)
   async logInWithPasskey(@Req() request: Request, @Body() body: PasskeyLoginRequest): Promise<TokenPairResponse> {
-    return TokenPairResponse.from(await this.logins.logInWithPasskey(body.passkey, toActor(request)));
+    return TokenPairResponse.from(await this.secondFactors.logInWithPasskey(body.passkey, toActor(request)));
   }
 }
 

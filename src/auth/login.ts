@@ -6,8 +6,7 @@
  * the transaction that starts the session.
  */
 import { Injectable } from '@nestjs/common';
-import type { EntityManager } from 'typeorm';
-import { toUserActor, type Actor } from '../access/actor.js';
+import type { Actor } from '../access/actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import type { SecondFactorMethod } from '../common/names.js';
 import type { RefusalReason } from '../common/security-events.js';
@@ -16,6 +15,7 @@ import { ProblemException, problems, type Problem } from '../problems/problems.j
 import { Challenges, toPasswordContext, type PresentedChallenge } from '../second-factors/challenges.js';
 import { CodeVerifier } from '../second-factors/codes.js';
 import {
+  mustVerifyEmail,
   RefusedProofError,
   SecondFactorsService,
   type UseProof,
@@ -28,7 +28,7 @@ import {
   type PasskeyRequestOptionsResponse,
 } from '../second-factors/webauthn.js';
 import { LoginThrottle } from '../throttling/guess-throttles.js';
-import { AccessTokens, type Amr, type TokenPair } from '../tokens/access-tokens.js';
+import type { Amr, TokenPair } from '../tokens/access-tokens.js';
 import { NewSessions } from '../tokens/new-sessions.js';
 import { PasswordVerifier, type AccountState, type VerifiedUser } from '../passwords/password-verifier.js';
 
@@ -49,9 +49,7 @@ interface VerifiedLogin {
   readonly amr: Amr;
 }
 
-type StartSession = (login: VerifiedLogin) => Promise<TokenPair>;
-
-/** Steps 2 and 3: challenges a user with second factors, and verifies the answer. */
+/** Steps 2 to 4 of a user with second factors, and of a login with a passkey alone. */
 @Injectable()
 export class SecondFactorLogins {
   constructor(
@@ -59,6 +57,8 @@ export class SecondFactorLogins {
     private readonly challenges: Challenges,
     private readonly codes: CodeVerifier,
     private readonly relyingParty: RelyingParty,
+    private readonly newSessions: NewSessions,
+    private readonly environment: Environment,
   ) {}
 
   /** @returns second_factor_required, with a challenge that a change of the password voids */
@@ -85,15 +85,15 @@ export class SecondFactorLogins {
   }
 
   /** Verifies the answer to a challenge, and starts the session. */
-  async acceptAnswer(answer: SecondFactorAnswer, actor: Actor, startSession: StartSession): Promise<TokenPair> {
+  async logInWithSecondFactor(answer: SecondFactorAnswer, actor: Actor): Promise<TokenPair> {
     return this.factors.answerRefusals(problems.invalidSecondFactor, actor, async () => {
       const { challenge, user } = await this.openChallenge(answer.challenge);
       if (answer.method === 'passkey') {
         const { amr, useFactor } = await this.verifyPasskeyOf(user, answer);
-        return startSession({ owner: user, challenge, useFactor, amr: ['pwd', amr, 'user', 'mfa'] });
+        return this.startSession({ owner: user, challenge, useFactor, amr: ['pwd', amr, 'user', 'mfa'] }, actor);
       }
       return this.codes.acceptCode(answer.method, { user, code: answer.code ?? '', actor }, (useFactor) =>
-        startSession({ owner: user, challenge, useFactor, amr: ['pwd', 'otp', 'mfa'] }),
+        this.startSession({ owner: user, challenge, useFactor, amr: ['pwd', 'otp', 'mfa'] }, actor),
       );
     });
   }
@@ -104,7 +104,7 @@ export class SecondFactorLogins {
   }
 
   /** Verifies the answer of a passkey to the options of a login with a passkey alone, and starts the session. */
-  async acceptPasskeyAlone(answer: object, actor: Actor, startSession: StartSession): Promise<TokenPair> {
+  async logInWithPasskey(answer: object, actor: Actor): Promise<TokenPair> {
     if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
     return this.factors.answerRefusals(problems.invalidPasskey, actor, async () => {
       const response = parseAuthentication(answer);
@@ -113,14 +113,25 @@ export class SecondFactorLogins {
       const isValid = challenge && this.challenges.isBoundTo(challenge) && (await this.challenges.isCurrent(challenge));
       if (!isValid) throw new RefusedProofError('challenge');
       const { owner, amr, useFactor } = await this.relyingParty.verifyPasskey(response, text);
-      return startSession({ owner, challenge, useFactor, amr: [amr, 'user', 'mfa'] });
+      return this.startSession({ owner, challenge, useFactor, amr: [amr, 'user', 'mfa'] }, actor);
     });
   }
 
-  async consumeProofs(transaction: EntityManager, { owner, challenge, useFactor }: VerifiedLogin): Promise<void> {
-    const isFirstUse = await this.challenges.consumeChallenge(transaction, challenge);
-    if (!isFirstUse) throw new RefusedProofError('challenge', owner.id);
-    await useFactor(transaction);
+  /**
+   * Starts the session and consumes the proofs in one transaction. Of concurrent answers to one challenge, and of concurrent
+   * uses of one factor, one begins a session.
+   */
+  private async startSession({ owner, challenge, useFactor, amr }: VerifiedLogin, actor: Actor): Promise<TokenPair> {
+    const useProofs: UseProof = async (transaction) => {
+      const isFirstUse = await this.challenges.consumeChallenge(transaction, challenge);
+      if (!isFirstUse) throw new RefusedProofError('challenge', owner.id);
+      await useFactor(transaction);
+      // Checked last, so that only a client with valid proofs learns it. The transaction rolls their use back.
+      if (mustVerifyEmail(this.environment, owner)) throw new RefusedProofError('email_not_verified', owner.id);
+    };
+    const tokens = await this.newSessions.startSession({ owner, actor, amr, useProofs });
+    if (!tokens) throw new RefusedProofError('changed_meanwhile', owner.id);
+    return tokens;
   }
 
   /** A forged challenge is refused before the account is read: the time to refuse it tells nothing about the id in it. */
@@ -145,7 +156,7 @@ export class SecondFactorLogins {
   }
 }
 
-/** Steps 1 and 4: verifies the password, and starts the session. */
+/** Step 1, and step 4 of a user without second factors. */
 @Injectable()
 export class LoginService {
   constructor(
@@ -154,7 +165,6 @@ export class LoginService {
     private readonly refusals: CountedRefusals,
     private readonly secondFactors: SecondFactorLogins,
     private readonly newSessions: NewSessions,
-    private readonly accessTokens: AccessTokens,
     private readonly environment: Environment,
   ) {}
 
@@ -175,56 +185,13 @@ export class LoginService {
     };
     if (!verdict.valid) return refuse(verdict.reason, verdict.userId);
     const { user } = verdict;
-    if (this.mustVerifyEmail(user)) return refuse('email_not_verified', user.id, problems.emailNotVerified);
+    if (mustVerifyEmail(this.environment, user))
+      return refuse('email_not_verified', user.id, problems.emailNotVerified);
     if (user.hasSecondFactor) throw await this.secondFactors.createChallenge(user);
-    const tokens = await this.startSession(user, ['pwd'], actor);
+    const tokens = await this.newSessions.startSession({ owner: user, actor, amr: ['pwd'] });
     if (tokens) return tokens;
     const challenge = await this.secondFactors.createChallengeIfAdded(user);
     if (challenge) throw challenge;
     return refuse('changed_meanwhile', user.id);
-  }
-
-  async logInWithSecondFactor(answer: SecondFactorAnswer, actor: Actor): Promise<TokenPair> {
-    return this.secondFactors.acceptAnswer(answer, actor, (login) => this.startSessionWithProofs(login, actor));
-  }
-
-  async logInWithPasskey(answer: object, actor: Actor): Promise<TokenPair> {
-    return this.secondFactors.acceptPasskeyAlone(answer, actor, (login) => this.startSessionWithProofs(login, actor));
-  }
-
-  /**
-   * Starts the session and consumes the proofs in one transaction. Of concurrent answers to one challenge, and of concurrent
-   * uses of one factor, one begins a session.
-   */
-  private async startSessionWithProofs(login: VerifiedLogin, actor: Actor): Promise<TokenPair> {
-    const { owner, amr } = login;
-    const tokens = await this.startSession(owner, amr, actor, async (transaction) => {
-      await this.secondFactors.consumeProofs(transaction, login);
-      // Checked last, so that only a client with valid proofs learns it. The transaction rolls their use back.
-      if (this.mustVerifyEmail(owner)) throw new RefusedProofError('email_not_verified', owner.id);
-    });
-    if (!tokens) throw new RefusedProofError('changed_meanwhile', owner.id);
-    return tokens;
-  }
-
-  /** @returns undefined when the account was disabled, or has another password or other factors, since it was read */
-  private async startSession(
-    owner: AccountState,
-    amr: Amr,
-    actor: Actor,
-    useProofs?: UseProof,
-  ): Promise<TokenPair | undefined> {
-    const sign = await this.accessTokens.prepareSigning();
-    const grant = await this.newSessions.startSession({
-      owner,
-      actor: toUserActor(actor, owner.id),
-      amr,
-      ...(useProofs && { useProofs }),
-    });
-    return grant && sign(grant);
-  }
-
-  private mustVerifyEmail({ emailVerifiedAt }: AccountState): boolean {
-    return this.environment.requireVerifiedEmail && emailVerifiedAt === null;
   }
 }

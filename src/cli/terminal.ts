@@ -1,5 +1,7 @@
 // What commands print and ask: results on standard output (text for people, `--json` for scripts), progress, questions and
 // errors on standard error.
+import { fstatSync, statSync } from 'node:fs';
+import { devNull } from 'node:os';
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
@@ -30,6 +32,16 @@ export class CommandFailedError extends Error {
 export function print<Result>(command: Command, result: Result, toText: (result: Result) => string): void {
   const { json } = command.optsWithGlobals<Output>();
   process.stdout.write(`${json ? JSON.stringify(result, null, 2) : toText(result)}\n`);
+}
+
+/**
+ * Refuses to make a key that is printed once where standard output keeps nothing: Node.js opens the null device in place of
+ * one that is closed (`>&-`), so that every write succeeds.
+ */
+export function refuseNullOutput(): void {
+  const output = fstatSync(process.stdout.fd);
+  if (output.isCharacterDevice() && output.rdev === statSync(devNull).rdev)
+    throw new CommandFailedError('Standard output is closed or discarded: no key was made.', 'output_unusable');
 }
 
 let undoesUnwritten = false;

@@ -23,7 +23,7 @@ import {
 } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { Database } from '../database/database.js';
-import { isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
+import { isRefusal, judgeKey, listKeyColumns, type KeyRow } from '../keys/key-ends.js';
 
 const IDLE_SECONDS = 30 * 60;
 const MAX_SECONDS = 8 * 3_600;
@@ -44,8 +44,8 @@ const INSERT = withAuditEvent({
 });
 const FIND = {
   name: 'console_sessions_find',
-  text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, operators.id, name, scopes,
-      operators.key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
+  text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, name, scopes,
+      ${listKeyColumns('operators')}
     FROM console_sessions AS session LEFT JOIN operators ON operators.id = session.operator_id
     WHERE digest = ANY ($1::bytea[]) AND session.created_at > $2 AND seen_at > $3`,
 };

@@ -17,14 +17,15 @@ import { isLiveAt, type KeyColumns, type Misuse } from './key-table.js';
 /** Constants, never input, because they become SQL. */
 export type KeyTableName = 'nodes' | 'app_credentials' | 'operators';
 
-export interface KeyRow {
-  readonly id: string;
-  readonly key_digest: SecretDigest;
-  readonly previous_key_digest: SecretDigest | null;
-  readonly previous_key_expires_at: Date | null;
-  readonly expires_at: Date | null;
-  readonly revoked_at: Date | null;
-}
+/** What decides whether a key is valid. */
+export type KeyRow = Readonly<
+  Pick<KeyColumns, 'id' | 'keyDigest' | 'previousKeyDigest' | 'previousKeyExpiresAt' | 'expiresAt' | 'revokedAt'>
+>;
+
+/** The columns of a {@link KeyRow}. */
+export const listKeyColumns = (name: KeyTableName): string => `${name}.id, ${name}.key_digest AS "keyDigest",
+  ${name}.previous_key_digest AS "previousKeyDigest", ${name}.previous_key_expires_at AS "previousKeyExpiresAt",
+  ${name}.expires_at AS "expiresAt", ${name}.revoked_at AS "revokedAt"`;
 
 /** The first use of `current_in_overlap` has to end the overlap before the response is sent. */
 export type Judgement = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
@@ -37,32 +38,15 @@ const DUMMY_DIGEST = computeDigest(generateSecretBytes());
  * @throws {WrongClockError} when the time decides while the clock is wrong
  */
 export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, clock: ComparedClock): Judgement {
-  const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
-  const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
+  const isCurrent = isSameDigest(presented, row?.keyDigest ?? DUMMY_DIGEST);
+  const isPrevious = isSameDigest(presented, row?.previousKeyDigest ?? DUMMY_DIGEST);
   if (!row) return 'unknown';
-  const isInOverlap =
-    isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > clock.trustedNow();
+  const isInOverlap = isPrevious && row.previousKeyExpiresAt !== null && row.previousKeyExpiresAt > clock.trustedNow();
   if (!isCurrent && !isInOverlap) return 'wrong_key';
-  if (row.revoked_at) return 'revoked';
-  if (row.expires_at && row.expires_at <= clock.trustedNow()) return 'expired';
+  if (row.revokedAt) return 'revoked';
+  if (row.expiresAt && row.expiresAt <= clock.trustedNow()) return 'expired';
   if (!isCurrent) return 'previous';
-  return row.previous_key_digest ? 'current_in_overlap' : 'current';
-}
-
-/** {@link judgeKey} for an entity. */
-export function judgeEntity(presented: SecretDigest, row: KeyColumns | undefined, clock: ComparedClock): Judgement {
-  return judgeKey(
-    presented,
-    row && {
-      id: row.id,
-      key_digest: row.keyDigest,
-      previous_key_digest: row.previousKeyDigest,
-      previous_key_expires_at: row.previousKeyExpiresAt,
-      expires_at: row.expiresAt,
-      revoked_at: row.revokedAt,
-    },
-    clock,
-  );
+  return row.previousKeyDigest ? 'current_in_overlap' : 'current';
 }
 
 export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {

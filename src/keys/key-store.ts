@@ -26,6 +26,7 @@ import { KeyCache } from '../../packages/lease/src/key-cache.js';
 import {
   isRefusal,
   judgeKey,
+  listKeyColumns,
   Overlaps,
   type KeyRow,
   buildKeyEndStatements,
@@ -111,7 +112,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, this.clock.now())))
       return this.verifyInDatabase(id, presented, asked);
     // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
-    const rememberable = judgement === 'current' ? { expiresAt: row.expires_at } : undefined;
+    const rememberable = judgement === 'current' ? { expiresAt: row.expiresAt } : undefined;
     if (rememberable) this.cache.remember(id, { digest: presented, identity: row, ...rememberable }, ticket);
     return { valid: true, identity: row, rememberable };
   }
@@ -132,14 +133,6 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     this.refusals.deferRefusal({ event: `${door}.validation.failed`, reason, counted: id, subject: id }, actor);
   }
 
-  start(): void {
-    this.lastUses.start();
-  }
-
-  async flushLastUsed(): Promise<void> {
-    await this.lastUses.flush();
-  }
-
   async stop(): Promise<void> {
     await this.lastUses.stop();
     await this.refusals.flush();
@@ -149,8 +142,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
 function buildReadRows({ name, identityColumns }: KeyTable): Statement {
   return {
     name: `${name}_read`,
-    text: `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
-       FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
+    text: `SELECT ${listKeyColumns(name)}, ${identityColumns.join(', ')} FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
   };
 }
 
@@ -172,7 +164,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   onModuleInit(): void {
-    this.verifier.start();
+    this.verifier.lastUses.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
@@ -243,15 +235,13 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
 
   /** Idempotent: a change that changes nothing is not recorded. @throws {ProblemException} not_found; credential_revoked */
   async updateCredential(id: string, change: Partial<Entity>, actor: Actor): Promise<Entity> {
-    const act = () => this.commitUpdate(id, change, actor);
     // Waits even when nothing changed: this may be the retry of a call whose response was lost.
-    return Object.keys(change).every((name) => this.table.labels.includes(name))
-      ? this.propagation.propagateAfterRefusal(act)
-      : this.propagation.propagateAfter(act);
+    const endsAKey = Object.keys(change).some((name) => !this.table.labels.includes(name));
+    return this.propagation.propagateAfter(() => this.commitUpdate(id, change, actor), { endsAKey });
   }
 
   async flushLastUsed(): Promise<void> {
-    await this.verifier.flushLastUsed();
+    await this.verifier.lastUses.flush();
   }
 
   private async commitUpdate(givenId: string, change: Partial<Entity>, actor: Actor): Promise<Entity> {

@@ -15,7 +15,7 @@ import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
 import { MailModule } from '../mail/mail-worker.js';
-import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
+import { SecondFactorsModule } from '../second-factors/totp-enrolment.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';

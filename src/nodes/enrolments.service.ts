@@ -13,13 +13,12 @@ import { addSeconds } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
-import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
+import { computeMac, deriveKey, generateSecretBytes, isSameDigest } from '../crypto/secret.js';
 import { Database, DatabaseClock } from '../database/database.js';
 import { findPage, toFilter, type Page, type PageRequest } from '../http/page.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { CodeThrottle } from '../throttling/guess-throttles.js';
-import { canonicalizeCode, generateEnrolmentCode } from './enrolment-code.js';
 import { NodesService, type NodeDevice, type NodeRegistration } from './nodes.service.js';
 
 const RETRY_SECONDS = 600;
@@ -243,4 +242,35 @@ function toAuditEvent(
 ): AuditEvent {
   const details = { household_id: householdId, room, name, ...(targets && { targets }), expires_at: expiresAt };
   return { event, actor, subject: id, details, logFields: { household_id: householdId } };
+}
+
+const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+const RANDOM_CHARACTERS = 9;
+const GROUP_LENGTH = 5;
+const RANDOM_BYTES = 6;
+const CHECK_MODULUS = 37;
+
+/** @returns a code in two groups, as in `7KQ2M-XV9TB` */
+export function generateEnrolmentCode(): string {
+  for (;;) {
+    const value = generateSecretBytes(RANDOM_BYTES).readUIntBE(0, RANDOM_BYTES) % ALPHABET.length ** RANDOM_CHARACTERS;
+    const check = ALPHABET[value % CHECK_MODULUS];
+    if (check !== undefined) return formatCode(encode(value) + check);
+  }
+}
+
+/** @returns the code as it is compared: without hyphens and blanks, in capitals, and with digits for O, I and L */
+export function canonicalizeCode(typed: string): string {
+  return typed.toUpperCase().replace(/[\s-]/g, '').replaceAll('O', '0').replace(/[IL]/g, '1');
+}
+
+function encode(value: number): string {
+  return Array.from(
+    { length: RANDOM_CHARACTERS },
+    (_, index) => ALPHABET[Math.floor(value / ALPHABET.length ** (RANDOM_CHARACTERS - 1 - index)) % ALPHABET.length],
+  ).join('');
+}
+
+function formatCode(code: string): string {
+  return `${code.slice(0, GROUP_LENGTH)}-${code.slice(GROUP_LENGTH)}`;
 }

@@ -4,7 +4,7 @@ import type { OperatorIdentity } from '../access/principals.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { Database } from '../database/database.js';
-import { isRefusal, judgeKey, type KeyRow, Overlaps } from '../keys/key-ends.js';
+import { isRefusal, judgeKey, listKeyColumns, type KeyRow, Overlaps } from '../keys/key-ends.js';
 import { buildRecordUses, LastUses } from '../keys/last-uses.js';
 import { Log } from '../logging/log.js';
 
@@ -18,7 +18,7 @@ type OperatorVerdict =
 /** The digest of a key with 256 random bits tells an attacker who times the index nothing about another key. */
 const FIND = {
   name: 'operators_find',
-  text: `SELECT id, name, scopes, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
+  text: `SELECT ${listKeyColumns('operators')}, name, scopes
     FROM operators WHERE key_digest = ANY ($1::bytea[]) OR previous_key_digest = ANY ($1::bytea[])`,
 };
 const RECORD_USES = buildRecordUses({
@@ -85,7 +85,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   private async findRows(digests: readonly SecretDigest[]): Promise<(OperatorRow | undefined)[]> {
     const rows = await this.database.rows<OperatorRow>(FIND, [digests]);
     return digests.map((digest) =>
-      rows.find((row) => [row.key_digest, row.previous_key_digest].some((held) => held && isSameDigest(held, digest))),
+      rows.find((row) => [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest))),
     );
   }
 }

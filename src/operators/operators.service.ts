@@ -22,7 +22,7 @@ import type { SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { buildRotation, isRefusal, judgeEntity } from '../keys/key-ends.js';
+import { buildRotation, isRefusal, judgeKey } from '../keys/key-ends.js';
 import {
   findByDigests,
   issueKey,
@@ -236,7 +236,7 @@ function refuseEnded(
   caller: Operator | undefined,
   clock: ComparedClock,
 ): Operator {
-  const judgement = judgeEntity(keyDigest, caller, clock);
+  const judgement = judgeKey(keyDigest, caller, clock);
   if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
   if (isRefusal(judgement)) throw createRefusal('admin', judgement, { operator: name });
   if (!caller.scopes.includes('operators')) throw new RefusalToCountError(describeMissingScope(caller, 'operators'));

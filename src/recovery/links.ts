@@ -17,7 +17,7 @@ import { isNotice, type MailKind, type NoticeKind } from '../mail/templates.js';
 import { PasswordVerifier } from '../passwords/password-verifier.js';
 import { Throttle } from '../throttling/throttle.js';
 import { buildLink, OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
-import { lockAccount } from '../users/unchanged-account.js';
+import { lockAccount } from '../users/accounts.js';
 import { User } from '../users/users.service.js';
 
 @Injectable()

@@ -118,27 +118,17 @@ export class Propagation {
   /**
    * Runs an act that ends a key, and awaits propagation, also when the act is refused, because the call that has ended the
    * key may still be waiting. 429 and 503 are not verdicts: they do not wait.
+   * @param endsAKey false: only a refusal waits
    */
-  async propagateAfter<Result>(act: () => Promise<Result>): Promise<Result> {
-    const result = await this.catchRefusal(act);
-    await this.awaitPropagation();
-    if (result instanceof ProblemException) throw result;
-    return result;
-  }
-
-  /** The same for an act that ends no key: only a refusal waits. */
-  async propagateAfterRefusal<Result>(act: () => Promise<Result>): Promise<Result> {
-    const result = await this.catchRefusal(act);
-    if (!(result instanceof ProblemException)) return result;
-    await this.awaitPropagation();
-    throw result;
-  }
-
-  private async catchRefusal<Result>(act: () => Promise<Result>): Promise<Result | ProblemException> {
-    return act().catch((error: unknown) => {
-      if (error instanceof ProblemException && isVerdict(error)) return error;
+  async propagateAfter<Result>(act: () => Promise<Result>, { endsAKey = true } = {}): Promise<Result> {
+    try {
+      const result = await act();
+      if (endsAKey) await this.awaitPropagation();
+      return result;
+    } catch (error) {
+      if (error instanceof ProblemException && isVerdict(error)) await this.awaitPropagation();
       throw error;
-    });
+    }
   }
 
   /**

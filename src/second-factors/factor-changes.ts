@@ -18,7 +18,7 @@ import { Outbox } from '../mail/outbox.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { lockIfUnchanged } from '../users/unchanged-account.js';
+import { lockIfUnchanged } from '../users/accounts.js';
 import {
   buildHasSecondFactor,
   createWrongPassword,
@@ -90,7 +90,7 @@ export class FactorChanges {
     createVoidError = () => createWrongPassword(principal.userId, 'changed_meanwhile'),
   ): Promise<Result> {
     const { userId, sessionId, email: recipient } = principal;
-    return this.propagation.propagateAfterRefusal(async () => {
+    const act = async (): Promise<Result> => {
       const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
         const isUnchanged = await lockIfUnchanged(transaction, { id: userId, passwordChangedAt });
         // A statement after the lock sees what the transaction that held it before has committed.
@@ -112,7 +112,8 @@ export class FactorChanges {
       });
       if (isFirst) await this.propagation.awaitPropagation();
       return result;
-    });
+    };
+    return this.propagation.propagateAfter(act, { endsAKey: false });
   }
 
   /** Refuses a repeated change. The call that made it may have ended sessions and still be waiting, so this one waits too. */

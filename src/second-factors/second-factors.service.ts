@@ -60,6 +60,11 @@ function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors):
   ];
 }
 
+/** With REQUIRE_VERIFIED_EMAIL, an account logs in when its address is proven. */
+export function mustVerifyEmail({ requireVerifiedEmail }: Environment, { emailVerifiedAt }: AccountState): boolean {
+  return requireVerifiedEmail && emailVerifiedAt === null;
+}
+
 const REFUSAL_EVENT = 'user.second_factor.failed';
 export type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
 
@@ -186,11 +191,10 @@ export class LoginExplanations {
     const { emailVerifiedAt } = user;
     const factors = listFactors(user);
     const methods = this.secondFactors.listMethods(user);
-    const isUnproven = this.environment.requireVerifiedEmail && emailVerifiedAt === null;
     const reasons = [
       ...(user.isActive ? [] : [toLastingReason('disabled')]),
       ...(user.hasNoPassword ? [toLastingReason('no_password')] : []),
-      ...(isUnproven ? [toLastingReason('email_not_verified')] : []),
+      ...(mustVerifyEmail(this.environment, user) ? [toLastingReason('email_not_verified')] : []),
       ...(factors.length > 0 && methods.length === 0 ? [toLastingReason('second_factor_unusable')] : []),
       ...(await this.listThrottles(user.email, address)),
     ];

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import type { Actor } from '../access/actor.js';
+import { toUserActor, type Actor } from '../access/actor.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays } from '../common/clock.js';
@@ -8,9 +8,8 @@ import { createId } from '../common/ids.js';
 import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { ComparedClock } from '../database/compared-clock.js';
-import { toErrorFields, Log } from '../logging/log.js';
 import type { AccountState } from '../passwords/password-verifier.js';
-import type { Amr, Grant } from './access-tokens.js';
+import { AccessTokens, type Amr, type TokenPair } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 import { RefreshTokens } from './refresh-tokens.js';
 
@@ -43,16 +42,18 @@ export class NewSessions {
   constructor(
     private readonly dataSource: DataSource,
     private readonly tokens: RefreshTokens,
+    private readonly accessTokens: AccessTokens,
     private readonly sessions: SessionsService,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: ComparedClock,
-    private readonly log: Log,
   ) {}
 
   /** @returns undefined when the user was disabled or deleted, or has another password, address or other factors by now */
-  async startSession({ owner, actor, amr, useProofs }: Login): Promise<Grant | undefined> {
+  async startSession({ owner, actor: client, amr, useProofs }: Login): Promise<TokenPair | undefined> {
+    const sign = await this.accessTokens.prepareSigning();
     const { id: userId, email } = owner;
+    const actor = toUserActor(client, userId);
     const token = this.tokens.issueFirst(createId());
     const now = this.clock.trustedNow();
     const { refreshTokenExpireDays, sessionMaxAgeDays } = this.environment;
@@ -84,10 +85,7 @@ export class NewSessions {
         })
       : await this.audit.execute(START_SESSION, values, event);
     if (started.length === 0) return undefined;
-    // The session is committed already: if this fails, the next login ends the surplus.
-    await this.sessions.endSurplusSessions(userId, token.sessionId, actor).catch((error: unknown) => {
-      this.log.warn('session_limit_not_enforced', { user_id: userId, error: toErrorFields(error) });
-    });
-    return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
+    await this.sessions.endSurplusSessions(userId, token.sessionId, actor);
+    return sign({ sessionId: token.sessionId, userId, email, amr, refreshToken: token.text });
   }
 }

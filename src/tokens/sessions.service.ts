@@ -26,6 +26,7 @@ import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database, ANY_GIVEN_ID, RowsById, type Statement } from '../database/database.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
+import { toErrorFields, Log } from '../logging/log.js';
 import { MetricsRegistry, createSlowGauge } from '../metrics/metrics-registry.js';
 import { ProblemException, problems } from '../problems/problems.js';
 
@@ -140,6 +141,7 @@ export class SessionsService {
     private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: Clock,
+    private readonly log: Log,
     metrics: MetricsRegistry,
   ) {
     const count = createSlowGauge(() => this.countLiveSessions());
@@ -196,9 +198,12 @@ export class SessionsService {
     await this.endSessions(END_OTHER_SESSIONS, values, 'owner', actor);
   }
 
+  /** The new session is committed already: if this fails, the next login ends the surplus. */
   async endSurplusSessions(userId: string, newSessionId: string, actor: Actor): Promise<void> {
     const values = [userId, this.clock.now(), this.environment.sessionLimitPerUser, newSessionId] as const;
-    await this.endSessions(END_SURPLUS_SESSIONS, values, 'session_limit', actor);
+    await this.endSessions(END_SURPLUS_SESSIONS, values, 'session_limit', actor).catch((error: unknown) => {
+      this.log.warn('session_limit_not_enforced', { user_id: userId, error: toErrorFields(error) });
+    });
   }
 
   /** Ends all sessions of a user for an operator. Without a live one, only the log has a line. */

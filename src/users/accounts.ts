@@ -3,10 +3,12 @@
  * and its deletion. Another address ends all sessions and voids every link, and both addresses are told. Each change is
  * idempotent: what changes nothing leaves no audit event. Invariant: the moment of the first proof of an address, by its link
  * or by an operator, never changes, because a reset by mail removes the second factors that are older (recovery/recovery.ts).
+ * At the end: the statements of acts that a password authorised.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
+import { createRefusal } from '../access/doors.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
@@ -14,8 +16,8 @@ import { createId, isId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { Outbox } from '../mail/outbox.js';
-import { NewPasswords } from '../passwords/new-passwords.js';
-import { SELECT_FACTOR_TIMES } from '../passwords/password-verifier.js';
+import type { PasswordHash } from '../passwords/password-hasher.js';
+import { createWrongPassword, NewPasswords, SELECT_FACTOR_TIMES } from '../passwords/password-verifier.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { Throttle } from '../throttling/throttle.js';
@@ -238,4 +240,66 @@ export async function determineFirstProof(
   if (known) return known;
   const [moments] = await transaction.query<[{ before: Date; after: Date }]>(FIND_MOMENTS, [user.id, now]);
   return provenEmail === user.email ? moments.after : moments.before;
+}
+
+type PasswordState = Pick<User, 'id' | 'passwordChangedAt'>;
+
+/**
+ * Acts that a password authorised lock the row of the account, and are conditional on the account being active and its
+ * password unchanged since it was verified. Of two acts that race, the second one is refused.
+ */
+const IS_UNCHANGED = `id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;
+
+/** The moment is strictly later than before: it identifies the password, also when the clock of a replica is behind. */
+const SET_PASSWORD = `UPDATE users
+  SET password_hash = $3, updated_at = $4,
+      password_changed_at = GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond')
+  WHERE ${IS_UNCHANGED}`;
+const DELETE = `DELETE FROM users WHERE ${IS_UNCHANGED}`;
+const LOCK = `SELECT id FROM users WHERE ${IS_UNCHANGED} FOR NO KEY UPDATE`;
+
+/**
+ * The only statement that sets the password of an existing account; a rehash keeps the password.
+ * @throws {ProblemException} as {@link lockAccount}
+ */
+export async function setPassword(
+  transaction: EntityManager,
+  account: PasswordState,
+  passwordHash: PasswordHash,
+  now: Date,
+): Promise<void> {
+  const values = [account.id, account.passwordChangedAt, passwordHash, now];
+  const [, count] = await transaction.query<[unknown, number]>(SET_PASSWORD, values);
+  if (count === 0) await refuseChanged(transaction, account);
+}
+
+/**
+ * The foreign keys delete everything that belongs to the account. The audit log keeps the act.
+ * @throws {ProblemException} as {@link lockAccount}
+ */
+export async function deleteAccount(transaction: EntityManager, account: PasswordState): Promise<void> {
+  const [, count] = await transaction.query<[unknown, number]>(DELETE, [account.id, account.passwordChangedAt]);
+  if (count === 0) await refuseChanged(transaction, account);
+}
+
+/**
+ * @throws {ProblemException} wrong_password when the password was changed meanwhile; invalid_access_token when the account is
+ * gone or disabled
+ */
+export async function lockAccount(transaction: EntityManager, account: PasswordState): Promise<void> {
+  if (!(await lockIfUnchanged(transaction, account))) await refuseChanged(transaction, account);
+}
+
+export async function lockIfUnchanged(
+  transaction: EntityManager,
+  { id, passwordChangedAt }: PasswordState,
+): Promise<boolean> {
+  return (await transaction.query<unknown[]>(LOCK, [id, passwordChangedAt])).length > 0;
+}
+
+async function refuseChanged(transaction: EntityManager, { id }: PasswordState): Promise<never> {
+  const isActive = await transaction.existsBy(User, { id, isActive: true });
+  throw isActive
+    ? createWrongPassword(id, 'changed_meanwhile')
+    : createRefusal('user', 'session_ended', { user_id: id });
 }

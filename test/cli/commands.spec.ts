@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { PassThrough } from 'node:stream';
 import { Command } from 'commander';
 import { Client } from 'pg';
@@ -12,6 +12,11 @@ import { toFailure } from '../../src/cli/failures.js';
 import { readSchemaState } from '../../src/database/migrate.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { createTestDatabase } from '../support/test-database.js';
+import { SHIPPED_MAP } from './own-platform.js';
+
+const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
+const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+const REGISTRATION = ['--household', HOUSEHOLD, '--room', 'kitchen', '--name', 'speaker'];
 
 const help = (command: Command): string => {
   let text = '';
@@ -124,7 +129,7 @@ describe('an act that cannot be undone', () => {
   });
 });
 
-describe('a command whose reader has ended', () => {
+describe('a command whose output is not read', () => {
   const app = useApp();
   const cli = useCli(app);
 
@@ -148,6 +153,28 @@ describe('a command whose reader has ended', () => {
     const onDatabase = cli.with({ DATABASE_URL: app.database.url });
     const { code, stderr } = await onDatabase.runIntoClosedPipe('users', 'export', '--yes');
     expect({ code, stderr }).toEqual({ code: 141, stderr: '' });
+  });
+
+  it.each([
+    'apps issue --caller ocr --target auth',
+    `apps rotate ${ID}`,
+    'operators issue carol --scopes read',
+    'operators rotate carol',
+    `nodes register ${REGISTRATION.join(' ')}`,
+    `nodes rotate ${ID} --format env`,
+    'apply --map platform.yaml --to json --root-key --yes',
+  ])('%s makes no key where standard output is closed', async (line) => {
+    copyFileSync(SHIPPED_MAP, cli.path('platform.yaml'));
+    const { code, stderr } = await cli.runInto('&-', ...line.split(' '));
+    expect({ code, stderr }).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('closed or discarded: no key was made.'),
+    });
+    const keys = await app.database.query(
+      `SELECT room FROM nodes UNION ALL SELECT caller FROM app_credentials UNION ALL SELECT name FROM operators`,
+    );
+    // The node of the other tests.
+    expect(keys).toEqual([{ room: 'kitchen' }]);
   });
 
   it('says why standard output cannot be written', async () => {
@@ -268,12 +295,6 @@ describe('--json', () => {
   });
 });
 
-const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
-
-const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
-
-const REGISTRATION = ['--household', HOUSEHOLD, '--room', 'kitchen', '--name', 'speaker'];
-
 describe('platform-auth, when the response to a change never arrives', () => {
   let service: Awaited<ReturnType<typeof serve>>;
   let cli: Cli;
@@ -322,11 +343,10 @@ describe('platform-auth, when the response to a change never arrives', () => {
     expect(readFileSync(path, 'utf8')).toBe(text);
   });
 
-  it('says that nothing was changed when the connection is refused', async () => {
-    const unreachable = new Cli(`http://127.0.0.1:${await claimPort()}`);
-    const said = await unreachable.fails('apps', 'rotate', ID);
-    expect(said).toMatch(/Connection to \S+ refused/);
+  it('says that nothing was changed when the connection is refused, at PORT when only that is set', async () => {
+    const port = await claimPort();
+    const said = await cli.with({ AUTH_URL: '', PORT: String(port) }).fails('apps', 'rotate', ID);
+    expect(said).toContain(`Connection to http://127.0.0.1:${port} refused`);
     expect(said).not.toMatch(/not known|again/);
-    unreachable.remove();
   });
 });

@@ -148,7 +148,7 @@ describe('platform-auth doctor', () => {
       [
         'a console on the port of the public routes',
         () => add('auth', 'CONSOLE=on'),
-        warning('auth.env', /The console is on PORT/),
+        warning('auth.env', 'The console is on PORT: every client of the public routes reaches its login.'),
       ],
       [
         'a SECRET_KEY_PREVIOUS that was left behind',

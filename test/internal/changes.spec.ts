@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { ChangesService } from '../../src/internal/changes.service.js';
+import { ChangesService } from '../../src/internal/internal.module.js';
 import { PurgeJob } from '../../src/maintenance/purge.js';
 import { problems } from '../../src/problems/problems.js';
 import { ChangeLog } from '../../packages/lease/src/change-feed.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { generateEnrolmentCode } from '../../src/nodes/enrolment-code.js';
+import { generateEnrolmentCode } from '../../src/nodes/enrolments.service.js';
 import { PurgeJob } from '../../src/maintenance/purge.js';
 import { problems } from '../../src/problems/problems.js';
 import { generateSecret } from '../../src/crypto/secret.js';

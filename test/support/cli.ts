@@ -68,10 +68,10 @@ export class Cli {
     return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...parameters]).ended;
   }
 
-  /** Runs a command with its standard output in a file. */
-  async runInto(file: string, ...parameters: string[]): Promise<Run> {
-    const script = 'exec "$@" >"$0"';
-    return this.spawn('bash', ['--norc', '-c', script, file, process.execPath, PROGRAM, ...parameters]).ended;
+  /** Runs a command with its standard output in a file that cannot be written, or with none. */
+  async runInto(output: '/dev/full' | '&-', ...parameters: string[]): Promise<Run> {
+    const script = `exec "$@" >${output}`;
+    return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...parameters]).ended;
   }
 
   private spawn(program: string, parameters: string[]) {

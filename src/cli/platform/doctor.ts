@@ -191,7 +191,7 @@ function* checkLeftovers({ service, file }: PlannedService<EnvFile>, { own, rule
     yield warning(where, what, 'Remove the line and restart the service, or write the targets into the map.');
   }
   if (isOwn && file.get('CONSOLE') === 'on' && file.get('INTERNAL_PORT') === undefined) {
-    const what = 'The console is on PORT: whoever reaches the public routes reaches its login.';
+    const what = 'The console is on PORT: every client of the public routes reaches its login.';
     yield warning(where, what, 'Set INTERNAL_PORT, which serves it instead, and keep that port off the internet.');
   }
   for (const variable of listStrayClaims(service, file, rules)) {

@@ -6,7 +6,7 @@ import * as z from 'zod';
 import { readRegular, rehearseReplacement, replaceFile } from '../../common/durable-file.js';
 import { FileChangedError } from '../../config/env-file.js';
 import { describeCause } from '../failures.js';
-import { CommandFailedError, writeKeys } from '../terminal.js';
+import { CommandFailedError, refuseNullOutput, writeKeys } from '../terminal.js';
 import { readEnvFile, readOrExplain, type ServiceFile } from './environment-files.js';
 import { toVariablePrefix } from '../../common/names.js';
 import { type PlatformMap } from './platform-map.js';
@@ -159,6 +159,7 @@ class SecretDocument implements ServiceFile {
 
   rehearseWrite(): void {
     if (this.file) rehearseReplacement(this.path, () => Buffer.from(this.text));
+    else refuseNullOutput();
   }
 
   private get text(): string {
