@@ -12,8 +12,6 @@ import {
   NEEDS_ADMIN_KEY,
   parseDuration,
   parseExpiry,
-  toExpiresAt,
-  toRestriction,
 } from '../command-options.js';
 import { isExpiring } from '../credential-state.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
@@ -22,7 +20,7 @@ import { IDEMPOTENT_ADVICE, Names, type AdminClient, type Kind } from './admin-c
 import type { IssuedAppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
 import type { RevokedKeysResponse } from '../../admin/key.dto.js';
 import type { IssuedOperatorResponse, OperatorResponse } from '../../admin/operators.admin.controller.js';
-import { addRemote, formatItem, type List, type RemoteCommand } from './remote-command.js';
+import { addRemote, formatItem, toParameters, type List, type RemoteCommand } from './remote-command.js';
 
 /** A kind of credential: what its commands differ by. */
 export interface CredentialKind {
@@ -41,17 +39,15 @@ export interface CredentialKind {
   };
 }
 
-/** @param filters the parameter of the service for each option that the caller adds */
+/** The caller adds further options, which select as the service does. */
 export function addList(
   group: Command,
   { name, ...shown }: CredentialKind,
   example: string,
-  filters: Readonly<Record<string, string>> = {},
   createWatch: () => List['watch'] = () => undefined,
 ): Command {
-  const all = { ...filters, live: 'live', unusedFor: 'unused_since' };
   return addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example)
-    .list(() => ({ ...shown, filters: all, colour: toMomentColour, watch: createWatch() }))
+    .list(() => ({ ...shown, colour: toMomentColour, watch: createWatch() }))
     .option('--live', 'only live ones: neither revoked nor expired')
     .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseAge);
 }
@@ -75,22 +71,21 @@ export function addShow(group: Command, { name, idField, path }: CredentialKind)
   );
 }
 
-/**
- * The caller adds the options.
- * @param what names them, for the message when none is given
- * @param toChange undefined members stay as they are
- */
-export function addUpdate<Options>(
+/** The caller adds the options, each for what the service calls so. */
+export function addUpdate(
   group: Command,
   { idField, path, named }: CredentialKind,
-  { description, example, what }: Readonly<Record<'description' | 'example' | 'what', string>>,
-  toChange: (options: Options) => object,
+  description: string,
+  example: string,
 ): RemoteCommand {
   return addRemote(group, `update <${named?.argument ?? idField}>`, description, example).answer(
-    async (client, name: string, options: Options, command: Command) => {
-      const change = toChange(options);
-      if (Object.values(change).every((value) => value === undefined))
-        command.error(`error: nothing to change: give ${what}`);
+    async (client, name: string, options: Readonly<Record<string, unknown>>, command: Command) => {
+      const change = toParameters(options);
+      if (Object.keys(change).length === 0) {
+        const flags = command.options.flatMap(({ long }) => (long === '--url' ? [] : (long ?? [])));
+        const choice = new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(flags);
+        command.error(`error: nothing to change: give ${choice}`);
+      }
       const id = (await named?.findId(client, name)) ?? name;
       return client.patch<object>(`${path}/${encodeURIComponent(id)}`, change);
     },
@@ -231,18 +226,12 @@ const APPS: IssuedKind = {
 
 const parseAppScopes = createRestrictionParser('scopes, such as documents:read', isAppScope);
 const SCOPES_OF_APP = 'the only scopes that it has at the target, separated by commas, or "all"';
-type IssueAppOptions = Readonly<{
-  caller: string;
-  target: string;
-  scopes?: ReturnType<typeof parseAppScopes>;
-  expires?: string;
-}>;
 
 /** `platform-auth apps …`: the credentials that services present to each other. */
 export function addAppsCommands(root: Command): void {
   const summary = 'Manage the credentials of services. `init` issues those of a whole platform.';
   const apps = addCommand(root, 'apps', summary, { needs: NEEDS_ADMIN_KEY, example: 'list' });
-  addList(apps, APPS, '--target recipes --live --unused-for 30d', { caller: 'caller', target: 'target' })
+  addList(apps, APPS, '--target recipes --live --unused-for 30d')
     .option('--caller <service>', 'only credentials that this service presents')
     .option('--target <service>', 'only credentials that are valid at this service');
   const description = 'Issue a credential for a pair of services, and print its key; it cannot be printed again.';
@@ -253,20 +242,22 @@ export function addAppsCommands(root: Command): void {
     .option('--scopes <list>', `${SCOPES_OF_APP} (default: all)`, parseAppScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answer(
-      async (client, { caller, target, scopes, expires }: IssueAppOptions) =>
+      async (client, options: Readonly<Record<string, string>>) =>
         client.post<IssuedApp>(
           APPS.path,
-          { caller, target, scopes: toRestriction(scopes), expires_at: toExpiresAt(expires) },
-          `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
+          toParameters(options),
+          `If \`platform-auth apps list --caller ${options.caller} --target ${options.target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
         ),
       (issued) => formatIssued(APPS, issued),
     );
   addShow(apps, APPS);
   const change =
     'Change the scopes of a credential. Its key stays, and the call answers when the change holds everywhere.';
-  const update = { description: change, example: `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`, what: '--scopes' };
-  const toChange = ({ scopes }: IssueAppOptions) => ({ scopes: toRestriction(scopes) });
-  addUpdate(apps, APPS, update, toChange).requiredOption('--scopes <list>', SCOPES_OF_APP, parseAppScopes);
+  addUpdate(apps, APPS, change, `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`).requiredOption(
+    '--scopes <list>',
+    SCOPES_OF_APP,
+    parseAppScopes,
+  );
   addRotate(apps, APPS, EXAMPLES.id);
   addRevoke(apps, APPS);
 }
@@ -294,23 +285,16 @@ export function addOperatorsCommands(root: Command): void {
     .requiredOption('--scopes <list>', `what it may do, separated by commas: ${SCOPES.join(', ')}`, parseScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answer(
-      async (client, name: string, { scopes, expires }: { scopes: Scope[]; expires?: string }) =>
+      async (client, name: string, options: Readonly<Record<string, unknown>>) =>
         client.post<IssuedOperator>(
           OPERATORS.path,
-          { name, scopes, expires_at: toExpiresAt(expires) },
+          { name, ...toParameters(options) },
           'If `platform-auth operators list --live` shows it, its key is lost: rotate it. Otherwise run this again.',
         ),
       (issued) => formatIssued(OPERATORS, issued),
     );
-  const update = {
-    description: 'Change the scopes or the expiry of an operator; its key stays.',
-    example: `${EXAMPLES.operator} --scopes read,users --expires never`,
-    what: '--scopes or --expires',
-  };
-  addUpdate(operators, OPERATORS, update, ({ scopes, expires }: { scopes?: Scope[]; expires?: string }) => ({
-    scopes,
-    expires_at: toExpiresAt(expires),
-  }))
+  const change = 'Change the scopes or the expiry of an operator; its key stays.';
+  addUpdate(operators, OPERATORS, change, `${EXAMPLES.operator} --scopes read,users --expires never`)
     .option('--scopes <list>', 'all that it may do from now on, separated by commas', parseScopes)
     .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry);
   addRotate(operators, OPERATORS, EXAMPLES.operator);

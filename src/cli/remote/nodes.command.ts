@@ -9,8 +9,6 @@ import {
   parseTargets,
   parseUuid,
   TARGETS,
-  toExpiresAt,
-  toRestriction,
 } from '../command-options.js';
 import { isPassing } from '../http-client.js';
 import { formatFields } from '../tables.js';
@@ -35,8 +33,9 @@ import {
   registerInto,
   rotateInto,
   type IssuedNode,
+  type Registration,
 } from './node-keys.js';
-import { addRemote, createClient, readOptions } from './remote-command.js';
+import { addRemote, createClient, readOptions, toParameters } from './remote-command.js';
 
 const NODES: CredentialKind = {
   kind: 'node',
@@ -54,8 +53,6 @@ interface RegisterOptions extends NodeOptions {
   readonly replace: boolean;
 }
 
-type UpdateOptions = Partial<Pick<RegisterOptions, 'room' | 'name' | 'targets'>> & { readonly expires?: string };
-
 interface RotateOptions {
   readonly config?: string;
   readonly format?: ConfigFormat;
@@ -68,9 +65,8 @@ export function addNodesCommands(root: Command): void {
   const help = { needs: NEEDS_ADMIN_KEY, example: 'list' };
   const nodes = addCommand(root, 'nodes', 'Register and manage edge devices.', help);
   addRegister(nodes);
-  const filters = { household: 'household_id', search: 'search' };
   const example = `--household ${EXAMPLES.householdId} --live --unused-for 30d`;
-  addList(nodes, NODES, example, filters, () => new DuplicateWatch())
+  addList(nodes, NODES, example, () => new DuplicateWatch())
     .option('--household <uuid>', 'only nodes of this household', parseUuid)
     .option('--search <text>', 'only nodes whose room/name contains this');
   addShow(nodes, NODES);
@@ -112,14 +108,8 @@ function createFormatOption(): Option {
 }
 
 function addNodeUpdate(nodes: Command): void {
-  const update = {
-    description: 'Change the room, the name, the targets or the expiry of a node.',
-    example: `${EXAMPLES.id} --room hall --targets recipes,ocr`,
-    what: '--room, --name, --targets or --expires',
-  };
-  addUpdate(nodes, NODES, update, ({ room, name, targets, expires }: UpdateOptions) => ({
-    ...{ room, name, targets: toRestriction(targets), expires_at: toExpiresAt(expires) },
-  }))
+  const description = 'Change the room, the name, the targets or the expiry of a node.';
+  addUpdate(nodes, NODES, description, `${EXAMPLES.id} --room hall --targets recipes,ocr`)
     .option('--room <room>', 'the new room')
     .option('--name <name>', 'the new name')
     .option('--targets <list>', TARGETS, parseTargets)
@@ -199,8 +189,8 @@ function addNodeOptions(command: Command): Command {
     .option('--targets <list>', `${TARGETS} (default: NODE_TARGETS of the service)`, parseTargets);
 }
 
-function toRegistration({ household, room, name, targets }: NodeOptions) {
-  return { household_id: household, room, name, targets: toRestriction(targets) };
+function toRegistration({ household, room, name, targets }: NodeOptions): Registration {
+  return toParameters({ household, room, name, ...(targets && { targets }) }) as unknown as Registration;
 }
 
 interface EnrolOptions extends NodeOptions {
@@ -211,7 +201,7 @@ interface EnrolOptions extends NodeOptions {
 function addEnrolmentCommands(nodes: Command): void {
   addEnrol(nodes);
   addRemote(nodes, 'enrolments', 'List enrolments, including those that have ended.', '--open')
-    .list(() => ({ path: ENROLMENTS, filters: { open: 'open' }, columns: COLUMNS, drop: DROP }))
+    .list(() => ({ path: ENROLMENTS, columns: COLUMNS, drop: DROP }))
     .option('--open', 'only those whose code can be used now');
   const description = 'Cancel an enrolment: its code is unknown from now on.';
   addRemote(nodes, 'cancel-enrolment <enrolment_id>', description, EXAMPLES.id).answer(

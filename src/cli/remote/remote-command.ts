@@ -18,8 +18,6 @@ type Item = Readonly<Record<string, Cell | readonly Cell[]>>;
 /** What is read from the service, and how its items are shown. */
 export interface List extends TableOptions<string> {
   readonly path: string;
-  /** The parameter of the service for each option of the command that selects items. */
-  readonly filters?: Readonly<Record<string, string>>;
   readonly columns: readonly string[];
   /** Gets every item, and is read after the last one. @returns what to tell about them all */
   readonly watch?: { add(item: Item): void; describe(): string | undefined } | undefined;
@@ -46,23 +44,22 @@ export class RemoteCommand extends Command {
    * it arrives, the first 50 items unless more are asked for.
    * @param describe gets a client and the parameters that Commander passes
    */
-  list<Parameters extends unknown[]>(
-    describe: (client: AdminClient, ...parameters: Parameters) => List | Promise<List>,
-  ): this {
+  list(describe: (client: AdminClient, ...parameters: never[]) => List | Promise<List>): this {
     return this.option('--limit <number>', 'maximum number of items', createNumberParser(1, MAX_LIMIT), DEFAULT_LIMIT)
       .addOption(new Option('--all', 'show every item').conflicts('limit'))
       .action(async (...passed) => {
         const client = createClient(this);
-        await this.printList(client, await describe(client, ...(passed as Parameters)));
+        await this.printList(client, await describe(client, ...(passed as never[])));
       });
   }
 
-  private async printList(client: AdminClient, { path, filters, columns, watch, ...options }: List): Promise<void> {
-    const given = this.opts<{ limit: number; all?: true }>();
-    const { limit, all } = given;
+  private async printList(client: AdminClient, { path, columns, watch, ...options }: List): Promise<void> {
+    const { limit, all, ...selecting } = this.opts<{ limit: number; all?: true }>();
+    const selected = Object.entries(toParameters(selecting));
+    const query: Query = Object.fromEntries(selected.map(([name, value]) => [name, String(value)]));
     const output = readOptions(this).json ? new JsonList() : new Table(columns, options);
     let hasMore = false;
-    for await (const page of client.readPages<Item>(path, toQuery(given, filters), all ? Infinity : limit)) {
+    for await (const page of client.readPages<Item>(path, query, all ? Infinity : limit)) {
       hasMore = page.hasMore;
       for (const item of page.items) watch?.add(item);
       process.stdout.write(output.add(output instanceof Table ? page.items.map(joinLists) : page.items));
@@ -74,11 +71,22 @@ export class RemoteCommand extends Command {
   }
 }
 
-function toQuery(options: object, filters: Readonly<Record<string, string>> = {}): Query {
-  const given = Object.entries(options as Record<string, unknown>);
-  return Object.fromEntries(
-    given.flatMap(([option, value]) => (filters[option] === undefined ? [] : [[filters[option], String(value)]])),
-  );
+/** What the service calls an option, where it is another word. */
+const PARAMETERS: Readonly<Record<string, string>> = {
+  expires: 'expires_at',
+  household: 'household_id',
+  unusedFor: 'unused_since',
+};
+/** Commander has no null for the value of an option. */
+const NULLS: Readonly<Record<string, string>> = { expires: 'never', scopes: 'all', targets: 'all' };
+
+/** @returns what the options of a command select or set, under the names of the service */
+export function toParameters(options: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const parameters = Object.entries(options).map(([option, value]) => [
+    PARAMETERS[option] ?? option.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+    value === NULLS[option] ? null : value,
+  ]);
+  return Object.fromEntries(parameters.filter(([name]) => name !== 'url')) as Record<string, unknown>;
 }
 
 /** The text of one JSON object, while its items arrive. */

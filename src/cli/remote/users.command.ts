@@ -10,15 +10,6 @@ import { addCommand, NEEDS_ADMIN_KEY, parsePast } from '../command-options.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
 const DROP = ['created_at', 'is_active'];
-const FILTERS = {
-  email: 'email',
-  search: 'search',
-  disabled: 'disabled',
-  unverified: 'unverified',
-  withoutFactor: 'without_factor',
-  throttled: 'throttled',
-  createdSince: 'created_since',
-};
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
 
 export type UserView = AdminUserResponse;
@@ -30,7 +21,7 @@ export function addUsersCommands(root: Command): Command {
   const description = 'Manage accounts. A <user> is an id or an e-mail address.';
   const users = addCommand(root, 'users', description, { needs, example: 'list' });
   addRemote(users, 'list', 'List users.', '--search @example.org --unverified --created-since 7d')
-    .list(() => ({ path: '/users', filters: FILTERS, columns: COLUMNS, drop: DROP }))
+    .list(() => ({ path: '/users', columns: COLUMNS, drop: DROP }))
     .option('--email <email>', 'only the user with this address')
     .option('--search <text>', 'only users whose address contains this')
     .option('--disabled', 'only disabled users')
