@@ -2,9 +2,8 @@ import { STATUS_CODES } from 'node:http';
 import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
 import { SCOPE_EXTENSION } from '../src/access/require.js';
-import { EXAMPLES } from '../src/common/examples.js';
 import { readPackageVersion } from '../src/common/package-version.js';
-import { listAcceptedScopes, type RouteScope } from '../src/common/names.js';
+import { EXAMPLES, listAcceptedScopes, type RouteScope } from '../src/common/names.js';
 import { createProblemExamples, ProblemSchema } from '../src/problems/api-problems.js';
 
 // The OpenAPI document, made when the service is built: what @nestjs/swagger finds in the controllers, completed by what it

@@ -8,7 +8,7 @@ import type { Strategy } from 'passport';
 import { HeaderAPIKeyStrategy } from 'passport-headerapikey';
 import { ProblemException, type RefusalEvent, type Problem, problems } from '../problems/problems.js';
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
-import type { Door, Principal } from './principals.js';
+import type { Door, Principal } from './actor.js';
 
 /** A request with any of its headers presents a credential for a door. */
 export const DOORS = {

@@ -20,18 +20,7 @@ import {
   type ApiResponseOptions,
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import {
-  APP_SCOPE_DETAIL,
-  APP_SCOPE_SCHEMA,
-  isAppScope,
-  isServiceName,
-  MAX_SERVICE_NAME_LENGTH,
-  SCOPES,
-  SERVICE_NAME_DETAIL,
-  SERVICE_NAME_PATTERN,
-  type RouteScope,
-  type Scope,
-} from '../common/names.js';
+import { APP_SCOPE, SERVICE_NAME, SCOPES, type RouteScope, type Scope } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
@@ -44,7 +33,7 @@ import {
   refuseUnknownFields,
 } from '../problems/problems.js';
 import { Doors, DOORS, SCOPE_HEADER, TARGET_HEADER } from './doors.js';
-import type { Door } from './principals.js';
+import type { Door } from './actor.js';
 
 export const DOORS_OF_ROUTE = 'doors';
 export const SCOPE_OF_ROUTE = 'scope';
@@ -197,30 +186,25 @@ function readPresentedTarget({ headers, body }: Request): string | null {
   const inHeader = readTargetHeader(headers);
   const inBody = (body as { target?: unknown } | undefined)?.target;
   if (inBody === undefined) return inHeader ?? null;
-  if (!isServiceName(inBody)) refuseField('/target', SERVICE_NAME_DETAIL);
+  if (!SERVICE_NAME.isName(inBody)) refuseField('/target', SERVICE_NAME.detail);
   if (inHeader !== undefined && inHeader !== inBody) refuseField('/target', 'must agree with X-Platform-Target');
   return inBody;
 }
 
 function readTargetHeader(headers: Request['headers']): string | undefined {
   const target = headers[TARGET_HEADER];
-  if (target === undefined || isServiceName(target)) return target;
-  return refuseField('', `X-Platform-Target ${SERVICE_NAME_DETAIL}`);
+  if (target === undefined || SERVICE_NAME.isName(target)) return target;
+  return refuseField('', `X-Platform-Target ${SERVICE_NAME.detail}`);
 }
 
 function readAskedScope({ headers }: Request): string | undefined {
   const scope = headers[SCOPE_HEADER];
-  if (scope === undefined || isAppScope(scope)) return scope;
-  return refuseField('', `X-Platform-Scope ${APP_SCOPE_DETAIL}`);
+  if (scope === undefined || APP_SCOPE.isName(scope)) return scope;
+  return refuseField('', `X-Platform-Scope ${APP_SCOPE.detail}`);
 }
 
 const describeTargetHeader = (description: string) =>
-  ApiHeader({
-    name: 'X-Platform-Target',
-    required: false,
-    schema: { type: 'string', pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH },
-    description,
-  });
+  ApiHeader({ name: 'X-Platform-Target', required: false, schema: SERVICE_NAME.schema, description });
 
 /** An app key that a caller presented to another service, which forwards it. The key's target must be that service. */
 export const RequirePresentedApp = () =>
@@ -230,7 +214,7 @@ export const RequirePresentedApp = () =>
     ApiHeader({
       name: 'X-Platform-Scope',
       required: false,
-      schema: APP_SCOPE_SCHEMA,
+      schema: APP_SCOPE.schema,
       description: 'The scope that the call needs. A credential that lacks it is a 403, because its key is valid.',
     }),
     ApiProblems(problems.missingScope),

@@ -7,13 +7,12 @@ import { Body, Controller, Delete, Get, Injectable, Module, Param, Post, Query, 
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { DataSource } from 'typeorm';
-import { toOwnCall, type OwnCall } from '../access/actor.js';
-import { getPrincipal } from '../access/principals.js';
+import { toOwnCall, type OwnCall, getPrincipal } from '../access/actor.js';
 import { Answers, RequireUser } from '../access/require.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import {

@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { toActor } from '../access/actor.js';
+import { toActor, type AdminPrincipal, type OperatorIdentity } from '../access/actor.js';
 import { Doors, type DoorReason, HeaderKeyStrategy } from '../access/doors.js';
-import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { listAcceptedScopes, type RouteScope, type Scope } from '../common/names.js';
 import { getClientAddress, toNetwork } from '../common/network.js';

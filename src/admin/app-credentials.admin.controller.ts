@@ -10,7 +10,7 @@ import {
   type UnusedScope,
 } from '../app-credentials/app-credentials.service.js';
 import { UNUSED_DAYS } from '../config/limits.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import {
   APP_SCOPES,
   AppScopesField,

@@ -5,7 +5,6 @@ import { describeAdmin } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
 import type { StoredAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { EXAMPLES } from '../common/examples.js';
 import {
   AddressField,
   ID,
@@ -16,21 +15,21 @@ import {
   parseMoment,
   UuidField,
 } from '../common/fields.js';
-import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
+import { EXAMPLES, OPERATOR_NAME, toCanonicalOperatorName } from '../common/names.js';
 import { AUDIT_EVENT_NAMES, AUDIT_EVENT_PATTERNS, listMatchingEvents } from '../common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
 import { OperatorsService } from '../operators/operators.service.js';
 
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
 const OPERATOR = /^operator:(.+)$/;
-const ACTOR = `^(${UUID}|admin|open|cli|service|operator:${OPERATOR_NAME_PATTERN.slice(1, -1)})$`;
+const ACTOR = `^(${UUID}|admin|open|cli|service|operator:${OPERATOR_NAME.schema.pattern.slice(1, -1)})$`;
 const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
 
 export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: ACTOR,
-    maxLength: 'operator:'.length + MAX_OPERATOR_NAME_LENGTH,
+    maxLength: 'operator:'.length + OPERATOR_NAME.schema.maxLength,
     description:
       'id of a user, app credential, node or operator; operator:<name>; or the door of an actor without an id: admin ' +
       '(the root key), open, cli, service',

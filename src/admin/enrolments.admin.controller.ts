@@ -3,7 +3,7 @@ import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { FlagField, ID, MOMENT, NULLABLE_MOMENT, TARGETS, TargetsField, WholeNumberField } from '../common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import {

@@ -2,7 +2,6 @@ import { Controller, Get, Param, Query } from '@nestjs/common';
 import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { EXAMPLES } from '../common/examples.js';
 import {
   AddressField,
   AppScopeField,
@@ -12,7 +11,7 @@ import {
   NULLABLE_TEXT,
   ServiceNameField,
 } from '../common/fields.js';
-import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import { EXAMPLES, SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { toNetwork } from '../common/network.js';
 import { type Explanation, type Reason, REASON_CODES } from '../keys/key-ends.js';
 import { NodesService } from '../nodes/nodes.service.js';

@@ -1,7 +1,7 @@
 import type { Type } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { ArrayMaxSize, ArrayNotEmpty, IsUUID } from 'class-validator';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { FlagField, MOMENT, MomentField, NULLABLE_MOMENT, parseMoment, WholeNumberField } from '../common/fields.js';
 import {
   DEFAULT_OVERLAP_HOURS,

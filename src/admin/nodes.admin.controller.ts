@@ -11,7 +11,7 @@ import {
   type NodeDevice,
   type RestrictedNodes,
 } from '../nodes/nodes.service.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import {
   ExpiresAtField,
   ID,

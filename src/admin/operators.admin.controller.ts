@@ -1,11 +1,9 @@
 import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { getPrincipal } from '../access/principals.js';
 import { RequireAdmin } from '../access/require.js';
-import { toActor } from '../access/actor.js';
-import { type Scope, SCOPES, sortScopes } from '../common/names.js';
-import { EXAMPLES } from '../common/examples.js';
+import { getPrincipal, toActor } from '../access/actor.js';
+import { type Scope, SCOPES, sortScopes, EXAMPLES } from '../common/names.js';
 import { ExpiresAtField, ID, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { createPageResponse, toPageRequest } from '../http/page.js';

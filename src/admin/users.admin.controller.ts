@@ -17,7 +17,7 @@ import {
   SearchField,
   SwitchField,
 } from '../common/fields.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../revocation/propagation.js';
 import { problems, refuseField } from '../problems/problems.js';

@@ -4,8 +4,7 @@
  * their transaction.
  */
 import type { Actor } from '../access/actor.js';
-import { createId } from '../common/ids.js';
-import { redactSecrets } from '../common/secrets-in-text.js';
+import { createId, redactSecrets } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
 import type { Statement } from '../database/database.js';
 import type { LogFields } from '../logging/log.js';

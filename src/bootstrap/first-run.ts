@@ -1,6 +1,6 @@
 import { existsSync, rmSync } from 'node:fs';
 import { createFile } from '../common/durable-file.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { EnvFile, FileChangedError } from '../config/env-file.js';
 import type { Environment, Variables } from '../config/environment.js';
 import { ADMIN_KEY_PREFIX, generateKey } from '../crypto/key-format.js';

@@ -1,7 +1,7 @@
 // How commands are added, and how their options are parsed.
 import { Command, InvalidArgumentError } from 'commander';
 import { isId } from '../common/ids.js';
-import { isRestriction, isServiceName } from '../common/names.js';
+import { isRestriction, SERVICE_NAME } from '../common/names.js';
 import { parseBaseUrl } from './http-client.js';
 
 export const NEEDS_ADMIN_KEY =
@@ -98,7 +98,7 @@ export function createRestrictionParser(what: string, isName: (each: unknown) =>
 }
 
 export const TARGETS = 'the only services at which the node is accepted, separated by commas, or "all"';
-export const parseTargets = createRestrictionParser('names of services', isServiceName);
+export const parseTargets = createRestrictionParser('names of services', SERVICE_NAME.isName);
 
 export function parseServiceUrl(text: string): string {
   try {

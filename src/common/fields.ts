@@ -17,23 +17,16 @@ import {
   registerDecorator,
   ValidateIf,
 } from 'class-validator';
-import { EXAMPLES } from './examples.js';
 import {
-  APP_SCOPE_DETAIL,
-  APP_SCOPE_SCHEMA,
-  isAppScope,
-  isOperatorName,
+  EXAMPLES,
+  APP_SCOPE,
+  OPERATOR_NAME,
+  type NameKind,
   isRestriction,
   isScopeList,
-  isServiceName,
-  MAX_OPERATOR_NAME_LENGTH,
+  SERVICE_NAME,
   MAX_RESTRICTIONS,
-  MAX_SERVICE_NAME_LENGTH,
-  OPERATOR_NAME_DETAIL,
-  OPERATOR_NAME_PATTERN,
   SCOPES,
-  SERVICE_NAME_DETAIL,
-  SERVICE_NAME_PATTERN,
   toCanonicalOperatorName,
 } from './names.js';
 
@@ -153,27 +146,20 @@ export function FlagField(description: string): PropertyDecorator {
   );
 }
 
-export function ServiceNameField(example: string, presence?: Presence): PropertyDecorator {
-  return applyDecorators(
-    Field({ pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH, example }, presence),
-    Accepts('serviceName', SERVICE_NAME_DETAIL, isServiceName),
-  );
+function NameField({ schema, detail, isName }: NameKind, example: string, presence?: Presence): PropertyDecorator {
+  return applyDecorators(Field({ ...schema, example }, presence), Accepts('name', detail, isName));
 }
 
-export function AppScopeField(): PropertyDecorator {
-  return applyDecorators(
-    Field({ ...APP_SCOPE_SCHEMA, example: EXAMPLES.appScope }, { optional: true }),
-    Accepts('appScope', APP_SCOPE_DETAIL, isAppScope),
-  );
-}
+export const ServiceNameField = (example: string, presence?: Presence) => NameField(SERVICE_NAME, example, presence);
+export const AppScopeField = () => NameField(APP_SCOPE, EXAMPLES.appScope, { optional: true });
 
 /** The name of an operator, made canonical. */
 export function OperatorNameField(presence?: Presence): PropertyDecorator {
-  const schema = { pattern: OPERATOR_NAME_PATTERN, maxLength: MAX_OPERATOR_NAME_LENGTH, example: EXAMPLES.operator };
   return applyDecorators(
-    Field({ type: String, ...schema }, presence),
-    Transform(({ value }: { value: unknown }) => (isOperatorName(value) ? toCanonicalOperatorName(value) : value)),
-    Accepts('operatorName', OPERATOR_NAME_DETAIL, isOperatorName),
+    NameField(OPERATOR_NAME, EXAMPLES.operator, presence),
+    Transform(({ value }: { value: unknown }) =>
+      OPERATOR_NAME.isName(value) ? toCanonicalOperatorName(value) : value,
+    ),
   );
 }
 
@@ -194,25 +180,25 @@ export function ScopesField(presence?: Presence): PropertyDecorator {
 const LIST = { type: 'array', minItems: 1, maxItems: MAX_RESTRICTIONS, uniqueItems: true } as const;
 export const TARGETS = {
   ...LIST,
-  items: { type: 'string', pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH },
+  items: SERVICE_NAME.schema,
   example: [EXAMPLES.target],
   description: 'the only services at which the node is accepted',
 } as const;
 export const APP_SCOPES = {
   ...LIST,
-  items: APP_SCOPE_SCHEMA,
+  items: APP_SCOPE.schema,
   example: [EXAMPLES.appScope],
   description: 'the only scopes that the credential has',
 } as const;
 
 export function TargetsField(whenAbsent = ''): PropertyDecorator {
   const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different names of services`;
-  return RestrictionField(TARGETS, detail, isServiceName, whenAbsent);
+  return RestrictionField(TARGETS, detail, SERVICE_NAME.isName, whenAbsent);
 }
 
 export function AppScopesField(): PropertyDecorator {
   const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different scopes, such as ${EXAMPLES.appScope}`;
-  return RestrictionField(APP_SCOPES, detail, isAppScope);
+  return RestrictionField(APP_SCOPES, detail, APP_SCOPE.isName);
 }
 
 function RestrictionField(

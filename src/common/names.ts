@@ -1,14 +1,35 @@
 // Names and words that requests, metrics, log lines and the audit log share.
 
-/** The name of a service of the platform, as in the map of who calls whom. */
-export const MAX_SERVICE_NAME_LENGTH = 100;
-export const SERVICE_NAME_PATTERN = '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$';
-export const SERVICE_NAME_DETAIL = 'must be 1 to 100 letters, digits, dots, dashes or underscores';
-const SERVICE_NAME = new RegExp(SERVICE_NAME_PATTERN);
-
-export function isServiceName(value: unknown): value is string {
-  return typeof value === 'string' && SERVICE_NAME.test(value);
+/** A kind of name: the form that it has, and what a caller is told whose text has another form. */
+export interface NameKind {
+  readonly schema: { readonly type: 'string'; readonly pattern: string; readonly maxLength: number };
+  readonly detail: string;
+  readonly isName: (value: unknown) => value is string;
 }
+
+/** @param characters the class of the first character, and that of the others */
+function defineName(characters: string, maxLength: number, detail: string): NameKind {
+  const pattern = `^${characters}{0,${maxLength - 1}}$`;
+  const form = new RegExp(pattern);
+  const isName = (value: unknown): value is string => typeof value === 'string' && form.test(value);
+  return { schema: { type: 'string', pattern, maxLength }, detail, isName };
+}
+
+/** Excludes names that look like another one, and e-mail addresses. */
+function defineIdentifier(maxLength: number): NameKind {
+  const detail = `must be 1 to ${maxLength} letters, digits, dots, dashes or underscores`;
+  return defineName('[A-Za-z0-9][A-Za-z0-9._-]', maxLength, detail);
+}
+
+/** The name of a service of the platform, as in the map of who calls whom. */
+export const SERVICE_NAME = defineIdentifier(100);
+export const OPERATOR_NAME = defineIdentifier(64);
+/** What an app credential may be used for at its target, which gives the names their meaning. */
+export const APP_SCOPE = defineName(
+  '[a-z][a-z0-9._:-]',
+  64,
+  'must be a lower-case letter, then up to 63 of a-z, 0-9, dots, dashes, colons or underscores',
+);
 
 /** @returns the names of the variables that hold the credential for a target: `OCR_APP_ID` and `OCR_APP_KEY` */
 export function credentialVariables(target: string): { readonly id: string; readonly key: string } {
@@ -20,28 +41,8 @@ export function toVariablePrefix(service: string): string {
   return service.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
 }
 
-/** The name of an operator. The pattern excludes names that look like another one, and e-mail addresses. */
-export const MAX_OPERATOR_NAME_LENGTH = 64;
-export const OPERATOR_NAME_PATTERN = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
-export const OPERATOR_NAME_DETAIL = 'must be 1 to 64 letters, digits, dots, dashes or underscores';
-const OPERATOR_NAME = new RegExp(OPERATOR_NAME_PATTERN);
-
-export function isOperatorName(value: unknown): value is string {
-  return typeof value === 'string' && OPERATOR_NAME.test(value);
-}
-
 export function toCanonicalOperatorName(name: string): string {
   return name.toLowerCase();
-}
-
-/** What an app credential may be used for at its target, which gives the names their meaning. */
-export const APP_SCOPE_SCHEMA = { type: 'string', pattern: '^[a-z][a-z0-9._:-]{0,63}$', maxLength: 64 } as const;
-export const APP_SCOPE_DETAIL =
-  'must be a lower-case letter, then up to 63 of a-z, 0-9, dots, dashes, colons or underscores';
-const APP_SCOPE = new RegExp(APP_SCOPE_SCHEMA.pattern);
-
-export function isAppScope(value: unknown): value is string {
-  return typeof value === 'string' && APP_SCOPE.test(value);
 }
 
 /** The most targets of a node, and scopes of an app credential. */
@@ -79,3 +80,24 @@ export function isScopeList(value: unknown): value is Scope[] {
 
 export const SECOND_FACTOR_METHODS = ['totp', 'recovery_code', 'passkey'] as const;
 export type SecondFactorMethod = (typeof SECOND_FACTOR_METHODS)[number];
+
+/** A developer can continue in the OpenAPI document or the help of `platform-auth` what the README began. */
+export const EXAMPLES = {
+  id: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
+  moment: '2026-11-21T09:00:00.000Z',
+  email: 'alice@example.org',
+  password: 'correct horse battery',
+  newPassword: 'staple the correct horse',
+  network: '192.0.2.7',
+  userAgent: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0',
+  householdId: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10',
+  room: 'kitchen',
+  name: 'speaker',
+  caller: 'ocr',
+  target: 'recipes',
+  appScope: 'documents:read',
+  resetToken: 'pa_reset_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
+  emailToken: 'pa_email_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
+  enrolmentCode: '7KQ2M-XV9TB',
+  operator: 'alice',
+} as const;

@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import * as z from 'zod';
-import { isRestriction, isServiceName, MAX_RESTRICTIONS, SERVICE_NAME_DETAIL } from '../common/names.js';
+import { isRestriction, SERVICE_NAME, MAX_RESTRICTIONS } from '../common/names.js';
 import { MAX_LEASE_MS, type Limit } from './limits.js';
 
 // What a variable is, and the types that variables have. Their messages say what is accepted and never show the value.
@@ -83,8 +83,8 @@ export const word = accepted(
 
 export const serviceName = accepted(
   '1–100 letters, digits, dots, dashes or underscores',
-  SERVICE_NAME_DETAIL,
-  isServiceName,
+  SERVICE_NAME.detail,
+  SERVICE_NAME.isName,
 );
 
 export const targets = parsed(
@@ -92,7 +92,7 @@ export const targets = parsed(
   `must be 1 to ${MAX_RESTRICTIONS} different names of services, separated by commas`,
   (text) => {
     const names = text.split(',').map((name) => name.trim());
-    return isRestriction(names, isServiceName) ? names : undefined;
+    return isRestriction(names, SERVICE_NAME.isName) ? names : undefined;
   },
 );
 

@@ -7,8 +7,7 @@
 import { Injectable } from '@nestjs/common';
 import DataLoader from 'dataloader';
 import type { Request } from 'express';
-import { toActor } from '../access/actor.js';
-import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
+import { toActor, type AdminPrincipal, type OperatorIdentity } from '../access/actor.js';
 import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addSeconds } from '../common/clock.js';

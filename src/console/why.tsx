@@ -5,9 +5,8 @@ import { isIP } from 'node:net';
 import type { VNode } from 'preact';
 import { ExplanationsAdminController } from '../admin/explanations.admin.controller.js';
 import { UsersAdminController, UsersQuery } from '../admin/users.admin.controller.js';
-import { isId } from '../common/ids.js';
-import { isServiceName } from '../common/names.js';
-import { redactSecrets } from '../common/secrets-in-text.js';
+import { isId, redactSecrets } from '../common/ids.js';
+import { SERVICE_NAME } from '../common/names.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './timeline.js';
@@ -121,7 +120,7 @@ function refuseKeys(about: string, { address = '', service = '' }: Fields): void
   const isHarmless =
     (isId(about) || isIP(about) !== 0 || (about.includes('@') && !about.includes(':'))) &&
     (address === '' || isIP(address) !== 0) &&
-    (service === '' || (isServiceName(service) && redactSecrets(service) === service));
+    (service === '' || (SERVICE_NAME.isName(service) && redactSecrets(service) === service));
   if (isHarmless) return;
   const advice =
     'It takes an id, an e-mail address or an address of a network, and the name of a service: no key and no code. If others can ' +

@@ -5,7 +5,7 @@
  * the doors do not look at it.
  */
 import { crc32 } from 'node:zlib';
-import { SECRETS } from '../common/secrets-in-text.js';
+import { SECRETS } from '../common/ids.js';
 import { generateSecret } from './secret.js';
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';

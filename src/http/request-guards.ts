@@ -9,7 +9,7 @@ import cors from 'cors';
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
 import { createRefusal, DOORS, SCOPE_HEADER, TARGET_HEADER } from '../access/doors.js';
-import type { Door } from '../access/principals.js';
+import type { Door } from '../access/actor.js';
 import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
 import { ProblemException, formExpected, problems, refuseField } from '../problems/problems.js';

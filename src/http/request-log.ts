@@ -1,5 +1,5 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
-import type { Principal } from '../access/principals.js';
+import type { Principal } from '../access/actor.js';
 import { getClientAddress } from '../common/network.js';
 import { getCallerRequestId, getRequestId } from '../common/ids.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';

@@ -16,16 +16,9 @@ import {
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { createRefusal, DOORS, Doors, SCOPE_HEADER, TARGET_HEADER } from '../access/doors.js';
-import type { Principal } from '../access/principals.js';
+import type { Principal } from '../access/actor.js';
 import { RequireWith } from '../access/require.js';
-import { EXAMPLES } from '../common/examples.js';
-import {
-  APP_SCOPE_SCHEMA,
-  isAppScope,
-  isServiceName,
-  MAX_SERVICE_NAME_LENGTH,
-  SERVICE_NAME_PATTERN,
-} from '../common/names.js';
+import { EXAMPLES, APP_SCOPE, SERVICE_NAME } from '../common/names.js';
 import type { GatewayDoor } from '../http/request-guards.js';
 import { Log } from '../logging/log.js';
 import { ApiProblems } from '../problems/api-problems.js';
@@ -73,12 +66,12 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
     /** A gateway that does not name its service would have every key refused, which is not a verdict. */
     private readTarget({ headers }: Request): string {
       const target = headers[TARGET_HEADER];
-      return isServiceName(target) ? target : this.refuseMistake('gateway_names_no_target');
+      return SERVICE_NAME.isName(target) ? target : this.refuseMistake('gateway_names_no_target');
     }
 
     private readScope({ headers }: Request): string | undefined {
       const scope = headers[SCOPE_HEADER];
-      return scope === undefined || isAppScope(scope) ? scope : this.refuseMistake('gateway_names_no_scope');
+      return scope === undefined || APP_SCOPE.isName(scope) ? scope : this.refuseMistake('gateway_names_no_scope');
     }
 
     private refuseMistake(mistake: string): never {
@@ -157,12 +150,7 @@ const Authorize = (
     }),
   );
 
-const TARGET_SCHEMA = {
-  type: 'string',
-  pattern: SERVICE_NAME_PATTERN,
-  maxLength: MAX_SERVICE_NAME_LENGTH,
-  example: EXAMPLES.target,
-} as const;
+const TARGET_SCHEMA = { ...SERVICE_NAME.schema, example: EXAMPLES.target };
 
 @ApiTags('internal')
 @Controller('internal/authorize')
@@ -192,7 +180,7 @@ export class AuthorizeController {
   @ApiHeader({
     name: 'X-Platform-Scope',
     required: false,
-    schema: APP_SCOPE_SCHEMA,
+    schema: APP_SCOPE.schema,
     description: 'The scope that the route needs. A credential that lacks it is a 403, because its key is valid.',
   })
   authorizeApp(): void {

@@ -11,14 +11,13 @@ import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from
 import DataLoader from 'dataloader';
 import type { Request, Response } from 'express';
 import * as z from 'zod';
-import { getPrincipal } from '../access/principals.js';
+import { getPrincipal } from '../access/actor.js';
 import { Answers, RequireApp } from '../access/require.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { Clock } from '../common/clock.js';
-import { EXAMPLES } from '../common/examples.js';
 import { isId } from '../common/ids.js';
-import { APP_SCOPE_DETAIL, APP_SCOPE_SCHEMA, isAppScope } from '../common/names.js';
+import { EXAMPLES, APP_SCOPE } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { NodesModule } from '../nodes/nodes.module.js';
@@ -53,7 +52,7 @@ const use = z.strictObject(
     ago_ms: z
       .number({ error: 'must be a number of milliseconds' })
       .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
-    scope: z.string({ error: APP_SCOPE_DETAIL }).refine(isAppScope, APP_SCOPE_DETAIL).optional(),
+    scope: z.string({ error: APP_SCOPE.detail }).refine(APP_SCOPE.isName, APP_SCOPE.detail).optional(),
   },
   notAnObject,
 );
@@ -163,7 +162,7 @@ class UseBody {
   @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 }) ago_ms!: number;
 
   @ApiPropertyOptional({
-    ...APP_SCOPE_SCHEMA,
+    ...APP_SCOPE.schema,
     description: 'of an app: the scope that the call needed',
     example: EXAMPLES.appScope,
   })

@@ -16,9 +16,9 @@ import {
 } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { createRefusal, Doors } from '../access/doors.js';
-import type { UserPrincipal } from '../access/principals.js';
+import type { UserPrincipal } from '../access/actor.js';
 import { RequireWith } from '../access/require.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { MAX_TEXT_LENGTH, refuseHostileText } from '../http/validation.js';
 import { MAX_NAMES } from '../http/request-guards.js';
 import { ProblemException, problems, REALM, refuseField } from '../problems/problems.js';

@@ -7,8 +7,7 @@
 import type { FactoryProvider, OnApplicationShutdown, OnModuleInit, Type } from '@nestjs/common';
 import { getRepositoryToken } from '@nestjs/typeorm';
 import { In, IsNull, type FindOptionsWhere, type Repository } from 'typeorm';
-import type { Actor } from '../access/actor.js';
-import type { Rememberable } from '../access/principals.js';
+import type { Actor, Rememberable } from '../access/actor.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';

@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Counter, Histogram } from 'prom-client';
-import { describeAdmin } from '../access/actor.js';
+import { describeAdmin, type Principal } from '../access/actor.js';
 import { DOORS } from '../access/doors.js';
-import type { Principal } from '../access/principals.js';
 import { REFUSAL_EVENT_NAMES, REFUSAL_REASONS } from '../common/security-events.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import type { CompletedRequest } from '../http/request-log.js';

@@ -7,13 +7,11 @@ import { PassportStrategy } from '@nestjs/passport';
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
-import { toActor } from '../access/actor.js';
+import { toActor, getPrincipal, type NodePrincipal, type Principal } from '../access/actor.js';
 import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER } from '../access/doors.js';
-import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { Answers, Public, RequireNode } from '../access/require.js';
-import { EXAMPLES } from '../common/examples.js';
 import { TARGETS, TextField } from '../common/fields.js';
-import { isServiceName } from '../common/names.js';
+import { EXAMPLES, SERVICE_NAME } from '../common/names.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../http/idempotency-key.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import type { IssuedCredential } from '../keys/key-table.js';
@@ -48,7 +46,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const isFresh = wantsFreshVerdict(request);
     if (isFresh) await this.freshness.noteArrival(request);
     const named = request.headers[TARGET_HEADER];
-    const target = isServiceName(named) ? named : undefined;
+    const target = SERVICE_NAME.isName(named) ? named : undefined;
     const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
     if (!verdict.valid) {
       const isMisuse = verdict.reason === 'misuse';

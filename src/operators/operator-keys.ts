@@ -1,6 +1,6 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import DataLoader from 'dataloader';
-import type { OperatorIdentity } from '../access/principals.js';
+import type { OperatorIdentity } from '../access/actor.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { Database } from '../database/database.js';

@@ -7,9 +7,8 @@
 import { Injectable, Module } from '@nestjs/common';
 import { InjectRepository, TypeOrmModule } from '@nestjs/typeorm';
 import { Check, Column, Entity, In, Index, PrimaryColumn, type EntityManager, type Repository } from 'typeorm';
-import type { Actor } from '../access/actor.js';
+import type { Actor, OperatorIdentity } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
-import type { OperatorIdentity } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals, type CountedRefusal } from '../audit/counted-refusals.js';

@@ -1,6 +1,5 @@
 import { ApiProperty, ApiPropertyOptional, ApiResponse, ApiSchema, getSchemaPath } from '@nestjs/swagger';
-import { EXAMPLES } from '../common/examples.js';
-import { SCOPES, SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import { EXAMPLES, SCOPES, SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { MAX_ERRORS, problems, toProblemBody, type Problem } from './problems.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';

@@ -13,7 +13,7 @@ import { Answers, Public, RequireUser } from '../access/require.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { EmailField, NEW_PASSWORD, NewEmailField, PasswordField, TextField } from '../common/fields.js';
 import type { Environment } from '../config/environment.js';
 import { isMailEnabled } from '../mail/mail-transport.js';

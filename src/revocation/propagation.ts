@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import { DataSource } from 'typeorm';
-import type { Rememberable } from '../access/principals.js';
+import type { Rememberable } from '../access/actor.js';
 import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';

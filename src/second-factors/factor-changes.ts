@@ -5,9 +5,8 @@
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import type { Actor, OwnCall } from '../access/actor.js';
+import type { Actor, OwnCall, UserPrincipal } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
-import type { UserPrincipal } from '../access/principals.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';

@@ -8,13 +8,12 @@ import { Body, Controller, Get, Injectable, Param, Patch, Post, Req } from '@nes
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
-import { toOwnCall, type OwnCall } from '../access/actor.js';
-import { getPrincipal } from '../access/principals.js';
+import { toOwnCall, type OwnCall, getPrincipal } from '../access/actor.js';
 import { Answers, RequireUser } from '../access/require.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import { LabelField, MOMENT } from '../common/fields.js';
 import { createId, isId } from '../common/ids.js';
 import { getViolatedConstraint } from '../database/database-failure.js';

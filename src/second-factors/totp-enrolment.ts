@@ -7,8 +7,7 @@ import { applyDecorators, Body, Controller, Get, Injectable, Module, Post, Req }
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
-import { toOwnCall, type OwnCall } from '../access/actor.js';
-import { getPrincipal } from '../access/principals.js';
+import { toOwnCall, type OwnCall, getPrincipal } from '../access/actor.js';
 import { Answers, RequireUser } from '../access/require.js';
 import { Clock } from '../common/clock.js';
 import { CharactersBetween, type Presence } from '../common/fields.js';

@@ -10,7 +10,7 @@ import { IsObject } from 'class-validator';
 import { parse } from 'uuid';
 import * as z from 'zod';
 import { Clock } from '../common/clock.js';
-import { EXAMPLES } from '../common/examples.js';
+import { EXAMPLES } from '../common/names.js';
 import type { Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';

@@ -1,7 +1,7 @@
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { EXAMPLES } from '../../src/common/examples.js';
+import { EXAMPLES } from '../../src/common/names.js';
 import type { Variables } from '../../src/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';

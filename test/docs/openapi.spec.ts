@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { EXAMPLES } from '../../src/common/examples.js';
+import { EXAMPLES } from '../../src/common/names.js';
 import { problems } from '../../src/problems/problems.js';
 import { useApp } from '../support/use-app.js';
 import { fromRoot } from '../support/from-root.js';

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { redactSecrets } from '../../src/common/secrets-in-text.js';
+import { redactSecrets } from '../../src/common/ids.js';
 import { findKeys, generateKey } from '../../src/crypto/key-format.js';
 import { generateSecret } from '../../src/crypto/secret.js';
 

@@ -2,9 +2,8 @@ import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import * as z from 'zod';
 import {
-  APP_SCOPE_DETAIL,
+  APP_SCOPE,
   credentialVariables,
-  isAppScope,
   isRestriction,
   MAX_RESTRICTIONS,
   toVariablePrefix,
@@ -39,9 +38,9 @@ const place = z
   .regex(/^[\w.-]+(\/[\w.~%/-]*)?$/, 'must be a service of this map, with an optional path: logging/api/v0/logs');
 
 const appScopes = z
-  .array(z.string().refine(isAppScope, APP_SCOPE_DETAIL))
+  .array(z.string().refine(APP_SCOPE.isName, APP_SCOPE.detail))
   .refine(
-    (scopes) => isRestriction(scopes, isAppScope),
+    (scopes) => isRestriction(scopes, APP_SCOPE.isName),
     `must be 1 to ${MAX_RESTRICTIONS} different scopes, or nothing`,
   );
 /** A list says nothing about scopes; after a name, nothing stands for all of them. */

@@ -1,9 +1,8 @@
 // `platform-auth apps` and `platform-auth operators`, and what the commands for nodes share with them.
 import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { EXAMPLES } from '../../common/examples.js';
 import { isId } from '../../common/ids.js';
-import { isAppScope, isScopeList, SCOPES, type Scope } from '../../common/names.js';
+import { EXAMPLES, APP_SCOPE, isScopeList, SCOPES, type Scope } from '../../common/names.js';
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, MAX_REVOKED_KEYS } from '../../config/limits.js';
 import {
   addCommand,
@@ -224,7 +223,7 @@ const APPS: IssuedKind = {
   shownOnce: 'The key is shown only this once.',
 };
 
-const parseAppScopes = createRestrictionParser('scopes, such as documents:read', isAppScope);
+const parseAppScopes = createRestrictionParser('scopes, such as documents:read', APP_SCOPE.isName);
 const SCOPES_OF_APP = 'the only scopes that it has at the target, separated by commas, or "all"';
 
 /** `platform-auth apps …`: the credentials that services present to each other. */

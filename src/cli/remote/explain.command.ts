@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { EXAMPLES } from '../../common/examples.js';
+import { EXAMPLES } from '../../common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
 import type { AdminClient } from './admin-client.js';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { EXAMPLES } from '../../common/examples.js';
+import { EXAMPLES } from '../../common/names.js';
 import {
   addCommand,
   NEEDS_ADMIN_KEY,
