@@ -83,11 +83,11 @@ describe('the lists of platform-auth', () => {
     expect(await cli.json('users', 'list', '--all')).toEqual({ items: [], has_more: false });
   });
 
-  it('--all shows every one of 20,000 users, with one request for each hundred', async () => {
-    await use(20_000);
+  it('--all shows every one of 2,000 users, with one request for each hundred', async () => {
+    await use(2_000);
     const { items } = await cli.json<{ items: { id: string }[] }>('users', 'list', '--all');
-    expect(items.map(({ id }) => id)).toEqual(Array.from({ length: 20_000 }, (_, index) => `id-${index}`));
-    expect(lists.asked).toHaveLength(200);
+    expect(items.map(({ id }) => id)).toEqual(Array.from({ length: 2_000 }, (_, index) => `id-${index}`));
+    expect(lists.asked).toHaveLength(20);
     const { code, stderr } = await cli.run('users', 'list', '--all', '--limit', '7');
     expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringMatching(/--all.*--limit/) as string });
   });

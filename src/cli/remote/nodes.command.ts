@@ -14,6 +14,7 @@ import { isPassing } from '../http-client.js';
 import { formatFields } from '../tables.js';
 import { CommandFailedError, print, say } from '../terminal.js';
 import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../admin/enrolments.admin.controller.js';
+import type { IssuedNodeResponse } from '../../admin/nodes.admin.controller.js';
 import type { AdminClient } from './admin-client.js';
 import {
   addList,
@@ -32,7 +33,6 @@ import {
   warnOfDuplicate,
   registerInto,
   rotateInto,
-  type IssuedNode,
   type Registration,
 } from './node-keys.js';
 import { addRemote, createClient, readOptions, toParameters } from './remote-command.js';
@@ -47,18 +47,9 @@ const NODES: CredentialKind = {
 };
 const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const satisfies readonly ConfigFormat[];
 
-interface RegisterOptions extends NodeOptions {
-  readonly config?: string;
-  readonly format?: ConfigFormat;
-  readonly replace: boolean;
-}
-
-interface RotateOptions {
-  readonly config?: string;
-  readonly format?: ConfigFormat;
-  readonly confirm: boolean;
-  readonly overlapHours?: number;
-}
+type FileOptions = Readonly<{ config?: string; format?: ConfigFormat }>;
+type RegisterOptions = FileOptions & Readonly<{ replace: boolean }>;
+type RotateOptions = FileOptions & Readonly<{ confirm: boolean; overlapHours?: number }>;
 
 /** `platform-auth nodes …`: the edge devices; runs on any machine, including the device itself. */
 export function addNodesCommands(root: Command): void {
@@ -89,12 +80,13 @@ function addRegister(nodes: Command): void {
       const client = createClient(command);
       const file = config === undefined ? undefined : await openConfigFile(config, format);
       if (file && !replace) await refuseToOverwrite(client, file);
-      const registration = toRegistration(node);
+      const registration = toParameters(node) as Registration;
       if (!file) {
         await showKey(command, await register(client, registration), format);
       } else {
         const { node_id } = await registerInto(client, file, registration);
-        const text = `Node ${node_id} (${node.room}, ${node.name}) is registered; ${file.path} holds its node_id and api_key.`;
+        const place = `${registration.room}, ${registration.name}`;
+        const text = `Node ${node_id} (${place}) is registered; ${file.path} holds its node_id and api_key.`;
         print(command, { node_id, ...registration, config: file.path }, () => text);
       }
       await warnOfDuplicate(client, registration);
@@ -133,7 +125,7 @@ function addRotate(nodes: Command): void {
         );
       const client = createClient(command);
       if (config === undefined) {
-        await showKey(command, await rotateKey<IssuedNode>(client, NODES, nodeId, overlapHours), format);
+        await showKey(command, await rotateKey<IssuedNodeResponse>(client, NODES, nodeId, overlapHours), format);
         return;
       }
       const file = await openConfigFile(config, format);
@@ -154,7 +146,7 @@ async function openConfigFile(path: string, format: ConfigFormat | undefined) {
 }
 
 /** The only place that prints a node's key. */
-async function showKey(command: Command, node: IssuedNode, format?: ConfigFormat): Promise<void> {
+async function showKey(command: Command, node: IssuedNodeResponse, format?: ConfigFormat): Promise<void> {
   const { node_id, api_key } = node;
   if (format) {
     const { setPair } = await import('./node-config-file.js');
@@ -169,33 +161,18 @@ async function showKey(command: Command, node: IssuedNode, format?: ConfigFormat
 
 const ENROLMENTS = '/nodes/enrolments';
 const POLL_INTERVAL_MS = 2_000;
+const CLEAR_LINE = '\r\u001b[K';
 const MS_PER_MINUTE = 60_000;
 const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'targets', 'expires_at', 'node_id'];
 const DROP = ['household_id', 'targets', 'expires_at', 'node_id'];
 
 /** What a node is registered with, at once or when a device enrols. */
-interface NodeOptions {
-  readonly household: string;
-  readonly room: string;
-  readonly name: string;
-  readonly targets?: ReturnType<typeof parseTargets>;
-}
-
 function addNodeOptions(command: Command): Command {
   return command
     .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
     .requiredOption('--room <room>', 'the room of the node')
     .requiredOption('--name <name>', 'the name of the node')
     .option('--targets <list>', `${TARGETS} (default: NODE_TARGETS of the service)`, parseTargets);
-}
-
-function toRegistration({ household, room, name, targets }: NodeOptions): Registration {
-  return toParameters({ household, room, name, ...(targets && { targets }) }) as unknown as Registration;
-}
-
-interface EnrolOptions extends NodeOptions {
-  readonly expiresIn?: number;
-  readonly wait: boolean;
 }
 
 function addEnrolmentCommands(nodes: Command): void {
@@ -220,11 +197,10 @@ function addEnrol(nodes: Command): void {
   addNodeOptions(addRemote(nodes, 'enrol', description, example))
     .option('--expires-in <duration>', 'for how long the code can be used: 10m, 2h (default: 10m)', parseMinutes)
     .option('--no-wait', 'end when the code is printed; with --json always')
-    .action(async ({ expiresIn, wait, ...node }: EnrolOptions, command: Command) => {
+    .action(async ({ wait, ...asked }: { wait: boolean }, command: Command) => {
       const client = createClient(command);
-      const asked = { ...toRegistration(node), expires_in_minutes: expiresIn };
       const advice = 'Run this again: a code that is not shown cannot be used.';
-      const issued = await client.post<IssuedEnrolmentResponse>(ENROLMENTS, asked, advice);
+      const issued = await client.post<IssuedEnrolmentResponse>(ENROLMENTS, toParameters(asked), advice);
       const text = await describeCode(issued);
       print(command, issued, () => text);
       if (wait && !readOptions(command).json) print(command, {}, await awaitNode(client, issued));
@@ -241,45 +217,32 @@ async function describeCode({ code, expires_at, enrolment_id }: IssuedEnrolmentR
 }
 
 /** @returns what to print when the device has come @throws {CommandFailedError} when the code has ended without it */
-async function awaitNode(client: AdminClient, { enrolment_id, room, name, expires_at }: NodeEnrolmentResponse) {
-  const countDown = new CountDown(Date.parse(expires_at));
-  let enrolment: NodeEnrolmentResponse | undefined;
-  while (enrolment === undefined || enrolment.state === 'open') {
-    countDown.show();
+async function awaitNode(client: AdminClient, issued: NodeEnrolmentResponse) {
+  const path = `${ENROLMENTS}/${encodeURIComponent(issued.enrolment_id)}`;
+  let enrolment = issued;
+  for (let isFirst = true; enrolment.state === 'open'; isFirst = false) {
+    showTimeLeft(issued.expires_at, isFirst);
     await sleep(POLL_INTERVAL_MS);
     try {
-      enrolment = await client.get<NodeEnrolmentResponse>(`${ENROLMENTS}/${encodeURIComponent(enrolment_id)}`);
+      enrolment = await client.get<NodeEnrolmentResponse>(path);
     } catch (error) {
       if (!isPassing(error)) throw error;
       say(error.message);
     }
   }
-  countDown.clear();
-  const { state, node_id } = enrolment;
+  if (process.stderr.isTTY) process.stderr.write(CLEAR_LINE);
+  const { state, node_id, room, name } = enrolment;
   if (state === 'used') return () => `Node ${String(node_id)} (${room}, ${name}) has enrolled.`;
   throw new CommandFailedError(`No device has used the code: it is ${state}. Run this again.`, `enrolment_${state}`);
 }
 
 /** Shows on standard error how long the code can still be used: on a terminal anew each time, else once. */
-class CountDown {
-  private hasSaid = false;
-
-  constructor(
-    private readonly endsAt: number,
-    private readonly stream: Pick<NodeJS.WriteStream, 'isTTY' | 'write'> = process.stderr,
-  ) {}
-
-  show(): void {
-    const seconds = Math.max(0, Math.ceil((this.endsAt - Date.now()) / 1_000));
-    const left = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
-    if (this.stream.isTTY) this.stream.write(`\r\u001b[KWaiting for the device: ${left} left `);
-    else if (!this.hasSaid) this.stream.write(`Waiting for the device: ${left} left\n`);
-    this.hasSaid = true;
-  }
-
-  clear(): void {
-    if (this.stream.isTTY) this.stream.write('\r\u001b[K');
-  }
+function showTimeLeft(expiresAt: string, isFirst: boolean): void {
+  const { isTTY } = process.stderr;
+  const seconds = Math.max(0, Math.ceil((Date.parse(expiresAt) - Date.now()) / 1_000));
+  const left = `Waiting for the device: ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')} left`;
+  if (isTTY) process.stderr.write(`${CLEAR_LINE}${left} `);
+  else if (isFirst) say(left);
 }
 
 function parseMinutes(text: string): number {

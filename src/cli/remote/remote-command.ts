@@ -74,6 +74,7 @@ export class RemoteCommand extends Command {
 /** What the service calls an option, where it is another word. */
 const PARAMETERS: Readonly<Record<string, string>> = {
   expires: 'expires_at',
+  expiresIn: 'expires_in_minutes',
   household: 'household_id',
   unusedFor: 'unused_since',
 };
