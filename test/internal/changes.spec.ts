@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ChangesService } from '../../src/internal/internal.module.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { PurgeJob } from '../../src/maintenance/maintenance.js';
 import { problems } from '../../src/problems/problems.js';
 import { ChangeLog } from '../../packages/lease/src/change-feed.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';

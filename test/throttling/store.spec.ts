@@ -1,5 +1,5 @@
 import { problems } from '../../src/problems/problems.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { PurgeJob } from '../../src/maintenance/maintenance.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
