@@ -1,9 +1,9 @@
 import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { init, type InitRequest } from '../../src/cli/platform/init.js';
+import type { InitRequest } from '../../src/cli/platform/init.js';
 import { eventually } from '../../tools/eventually.js';
 import { migrate } from '../../src/database/migrate.js';
 import { withServices } from '../../src/cli/platform/database-services.js';
-import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
+import { actions, OwnPlatform, SHIPPED_MAP, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { holdWrites } from '../support/barrier.js';
 import { endLockHolder } from '../support/lock-holder.js';
@@ -20,14 +20,17 @@ useCommands();
 describe('platform-auth init on a platform in use', () => {
   let platform: OwnPlatform;
 
+  beforeAll(async () => {
+    platform = await OwnPlatform.create({ isEmpty: false });
+  });
+
+  // What the test before has changed is repaired.
   beforeEach(async () => {
-    platform = await OwnPlatform.create();
+    platform.changeMap(() => undefined, SHIPPED_MAP);
     await platform.init();
   });
 
-  afterEach(async () => {
-    await platform.remove();
-  });
+  afterAll(() => platform.remove());
 
   it.each([
     ['a folder that does not exist', {}],
@@ -49,8 +52,7 @@ describe('platform-auth init on a platform in use', () => {
 
   it('asks for --env-dir when the folder has no auth.env and DATABASE_URL is not set, and changes nothing', async () => {
     const envDir = `${platform.envDir}-mistyped`;
-    const request = { map: platform.map, envDir, prune: false, dryRun: false, confirm: () => Promise.resolve() };
-    await expect(init(request)).rejects.toMatchObject({
+    await expect(platform.initWithoutUrl({ envDir })).rejects.toMatchObject({
       code: 'strange_env_dir',
       message: expect.stringMatching(
         /mistyped\/auth\.env does not exist, and DATABASE_URL is not set\. Is --env-dir right\?/,
@@ -65,13 +67,6 @@ describe('platform-auth init on a platform in use', () => {
     await expect(platform.init()).rejects.toMatchObject({ code: 'strange_env_dir' });
     writeFileSync(platform.path('auth'), `SECRET_KEY=${platform.variables('recipes').SECRET_KEY!}\n`);
     expect((await platform.init({ dryRun: true })).migrations).toEqual(reverted);
-  });
-
-  it('accepts a new folder once every credential is revoked', async () => {
-    await platform.database.query('UPDATE app_credentials SET revoked_at = now()');
-    const envDir = `${platform.envDir}-new`;
-    expect(actions(await platform.init({ envDir }))).toEqual(['issue']);
-    expect(readdirSync(envDir)).toContain('auth.env');
   });
 
   it('asks before it rotates keys of several services, and changes nothing when that is not confirmed', async () => {
@@ -106,6 +101,13 @@ describe('platform-auth init on a platform in use', () => {
     for (const name of ['ocr', 'recipes']) platform.edit(name, () => '');
     await platform.init({ dryRun: true, confirm: refuse(asked) });
     expect(asked).toEqual([]);
+  });
+
+  it('accepts a new folder once every credential is revoked', async () => {
+    await platform.database.query('UPDATE app_credentials SET revoked_at = now()');
+    const envDir = `${platform.envDir}-new`;
+    expect(actions(await platform.init({ envDir }))).toEqual(['issue']);
+    expect(readdirSync(envDir)).toContain('auth.env');
   });
 
   it('can be repeated after a first run that was interrupted at the first credential of this service', async () => {

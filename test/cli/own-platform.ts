@@ -79,21 +79,19 @@ export class OwnPlatform {
   /** Runs init in this process. */
   async init(options: Partial<InitRequest> = {}): Promise<PlanReport> {
     process.env.DATABASE_URL = this.database.url;
-    try {
-      return await init(
-        {
-          map: this.map,
-          envDir: this.envDir,
-          prune: false,
-          dryRun: false,
-          confirm: () => Promise.resolve(),
-          ...options,
-        },
-        this.clock,
-      );
-    } finally {
-      delete process.env.DATABASE_URL;
-    }
+    return this.initWithoutUrl(options).finally(() => delete process.env.DATABASE_URL);
+  }
+
+  /** Runs init where only the file of the service may have DATABASE_URL. */
+  async initWithoutUrl(options: Partial<InitRequest> = {}): Promise<PlanReport> {
+    const request = {
+      map: this.map,
+      envDir: this.envDir,
+      prune: false,
+      dryRun: false,
+      confirm: () => Promise.resolve(),
+    };
+    return init({ ...request, ...options }, this.clock);
   }
 
   async diagnose(url?: string, clock = this.clock): Promise<Finding[]> {

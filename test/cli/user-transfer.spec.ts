@@ -51,23 +51,6 @@ describe('platform-auth users import', () => {
   const connected = (name: string) =>
     app.database.query('SELECT FROM pg_stat_activity WHERE application_name = $1', [name]);
 
-  it('imports accounts of every supported system, who log in with the passwords that they have', async () => {
-    const path = write(VECTORS.map(({ hash }, index) => account(`vector-${index}`, { password_hash: hash })));
-    expect(await cli().json<Report>('users', 'import', path)).toEqual({
-      dry_run: false,
-      lines: VECTORS.length,
-      blank: 0,
-      imported: VECTORS.length,
-      without_password: 0,
-      existing: 0,
-      refused: 0,
-      interrupted: false,
-      refused_lines: [],
-    });
-    for (const [index, { password }] of VECTORS.entries())
-      await app.login(`vector-${index}@example.org`, password).expect(200);
-  });
-
   it('keeps id, state and time of creation, and makes addresses canonical', async () => {
     const id = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
     const more = { id, is_active: false, created_at: '2020-01-02T03:04:05.678Z' };
@@ -106,15 +89,24 @@ describe('platform-auth users import', () => {
     expect(text.stderr).toMatch(/^Refused lines: 4\./);
   });
 
-  it.each([
-    [{ password_hash: HASH }, 'email is missing'],
-    [{ ...account('x'), password_hash: 1 }, 'password_hash must be text, or a credential of Keycloak'],
-    [{ ...account('x'), created_at: '2020-01-01T00:00:00' }, /^created_at must be .* with an offset, such as 2020-.*Z/],
-    [{ ...account('x'), CANARY: 1 }, /^it has an unknown field; the known ones are id, email, password_hash, made_by,/],
-  ])('refuses %j, and says what is expected', async (line, reason) => {
-    const { stdout } = await cli().run('users', 'import', write([account('expected'), line]), '--json');
-    const { refused_lines } = JSON.parse(stdout) as Report;
-    expect(refused_lines).toMatchObject([{ line: 2, reason: expect.stringMatching(reason) }]);
+  it('says of each refused line what is expected', async () => {
+    const refused = [
+      [{ password_hash: HASH }, /^email is missing$/],
+      [{ ...account('x'), password_hash: 1 }, /^password_hash must be text, or a credential of Keycloak$/],
+      [
+        { ...account('x'), created_at: '2020-01-01T00:00:00' },
+        /^created_at must be .* with an offset, such as 2020-.*Z/,
+      ],
+      [
+        { ...account('x'), CANARY: 1 },
+        /^it has an unknown field; the known ones are id, email, password_hash, made_by,/,
+      ],
+    ] as const;
+    const path = write([account('expected'), ...refused.map(([line]) => line)]);
+    const { stdout } = await cli().run('users', 'import', path, '--json');
+    expect((JSON.parse(stdout) as Report).refused_lines).toMatchObject(
+      refused.map(([, reason], index) => ({ line: index + 2, reason: expect.stringMatching(reason) })),
+    );
     expect(stdout).not.toContain('CANARY');
   });
 
@@ -196,9 +188,8 @@ describe('platform-auth users import', () => {
   });
 
   it('goes on where a run that was killed stopped', async () => {
-    const lines = Array.from({ length: 30_000 }, (_, index) => account(`many-${String(index).padStart(5, '0')}`));
-    const path = write(lines);
-    const hold = await holdAt(account('many-05000'));
+    const path = write(Array.from({ length: 8_000 }, (_, index) => account(`many-${index}`)));
+    const hold = await holdAt(account('many-5000'));
     const url = `${app.database.url}?application_name=import-that-is-killed`;
     const run = http.with({ DATABASE_URL: url }).start('users', 'import', path);
     const imported = async (): Promise<number> => (await usersLike('many-%')).length;
@@ -210,16 +201,16 @@ describe('platform-auth users import', () => {
     await eventually('it is over', async () => (await connected('import-that-is-killed')).length === 0);
     await hold.remove();
     const sofar = await imported();
-    expect(sofar).toBeLessThan(30_000);
+    expect(sofar).toBeLessThan(8_000);
     expect(sofar % 1_000).toBe(0);
     const report = await cli().run('users', 'import', path, '--json');
-    expect(JSON.parse(report.stdout)).toMatchObject({ imported: 30_000 - sofar, existing: sofar, refused: 0 });
-    expect(await imported()).toBe(30_000);
-    await app.login('many-29999@example.org', HASHED).expect(200);
-  }, 240_000);
+    expect(JSON.parse(report.stdout)).toMatchObject({ imported: 8_000 - sofar, existing: sofar, refused: 0 });
+    expect(await imported()).toBe(8_000);
+    await app.login('many-7999@example.org', HASHED).expect(200);
+  });
 
   it('ends after the batch at hand when it is interrupted, and records what it did', async () => {
-    const path = write(Array.from({ length: 50_000 }, (_, index) => account(`stopped-${index}`)));
+    const path = write(Array.from({ length: 8_000 }, (_, index) => account(`stopped-${index}`)));
     const hold = await holdAt(account('stopped-5000'));
     const run = cli().start('users', 'import', path, '--json');
     await eventually('the first batch is committed', async () => (await usersLike('stopped-%')).length > 0);
@@ -288,7 +279,9 @@ describe('platform-auth users export', () => {
     lines.push(JSON.stringify({ email: 'without@example.org' }));
     const input = http.path('in.ndjson');
     writeFileSync(input, lines.join('\n'));
-    await cli().ok('users', 'import', input);
+    const none = { dry_run: false, blank: 0, existing: 0, refused: 0, interrupted: false, refused_lines: [] };
+    const counts = { lines: lines.length, imported: lines.length, without_password: 1 };
+    expect(await cli().json<Report>('users', 'import', input)).toEqual({ ...none, ...counts });
 
     const file = http.path('out.ndjson');
     expect(await cli().json('users', 'export', '--yes', '-o', file)).toEqual({ exported: VECTORS.length + 3 });
@@ -318,7 +311,7 @@ describe('platform-auth users export', () => {
       await second.login(`v${index}@example.org`, password).expect(200);
     await second.stop();
     await database.drop();
-  }, 240_000);
+  });
 
   it('leaves no file when it is interrupted', async () => {
     const file = http.path('interrupted.ndjson');
@@ -348,7 +341,7 @@ describe('platform-auth users export', () => {
     expect(() => statSync(other)).toThrow();
   });
 
-  it('writes to standard output, in pages', async () => {
+  it('writes to standard output, in pages, and is recorded', async () => {
     await app.database.query(`INSERT INTO users (id, email, password_hash, is_active, created_at, updated_at)
       SELECT gen_random_uuid(), 'bulk-' || i || '@example.org', '${HASH}', true, now(), now() FROM generate_series(1, 2500) i`);
     const [row] = await app.database.query<{ count: string }>('SELECT count(*) FROM users');
@@ -357,12 +350,8 @@ describe('platform-auth users export', () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: `Exported accounts: ${row!.count}.\n` });
     const emails = lines.map((line) => (JSON.parse(line) as { email: string }).email);
     expect(String(new Set(emails).size)).toBe(row!.count);
-  });
-
-  it('is recorded before the first account leaves', async () => {
-    await cli().run('users', 'export', '--yes');
     const [exported] = await recorded(app, { event: 'users.exported' });
-    expect(exported).toMatchObject({ actor: { door: 'cli', id: null }, details: { accounts: expect.any(Number) } });
+    expect(exported).toMatchObject({ actor: { door: 'cli', id: null }, details: { accounts: Number(row!.count) } });
   });
 });
 
