@@ -1,7 +1,6 @@
 import { Secret } from 'otpauth';
 import { Client } from 'pg';
-import { KeyMaterialJob } from '../../src/maintenance/maintenance.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { KeyMaterialJob, PurgeJob } from '../../src/maintenance/maintenance.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';

@@ -11,7 +11,7 @@ import type { Scope } from '../../src/common/names.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import type { FixedSettings } from '../../src/config/limits.js';
 import { DatabaseClock } from '../../src/database/database.js';
-import { configureApp, createInternalServer } from '../../src/bootstrap/create-app.js';
+import { configureApp, createInternalServer } from '../../src/bootstrap/serve-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import { Log } from '../../src/logging/log.js';
 import { MailTransport } from '../../src/mail/mail-transport.js';
