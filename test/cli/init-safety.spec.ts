@@ -37,7 +37,7 @@ describe('platform-auth init on a platform in use', () => {
     ['a folder that does not exist, with --dry-run', { dryRun: true }],
     ['a folder that does not exist, with --prune', { prune: true }],
   ] satisfies [string, Partial<InitRequest>][])('refuses %s, and changes nothing', async (_, options) => {
-    const [files, rows] = [platform.snapshot(), await platform.rows()];
+    const before = await platform.state();
     const envDir = `${platform.envDir}-mistyped`;
     await expect(platform.init({ ...options, envDir })).rejects.toMatchObject({
       code: 'strange_env_dir',
@@ -46,8 +46,7 @@ describe('platform-auth init on a platform in use', () => {
       ),
     });
     expect(existsSync(envDir)).toBe(false);
-    expect(platform.snapshot()).toEqual(files);
-    expect(await platform.rows()).toEqual(rows);
+    expect(await platform.state()).toEqual(before);
   });
 
   it('asks for --env-dir when the folder has no auth.env and DATABASE_URL is not set, and changes nothing', async () => {
@@ -71,11 +70,10 @@ describe('platform-auth init on a platform in use', () => {
 
   it('asks before it rotates keys of several services, and changes nothing when that is not confirmed', async () => {
     for (const name of ['ocr', 'recipes']) platform.edit(name, () => '');
-    const [files, rows, asked] = [platform.snapshot(), await platform.rows(), [] as string[]];
+    const [before, asked] = [await platform.state(), [] as string[]];
     await expect(platform.init({ confirm: refuse(asked) })).rejects.toBe(NOT_CONFIRMED);
     expect(asked).toEqual([expect.stringContaining('rotate the live keys of 2 services (ocr, recipes)')]);
-    expect(platform.snapshot()).toEqual(files);
-    expect(await platform.rows()).toEqual(rows);
+    expect(await platform.state()).toEqual(before);
     expect(actions(await platform.init()).sort()).toEqual(['keep', 'rotate']);
   });
 

@@ -57,20 +57,16 @@ describe('platform-auth init on an empty machine', () => {
 
   it('prints no secret', () => {
     const told = JSON.stringify(report);
-    const secrets = platform.map.services.flatMap(({ name }) =>
-      Object.entries(platform.variables(name)).flatMap(([key, value]) => (key.endsWith('_KEY') ? value! : [])),
-    );
-    expect(secrets.length).toBeGreaterThan(SPECIFIED_PAIRS.length);
-    expect(secrets.filter((secret) => told.includes(secret))).toEqual([]);
+    expect(platform.secrets.length).toBeGreaterThan(SPECIFIED_PAIRS.length);
+    expect(platform.secrets.filter((secret) => told.includes(secret))).toEqual([]);
   });
 
   it('is idempotent: changes no byte of a file and no row', async () => {
-    const [files, rows] = [platform.snapshot(), await platform.rows()];
+    const before = await platform.state();
     const again = await platform.init();
     expect(actions(again)).toEqual(['keep']);
     expect(again.files.filter(({ changed }) => changed)).toEqual([]);
-    expect(platform.snapshot()).toEqual(files);
-    expect(await platform.rows()).toEqual(rows);
+    expect(await platform.state()).toEqual(before);
   });
 });
 
@@ -222,9 +218,7 @@ describe('platform-auth init on a platform in use', () => {
   });
 
   describe('when a pair leaves the map', () => {
-    beforeEach(async () => {
-      platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
-    });
+    beforeEach(() => platform.changeMap(({ services }) => (services.recipes!.calls = ['auth'])));
 
     it('reports the pair, and does not revoke its key', async () => {
       const { strays } = await platform.init();
@@ -250,23 +244,21 @@ describe('platform-auth init on a platform in use', () => {
   it('--dry-run changes nothing on a platform that needs repair, and reports what init then does', async () => {
     platform.edit('ocr', () => '');
     platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
-    const [files, rows] = [platform.snapshot(), await platform.rows()];
+    const before = await platform.state();
     const plan = await platform.init({ dryRun: true, prune: true });
-    expect(platform.snapshot()).toEqual(files);
-    expect(await platform.rows()).toEqual(rows);
+    expect(await platform.state()).toEqual(before);
     expect(await platform.init({ prune: true })).toEqual({ ...plan, dry_run: false });
   });
 
   it('--dry-run reports the migrations of an earlier version and the pairs, and that keys cannot be compared yet', async () => {
     const reverted = await platform.revertToKeys();
-    const [files, rows] = [platform.snapshot(), await platform.rows()];
+    const before = await platform.state();
     const plan = await platform.init({ dryRun: true, prune: true });
     expect(plan).toMatchObject({ migrations: reverted, strays: [] });
     expect(plan.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
     expect(actions(plan)).toEqual(['unknown']);
     expect(plan.files.filter(({ changed }) => changed)).toEqual([]);
-    expect(platform.snapshot()).toEqual(files);
-    expect(await platform.rows()).toEqual(rows);
+    expect(await platform.state()).toEqual(before);
   });
 
   it('migrates a database of an earlier version, then compares the keys', async () => {

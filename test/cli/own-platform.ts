@@ -106,6 +106,12 @@ export class OwnPlatform {
     return parseVariables(readFileSync(this.path(service)));
   }
 
+  /** The values of all keys in the files. */
+  get secrets(): string[] {
+    const files = this.map.services.map(({ name }) => Object.entries(this.variables(name)));
+    return files.flat().flatMap(([name, value]) => (name.endsWith('_KEY') ? value! : []));
+  }
+
   /** Changes a file as an operator does with an editor. */
   edit(service: string, change: (text: string) => string): void {
     writeFileSync(this.path(service), change(readFileSync(this.path(service), 'utf8')));
@@ -151,6 +157,11 @@ export class OwnPlatform {
     for (let undone = 0; undone < reverted.length; undone += 1) await dataSource.undoLastMigration();
     await dataSource.destroy();
     return reverted;
+  }
+
+  /** All files and rows, to compare before and after. */
+  async state() {
+    return { files: this.snapshot(), rows: await this.rows() };
   }
 
   async livePairs(): Promise<string[]> {

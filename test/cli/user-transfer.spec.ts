@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import type { ImportReport } from '../../src/cli/platform/user-transfer.js';
 import { eventually } from '../../tools/eventually.js';
 import { withClient } from '../../tools/postgres.js';
 import { recorded } from '../audit/record.js';
@@ -9,17 +10,6 @@ import { createTestDatabase } from '../support/test-database.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { VECTORS } from '../users/foreign-hashes.js';
-
-interface Report {
-  readonly dry_run: boolean;
-  readonly lines: number;
-  readonly blank: number;
-  readonly imported: number;
-  readonly without_password: number;
-  readonly existing: number;
-  readonly refused: number;
-  readonly refused_lines: { line: number; code: string; reason: string }[];
-}
 
 const HASH = '$2y$05$ojPk9YnUuv2.JYqFWjuUoeABv8G9Dc3bYyj8pxjz7HWQZhbC04yxq';
 const HASHED = 'correct horse battery';
@@ -74,7 +64,7 @@ describe('platform-auth users import', () => {
     const { code, stdout, stderr } = await cli().run('users', 'import', path, '--json');
     expect(code).toBe(1);
     expect(JSON.parse(stderr)).toMatchObject({ code: 'lines_refused' });
-    const report = JSON.parse(stdout) as Report;
+    const report = JSON.parse(stdout) as ImportReport;
     expect(report).toMatchObject({ lines: 7, blank: 1, imported: 2, existing: 0, refused: 4 });
     expect(report.refused_lines.map(({ line, code: reason }) => [line, reason])).toEqual([
       [2, 'hash_unsupported'],
@@ -104,7 +94,7 @@ describe('platform-auth users import', () => {
     ] as const;
     const path = write([account('expected'), ...refused.map(([line]) => line)]);
     const { stdout } = await cli().run('users', 'import', path, '--json');
-    expect((JSON.parse(stdout) as Report).refused_lines).toMatchObject(
+    expect((JSON.parse(stdout) as ImportReport).refused_lines).toMatchObject(
       refused.map(([, reason], index) => ({ line: index + 2, reason: expect.stringMatching(reason) })),
     );
     expect(stdout).not.toContain('CANARY');
@@ -118,7 +108,7 @@ describe('platform-auth users import', () => {
       'Would be imported: 3. Existed before: 0. Refused: 1. Blank: 1. Without a password: 1;',
     );
     const { stdout } = await cli().run('users', 'import', path, '--json');
-    const { refused_lines, ...report } = JSON.parse(stdout) as Report;
+    const { refused_lines, ...report } = JSON.parse(stdout) as ImportReport;
     expect(report).toMatchObject({ lines: 6, blank: 1, imported: 3, without_password: 1, existing: 0, refused: 1 });
     expect(refused_lines).toMatchObject([{ line: 5, code: 'not_csv' }]);
     expect((await usersLike('csv-%')).map(({ is_active }) => is_active)).toEqual([true, true, false]);
@@ -147,9 +137,9 @@ describe('platform-auth users import', () => {
     const many = Array.from({ length: 1_000 }, (_, index) => account(`repeated-${index}`));
     const lines = [...many, account('REPEATED-0'), account('one', { id }), account('two', { id }), account('two')];
     const path = write(lines);
-    const planned = await cli().json<Report>('users', 'import', path, '--dry-run');
+    const planned = await cli().json<ImportReport>('users', 'import', path, '--dry-run');
     expect(planned).toMatchObject({ imported: 1_002, existing: 2, refused: 0 });
-    expect(await cli().json<Report>('users', 'import', path)).toEqual({ ...planned, dry_run: false });
+    expect(await cli().json<ImportReport>('users', 'import', path)).toEqual({ ...planned, dry_run: false });
   });
 
   it('leaves an account that exists as it is, and takes the first of two lines with one address', async () => {
@@ -159,7 +149,7 @@ describe('platform-auth users import', () => {
       account('twice'),
       account('TWICE', { is_active: false }),
     ]);
-    const report = await cli().json<Report>('users', 'import', path);
+    const report = await cli().json<ImportReport>('users', 'import', path);
     expect(report).toMatchObject({ imported: 1, existing: 2, refused: 0 });
     await app.login(alice.email).expect(200);
     expect(await usersLike('twice@%')).toMatchObject([{ is_active: true }]);
@@ -219,7 +209,7 @@ describe('platform-auth users import', () => {
     const { code, stdout, stderr } = await run.ended;
     expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({ code: 1, stderr: { code: 'interrupted' } });
     await hold.remove();
-    const { imported, lines, ...report } = JSON.parse(stdout) as Report;
+    const { imported, lines, ...report } = JSON.parse(stdout) as ImportReport;
     expect(report).toMatchObject({ interrupted: true, refused: 0 });
     expect(imported).toBe(lines);
     expect(await usersLike('stopped-%')).toHaveLength(imported);
@@ -239,14 +229,17 @@ describe('platform-auth users import', () => {
     run.kill('SIGINT');
     const { code, stdout, stderr } = await run.ended;
     expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({ code: 1, stderr: { code: 'interrupted' } });
-    const { imported, lines } = JSON.parse(stdout) as Report;
+    const { imported, lines } = JSON.parse(stdout) as ImportReport;
     expect(imported).toBe(lines);
     expect(await usersLike('early@%')).toHaveLength(imported);
   });
 
   it('reads standard input as -', async () => {
     const text = `${JSON.stringify(account('piped'))}\n${JSON.stringify(account('last'))}`;
-    expect(await cli().withInput(text).json<Report>('users', 'import', '-')).toMatchObject({ lines: 2, imported: 2 });
+    expect(await cli().withInput(text).json<ImportReport>('users', 'import', '-')).toMatchObject({
+      lines: 2,
+      imported: 2,
+    });
   });
 
   it('names a file that cannot be read, and a database that cannot be used', async () => {
@@ -281,7 +274,7 @@ describe('platform-auth users export', () => {
     writeFileSync(input, lines.join('\n'));
     const none = { dry_run: false, blank: 0, existing: 0, refused: 0, interrupted: false, refused_lines: [] };
     const counts = { lines: lines.length, imported: lines.length, without_password: 1 };
-    expect(await cli().json<Report>('users', 'import', input)).toEqual({ ...none, ...counts });
+    expect(await cli().json<ImportReport>('users', 'import', input)).toEqual({ ...none, ...counts });
 
     const file = http.path('out.ndjson');
     expect(await cli().json('users', 'export', '--yes', '-o', file)).toEqual({ exported: VECTORS.length + 3 });
@@ -291,7 +284,7 @@ describe('platform-auth users export', () => {
     const database = await createTestDatabase();
     const second = await TestApp.start({ database });
     const there = http.with({ DATABASE_URL: database.url });
-    expect(await there.json<Report>('users', 'import', file)).toMatchObject({
+    expect(await there.json<ImportReport>('users', 'import', file)).toMatchObject({
       imported: VECTORS.length + 3,
       without_password: 1,
       refused: 0,
