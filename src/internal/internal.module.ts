@@ -13,8 +13,7 @@ import type { Request, Response } from 'express';
 import * as z from 'zod';
 import { getPrincipal } from '../access/actor.js';
 import { Answers, RequireApp } from '../access/require.js';
-import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
-import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { AppCredentialsModule, AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { EXAMPLES, APP_SCOPE } from '../common/names.js';
@@ -98,7 +97,7 @@ interface LeasedAnswer extends Answer {
 /** Hands the lease of this replica on to verifiers, with what changed since their last poll. */
 @Injectable()
 export class ChangesService {
-  /** Calls in one round of the event loop share the statement of their cursor: all verifiers of a new replica ask with the same few. */
+  /** Calls in one round of the event loop share the statement of a cursor: verifiers of a new replica ask with the same few. */
   private readonly reads: DataLoader<string, Answer> = new DataLoader(
     (cursors) => {
       this.reads.clearAll();
