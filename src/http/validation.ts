@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@nestjs/common';
+import { ApiHeader } from '@nestjs/swagger';
 import * as transformerPackage from 'class-transformer';
 import { validate } from 'class-validator';
 import { raw, type NextFunction, type Request, type Response } from 'express';
@@ -150,3 +151,17 @@ function toFieldErrors(error: ValidationError, parent: string): FieldError[] {
   }));
   return [...own, ...(error.children ?? []).flatMap((child) => toFieldErrors(child, pointer))];
 }
+
+/** Without blanks: Node.js joins a repeated header with a comma and a blank. */
+const IDEMPOTENCY_KEY = { type: 'string', pattern: '^[!-~]{1,255}$', maxLength: 255 } as const;
+const IDEMPOTENCY_KEY_FORM = new RegExp(IDEMPOTENCY_KEY.pattern);
+
+/** Reads the header of draft-ietf-httpapi-idempotency-key-header, with or without its quotes. */
+export function readIdempotencyKey({ headers }: Request): string | undefined {
+  const sent = headers['idempotency-key'];
+  if (sent === undefined || (typeof sent === 'string' && IDEMPOTENCY_KEY_FORM.test(sent))) return sent;
+  return refuseField('', 'Idempotency-Key must be 1 to 255 printable ASCII characters without blanks');
+}
+
+export const ApiIdempotencyKey = (description: string): MethodDecorator =>
+  ApiHeader({ name: 'Idempotency-Key', required: false, schema: IDEMPOTENCY_KEY, description });
