@@ -29,7 +29,7 @@ await build({
 
 const tsc = join(require.resolve('typescript/package.json'), '../bin/tsc');
 const flags = ['--declaration', '--emitDeclarationOnly', '--outDir', TYPES];
-execFileSync(process.execPath, [tsc, '-p', join(PACKAGE, 'tsconfig.build.json'), ...flags], { stdio: 'inherit' });
+execFileSync(process.execPath, [tsc, '-p', join(PACKAGE, 'tsconfig.json'), ...flags], { stdio: 'inherit' });
 // Declarations of the service are left behind: none of the verifier's public types refers to them.
 copyReachable('index', 'express', 'fastify', 'nest');
 rmSync(TYPES, { recursive: true });

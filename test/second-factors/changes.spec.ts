@@ -124,12 +124,6 @@ describe('how a session was made (amr, RFC 8176)', () => {
   const validate = async (token: string): Promise<unknown> =>
     (await app.post('/internal/validate-user').set('Authorization', `Bearer ${token}`).expect(200)).body as unknown;
 
-  it('is the password alone for a user without a second factor', async () => {
-    const { access_token } = await (await app.user()).logsIn();
-    expect(claimsOf(access_token).amr).toEqual(['pwd']);
-    expect(await validate(access_token)).toMatchObject({ amr: ['pwd'] });
-  });
-
   it('is in the access token, kept by each refresh and its repeat, and answered to services', async () => {
     const owner = await FactorOwner.withTotp(app);
     const service = await app.service('recipes', 'auth');
@@ -144,8 +138,9 @@ describe('how a session was made (amr, RFC 8176)', () => {
     }
   });
 
-  it('of a session from before the enrolment stays what it was', async () => {
+  it('of a session from before the enrolment stays the password alone', async () => {
     const owner = await FactorOwner.withTotp(app);
+    expect(claimsOf(owner.tokens.access_token).amr).toEqual(['pwd']);
     expect(await validate(owner.tokens.access_token)).toMatchObject({ amr: ['pwd'] });
   });
 });
@@ -155,19 +150,12 @@ describe('DELETE /api/v0/admin/users/{id}/factors', () => {
     const owner = await FactorOwner.withTotp(app);
     await owner.registers();
     const { challenge } = await owner.isChallenged();
-    const { headers } = await app.admin.delete(`/users/${owner.user.id}/factors`).expect(204);
+    await app.admin.delete(`/users/${owner.user.id}/factors`).expect(204);
     expectProblem(await app.me(owner.tokens.access_token), problems.invalidAccessToken);
     await app.login(owner.user.email).expect(200);
     expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
-    const rows = (await recorded(app)).filter((row) => row.request_id === headers['x-request-id']);
-    expect(rows).toMatchObject([
-      {
-        event: 'admin.user.factors_removed',
-        actor: { door: 'admin' },
-        subject: owner.user.id,
-        details: { before: { totp: true, passkeys: 1 }, ended_sessions: 1 },
-      },
-    ]);
+    const rows = await recorded(app, { event: 'admin.user.factors_removed', subject: owner.user.id });
+    expect(rows).toMatchObject([{ details: { before: { totp: true, passkeys: 1 }, ended_sessions: 1 } }]);
   });
 
   it('is idempotent, and 404 for an unknown user', async () => {
@@ -180,7 +168,7 @@ describe('DELETE /api/v0/admin/users/{id}/factors', () => {
 });
 
 describe('a proof whose use could not be committed', () => {
-  const app = useApp({ settings: { databaseStatementTimeoutMs: 2_000 } });
+  const app = useApp({ settings: { databaseStatementTimeoutMs: 500 } });
   /** Makes what the tests need: its timeouts are long. */
   const patient = useReplica(app, { variables: VARIABLES });
   let holder: Client;
@@ -224,19 +212,16 @@ describe('a proof whose use could not be committed', () => {
     },
   );
 
-  it.each(['passkeys', 'used_challenges', 'sessions'])(
-    'of a login with a passkey alone, blocked at %s, is 503, and the same answer logs in then',
-    async (table) => {
-      const owner = await FactorOwner.of(patient);
-      const authenticator = await owner.registers();
-      const passkey = authenticator.get(await passkeyOptions(patient));
-      const answer = (): PromiseLike<Response> => logInWithPasskey(app, passkey);
-      expectProblem(await whileBlocked(table, answer), problems.unavailable);
-      expect((await untilVerdict(answer)).status).toBe(200);
-      await expectNoRefusal(owner);
-      expectProblem(await untilVerdict(answer), problems.invalidPasskey);
-    },
-  );
+  it('of a login with a passkey alone is 503, and the same answer logs in then', async () => {
+    const owner = await FactorOwner.of(patient);
+    const authenticator = await owner.registers();
+    const passkey = authenticator.get(await passkeyOptions(patient));
+    const answer = (): PromiseLike<Response> => logInWithPasskey(app, passkey);
+    expectProblem(await whileBlocked('passkeys', answer), problems.unavailable);
+    expect((await untilVerdict(answer)).status).toBe(200);
+    await expectNoRefusal(owner);
+    expectProblem(await untilVerdict(answer), problems.invalidPasskey);
+  });
 
   it.each(['/totp/remove', '/recovery-codes'])('at %s is 503, and the same code is accepted then', async (path) => {
     const owner = await FactorOwner.withTotp(patient);

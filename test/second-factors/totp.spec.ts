@@ -114,13 +114,13 @@ describe('POST /api/v0/users/me/totp', () => {
     await owner.enrols();
   });
 
-  it('is confirmed by exactly one of 50 concurrent calls over two replicas', async () => {
+  it('is confirmed by exactly one of 20 concurrent calls over two replicas', async () => {
     const owner = await FactorOwner.of(app);
     await owner.begins();
-    const answers = await atOnce(50, (i) =>
+    const answers = await atOnce(20, (i) =>
       untilVerdict(() => owner.post('/totp/confirm', { code: owner.code() }, i % 2 ? app : replica)),
     );
-    expect(countByStatus(answers)).toEqual({ 200: 1, 409: 49 });
+    expect(countByStatus(answers)).toEqual({ 200: 1, 409: 19 });
     expect((await owner.get('/totp')).body).toEqual({ is_confirmed: true, recovery_codes_left: 10 });
   });
 
@@ -198,16 +198,6 @@ describe('recovery codes', () => {
     const { challenge } = await owner.isChallenged();
     const answer = await owner.answers(challenge, 'recovery_code', { code: other.recoveryCodes[0] });
     expectProblem(answer, problems.invalidSecondFactor);
-  });
-
-  it('let one of 50 concurrent logins in', async () => {
-    const owner = await FactorOwner.withTotp(app);
-    const challenges = await atOnce(50, () => owner.isChallenged());
-    const [code] = owner.recoveryCodes;
-    const answers = await Promise.all(
-      challenges.map(({ challenge }) => untilVerdict(() => owner.answers(challenge, 'recovery_code', { code }))),
-    );
-    expect(countByStatus(answers)).toEqual({ 200: 1, 401: 49 });
   });
 
   it('are replaced with the password and a code, and the former ones are void', async () => {

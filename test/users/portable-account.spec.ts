@@ -13,13 +13,9 @@ import { useApp } from '../support/use-app.js';
 import { type ForeignVector, LONG, VECTORS } from './foreign-hashes.js';
 
 const NOW = new Date('2026-11-22T00:00:00.000Z');
-
 const HASH = '$2b$05$gXugN50ySoA1kNe3I.XOKu9UVZlqdVseplH2dLobW7tKbEF1GXVOu';
-
 const SALT = 'c2FsdHNhbHRzYWx0';
-
 const DIGEST = 'avVGt5+HC0VN/rlUOv/nBktF2xn8SNwPfzN9Bu7bTjw';
-
 const HEX = Buffer.from(DIGEST, 'base64').toString('hex');
 
 const line = (fields: object): string => JSON.stringify({ email: 'alice@example.org', password_hash: HASH, ...fields });
@@ -284,7 +280,7 @@ describe('an account with a hash that another system made', () => {
   )('logs in with its password and no other, and then has a hash of ours (%s)', async (_name, { password, hash }) => {
     const email = await importHash(hash);
     const imported = await hashOf(email);
-    for (const wrong of [`!${password}`, password.toUpperCase(), 'x'])
+    for (const wrong of [`!${password}`, password.toUpperCase()])
       expectProblem(await app.login(email, wrong), problems.invalidCredentials);
     expect(await hashOf(email)).toBe(imported);
     await app.login(email, password).expect(200);
