@@ -73,14 +73,11 @@ describe('POST /api/v0/auth/logout', () => {
     },
   );
 
-  it('answers 400 to another authorization scheme', async () => {
-    const logout = app.post('/api/v0/auth/logout').set('Authorization', 'Basic YTpi');
-    expectProblem(await logout, problems.nothingToLogOut);
-  });
-
   it('answers 400 when neither a refresh token nor a bearer was sent', async () => {
     expectProblem(await app.post('/api/v0/auth/logout'), problems.nothingToLogOut);
     expectProblem(await app.post('/api/v0/auth/logout', {}), problems.nothingToLogOut);
+    const basic = { Authorization: 'Basic YTpi' };
+    expectProblem(await app.post('/api/v0/auth/logout').set(basic), problems.nothingToLogOut);
     expectInvalid(await app.post('/api/v0/auth/logout', { refresh_token: 7 }), '/refresh_token');
   });
 });
@@ -220,16 +217,6 @@ describe('the limit of sessions of one user', () => {
     await alice.logsIn(hasty);
     expect(await liveSessionsOf(alice)).toHaveLength(5);
     await hasty.stop();
-  });
-
-  it('evicts sessions beyond a lowered limit at the next login', async () => {
-    const alice = await app.user();
-    await logInTimes(alice, 5);
-    const strict = await app.startReplica({ settings: { sessionLimitPerUser: 1 } });
-    const { access_token } = await alice.logsIn(strict);
-    expect(await liveSessionsOf(alice)).toHaveLength(1);
-    await app.me(access_token).expect(200);
-    await strict.stop();
   });
 
   it('writes one audit row and one security event with the number of sessions that a login evicted', async () => {

@@ -89,14 +89,6 @@ describe('a password reset by e-mail', () => {
     expectProblem(await app.login(email), problems.secondFactorRequired);
   });
 
-  it('is refused after the account was disabled, also when it is enabled again', async () => {
-    const user = await app.user();
-    const token = await links.resetToken(user.email);
-    await app.admin.patch(`/users/${user.id}`, { is_active: false }).expect(200);
-    await app.admin.patch(`/users/${user.id}`, { is_active: true }).expect(200);
-    expectProblem(await links.confirmReset(token), problems.invalidLink);
-  });
-
   it('sends a mail with the link in both alternatives, the token in the fragment, and no other address', async () => {
     const bob = await app.user();
     await links.requestReset(bob.email.toUpperCase()).expect(202);
@@ -159,15 +151,16 @@ describe('a password reset by e-mail', () => {
     expect(row!.left).toBe('30');
   });
 
-  it.each([
+  it.each<[string, string, number?]>([
     ['the user changes the password', 'UPDATE users SET password_changed_at = now() WHERE id = $1'],
     ['the address of the account changes', `UPDATE users SET email = 'moved-' || email WHERE id = $1`],
     ['the account is disabled', 'UPDATE users SET is_active = false WHERE id = $1'],
+    ['the account was disabled and enabled', 'UPDATE users SET is_active = NOT is_active WHERE id = $1', 2],
     ['the account is deleted', 'DELETE FROM users WHERE id = $1'],
-  ])('is void after %s, whatever code did it', async (_what, sql) => {
+  ])('is void after %s, whatever code did it', async (_what, sql, times = 1) => {
     const grace = await app.user();
     const token = await links.resetToken(grace.email);
-    await app.database.query(sql, [grace.id]);
+    for (let time = 0; time < times; time += 1) await app.database.query(sql, [grace.id]);
     expectProblem(await links.confirmReset(token), problems.invalidLink);
   });
 

@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
-import { CodeVerifier } from '../../src/second-factors/codes.js';
+import { readClaims } from '../../tools/read-claims.js';
+import { CodeVerifier } from '../../src/second-factors/totp.js';
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { recorded } from '../audit/record.js';
@@ -11,7 +12,7 @@ import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD, VARIABLES } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { Authenticator } from './authenticator.js';
-import { claimsOf, FactorOwner, logInWithPasskey, passkeyOptions } from './owner.js';
+import { FactorOwner, logInWithPasskey, passkeyOptions } from './owner.js';
 import type { Tokens } from '../support/test-app.js';
 import { untilVerdict } from '../support/until-verdict.js';
 
@@ -104,20 +105,6 @@ describe('a change of second factors', () => {
     expectInvalid(await owner.offers(passkey), '/passkey');
     await app.login(owner.user.email).expect(200);
   });
-
-  it('refuses options of a passkey that were made before the password was changed', async () => {
-    const owner = await FactorOwner.of(app);
-    const passkey = new Authenticator().create(await owner.creationOptions());
-    await owner.changePassword().expect(204);
-    expectInvalid(await owner.offers(passkey), '/passkey');
-  });
-
-  it('refuses a passkey whose authenticator states another id than the answer', async () => {
-    const owner = await FactorOwner.of(app);
-    const passkey = new Authenticator().create(await owner.creationOptions());
-    const id = Buffer.alloc(32, 7).toString('base64url');
-    expectInvalid(await owner.offers({ ...passkey, id, rawId: id }), '/passkey');
-  });
 });
 
 describe('how a session was made (amr, RFC 8176)', () => {
@@ -131,7 +118,7 @@ describe('how a session was made (amr, RFC 8176)', () => {
     const refresh = async () => (await app.refresh(first.refresh_token).expect(200)).body as Tokens;
     const amr = ['pwd', 'otp', 'mfa'];
     for (const { access_token } of [first, await refresh(), await refresh()]) {
-      expect(claimsOf(access_token).amr).toEqual(amr);
+      expect(readClaims(access_token).amr).toEqual(amr);
       expect(await validate(access_token)).toMatchObject({ amr });
       const asked = app.post('/internal/introspect').type('form').send(`token=${access_token}`).set(service.headers);
       expect((await asked.expect(200)).body).toMatchObject({ active: true, amr });
@@ -140,7 +127,7 @@ describe('how a session was made (amr, RFC 8176)', () => {
 
   it('of a session from before the enrolment stays the password alone', async () => {
     const owner = await FactorOwner.withTotp(app);
-    expect(claimsOf(owner.tokens.access_token).amr).toEqual(['pwd']);
+    expect(readClaims(owner.tokens.access_token).amr).toEqual(['pwd']);
     expect(await validate(owner.tokens.access_token)).toMatchObject({ amr: ['pwd'] });
   });
 });

@@ -7,6 +7,7 @@ import { countByStatus } from '../support/throttled.js';
 import { untilVerdict } from '../support/until-verdict.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
+import { Authenticator } from './authenticator.js';
 import { FactorOwner } from './owner.js';
 
 /** RFC 6238, appendix B, with SHA-1: the last six of its eight digits. */
@@ -77,13 +78,6 @@ describe('POST /api/v0/users/me/totp', () => {
     expectProblem(await owner.get('/totp'), problems.notFound);
     const failed = await recorded(app, { event: 'user.login.failed', subject: owner.user.id });
     expect(failed).toMatchObject([{ count: 1 }]);
-  });
-
-  it('is 409 while an app is confirmed', async () => {
-    const owner = await FactorOwner.withTotp(app);
-    expectProblem(await owner.post('/totp', { password: PASSWORD }), problems.totpEnrolled);
-    expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.totpEnrolled);
-    await owner.logsInWithCode();
   });
 
   it('is not confirmed by a wrong code, nor without an enrolment', async () => {
@@ -163,12 +157,14 @@ describe('POST /api/v0/users/me/totp', () => {
     expect(rows).toMatchObject([{ count: 3, details: { reasons: { wrong_code: 2, repeated_code: 1 } } }]);
   });
 
-  it('is void after a change of the password, until it is begun anew', async () => {
+  it('is void after a change of the password, as the options of a passkey are, until it is begun anew', async () => {
     const owner = await FactorOwner.of(app);
     await owner.begins();
+    const passkey = new Authenticator().create(await owner.creationOptions());
     const password = `${PASSWORD} 2`;
     await owner.post('/password', { current_password: PASSWORD, new_password: password }).expect(204);
     expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
+    expectInvalid(await owner.offers(passkey), '/passkey');
     await app.login(owner.user.email, password).expect(200);
     await owner.begins(password);
     await owner.post('/totp/confirm', { code: owner.code() }).expect(200);
