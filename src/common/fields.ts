@@ -191,27 +191,22 @@ export const APP_SCOPES = {
   description: 'the only scopes that the credential has',
 } as const;
 
-export function TargetsField(whenAbsent = ''): PropertyDecorator {
-  const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different names of services`;
-  return RestrictionField(TARGETS, detail, SERVICE_NAME.isName, whenAbsent);
-}
+export const TargetsField = (whenAbsent = '') =>
+  RestrictionField(TARGETS, SERVICE_NAME, 'names of services', `; null: all${whenAbsent}`);
 
-export function AppScopesField(): PropertyDecorator {
-  const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different scopes, such as ${EXAMPLES.appScope}`;
-  return RestrictionField(APP_SCOPES, detail, APP_SCOPE.isName);
-}
+export const AppScopesField = () =>
+  RestrictionField(APP_SCOPES, APP_SCOPE, `scopes, such as ${EXAMPLES.appScope}`, '; null: all');
 
 function RestrictionField(
-  schema: ApiPropertyOptions & { readonly description: string },
-  detail: string,
-  isName: (each: unknown) => each is string,
-  whenAbsent = '',
+  schema: typeof TARGETS | typeof APP_SCOPES,
+  { isName }: NameKind,
+  names: string,
+  meaning: string,
 ): PropertyDecorator {
-  const description = `${schema.description}; null: all${whenAbsent}`;
-  const accepts = (value: unknown): boolean => value === null || isRestriction(value, isName);
+  const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different ${names}`;
   return applyDecorators(
-    Field({ ...schema, nullable: true, description }, { optional: true }),
-    Accepts('restriction', detail, accepts),
+    Field({ ...schema, nullable: true, description: schema.description + meaning }, { optional: true }),
+    Accepts('restriction', detail, (value) => value === null || isRestriction(value, isName)),
   );
 }
 

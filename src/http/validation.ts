@@ -16,7 +16,7 @@ import {
 import { MAX_REVOKED_KEYS } from '../config/limits.js';
 import { isForGateway, takesForm, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
 
-/** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
+/** The only fields of JSON bodies that may be lists, of texts, on their routes. Browsers send passkeys (WebAuthn §5.1). */
 const LIST_FIELDS: readonly { route: RegExp; pointer: string; maxCommas?: number }[] = [
   { route: /^\/api\/v0\/admin\/(nodes|app-credentials)\/revoke$/, pointer: '/ids', maxCommas: MAX_REVOKED_KEYS },
   { route: /^\/api\/v0\/admin\/keys\/identify$/, pointer: '/digests' },
