@@ -40,6 +40,7 @@ export const NEW_PASSWORD = {
 };
 
 export const ID = { type: String, format: 'uuid', example: EXAMPLES.id } as const;
+export const HOUSEHOLD_ID = { ...ID, example: EXAMPLES.householdId } as const;
 export const NULLABLE_TEXT = { type: String, nullable: true } as const;
 export const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
 export const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
@@ -191,21 +192,28 @@ export const APP_SCOPES = {
   description: 'the only scopes that the credential has',
 } as const;
 
+export const NULLABLE_TARGETS = orNullForAll(TARGETS);
+export const NULLABLE_APP_SCOPES = orNullForAll(APP_SCOPES);
+
+function orNullForAll<Schema extends { readonly description: string }>(schema: Schema) {
+  return { ...schema, nullable: true, description: `${schema.description}; null: all` } as const;
+}
+
 export const TargetsField = (whenAbsent = '') =>
-  RestrictionField(TARGETS, SERVICE_NAME, 'names of services', `; null: all${whenAbsent}`);
+  RestrictionField(NULLABLE_TARGETS, SERVICE_NAME, 'names of services', whenAbsent);
 
 export const AppScopesField = () =>
-  RestrictionField(APP_SCOPES, APP_SCOPE, `scopes, such as ${EXAMPLES.appScope}`, '; null: all');
+  RestrictionField(NULLABLE_APP_SCOPES, APP_SCOPE, `scopes, such as ${EXAMPLES.appScope}`);
 
 function RestrictionField(
-  schema: typeof TARGETS | typeof APP_SCOPES,
+  schema: typeof NULLABLE_TARGETS | typeof NULLABLE_APP_SCOPES,
   { isName }: NameKind,
   names: string,
-  meaning: string,
+  whenAbsent = '',
 ): PropertyDecorator {
   const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different ${names}`;
   return applyDecorators(
-    Field({ ...schema, nullable: true, description: schema.description + meaning }, { optional: true }),
+    Field({ ...schema, description: schema.description + whenAbsent }, { optional: true }),
     Accepts('restriction', detail, (value) => value === null || isRestriction(value, isName)),
   );
 }
