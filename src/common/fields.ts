@@ -206,7 +206,7 @@ export const AppScopesField = () =>
   RestrictionField(NULLABLE_APP_SCOPES, APP_SCOPE, `scopes, such as ${EXAMPLES.appScope}`);
 
 function RestrictionField(
-  schema: typeof NULLABLE_TARGETS | typeof NULLABLE_APP_SCOPES,
+  schema: ApiPropertyOptions & { readonly description: string },
   { isName }: NameKind,
   names: string,
   whenAbsent = '',
