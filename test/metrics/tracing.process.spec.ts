@@ -7,27 +7,23 @@ import { OtlpCollector } from '../support/otlp-collector.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, PASSWORD, VARIABLES, withSettings } from '../support/settings.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { useTestDatabase } from '../support/test-database.js';
 import { fromRoot } from '../support/from-root.js';
 
 const REPORT = fromRoot('dist/test/support/programs/report-modules.js');
 
 describe('tracing', () => {
-  let database: TestDatabase;
+  const database = useTestDatabase();
   let collector: OtlpCollector;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
     collector = await OtlpCollector.start();
   });
   beforeEach(() => {
     collector.bodies.length = 0;
     collector.paths.clear();
   });
-  afterAll(async () => {
-    await collector.stop();
-    await database.drop();
-  });
+  afterAll(() => collector.stop());
 
   const start = (variables: Variables): Promise<ServiceProcess> =>
     ServiceProcess.start({ ...VARIABLES, DATABASE_URL: database.url, OTEL_BSP_SCHEDULE_DELAY: '50', ...variables });
