@@ -1,6 +1,8 @@
 // The CLI's HTTP client. `sendRequest` is the only place that opens an HTTP connection: bounded in time, and redirects
 // are returned instead of followed, so that a credential reaches only the address it was meant for. `callService` adds
 // the body and the errors that an operator reads.
+import * as z from 'zod';
+import { replaceControlCharacters } from './tables.js';
 import { announceIfSlow, CommandFailedError } from './terminal.js';
 
 const DEFAULT_TIMEOUT_MS = 15_000;
@@ -21,16 +23,19 @@ export interface HttpRequest {
   readonly timeoutMs?: number;
 }
 
+/** What answers at a wrong address may send escape codes of the terminal. */
+const text = z.string().transform(replaceControlCharacters);
 /** A problem document (RFC 9457): the body of every error response of the service. */
-interface ProblemBody {
-  readonly code: string;
-  readonly title: string;
-  readonly detail: string;
-  readonly request_id?: string;
+const problemSchema = z.object({
+  code: text,
+  title: text,
+  detail: text,
+  request_id: text.optional(),
   /** With missing_scope. */
-  readonly scopes?: readonly string[];
-  readonly errors?: readonly { readonly pointer: string; readonly detail: string }[];
-}
+  scopes: z.array(text).optional(),
+  errors: z.array(z.object({ pointer: text, detail: text })).optional(),
+});
+type ProblemBody = z.output<typeof problemSchema>;
 
 export interface Answer {
   readonly status: number;
@@ -163,9 +168,9 @@ export function toRefusal(url: string, answer: Answer): CommandFailedError {
   return new CommandFailedError(said + fields + adviseOn(answer, problem) + id, problem.code);
 }
 
+/** @returns undefined for a body that this service does not send */
 export function readProblem({ body }: Answer): ProblemBody | undefined {
-  const isProblem = typeof body === 'object' && body !== null && 'code' in body && 'title' in body;
-  return isProblem ? (body as ProblemBody) : undefined;
+  return problemSchema.safeParse(body).data;
 }
 
 function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: ProblemBody): string {
@@ -175,7 +180,7 @@ function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: Problem
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
   if (code === 'not_found')
     return '\n  Is the id right? `list` shows every id. With INTERNAL_PORT set, --url or AUTH_URL must name that port.';
-  if (status === 503 || status === 429) return `\n  Try again in ${retryAfter ?? 'a few'} seconds.`;
+  if (status === 503 || status === 429) return `\n  Try again in ${replaceControlCharacters(retryAfter ?? 'a few')} seconds.`;
   return '';
 }
 

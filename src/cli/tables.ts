@@ -135,10 +135,9 @@ export function replaceControlCharacters(cell: Cell): string {
 
 /** Names and values below each other, for one record with many fields. */
 export function formatFields(record: Readonly<Record<string, Cell>>): string {
-  const width = Math.max(...Object.keys(record).map((name) => name.length));
-  return Object.entries(record)
-    .map(([name, value]) => `${name.padEnd(width)}  ${replaceControlCharacters(value) || '-'}`)
-    .join('\n');
+  const fields = Object.entries(record).map((field) => field.map(replaceControlCharacters) as [string, string]);
+  const width = Math.max(...fields.map(([name]) => name.length));
+  return fields.map(([name, value]) => `${name.padEnd(width)}  ${value || '-'}`).join('\n');
 }
 
 export type Colour = 'bold' | 'dim' | 'red' | 'yellow';

@@ -220,6 +220,36 @@ describe('a server at a wrong address', () => {
     },
   );
 
+  const PROBLEM = { code: 'forbidden', title: 'Forbidden', detail: 'No' };
+  it.each([
+    { code: 'missing_scope', scopes: 'apps' },
+    { errors: {} },
+    { errors: [null] },
+    { errors: [{ pointer: 7, detail: 'x' }] },
+    { title: {} },
+    { detail: undefined },
+  ])('is refused when its problem document has another shape: %j', async (members) => {
+    answer = (response) => response.writeHead(403).end(JSON.stringify({ ...PROBLEM, ...members }));
+    for (const words of [...LISTING.slice(0, 6), ['status']])
+      expect(await cli.fails(...words)).toMatch(/^http:\S+ answered 403, but not as this service does/);
+  });
+
+  it('sends no escape codes to the terminal, neither in a problem document nor as the name of a component', async () => {
+    const evil = '\u001b]0;x\u0007\n\u009b2J';
+    const problem = { title: evil, detail: evil, code: evil, request_id: evil };
+    answer = (response) =>
+      response.writeHead(429, { 'retry-after': '\u009b2J' }).end(JSON.stringify({ ...problem, scopes: [evil] }));
+    const lines = ['\ufffd]0;x\ufffd\ufffd\ufffd2J (\ufffd]0;x\ufffd\ufffd\ufffd2J, 429).'];
+    lines.push('  Try again in \ufffd2J seconds.', '  request id \ufffd]0;x\ufffd\ufffd\ufffd2J', '');
+    expect((await cli.fails('users', 'list')).split('\n')).toEqual(lines);
+    const details = { [evil]: { status: evil, message: evil } };
+    answer = (response, { pathname }) =>
+      pathname === '/health'
+        ? response.end(JSON.stringify({ status: evil, details }))
+        : response.writeHead(404).end(JSON.stringify({ ...PROBLEM, code: 'not_found' }));
+    expect((await cli.run('status')).stdout).not.toMatch(/[^\P{Cc}\n]/u);
+  });
+
   const toPage = (items: object[], next_cursor: string) => JSON.stringify({ items, next_cursor });
 
   it.each([
