@@ -1,14 +1,13 @@
 import { Propagation } from '../../src/revocation/propagation.js';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
-import { atOnce } from '../support/at-once.js';
+import { atOnce, afterNext } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
 import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
-import { afterNext } from '../support/after-next.js';
 import { FactorOwner } from '../second-factors/owner.js';
 
 const app = useApp();

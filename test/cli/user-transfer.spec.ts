@@ -3,7 +3,7 @@ import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { eventually } from '../../tools/eventually.js';
 import { withClient } from '../../tools/postgres.js';
 import { recorded } from '../audit/record.js';
-import { holdWrites } from '../support/barrier.js';
+import { holdWrites } from '../support/row-lock.js';
 import { useCli } from '../support/cli.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { TestApp } from '../support/test-app.js';

@@ -6,7 +6,7 @@ import { CodeVerifier } from '../../src/second-factors/codes.js';
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { recorded } from '../audit/record.js';
-import { afterNext } from '../support/after-next.js';
+import { afterNext } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD, VARIABLES } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';

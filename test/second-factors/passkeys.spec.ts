@@ -1,7 +1,6 @@
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { problems } from '../../src/problems/problems.js';
-import { afterNext } from '../support/after-next.js';
-import { atOnce } from '../support/at-once.js';
+import { afterNext, atOnce } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
