@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 import { ANY_GIVEN_ID } from '../src/database/database.js';
 import { RESERVE } from '../src/throttling/throttle-windows.js';
-import { buildDeletion, SESSIONS } from '../src/maintenance/purge.js';
+import { buildDeletion, SESSIONS } from '../src/maintenance/maintenance.js';
 import { READ_LIVE } from '../src/tokens/sessions.service.js';
 import { ROTATE } from '../src/tokens/refresh-tokens.js';
 import { ApiClient } from '../tools/api-client.js';

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { SCHEMAS } from '../src/cli/platform/schemas.js';
+import { SCHEMAS } from '../src/cli/platform/platform-map.js';
 import { toFileVariable } from '../src/config/environment.js';
 import type { Section, Variable } from '../src/config/variable-kinds.js';
 import { RULES, SECTIONS } from '../src/config/variables.js';

@@ -63,20 +63,14 @@ const FILE_REASONS: Readonly<Record<string, string>> = {
   EDQUOT: 'your disk quota is used up',
 };
 
-interface DatabaseFailure {
-  readonly code: string;
-  readonly what: string;
-  /** What to do about it. */
-  readonly next: string;
-}
-
 const UNREACHABLE = 'database_unreachable';
 const FORBIDDEN = 'database_forbidden';
 const OUTDATED = 'schema_outdated';
 const CORRECT_URL = 'Correct DATABASE_URL.';
 const START = 'Start PostgreSQL, or correct DATABASE_URL.';
 const CHECK_NETWORK = 'Check the network, or correct DATABASE_URL.';
-const DATABASE_FAILURES: Readonly<Record<string, readonly [code: string, what: string, next: string]>> = {
+type DatabaseFailure = readonly [code: string, what: string, next: string];
+const DATABASE_FAILURES: Readonly<Record<string, DatabaseFailure>> = {
   ECONNREFUSED: [UNREACHABLE, 'The connection to the database was refused.', START],
   ECONNRESET: [UNREACHABLE, 'The connection to the database was lost.', 'Run this again.'],
   ENOENT: [UNREACHABLE, 'The socket of the database does not exist.', START],
@@ -109,13 +103,12 @@ export function describeFileReason(error: unknown): string | undefined {
 /** @returns undefined when the error is not a known one of PostgreSQL or of the connection to it */
 export function describeDatabaseFailure(error: unknown): DatabaseFailure | undefined {
   const isTimeout = types.isNativeError(error) && TIMEOUT.test(error.message);
-  const [code, what, next] = DATABASE_FAILURES[isTimeout ? 'ETIMEDOUT' : getCode(error)] ?? [];
-  return code !== undefined && what !== undefined && next !== undefined ? { code, what, next } : undefined;
+  return DATABASE_FAILURES[isTimeout ? 'ETIMEDOUT' : getCode(error)];
 }
 
 /** @returns the cause of a failure for the middle of a sentence, without the next step */
 export function describeCause(error: unknown): string {
-  const known = describeFileReason(error) ?? describeDatabaseFailure(error)?.what;
+  const known = describeFileReason(error) ?? describeDatabaseFailure(error)?.[1];
   return (known ?? (types.isNativeError(error) ? error.message : String(error))).replace(/\.$/, '');
 }
 
@@ -127,8 +120,8 @@ function describeSystemError(error: unknown): Failure | undefined {
     const next = 'Remove the cause, or name another place, and run this again.';
     return { code: 'file_unusable', message: `${path} cannot be used: ${reason}. ${next}` };
   }
-  const failure = describeDatabaseFailure(error);
-  return failure && { code: failure.code, message: `${failure.what} ${failure.next}` };
+  const [code, what, next] = describeDatabaseFailure(error) ?? [];
+  return code === undefined ? undefined : { code, message: `${what} ${next}` };
 }
 
 /** A host with several addresses fails with one error for each. */

@@ -48,7 +48,7 @@ export class Table<Name extends string> {
   /** @returns the lines of these rows, and of a head where one is needed */
   add(rows: readonly Row<Name>[]): string {
     if (rows.length === 0) return '';
-    const { colour, screen } = this.options;
+    const { screen } = this.options;
     const lines: string[] = [];
     const widths = this.columns.map((name, index) => measureColumn(name, rows, this.widths[index]));
     if (widths.some((width, index) => width !== this.widths[index])) {
@@ -58,8 +58,7 @@ export class Table<Name extends string> {
       const head = this.shown.map(({ name, width }) => pad(paint(screen, name, 'bold'), name, width));
       lines.push(this.drawRule('┌', '┬', '┐'), `│ ${head.join(' │ ')} │`);
     }
-    for (const row of rows)
-      addRow(lines, row, this.shown, (name, text) => paint(screen, text, colour(name, row[name])));
+    for (const row of rows) this.drawRow(row, lines);
     return `${lines.join('\n')}\n`;
   }
 
@@ -69,6 +68,18 @@ export class Table<Name extends string> {
     const dropped = this.columns.filter((name) => !this.shown.some((column) => column.name === name));
     const note = paint(this.options.screen, `Not shown at this width: ${dropped.join(', ')}.`, 'dim');
     return `${this.drawRule('└', '┴', '┘')}\n${dropped.length > 0 ? `${note}\n` : ''}`;
+  }
+
+  private drawRow(row: Row<Name>, lines: string[]): void {
+    const { colour, screen } = this.options;
+    const cells = this.shown.map(({ name, width }) => ({ name, width, texts: toTexts(row[name]) }));
+    const height = cells.reduce((most, { texts }) => Math.max(most, texts.length), 1);
+    for (let index = 0; index < height; index += 1) {
+      const line = cells.map(({ name, width, texts: { [index]: text = '' } }) =>
+        pad(paint(screen, text, colour(name, row[name])), text, width),
+      );
+      lines.push(`│ ${line.join(' │ ')} │`);
+    }
   }
 
   private fitColumns() {
@@ -84,23 +95,6 @@ export class Table<Name extends string> {
 
   private drawRule(left: string, middle: string, right: string): string {
     return left + this.shown.map(({ width }) => '─'.repeat(width + COLUMN_FRAME - 1)).join(middle) + right;
-  }
-}
-
-function addRow<Name extends string>(
-  lines: string[],
-  row: Row<Name>,
-  columns: readonly { name: Name; width: number }[],
-  paintCell: (name: Name, text: string) => string,
-): void {
-  const cells = columns.map(({ name, width }) => ({ name, width, texts: toTexts(row[name]) }));
-  const height = cells.reduce((most, { texts }) => Math.max(most, texts.length), 1);
-  for (let index = 0; index < height; index += 1) {
-    const line = cells.map(({ name, width, texts }) => {
-      const text = texts[index] ?? '';
-      return pad(paintCell(name, text), text, width);
-    });
-    lines.push(`│ ${line.join(' │ ')} │`);
   }
 }
 

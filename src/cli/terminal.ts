@@ -1,10 +1,12 @@
 // What commands print and ask: results on standard output (text for people, `--json` for scripts), progress, questions and
 // errors on standard error.
-import { fstatSync, statSync } from 'node:fs';
+import { once } from 'node:events';
+import { createWriteStream, fstatSync, openSync, rmSync, statSync } from 'node:fs';
 import { devNull } from 'node:os';
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { finished } from 'node:stream/promises';
 import type { Command } from 'commander';
 
 /** The global options that decide how a result is printed. */
@@ -64,6 +66,35 @@ export async function writeKeys(text: string): Promise<void> {
     throw new CommandFailedError(cause, 'output_unusable');
   }
   undoesUnwritten = false;
+}
+
+/** Writes lines, and waits while the reader of the output is slow. */
+export type WriteLines = (lines: readonly string[]) => Promise<void>;
+
+/**
+ * Exports one line for each row.
+ * @param file a new file, which only its owner may read; undefined: standard output
+ * @param work when it fails, the file is removed: a part of an export cannot be told from a complete one
+ * @returns the number of lines
+ */
+export async function writeExport(
+  file: string | undefined,
+  work: (writeLines: WriteLines) => Promise<void>,
+): Promise<number> {
+  const descriptor = file === undefined ? undefined : openSync(file, 'wx', 0o600);
+  const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
+  let count = 0;
+  try {
+    await work(async (lines) => {
+      if (!target.write(lines.map((line) => `${line}\n`).join(''))) await once(target, 'drain');
+      count += lines.length;
+    });
+    if (file !== undefined) await finished(target.end());
+    return count;
+  } catch (error) {
+    if (file !== undefined) rmSync(file, { force: true });
+    throw error;
+  }
 }
 
 /** Writes to standard error, so that standard output holds only the result. */

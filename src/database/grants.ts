@@ -1,5 +1,6 @@
 import { DataSource } from 'typeorm';
 import { createMigrationOptions } from './migrate.js';
+import { FUNCTIONS_FOR_THE_SERVICE } from './migrations/audit-log.js';
 
 /** A role that cannot be restricted, or does not exist. */
 class UnusableRoleError extends Error {
@@ -14,21 +15,21 @@ const FIND_ROLE = `SELECT rolsuper AS is_superuser, quote_ident(rolname) AS quot
  * The tables whose rows the service may change, which excludes the audit log. Only those in the schema of the service: in
  * the image of PostgreSQL the owner is the first superuser, who owns the system catalogs too.
  */
-const ORDINARY_TABLES = `SELECT quote_ident(relname) AS name FROM pg_class
+const ORDINARY_TABLES = `SELECT string_agg(quote_ident(relname), ', ') FROM pg_class
   WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
     AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'audit_events'::regclass)
     AND relname <> 'migrations' AND relname NOT IN ('audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
 
-/** A role that creates objects in this schema could shadow what the owner's functions call, and so act as the owner. */
-const MAY_CREATE = `SELECT current_schema() AS name, has_schema_privilege($1, current_schema(), 'CREATE') AS may_create`;
-
 /** Without the columns that the database sets itself: a role that may set them could backdate a row. */
-const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') AS names FROM pg_attribute
+const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
   WHERE attrelid = 'audit_events'::regclass AND attnum > 0 AND NOT attisdropped
     AND attname NOT IN ('epoch', 'xid', 'recorded_at')`;
 
-const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(integer),
-  audit_seal_entries_prune(integer), audit_events_ensure_epoch()`;
+const FIND_NAMES = `SELECT quote_ident(current_schema()) AS schema, (${ORDINARY_TABLES}) AS tables, (${INSERTABLE_COLUMNS}) AS columns`;
+type Names = Record<'schema' | 'tables' | 'columns', string>;
+
+/** A role that creates objects in this schema could shadow what the owner's functions call, and so act as the owner. */
+const MAY_CREATE = `SELECT current_schema() AS name, has_schema_privilege($1, current_schema(), 'CREATE') AS may_create`;
 
 /**
  * Grants a role the privileges that the service needs, and revokes all others on the audit log. Idempotent, and needed
@@ -50,10 +51,10 @@ export async function grantToService(databaseUrl: string, role: string, retentio
         const why = found.is_superuser ? 'is a superuser' : 'owns the audit log, or may act as its owner';
         throw new UnusableRoleError(`The role "${role}" ${why}: it cannot be restricted. Choose another role.`);
       }
-      for (const statement of await createStatements(found.quoted, transaction.query.bind(transaction)))
-        await transaction.query(statement);
-      const [schema] = await transaction.query<{ name: string; may_create: boolean }[]>(MAY_CREATE, [role]);
-      if (schema?.may_create)
+      const [names] = await transaction.query<[Names]>(FIND_NAMES);
+      for (const statement of createStatements(found.quoted, names)) await transaction.query(statement);
+      const [schema] = await transaction.query<[{ name: string; may_create: boolean }]>(MAY_CREATE, [role]);
+      if (schema.may_create)
         throw new UnusableRoleError(
           `The role "${role}" may create objects in the schema "${schema.name}", through PUBLIC or a role that it is a ` +
             'member of, and with a function of its own become the owner. Revoke CREATE on the schema as its owner.',
@@ -65,19 +66,16 @@ export async function grantToService(databaseUrl: string, role: string, retentio
   }
 }
 
-async function createStatements(role: string, query: (sql: string) => Promise<unknown>): Promise<string[]> {
-  const tables = (await query(ORDINARY_TABLES)) as { name: string }[];
-  const [columns] = (await query(INSERTABLE_COLUMNS)) as { names: string }[];
-  const [current] = (await query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
+function createStatements(role: string, { schema, tables, columns }: Names): string[] {
   return [
     // Before PostgreSQL 15, PUBLIC has this privilege by default.
-    `REVOKE CREATE ON SCHEMA ${current?.schema ?? 'public'} FROM PUBLIC, ${role}`,
-    `GRANT USAGE ON SCHEMA ${current?.schema ?? 'public'} TO ${role}`,
-    ...tables.map(({ name }) => `GRANT SELECT, INSERT, UPDATE, DELETE ON ${name} TO ${role}`),
+    `REVOKE CREATE ON SCHEMA ${schema} FROM PUBLIC, ${role}`,
+    `GRANT USAGE ON SCHEMA ${schema} TO ${role}`,
+    `GRANT SELECT, INSERT, UPDATE, DELETE ON ${tables} TO ${role}`,
     `REVOKE ALL ON audit_events, audit_seals, audit_seal_entries, audit_settings, migrations FROM ${role}`,
     `GRANT SELECT ON audit_events, audit_settings, migrations TO ${role}`,
-    `GRANT INSERT (${columns?.names ?? ''}) ON audit_events TO ${role}`,
+    `GRANT INSERT (${columns}) ON audit_events TO ${role}`,
     `GRANT SELECT, INSERT ON audit_seals, audit_seal_entries TO ${role}`,
-    `GRANT EXECUTE ON FUNCTION ${FUNCTIONS} TO ${role}`,
+    `GRANT EXECUTE ON FUNCTION ${FUNCTIONS_FOR_THE_SERVICE} TO ${role}`,
   ];
 }

@@ -4,15 +4,22 @@ import { StartWatch } from '../common/start-watch.js';
 import { KEEP_ALIVE, LOCKS, withAdvisoryLock } from './locks.js';
 import { refuseUnusable, withClient } from './connection-check.js';
 import { isDatabaseFailure, isLockTimeout, isPermissionDenied } from './database-failure.js';
-import { FORMER_MIGRATIONS, wasMadeByFormerMigrations } from './former-migrations.js';
+import { FORMER_MIGRATIONS, wasMadeByFormerMigrations } from './define-migration.js';
 import { createAccounts } from './migrations/accounts.js';
 import { createAuditLog } from './migrations/audit-log.js';
 import { recordChanges } from './migrations/changes.js';
 import { createKeys } from './migrations/keys.js';
-import { createThrottlesAndJobs } from './migrations/throttles-and-jobs.js';
+import { createThrottlesAndJobs, dropThrottleCounters } from './migrations/throttles-and-jobs.js';
 
 /** TypeORM runs them in the order of the timestamps at the end of their names. */
-const MIGRATIONS = [createAccounts, createKeys, createAuditLog, createThrottlesAndJobs, recordChanges];
+const MIGRATIONS = [
+  createAccounts,
+  createKeys,
+  createAuditLog,
+  createThrottlesAndJobs,
+  recordChanges,
+  dropThrottleCounters,
+];
 
 export const RETRY_DELAY_MS = 1_000;
 const CONNECT_TIMEOUT_MS = 5_000;

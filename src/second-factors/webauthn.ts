@@ -164,7 +164,7 @@ type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>
 /** Reads the state of the owner in the same snapshot: a session begins only while that state lasts. */
 const READ_PASSKEY: Statement = {
   name: 'passkeys_read',
-  text: `SELECT passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey",
+  text: `SELECT passkeys.id AS "passkeyId", users.id, credential_id AS "credentialId", public_key AS "publicKey",
            is_synced AS "isSynced", email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
            email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"
          FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
@@ -174,9 +174,8 @@ const READ_PASSKEY: Statement = {
 const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
   WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
 
-interface PasskeyRow extends Omit<AccountState, 'id'> {
-  readonly id: string;
-  readonly userId: string;
+interface PasskeyRow extends AccountState {
+  readonly passkeyId: string;
   readonly credentialId: Buffer;
   readonly publicKey: Buffer;
   readonly isSynced: boolean;
@@ -256,21 +255,19 @@ export class RelyingParty {
    * @throws {RefusedProofError}
    */
   async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<VerifiedAnswer> {
-    const row = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
-    if (!row || (ownerId !== undefined && row.userId !== ownerId))
+    const owner = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
+    if (!owner || (ownerId !== undefined && owner.id !== ownerId))
       throw new RefusedProofError('unknown_passkey', ownerId);
-    const { id, userId, isActive, isSynced } = row;
+    const { id: userId, passkeyId, isActive, isSynced } = owner;
     const verified = hasHandleOf(response, userId, ownerId !== undefined)
-      ? await this.verifyAuthentication(response, challenge, row, ownerId === undefined)
+      ? await this.verifyAuthentication(response, challenge, owner, ownerId === undefined)
       : undefined;
     if (!verified) throw new RefusedProofError('wrong_passkey', userId);
     // WebAuthn L3 §7.2: it never changes, so another authenticator has the key.
     if (verified.isSynced !== isSynced) throw new RefusedProofError('backup_eligibility_changed', userId);
     if (!isActive) throw new RefusedProofError('disabled', userId);
-    const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
-    const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };
     const useFactor: UseProof = async (transaction) => {
-      const values = [id, verified.counter, this.clock.now()];
+      const values = [passkeyId, verified.counter, this.clock.now()];
       const [, count] = await transaction.query<[unknown, number]>(ADVANCE_COUNTER, values);
       if (count === 0) throw new RefusedProofError('counter_not_increased', userId);
     };

@@ -267,15 +267,12 @@ export class AccountTransfer {
       const [row] = await transaction.query<{ count: number }[]>('SELECT count(*)::integer AS count FROM users');
       await this.record(transaction, 'users.exported', { accounts: row?.count ?? 0 });
     });
-    let page = await this.readAfter(null);
-    for (let last = page.at(-1); last; last = page.at(-1)) {
-      yield page;
-      page = await this.readAfter(last.id);
+    let after: string | null | undefined = null;
+    while (after !== undefined) {
+      const page: PortableAccount[] = await this.dataSource.query(READ_ACCOUNTS, [after, PAGE_SIZE]);
+      if (page.length > 0) yield page;
+      after = page.at(-1)?.id;
     }
-  }
-
-  private async readAfter(id: string | null): Promise<PortableAccount[]> {
-    return this.dataSource.query<PortableAccount[]>(READ_ACCOUNTS, [id, PAGE_SIZE]);
   }
 
   private async record(

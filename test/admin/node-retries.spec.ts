@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { generateSecret } from '../../src/crypto/secret.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { PurgeJob } from '../../src/maintenance/maintenance.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY } from '../support/settings.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { PurgeJob } from '../../src/maintenance/maintenance.js';
 import { eventually } from '../../tools/eventually.js';
 import { recorded } from '../audit/record.js';
 import { FactorOwner } from '../second-factors/owner.js';

@@ -91,16 +91,9 @@ describe('the audit log', () => {
     await owner.elsewhere();
     await expectRow(owner.endOthers(), { ...ended, details: { reason: 'owner' } });
     await expectNoRow(owner.endOthers());
-    await expectRow(owner.changePassword(WRONG), {
-      event: 'user.login.failed',
-      actor: ANONYMOUS,
-      subject: about.subject,
-    });
-    await expectRow(owner.changePassword(), {
-      ...about,
-      event: 'user.password.changed',
-      details: { ended_sessions: 0 },
-    });
+    await expectRow(owner.changePassword(WRONG), { ...about, event: 'user.login.failed', actor: ANONYMOUS });
+    const changed = { ...about, event: 'user.password.changed', details: { ended_sessions: 0 } };
+    await expectRow(owner.changePassword(), changed);
     await expectRow(owner.deleteAccount(NEW_PASSWORD), { ...about, event: 'user.deleted' });
     secrets.push(WRONG, NEW_PASSWORD, owner.tokens.access_token);
   });
@@ -109,32 +102,28 @@ describe('the audit log', () => {
     const household = { household_id: randomUUID(), room: 'hall', name: 'lamp' };
     const registered = { event: 'admin.node.registered', actor: ADMIN, details: { after: household } };
     await expectRow(app.admin.post('/nodes', household), registered);
-    const { nodeId: node, apiKey } = await app.node();
-    await expectRow(app.admin.patch(`/nodes/${node}`, { room: 'attic' }), {
-      event: 'admin.node.updated',
+    const { nodeId, apiKey } = await app.node();
+    const path = `/nodes/${nodeId}`;
+    const change = (act: string, before: object, after: object): Partial<Item> => ({
+      event: `admin.node.${act}`,
       actor: ADMIN,
-      subject: node,
-      details: {
-        before: { room: 'kitchen', name: 'speaker', expires_at: null },
-        after: { room: 'attic', name: 'speaker', expires_at: null },
-      },
+      subject: nodeId,
+      details: { before, after },
     });
-    await expectNoRow(app.admin.patch(`/nodes/${node}`, {}).expect(200));
-    await expectNoRow(app.admin.patch(`/nodes/${node}`, { room: 'attic', expires_at: null }).expect(200));
-    await expectRow(app.admin.post(`/nodes/${node}/rotate`), {
-      event: 'admin.node.rotated',
-      subject: node,
-      details: {
-        before: { rotated_at: null, previous_key_expires_at: null },
-        after: { rotated_at: expect.any(String), previous_key_expires_at: expect.any(String) },
-      },
-    });
-    const revoked = { before: { revoked_at: null }, after: { revoked_at: expect.any(String) as string } };
-    const revocation = { event: 'admin.node.revoked', actor: ADMIN, subject: node, details: revoked };
-    await expectRow(app.admin.delete(`/nodes/${node}`), revocation);
-    await expectNoRow(app.admin.delete(`/nodes/${node}`));
-    await expectNoRow(app.admin.patch(`/nodes/${node}`, { room: 'hall' }));
-    await expectNoRow(app.admin.post(`/nodes/${node}/rotate`));
+    const made = { room: 'kitchen', name: 'speaker', expires_at: null };
+    await expectRow(app.admin.patch(path, { room: 'attic' }), change('updated', made, { ...made, room: 'attic' }));
+    await expectNoRow(app.admin.patch(path, {}).expect(200));
+    await expectNoRow(app.admin.patch(path, { room: 'attic', expires_at: null }).expect(200));
+    const moment: unknown = expect.any(String);
+    const rotation = [
+      { rotated_at: null, previous_key_expires_at: null },
+      { rotated_at: moment, previous_key_expires_at: moment },
+    ] as const;
+    await expectRow(app.admin.post(`${path}/rotate`), change('rotated', ...rotation));
+    await expectRow(app.admin.delete(path), change('revoked', { revoked_at: null }, { revoked_at: moment }));
+    await expectNoRow(app.admin.delete(path));
+    await expectNoRow(app.admin.patch(path, { room: 'hall' }));
+    await expectNoRow(app.admin.post(`${path}/rotate`));
 
     const enrolments = '/nodes/enrolments';
     const issued = { event: 'admin.enrolment.issued', actor: ADMIN, details: household };
@@ -148,9 +137,9 @@ describe('the audit log', () => {
     });
     await expectRow(app.post('/api/v0/nodes/enrol', { code }), { event: 'node.enrolment.reused', actor: ANONYMOUS });
     const { body: other } = await app.admin.post(enrolments, household);
-    const path = `${enrolments}/${(other as { enrolment_id: string }).enrolment_id}`;
-    await expectRow(app.admin.delete(path), { event: 'admin.enrolment.cancelled', actor: ADMIN });
-    await expectNoRow(app.admin.delete(path));
+    const open = `${enrolments}/${(other as { enrolment_id: string }).enrolment_id}`;
+    await expectRow(app.admin.delete(open), { event: 'admin.enrolment.cancelled', actor: ADMIN });
+    await expectNoRow(app.admin.delete(open));
     secrets.push(code);
 
     const pair = { caller: randomUUID(), target: 'ocr' };
@@ -158,18 +147,13 @@ describe('the audit log', () => {
     await expectRow(app.admin.post('/app-credentials', pair), minted);
     await expectNoRow(app.admin.post('/app-credentials', pair));
     const { appId, appKey } = await app.service();
-    await expectRow(app.admin.post(`/app-credentials/${appId}/rotate`), {
-      event: 'admin.app_credential.rotated',
-      subject: appId,
-    });
-    await expectRow(app.admin.patch(`/app-credentials/${appId}`, { scopes: ['documents:read'] }), {
-      event: 'admin.app_credential.updated',
-      subject: appId,
-    });
-    await expectRow(app.admin.delete(`/app-credentials/${appId}`), {
-      event: 'admin.app_credential.revoked',
-      subject: appId,
-    });
+    const credential = `/app-credentials/${appId}`;
+    for (const [act, call] of [
+      ['rotated', app.admin.post(`${credential}/rotate`)],
+      ['updated', app.admin.patch(credential, { scopes: ['documents:read'] })],
+      ['revoked', app.admin.delete(credential)],
+    ] as const)
+      await expectRow(call, { event: `admin.app_credential.${act}`, subject: appId });
     secrets.push(apiKey, appKey);
   });
 
@@ -199,20 +183,17 @@ describe('the audit log', () => {
     const issue = app.admin.post(`/users/${alice.id}/password-reset`);
     await expectRow(issue, { ...about, event: 'admin.user.password_reset_issued', actor: ADMIN });
     const { token: resetToken } = (await app.admin.post(`/users/${alice.id}/password-reset`)).body as { token: string };
-    const reset = { token: resetToken, new_password: PASSWORD };
-    await expectRow(app.post('/api/v0/auth/password-reset/confirm', reset), {
-      ...asAlice,
-      event: 'user.password.reset',
-      details: { token_from: 'operator', ended_sessions: 1 },
-    });
-    await expectNoRow(app.post('/api/v0/auth/password-reset/confirm', reset));
+    const reset = () => app.post('/api/v0/auth/password-reset/confirm', { token: resetToken, new_password: PASSWORD });
+    const details = { token_from: 'operator', ended_sessions: 1 };
+    await expectRow(reset(), { ...asAlice, event: 'user.password.reset', details });
+    await expectNoRow(reset());
 
     mail.server.refuse('rcpt', 550);
     await app.post('/api/v0/auth/password-reset', { email }).expect(202);
     await workOff(app);
-    const isGivenUp = async (): Promise<boolean> =>
-      (await recorded(app, { event: 'user.mail.failed' })).some(({ details }) => details.kind === 'password_reset');
-    await eventually('it is given up', isGivenUp);
+    await eventually('it is given up', async () =>
+      (await recorded(app, { event: 'user.mail.failed' })).some(({ details }) => details.kind === 'password_reset'),
+    );
     mail.server.accept();
     secrets.push(token, changeToken, resetToken);
   });
@@ -247,15 +228,12 @@ describe('the audit log', () => {
     clock.advance({ seconds: 2 });
     const { headers } = await app.admin.post('/app-credentials', pair).expect(201);
     const rows = (await recorded(app)).filter((item) => item.request_id === headers['x-request-id']);
-    expect(rows.map(({ event }) => event).sort()).toEqual([
-      'admin.app_credential.minted',
-      'admin.app_credential.revoked',
+    rows.sort((one, other) => (one.event < other.event ? -1 : 1));
+    const details = { before: { revoked_at: null }, after: { revoked_at: expect.any(String) as string } };
+    expect(rows).toMatchObject([
+      { event: 'admin.app_credential.minted' },
+      { event: 'admin.app_credential.revoked', actor: ADMIN, subject: (body as { app_id: string }).app_id, details },
     ]);
-    expect(rows.find(({ event }) => event === 'admin.app_credential.revoked')).toMatchObject({
-      actor: ADMIN,
-      subject: (body as { app_id: string }).app_id,
-      details: { before: { revoked_at: null }, after: { revoked_at: expect.any(String) } },
-    });
   });
 
   it('has one row for each act of an operator on a user, with the number of sessions that it ended', async () => {
@@ -275,11 +253,9 @@ describe('the audit log', () => {
     await expectNoRow(app.admin.delete(sessions).expect(204));
     await expectNoRow(app.admin.patch(`/users/${alice.id}`, { is_active: true }).expect(200));
     await alice.logsIn();
-    await expectRow(app.admin.patch(`/users/${alice.id}`, { is_active: false }), {
-      ...about,
-      event: 'admin.user.updated',
-      details: { before: { is_active: true }, after: { is_active: false }, ended_sessions: 1 },
-    });
+    const details = { before: { is_active: true }, after: { is_active: false }, ended_sessions: 1 };
+    const disabled = { ...about, event: 'admin.user.updated', details };
+    await expectRow(app.admin.patch(`/users/${alice.id}`, { is_active: false }), disabled);
     await expectNoRow(app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200));
     await expectRow(app.admin.delete(`/users/${alice.id}`), { ...about, event: 'admin.user.deleted' });
     await expectNoRow(app.admin.delete(`/users/${alice.id}`));
@@ -289,55 +265,45 @@ describe('the audit log', () => {
     const owner = await FactorOwner.withTotp(app);
     await owner.registers();
     const about = { actor: { door: 'user', id: owner.user.id }, subject: owner.user.id };
-    const { items } = (await owner.get('/passkeys')).body as { items: { id: string }[] };
-    const [passkey] = items;
-    const details = { passkey_id: passkey!.id };
-    const rename = app.patch(`/api/v0/users/me/passkeys/${passkey!.id}`, { name: 'old phone' });
+    const { body } = await owner.get('/passkeys');
+    const { id } = (body as { items: [{ id: string }] }).items[0];
+    const details = { passkey_id: id };
+    const rename = app.patch(`/api/v0/users/me/passkeys/${id}`, { name: 'old phone' });
     const bearer = { Authorization: `Bearer ${owner.tokens.access_token}` };
     await expectRow(rename.set(bearer), { ...about, event: 'user.passkey.renamed', details });
-    const remove = owner.post(`/passkeys/${passkey!.id}/remove`, { password: PASSWORD });
+    const remove = owner.post(`/passkeys/${id}/remove`, { password: PASSWORD });
     await expectRow(remove, { ...about, event: 'user.passkey.removed', details });
     const code = owner.code();
-    await expectRow(owner.post('/recovery-codes', { password: PASSWORD, code }), {
-      ...about,
-      event: 'user.recovery_codes.replaced',
-    });
+    const replace = owner.post('/recovery-codes', { password: PASSWORD, code });
+    await expectRow(replace, { ...about, event: 'user.recovery_codes.replaced' });
     clock.advance({ seconds: 60 });
     const { challenge } = await owner.isChallenged();
     await owner.answers(challenge, 'totp', { code }).expect(401);
-    await expectRow(owner.post('/totp/remove', { password: PASSWORD, code: owner.code() }), {
-      ...about,
-      event: 'user.totp.removed',
-    });
+    const withoutTotp = owner.post('/totp/remove', { password: PASSWORD, code: owner.code() });
+    await expectRow(withoutTotp, { ...about, event: 'user.totp.removed' });
     const other = await FactorOwner.withTotp(app);
     const recovery = await other.isChallenged();
     await other.answers(recovery.challenge, 'recovery_code', { code: other.recoveryCodes[0] }).expect(200);
     const removal = app.admin.delete(`/users/${other.user.id}/factors`);
     await expectRow(removal, { event: 'admin.user.factors_removed', actor: ADMIN, subject: other.user.id });
-    const events = (await recorded(app, { subject: other.user.id })).map(({ event }) => event);
-    expect(events).toEqual(
-      expect.arrayContaining(['user.totp.started', 'user.totp.enrolled', 'user.recovery_code.used']),
-    );
     secrets.push(owner.secret, other.secret, ...owner.recoveryCodes, ...other.recoveryCodes);
   });
 
   it('has one row for the first use of a credential, also when two replicas record it concurrently', async () => {
     const replica = await app.startReplica();
     const [node, service] = [await app.node(), await app.service()];
-    const use = async (): Promise<void> => {
+    for (let use = 0; use < 2; use += 1) {
       for (const each of [app, replica]) {
         await each.validateNode(node.header).expect(200);
         await each.validateApp(service.headers).expect(200);
       }
       const stores = [app, replica].flatMap(({ nest }) => [nest.get<AppKeys>(APP_KEYS), nest.get<NodeKeys>(NODE_KEYS)]);
       await Promise.all(stores.map((store) => store.flushLastUsed()));
-    };
-    await use();
-    clock.advance({ minutes: 1 });
-    await use();
+      clock.advance({ minutes: 1 });
+    }
     const used = { event: 'node.first_used', actor: { door: 'node', id: node.nodeId }, count: 1 };
     expect((await recorded(app, { subject: node.nodeId }))[0]).toMatchObject(used);
-    expect(await recorded(app, { subject: node.nodeId, event: 'node.first_used' })).toHaveLength(1);
+    expect(await recorded(app, { subject: node.nodeId, event: 'node.first_used' })).toMatchObject([used]);
     expect(await recorded(app, { actor: service.appId })).toMatchObject([{ event: 'app.first_used' }]);
     await replica.stop();
   });
@@ -354,10 +320,8 @@ describe('the audit log', () => {
     expect(ofRequest).toEqual([rows[0]]);
     const operator = await app.operator(['read']);
     await (await Browser.logIn(app)).sendKey(operator.key).expect(303);
-    expect((await recorded(app, { event: 'admin.console.logged_out' }))[0]).toMatchObject({
-      actor: { door: 'admin', id: operator.id },
-      subject: 'admin',
-    });
+    const [last] = await recorded(app, { event: 'admin.console.logged_out' });
+    expect(last).toMatchObject({ actor: { door: 'admin', id: operator.id }, subject: 'admin' });
   });
 
   it('has a row for the start and the end of an import, and one for an export', async () => {

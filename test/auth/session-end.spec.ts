@@ -58,11 +58,6 @@ describe('POST /api/v0/auth/logout', () => {
     expectProblem(await app.refresh(tokens.refresh_token), problems.invalidRefreshToken);
   });
 
-  it('answers 204 to an unknown refresh token', async () => {
-    await app.logout('unknown').expect(204);
-    await app.logout(`pa_rt_${'A'.repeat(112)}`).expect(204);
-  });
-
   it('answers 401 to a forged bearer token without a refresh token', async () => {
     expectProblem(await withBearer('abc'), problems.invalidAccessToken);
   });
@@ -77,14 +72,11 @@ describe('POST /api/v0/auth/logout', () => {
     },
   );
 
-  it('answers 400 to another authorization scheme', async () => {
-    const logout = app.post('/api/v0/auth/logout').set('Authorization', 'Basic YTpi');
-    expectProblem(await logout, problems.nothingToLogOut);
-  });
-
   it('answers 400 when neither a refresh token nor a bearer was sent', async () => {
     expectProblem(await app.post('/api/v0/auth/logout'), problems.nothingToLogOut);
     expectProblem(await app.post('/api/v0/auth/logout', {}), problems.nothingToLogOut);
+    const basic = { Authorization: 'Basic YTpi' };
+    expectProblem(await app.post('/api/v0/auth/logout').set(basic), problems.nothingToLogOut);
     expectInvalid(await app.post('/api/v0/auth/logout', { refresh_token: 7 }), '/refresh_token');
   });
 });
@@ -184,7 +176,7 @@ describe('the limit of sessions of one user', () => {
 
   it('does not deadlock with refreshes or with an operator who ends all sessions', async () => {
     const alice = await app.user();
-    for (let round = 0; round < 10; round++) {
+    for (let round = 0; round < 4; round++) {
       const tokens = await logInTimes(alice, 5);
       const answers = await Promise.all([
         ...Array.from({ length: 6 }, (_, i) => (i % 2 ? app : replica).login(alice.email, alice.password)),
@@ -224,16 +216,6 @@ describe('the limit of sessions of one user', () => {
     await alice.logsIn(hasty);
     expect(await liveSessionsOf(alice)).toHaveLength(5);
     await hasty.stop();
-  });
-
-  it('evicts sessions beyond a lowered limit at the next login', async () => {
-    const alice = await app.user();
-    await logInTimes(alice, 5);
-    const strict = await app.startReplica({ settings: { sessionLimitPerUser: 1 } });
-    const { access_token } = await alice.logsIn(strict);
-    expect(await liveSessionsOf(alice)).toHaveLength(1);
-    await app.me(access_token).expect(200);
-    await strict.stop();
   });
 
   it('writes one audit row and one security event with the number of sessions that a login evicted', async () => {

@@ -1,11 +1,12 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'dotenv';
 import { ensureSecrets } from '../../src/bootstrap/first-run.js';
 import { appendChecksum, CHECKSUM_LENGTH, findKeys } from '../../src/crypto/key-format.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { describeStartFailure } from '../../src/bootstrap/start-report.js';
+import { EmbeddedPostgres } from '../../src/embedded-postgres/embedded-postgres.js';
 
 describe('the secrets of a first start', () => {
   const before = process.cwd();
@@ -78,6 +79,24 @@ describe('the secrets of a first start', () => {
   it('include no AUDIT_SEAL_KEY when a SECRET_KEY is in use, which seals without one', () => {
     expect(Object.keys(ensureSecrets({ SECRET_KEY }))).toEqual(['SECRET_KEY', 'ADMIN_API_KEY']);
     expect(Object.keys(read())).toEqual(['ADMIN_API_KEY']);
+  });
+});
+
+describe('a first start of a user without an entry in /etc/passwd, as a container may run it,', () => {
+  afterEach(() => void jest.restoreAllMocks());
+
+  it('says that PostgreSQL refuses that user, and what to do', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'platform-auth-unnamed-'));
+    jest.spyOn(process, 'getuid').mockReturnValue(54_321);
+    jest.spyOn(os, 'userInfo').mockImplementation(() => {
+      throw new Error('uv_os_get_passwd returned ENOENT');
+    });
+    const error: unknown = await EmbeddedPostgres.start({ folder, makePassword: () => 'x' }).catch((e: unknown) => e);
+    expect(describeStartFailure(error)).toMatch(
+      /^The service could not start: .* \/etc\/passwd \(user id 54321\)\. Start as a user that has one, or set DATABASE_URL/,
+    );
+    expect(readdirSync(folder)).toEqual([]);
+    rmSync(folder, { recursive: true });
   });
 });
 

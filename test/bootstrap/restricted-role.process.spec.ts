@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { AuditJob } from '../../src/maintenance/maintenance.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { AuditJob, PurgeJob } from '../../src/maintenance/maintenance.js';
 import { Auditor, insertion, seal } from '../audit/auditor.js';
 import { oldMonth, partitionsOf } from '../audit/months.js';
 import { recorded } from '../audit/record.js';

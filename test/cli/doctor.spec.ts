@@ -1,9 +1,8 @@
 import { chmodSync, cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { askServices, formatRunning } from '../../src/cli/platform/doctor-calls.js';
+import { askServices, checkKeys, formatRunning } from '../../src/cli/platform/doctor-calls.js';
 import { diagnose } from '../../src/cli/platform/doctor.js';
-import { checkKeys } from '../../src/cli/platform/doctor-keys.js';
 import type { Plan } from '../../src/cli/platform/plan.js';
 import { describeUnreadable } from '../../src/cli/platform/environment-files.js';
 import { urlOf } from '../support/cli.js';

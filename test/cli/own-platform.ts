@@ -6,7 +6,7 @@ import { DataSource } from 'typeorm';
 import { parse, stringify } from 'yaml';
 import { diagnose } from '../../src/cli/platform/doctor.js';
 import type { Finding } from '../../src/cli/platform/doctor-calls.js';
-import type { PlanReport } from '../../src/cli/platform/delivery.js';
+import type { PlanReport } from '../../src/cli/platform/plan.js';
 import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables } from '../../src/common/names.js';
 import { parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';

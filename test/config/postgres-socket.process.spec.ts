@@ -2,8 +2,7 @@ import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
-import { EmbeddedPostgres } from '../../src/embedded-postgres/embedded-postgres.js';
-import { locate } from '../../src/embedded-postgres/location.js';
+import { EmbeddedPostgres, locate } from '../../src/embedded-postgres/embedded-postgres.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { VARIABLES } from '../support/settings.js';
 

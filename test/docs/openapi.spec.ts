@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { OpenAPIObject } from '@nestjs/swagger';
+import { Ajv } from 'ajv';
+import formats from 'ajv-formats';
 import { EXAMPLES } from '../../src/common/names.js';
 import { problems } from '../../src/problems/problems.js';
+import { listRoutes, problemTable, routeTable } from '../../tools/api-tables.js';
 import { useApp } from '../support/use-app.js';
 import { fromRoot } from '../support/from-root.js';
 
@@ -11,22 +14,25 @@ interface Property {
   readonly maxLength?: number;
   readonly enum?: string[];
   readonly example?: unknown;
+  readonly examples?: unknown[];
+  readonly items?: { readonly $ref?: string };
 }
 interface Body {
   readonly additionalProperties?: unknown;
   readonly properties: Record<string, Property>;
 }
+interface Media {
+  readonly schema: { readonly $ref: string };
+  readonly examples?: Record<string, { readonly $ref: string }>;
+}
 
 interface Operation {
-  readonly operationId: string;
+  readonly summary: string;
   readonly tags: string[];
   readonly parameters?: { readonly required?: boolean; readonly name: string; readonly schema: Property }[];
-  readonly requestBody?: { readonly content: Record<string, { schema: { $ref: string }; examples: object }> };
-  readonly security?: object[];
-  readonly responses: Record<
-    string,
-    { description: string; headers: object; content?: Record<string, { schema?: object; examples?: object }> }
-  >;
+  readonly requestBody?: { readonly content: Record<string, Media> };
+  readonly security: object[];
+  readonly responses: Record<string, { description: string; headers: object; content?: Record<string, Media> }>;
 }
 
 describe('GET /docs-json', () => {
@@ -79,13 +85,13 @@ describe('GET /docs-json', () => {
     }
   });
 
-  it('describes each response once', () => {
-    for (const [name, { responses }] of operations) {
+  it('summarises each operation, and describes each response once', () => {
+    for (const [name, { summary, responses }] of operations) {
       const unclear = Object.values(responses).filter(({ description }) => {
         const parts = description.split(/; |\n+/);
         return description === '' || new Set(parts).size < parts.length;
       });
-      expect({ name, unclear }).toEqual({ name, unclear: [] });
+      expect({ name, unclear, summary }).toEqual({ name, unclear: [], summary: expect.stringMatching(/\S/) });
     }
   });
 
@@ -149,23 +155,73 @@ describe('GET /docs-json', () => {
       node: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
       admin: { type: 'apiKey', in: 'header', name: 'X-Admin-Key' },
     });
+    const used = operations.flatMap(([, { security }]) => security.flatMap((one) => Object.keys(one)));
+    expect(new Set(used)).toEqual(new Set(Object.keys(document.components!.securitySchemes!)));
   });
 
-  it('documents every error as a problem with an example of each kind', () => {
+  it('documents every error as a problem with an example of each kind, equal to the problem that is sent', () => {
+    const ajv = new Ajv({ strict: false });
+    formats.default(ajv);
+    const isProblem = ajv
+      .addSchema({ $id: 'document', ...document })
+      .getSchema('document#/components/schemas/Problem')!;
+    const catalogue = new Map<string, number>(Object.values(problems).map(({ code, status }) => [code, status]));
+    const shown = new Set<string>();
     for (const [name, { responses }] of operations) {
-      for (const [status, response] of Object.entries(responses)) {
+      for (const [status, { content }] of Object.entries(responses)) {
         if (Number(status) < 400 || (name === 'GET /health' && status === '503')) continue;
-        const problem = response.content?.['application/problem+json'];
-        expect({ name, status, schema: problem?.schema }).toMatchObject({
-          schema: { $ref: '#/components/schemas/Problem' },
-        });
-        expect(Object.keys(problem?.examples ?? {})).not.toEqual([]);
+        const { schema, examples = {} } = content!['application/problem+json']!;
+        expect({ name, status, schema }).toMatchObject({ schema: { $ref: '#/components/schemas/Problem' } });
+        expect(Object.keys(examples)).not.toEqual([]);
+        for (const [code, { $ref }] of Object.entries(examples)) {
+          const { value } = document.components!.examples![$ref.split('/').at(-1)!] as { value: object };
+          shown.add(code);
+          expect({ name, code, valid: isProblem(value), errors: isProblem.errors }).toMatchObject({ valid: true });
+          expect(value).toMatchObject({ status: Number(status), code });
+          expect(catalogue.get(code)).toBe(Number(status));
+        }
       }
     }
+    // Unreadable requests and other methods belong to no operation.
+    const unroutable = [problems.methodNotAllowed.code, problems.headersTooLarge.code];
+    expect(document.info.description).toContain(problems.methodNotAllowed.code);
+    expect([...catalogue.keys()].filter((code) => !shown.has(code))).toEqual(unroutable);
+  });
+
+  it('has a schema for every request and response, and an example for every field', () => {
+    const referred = new Set<string>();
+    for (const [name, { requestBody, responses }] of operations) {
+      const media = [requestBody, ...Object.values(responses)].flatMap((part) => Object.entries(part?.content ?? {}));
+      for (const [type, { schema }] of media) {
+        expect({ name, type, ref: schema.$ref }).toMatchObject({ ref: expect.stringMatching(/^#\//) as string });
+        referred.add(schema.$ref.split('/').at(-1)!);
+      }
+    }
+    referred.delete('Problem');
+    const missing = [...referred].flatMap((name) => {
+      const { properties = {} } = document.components!.schemas![name] as unknown as Partial<Body>;
+      const bare = Object.entries(properties).filter(([, { example, examples, enum: words, items }]) => {
+        return example === undefined && examples === undefined && words === undefined && items?.$ref === undefined;
+      });
+      return bare.map(([property]) => `${name}.${property}`);
+    });
+    expect(missing).toEqual([]);
+  });
+
+  it('contains no alias, no hash and no digest', () => {
+    expect(Object.keys(document.paths).filter((path) => /^\/(auth|users|admin)\b/.test(path))).toEqual([]);
+    expect(JSON.stringify(document)).not.toMatch(/_digest|password_hash|passwordHash/);
   });
 
   it('documents 500 for every route, and 503 for routes that need the database', () => {
     const lacking = operations.filter(([, { responses }]) => !responses['500'] || !responses['503']);
     expect(lacking.map(([name]) => name)).toEqual([]);
+  });
+
+  /** When it fails: npm run docs:api, and read the difference. */
+  it('is what docs/api.md says of routes and problems', () => {
+    const page = readFileSync(fromRoot('docs/api.md'), 'utf8');
+    expect(page).toContain(routeTable(listRoutes(document)));
+    expect(page).toContain(problemTable(problems));
   });
 });

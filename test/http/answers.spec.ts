@@ -88,15 +88,45 @@ describe('every response', () => {
     }
   });
 
-  it('has its own request id, never the one that the caller sent', async () => {
-    const given = await app.get('/nowhere').set('X-Request-Id', 'caller-1');
-    expectProblem(given, problems.notFound);
-    const id = given.headers['x-request-id'];
+  const lineOf = ({ headers }: Response, { log } = app) =>
+    log.lines.find((line) => line.message === 'request' && line.request_id === headers['x-request-id']);
+
+  it('has a request id of its own, and the one that the caller sent is logged', async () => {
+    const call = async () => app.get('/nowhere').set('X-Request-Id', 'caller-1.a_B');
+    const [first, second] = [await call(), await call()];
+    expectProblem(first, problems.notFound);
+    const id = first.headers['x-request-id'];
     expect(id).toMatch(/^[0-9a-f-]{36}$/);
-    expect(given.body).toMatchObject({ request_id: id, instance: `urn:request:${id}` });
-    const ids = [await app.get('/nowhere'), await app.get('/nowhere')].map(
-      ({ body }) => body as { request_id: string },
-    );
-    expect(new Set(ids.map(({ request_id }) => request_id)).size).toBe(2);
+    expect(first.body).toMatchObject({ request_id: id, instance: `urn:request:${id}` });
+    expect(second.headers['x-request-id']).not.toBe(id);
+    expect(lineOf(first)).toMatchObject({ caller_request_id: 'caller-1.a_B' });
+  });
+
+  it.each([
+    ['a node key', `pa_node_${'a-'.repeat(21)}`],
+    ['a digest', 'f'.repeat(64)],
+    ['nothing', ''],
+    ['two words', 'two words'],
+    ['129 characters', 'x'.repeat(129)],
+    ['markup', '<script>'],
+    ['an escape code', 'a%1b[31m'],
+  ])('is logged without an X-Request-Id that has %s', async (_what, id) => {
+    const answer = await app.get('/health/live').set('X-Request-Id', id);
+    expect(lineOf(answer)).toMatchObject({ caller_request_id: undefined });
+  });
+
+  it('is logged with the address in X-Forwarded-For only if a proxy of TRUST_PROXY sent it', async () => {
+    const behindProxy = await app.startReplica({ variables: { TRUST_PROXY: '1' } });
+    for (const [replica, sent, address] of [
+      [app, '203.0.113.7', '127.0.0.1'],
+      [behindProxy, '203.0.113.7', '203.0.113.7'],
+      [behindProxy, '203.0.113.7:4711', '203.0.113.7'],
+      [behindProxy, '[2001:db8::7]:4711', '2001:db8::7'],
+      [behindProxy, 'not-an-ip', '127.0.0.1'],
+    ] as const) {
+      const answer = await replica.get('/health/live').set('X-Forwarded-For', sent);
+      expect(lineOf(answer, replica)).toMatchObject({ address });
+    }
+    await behindProxy.stop();
   });
 });

@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import request from 'supertest';
 import { ADMIN_KEY } from '../support/settings.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
+import { sendRaw } from '../support/raw-request.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { getCallerRequestId } from '../../src/common/ids.js';
 import { fromRoot } from '../support/from-root.js';
@@ -126,24 +127,15 @@ describe('a credential header', () => {
   const app = useApp();
 
   describe.each(DOORS)('$header at $method $path', ({ header, method, path, more = [] }) => {
-    /** Sends raw header bytes. */
-    const raw = async (...values: string[]): Promise<string> => {
-      const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
-      const lines = [
+    const raw = (...values: string[]): Promise<string> =>
+      sendRaw(
+        app,
         `${method} ${path} HTTP/1.1`,
         'Host: localhost',
-        'Connection: close',
         'Content-Length: 0',
         ...more,
-      ];
-      socket.write(
-        Buffer.from(`${[...lines, ...values.map((value) => `${header}: ${value}`)].join('\r\n')}\r\n\r\n`, 'latin1'),
+        ...values.map((value) => `${header}: ${value}`),
       );
-      let answer = '';
-      socket.on('data', (chunk) => (answer += chunk.toString('latin1')));
-      await once(socket, 'close');
-      return answer;
-    };
 
     it.each([
       ['is absent', undefined],

@@ -1,43 +1,28 @@
-import { type AddressInfo, connect } from 'node:net';
-import type { Server } from 'node:http';
 import request from 'supertest';
 import { type Problem, problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
+import { sendRaw } from '../support/raw-request.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import type { Device, Service } from '../support/test-app.js';
-import { useApp } from '../support/use-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
+
+const app = useApp();
+let node: Device;
+let service: Service;
+
+beforeAll(async () => {
+  [node, service] = [await app.node(), await app.service('ocr', 'auth')];
+});
 
 describe('a path', () => {
-  const app = useApp();
-  let node: Device;
-  let service: Service;
-
-  beforeAll(async () => {
-    [node, service] = [await app.node(), await app.service()];
-  });
-
-  /** Sends a raw request line with every credential. @returns status and body */
-  const send = (method: string, target: string): Promise<{ status: number; head: string; body: string }> =>
-    new Promise((resolve, reject) => {
-      const lines = [
-        `${method} ${target} HTTP/1.1`,
-        'Host: localhost',
-        'Connection: close',
-        `X-API-Key: ${node.header}`,
-        `X-Admin-Key: ${ADMIN_KEY}`,
-        ...Object.entries(service.headers).map((pair) => pair.join(': ')),
-      ];
-      let answer = '';
-      const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1', () =>
-        socket.write(Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')),
-      );
-      socket.on('data', (chunk) => (answer += chunk.toString('latin1')));
-      socket.on('error', reject);
-      socket.on('end', () => {
-        const [head = '', body = ''] = answer.split('\r\n\r\n');
-        resolve({ status: Number(head.split(' ')[1]), head, body });
-      });
-    });
+  /** Sends a raw request line with every credential. */
+  const send = async (method: string, target: string): Promise<{ status: number; head: string; body: string }> => {
+    const credentials = { 'X-API-Key': node.header, 'X-Admin-Key': ADMIN_KEY, ...service.headers };
+    const lines = Object.entries(credentials).map((pair) => pair.join(': '));
+    const answer = await sendRaw(app, `${method} ${target} HTTP/1.1`, 'Host: localhost', ...lines);
+    const [head = '', body = ''] = answer.split('\r\n\r\n');
+    return { status: Number(head.split(' ')[1]), head, body };
+  };
 
   const expectRefusal = async (method: string, target: string, problem: Problem): Promise<void> => {
     const { status, body } = await send(method, target);
@@ -100,27 +85,24 @@ describe('a path', () => {
   });
 
   it.each([
-    'http://localhost/internal/validate-app',
-    'HTTP://localhost/internal/validate-app',
-    'http://localhost:7701/internal/validate-app',
-    'internal/validate-app',
-    '*',
-    '/internal\\validate-app#',
-    '/\\internal/validate-app',
-    '/internal/validate-app#',
-    '/internal/validate-app#/../docs',
-    '/internal/validate-app\xa0',
-    '/internal/validate-app\x7f',
-  ])('is malformed in POST %p', async (target) => {
-    await expectRefusal('POST', target, problems.malformedRequest);
+    'POST http://localhost/internal/validate-app',
+    'POST HTTP://localhost/internal/validate-app',
+    'POST http://localhost:7701/internal/validate-app',
+    'POST internal/validate-app',
+    'POST *',
+    'POST /internal\\validate-app#',
+    'POST /\\internal/validate-app',
+    'POST /internal/validate-app#',
+    'POST /internal/validate-app#/../docs',
+    'POST /internal/validate-app\xa0',
+    'POST /internal/validate-app\x7f',
+    'GET http://localhost/api/v0/admin/nodes',
+    'GET ftp://localhost/docs',
+    'GET *',
+  ])('is malformed in %p', async (line) => {
+    const [method = '', target = ''] = line.split(' ');
+    await expectRefusal(method, target, problems.malformedRequest);
   });
-
-  it.each(['http://localhost/api/v0/admin/nodes', 'ftp://localhost/docs', '*'])(
-    'is malformed in GET %s',
-    async (target) => {
-      await expectRefusal('GET', target, problems.malformedRequest);
-    },
-  );
 
   it.each(['a=//b', 'a=/../b', 'a=%2e%2e', 'a=http://b/'])('may have the query %s', async (query) => {
     const { status, body } = await send('GET', `/health/live?${query}`);
@@ -199,26 +181,10 @@ describe('a path', () => {
 });
 
 describe('INTERNAL_PORT', () => {
-  const app = useApp({ variables: { INTERNAL_PORT: '0' } });
-  let internal: Server;
-  let node: Device;
-  let own: Service;
-
-  beforeAll(async () => {
-    internal = app.internal!;
-    const admin = { 'X-Admin-Key': ADMIN_KEY };
-    const home = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
-    const made = await request(internal).post('/api/v0/admin/nodes').set(admin).send(home).expect(201);
-    const { node_id, api_key } = made.body as Record<string, string>;
-    node = { nodeId: node_id!, apiKey: api_key!, header: `${node_id}:${api_key}`, householdId: home.household_id };
-    const pair = { caller: 'ocr', target: 'auth' };
-    const minted = await request(internal).post('/admin/app-credentials').set(admin).send(pair).expect(201);
-    const { app_id, app_key } = minted.body as Record<string, string>;
-    const headers = { 'X-Platform-App-Id': app_id!, 'X-Platform-App-Key': app_key! };
-    own = { appId: app_id!, appKey: app_key!, ...pair, headers };
-  });
-
-  const everything = () => ({ 'X-Admin-Key': ADMIN_KEY, 'X-API-Key': node.header, ...own.headers });
+  const split = useReplica(app, { variables: { INTERNAL_PORT: '0' } });
+  const onInternal = () => request(split.internal!);
+  const onPublic = () => request(split.server);
+  const everything = () => ({ 'X-Admin-Key': ADMIN_KEY, 'X-API-Key': node.header, ...service.headers });
 
   it.each([
     '/internal/validate-app',
@@ -232,32 +198,30 @@ describe('INTERNAL_PORT', () => {
     '/admin/users?limit=1',
   ])('answers 404 on the public port, for every method, to %s', async (path) => {
     for (const method of ['get', 'post', 'put', 'options'] as const) {
-      const answer = await request(app.server)[method](path).set(everything());
+      const answer = await onPublic()[method](path).set(everything());
       expectProblem(answer, problems.notFound);
       expect(answer.headers).not.toHaveProperty('allow');
     }
   });
 
   it('serves these routes on the internal port', async () => {
-    await request(internal).post('/internal/validate-node').set('X-API-Key', node.header).expect(200);
-    await request(internal).post('/internal/validate-app').set(own.headers).expect(200);
-    await request(internal).get('/admin/nodes').set('X-Admin-Key', ADMIN_KEY).expect(200);
-    expectProblem(await request(internal).get('/internal/validate-app'), problems.methodNotAllowed);
+    await onInternal().post('/internal/validate-node').set('X-API-Key', node.header).expect(200);
+    await onInternal().post('/internal/validate-app').set(service.headers).expect(200);
+    await onInternal().get('/admin/nodes').set('X-Admin-Key', ADMIN_KEY).expect(200);
+    expectProblem(await onInternal().get('/internal/validate-app'), problems.methodNotAllowed);
   });
 
   it('serves all other routes on both ports', async () => {
-    const user = await app.user();
-    for (const server of [app.server, internal]) {
-      await request(server).get('/health').expect(200);
-      await request(server).get('/health/live').expect(200);
-      await request(server).get('/docs').expect(200);
-      await request(server).get(`/api/v0/users/${user.id}`).set(own.headers).expect(200);
+    const user = await split.user();
+    for (const on of [onPublic, onInternal]) {
+      for (const path of ['/health', '/health/live', '/docs']) await on().get(path).expect(200);
+      await on().get(`/api/v0/users/${user.id}`).set(service.headers).expect(200);
     }
   });
 
   it('is recognised by the connection, not by request headers', async () => {
-    const spoofed = request(app.server).post('/internal/validate-node').set('X-API-Key', node.header);
-    const { port } = internal.address() as { port: number };
+    const spoofed = onPublic().post('/internal/validate-node').set('X-API-Key', node.header);
+    const { port } = split.internal!.address() as { port: number };
     expectProblem(await spoofed.set('Host', `127.0.0.1:${port}`).set('X-Forwarded-Port', `${port}`), problems.notFound);
   });
 });

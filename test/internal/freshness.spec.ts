@@ -1,9 +1,9 @@
+import type { Test as SupertestRequest } from 'supertest';
 import type { Database } from '../../src/database/database.js';
 import { NODE_KEYS } from '../../src/nodes/nodes.service.js';
 import { LeaseAnnouncement, Propagation } from '../../src/revocation/propagation.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestClock } from '../support/test-clock.js';
 import { useApp } from '../support/use-app.js';
 import { Authenticator } from '../second-factors/authenticator.js';
 import { FactorOwner } from '../second-factors/owner.js';
@@ -13,44 +13,30 @@ import { PASSWORD } from '../support/settings.js';
 
 const NO_CACHE = { 'Cache-Control': 'no-cache' };
 
+const { server, variables } = useMailServer();
+const app = useApp({ variables });
+
 describe('validations with Cache-Control: no-cache', () => {
-  const clock = new TestClock();
-  const app = useApp({ clock });
+  const { clock } = app;
 
-  const freshness = (headers: Record<string, string>) => ({
-    remember: headers['x-platform-remember'],
-    expiresIn: Number(headers['x-platform-expires-in']),
-    freshForMs: headers['x-platform-fresh-for-ms'],
-  });
+  /** What the answer says about how long it may be used. */
+  const freshness = async (call: SupertestRequest) => {
+    const { headers } = await call.expect(200);
+    return {
+      remember: headers['x-platform-remember'],
+      expiresIn: Number(headers['x-platform-expires-in']),
+      freshForMs: headers['x-platform-fresh-for-ms'],
+    };
+  };
+  const validateUser = (token: string) => app.post('/internal/validate-user').set('Authorization', `Bearer ${token}`);
 
-  it('tell how long a verdict may be used, and that it may be remembered', async () => {
+  it('tell how long a verdict may be used, and that it may be remembered, to callers that ask', async () => {
     const [node, service, user] = [await app.node(), await app.service('ocr', 'recipes'), await app.user()];
     const { access_token } = await user.logsIn();
-    const answers = [
-      await app.validateNode(node.header).set(NO_CACHE).expect(200),
-      await app.validateApp(service.headers).set(NO_CACHE).expect(200),
-      await app
-        .post('/internal/validate-user')
-        .set('Authorization', `Bearer ${access_token}`)
-        .set(NO_CACHE)
-        .expect(200),
-    ];
-    for (const { headers } of answers)
-      expect(freshness(headers as Record<string, string>)).toEqual({
-        remember: 'yes',
-        expiresIn: 60,
-        freshForMs: '100',
-      });
-  });
-
-  it('say nothing about it to callers that do not ask', async () => {
-    const node = await app.node();
-    const { headers } = await app.validateNode(node.header).expect(200);
-    expect(freshness(headers as Record<string, string>)).toEqual({
-      remember: undefined,
-      expiresIn: NaN,
-      freshForMs: undefined,
-    });
+    for (const call of [app.validateNode(node.header), app.validateApp(service.headers), validateUser(access_token)])
+      expect(await freshness(call.set(NO_CACHE))).toEqual({ remember: 'yes', expiresIn: 60, freshForMs: '100' });
+    const unasked = { remember: undefined, expiresIn: NaN, freshForMs: undefined };
+    expect(await freshness(app.validateNode(node.header))).toEqual(unasked);
   });
 
   it('round down to the expiry of the key, or of the access token', async () => {
@@ -63,13 +49,8 @@ describe('validations with Cache-Control: no-cache', () => {
     const pair = { caller: 'ocr', target: 'reminders', expires_at };
     const { body } = await app.admin.post('/app-credentials', pair).expect(201);
     const headers = { 'X-Platform-App-Id': body.app_id as string, 'X-Platform-App-Key': body.app_key as string };
-    const bearer = { Authorization: `Bearer ${access_token}` };
-    for (const call of [
-      app.validateNode(node.header),
-      app.validateApp(headers),
-      app.post('/internal/validate-user').set(bearer),
-    ]) {
-      const { remember, expiresIn } = freshness((await call.set(NO_CACHE).expect(200)).headers);
+    for (const call of [app.validateNode(node.header), app.validateApp(headers), validateUser(access_token)]) {
+      const { remember, expiresIn } = await freshness(call.set(NO_CACHE));
       expect(remember).toBe('yes');
       expect(expiresIn).toBeLessThanOrEqual(21);
       expect(expiresIn).toBeGreaterThan(0);
@@ -79,8 +60,7 @@ describe('validations with Cache-Control: no-cache', () => {
   it('do not let either key be remembered during the overlap of a rotation', async () => {
     const node = await app.node();
     await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
-    const { headers } = await app.validateNode(node.header).set(NO_CACHE).expect(200);
-    expect(freshness(headers as Record<string, string>).remember).toBe('no');
+    expect(await freshness(app.validateNode(node.header).set(NO_CACHE))).toMatchObject({ remember: 'no' });
   });
 
   it('are read from PostgreSQL, not from the cache', async () => {
@@ -108,8 +88,8 @@ describe('validations with Cache-Control: no-cache', () => {
   it('hand on half a second, and nothing to remember, when the lease is 0', async () => {
     const node = await app.node();
     const unleased = await app.startReplica({ variables: { REVOCATION_LEASE_MS: '0' } });
-    const { headers } = await unleased.validateNode(node.header).set(NO_CACHE).expect(200);
-    expect(freshness(headers as Record<string, string>)).toEqual({ remember: 'no', expiresIn: 60, freshForMs: '500' });
+    const handedOn = await freshness(unleased.validateNode(node.header).set(NO_CACHE));
+    expect(handedOn).toEqual({ remember: 'no', expiresIn: 60, freshForMs: '500' });
     await unleased.stop();
   });
 
@@ -129,17 +109,14 @@ describe('validations with Cache-Control: no-cache', () => {
       rows.mockRestore();
       return database.rows(...read);
     });
-    const { headers } = await replica.validateNode(node.header).set(NO_CACHE).expect(200);
-    expect(freshness(headers as Record<string, string>)).toEqual({ remember: 'no', expiresIn: 60, freshForMs: '0' });
+    const handedOn = await freshness(replica.validateNode(node.header).set(NO_CACHE));
+    expect(handedOn).toEqual({ remember: 'no', expiresIn: 60, freshForMs: '0' });
     await replica.stop();
   });
 });
 
 /** When such a call has answered, no verifier accepts what it ended, not even one that is cut off. */
 describe('calls that end sessions or users', () => {
-  const { server, variables } = useMailServer();
-  const app = useApp({ variables });
-
   const waitsOf = async (call: () => PromiseLike<unknown>): Promise<number> => {
     const waits = jest.spyOn(app.nest.get(Propagation), 'awaitPropagation');
     await call();
@@ -177,7 +154,7 @@ describe('calls that end sessions or users', () => {
     expect(await waitsOf(() => owner.deleteAccount(NEW_PASSWORD).expect(204))).toBe(1);
   });
 
-  it('wait too when they repeat a first factor or a reset whose answer was lost', async () => {
+  it('wait too when they repeat a first factor or a reset whose answer was lost, and when an operator removes factors', async () => {
     const owner = await FactorOwner.withTotp(app);
     expect(await waitsOf(() => owner.post('/totp/confirm', { code: owner.code() }).expect(409))).toBe(1);
     expect(await waitsOf(() => owner.post('/totp', { password: PASSWORD }).expect(409))).toBe(1);
@@ -186,14 +163,11 @@ describe('calls that end sessions or users', () => {
     const reset = () => app.post('/api/v0/auth/password-reset/confirm', { token, new_password: NEW_PASSWORD });
     expect(await waitsOf(() => reset().expect(204))).toBe(1);
     expect(await waitsOf(() => reset().expect(400))).toBe(1);
-  });
-
-  it('wait too when an operator removes the second factors, also when there are none', async () => {
-    const { user } = await FactorOwner.withTotp(app);
-    const remove = (id: string) => app.admin.delete(`/users/${id}/factors`);
-    for (let i = 0; i < 2; i += 1) expect(await waitsOf(() => remove(user.id).expect(204))).toBe(1);
-    await app.admin.delete(`/users/${user.id}`).expect(204);
-    expect(await waitsOf(() => remove(user.id).expect(404))).toBe(1);
+    // An operator removes the second factors, and then finds none.
+    const remove = () => app.admin.delete(`/users/${owner.user.id}/factors`);
+    for (let i = 0; i < 2; i += 1) expect(await waitsOf(() => remove().expect(204))).toBe(1);
+    await app.admin.delete(`/users/${owner.user.id}`).expect(204);
+    expect(await waitsOf(() => remove().expect(404))).toBe(1);
   });
 
   it('wait too when a passkey is the first factor, and when the call is repeated', async () => {

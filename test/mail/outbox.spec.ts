@@ -3,7 +3,7 @@ import { MailWorker } from '../../src/mail/mail-worker.js';
 import { Outbox, type Claim } from '../../src/mail/outbox.js';
 import { computeDigest } from '../../src/crypto/secret.js';
 import { Database } from '../../src/database/database.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { PurgeJob } from '../../src/maintenance/maintenance.js';
 import { eventually } from '../../tools/eventually.js';
 import { recorded } from '../audit/record.js';
 import { atOnce } from '../support/at-once.js';

@@ -1,5 +1,4 @@
-import { AuditJob } from '../../src/maintenance/maintenance.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { AuditJob, PurgeJob } from '../../src/maintenance/maintenance.js';
 import { oldMonth, partitionsOf } from '../audit/months.js';
 import { scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';

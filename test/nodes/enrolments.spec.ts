@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { generateEnrolmentCode } from '../../src/nodes/enrolments.service.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { PurgeJob } from '../../src/maintenance/maintenance.js';
 import { problems } from '../../src/problems/problems.js';
 import { generateSecret } from '../../src/crypto/secret.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';

@@ -4,6 +4,7 @@ import { CHANGES_SINCE } from '../../src/revocation/revocation-feed.js';
 import { migrate } from '../../src/database/migrate.js';
 import { eventually } from '../../tools/eventually.js';
 import { OwnPostgres } from '../support/own-postgres.js';
+import { openTransaction } from '../support/row-lock.js';
 import type { TestDatabase } from '../support/test-database.js';
 import { FeedReader } from './feed-reader.js';
 
@@ -54,9 +55,7 @@ describe('the change feed', () => {
 
   it('returns each change once, with its kind, in any order of commits', async () => {
     const [first, second] = (await nodes(2)) as [string, string];
-    const slow = new Client({ connectionString: database.url });
-    await slow.connect();
-    await slow.query('BEGIN');
+    const slow = await openTransaction(database, 'SELECT');
     await change(slow, first);
     await change(other, second);
     expect(await reader.ask()).toMatchObject({ reset: false, changes: [{ kind: 'node', id: second }] });
@@ -69,16 +68,13 @@ describe('the change feed', () => {
 
   it('repeats no change while a transaction is open in another database', async () => {
     await database.query('CREATE DATABASE elsewhere');
-    const elsewhere = Object.assign(new URL(database.url), { pathname: '/elsewhere' }).toString();
-    const open = new Client({ connectionString: elsewhere });
-    await open.connect();
-    await open.query('BEGIN; SELECT pg_current_xact_id()');
+    const url = Object.assign(new URL(database.url), { pathname: '/elsewhere' }).toString();
+    const open = await openTransaction({ ...database, url }, 'SELECT pg_current_xact_id()');
     const [id] = (await nodes(1)) as [string];
     await reader.ask();
     await change(other, id);
     expect(await ids()).toEqual([id]);
     expect(await ids()).toEqual([]);
-    await open.query('ROLLBACK');
     await open.end();
   });
 

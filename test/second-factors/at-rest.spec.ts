@@ -1,7 +1,6 @@
 import { Secret } from 'otpauth';
 import { Client } from 'pg';
-import { KeyMaterialJob } from '../../src/maintenance/maintenance.js';
-import { PurgeJob } from '../../src/maintenance/purge.js';
+import { KeyMaterialJob, PurgeJob } from '../../src/maintenance/maintenance.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
@@ -108,15 +107,16 @@ describe('a rotation of SECRET_KEY', () => {
 });
 
 describe('used challenges', () => {
-  const app = useAppPerTest();
-
   it('are purged an hour after they have expired', async () => {
     await (await FactorOwner.withTotp(app)).logsInWithCode();
+    const count = async () => (await app.database.query('SELECT 1 FROM used_challenges')).length;
+    const before = await count();
     await app.nest.get(PurgeJob).purgeExpired();
-    expect(await app.database.query('SELECT 1 FROM used_challenges')).toHaveLength(1);
+    expect(before).toBeGreaterThan(0);
+    expect(await count()).toBe(before);
     await app.database.query(`UPDATE used_challenges SET expires_at = now() - interval '61 minutes'`);
     await app.nest.get(PurgeJob).purgeExpired();
-    expect(await app.database.query('SELECT 1 FROM used_challenges')).toEqual([]);
+    expect(await count()).toBe(0);
   });
 });
 

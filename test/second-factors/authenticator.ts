@@ -1,3 +1,4 @@
+import { isoCBOR } from '@simplewebauthn/server/helpers';
 import { createHash, createPublicKey, randomBytes, sign, type KeyObject } from 'node:crypto';
 import { generateKeyPair } from '../../src/crypto/key-pair.js';
 import { generateRsaKey } from '../support/rsa-key.js';
@@ -21,19 +22,7 @@ interface Options {
 
 const sha256 = (data: string | Buffer): Buffer => createHash('sha256').update(data).digest();
 
-/** CBOR (RFC 8949) of what authenticators send: small integers, text, bytes and maps. */
-function cbor(value: number | string | Buffer | Map<number | string, unknown>): Buffer {
-  const head = (major: number, count: number): Buffer => {
-    if (count < 24) return Buffer.from([(major << 5) | count]);
-    if (count < 256) return Buffer.from([(major << 5) | 24, count]);
-    return Buffer.from([(major << 5) | 25, count >> 8, count & 255]);
-  };
-  if (typeof value === 'number') return value < 0 ? head(1, -1 - value) : head(0, value);
-  if (typeof value === 'string') return Buffer.concat([head(3, Buffer.byteLength(value)), Buffer.from(value)]);
-  if (Buffer.isBuffer(value)) return Buffer.concat([head(2, value.length), value]);
-  const entries = [...value].flatMap(([key, item]) => [cbor(key), cbor(item as Buffer)]);
-  return Buffer.concat([head(5, value.size), ...entries]);
-}
+const cbor = (value: Parameters<typeof isoCBOR.encode>[0]): Buffer => Buffer.from(isoCBOR.encode(value));
 
 /** An authenticator in software, with the browser before it: one passkey. */
 export class Authenticator {

@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
-import { CodeVerifier } from '../../src/second-factors/codes.js';
+import { readClaims } from '../../tools/read-claims.js';
+import { CodeVerifier } from '../../src/second-factors/totp.js';
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { recorded } from '../audit/record.js';
@@ -11,7 +12,7 @@ import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD, VARIABLES } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { Authenticator } from './authenticator.js';
-import { claimsOf, FactorOwner, logInWithPasskey, passkeyOptions } from './owner.js';
+import { FactorOwner, logInWithPasskey, passkeyOptions } from './owner.js';
 import type { Tokens } from '../support/test-app.js';
 import { untilVerdict } from '../support/until-verdict.js';
 
@@ -104,31 +105,11 @@ describe('a change of second factors', () => {
     expectInvalid(await owner.offers(passkey), '/passkey');
     await app.login(owner.user.email).expect(200);
   });
-
-  it('refuses options of a passkey that were made before the password was changed', async () => {
-    const owner = await FactorOwner.of(app);
-    const passkey = new Authenticator().create(await owner.creationOptions());
-    await owner.changePassword().expect(204);
-    expectInvalid(await owner.offers(passkey), '/passkey');
-  });
-
-  it('refuses a passkey whose authenticator states another id than the answer', async () => {
-    const owner = await FactorOwner.of(app);
-    const passkey = new Authenticator().create(await owner.creationOptions());
-    const id = Buffer.alloc(32, 7).toString('base64url');
-    expectInvalid(await owner.offers({ ...passkey, id, rawId: id }), '/passkey');
-  });
 });
 
 describe('how a session was made (amr, RFC 8176)', () => {
   const validate = async (token: string): Promise<unknown> =>
     (await app.post('/internal/validate-user').set('Authorization', `Bearer ${token}`).expect(200)).body as unknown;
-
-  it('is the password alone for a user without a second factor', async () => {
-    const { access_token } = await (await app.user()).logsIn();
-    expect(claimsOf(access_token).amr).toEqual(['pwd']);
-    expect(await validate(access_token)).toMatchObject({ amr: ['pwd'] });
-  });
 
   it('is in the access token, kept by each refresh and its repeat, and answered to services', async () => {
     const owner = await FactorOwner.withTotp(app);
@@ -137,15 +118,16 @@ describe('how a session was made (amr, RFC 8176)', () => {
     const refresh = async () => (await app.refresh(first.refresh_token).expect(200)).body as Tokens;
     const amr = ['pwd', 'otp', 'mfa'];
     for (const { access_token } of [first, await refresh(), await refresh()]) {
-      expect(claimsOf(access_token).amr).toEqual(amr);
+      expect(readClaims(access_token).amr).toEqual(amr);
       expect(await validate(access_token)).toMatchObject({ amr });
       const asked = app.post('/internal/introspect').type('form').send(`token=${access_token}`).set(service.headers);
       expect((await asked.expect(200)).body).toMatchObject({ active: true, amr });
     }
   });
 
-  it('of a session from before the enrolment stays what it was', async () => {
+  it('of a session from before the enrolment stays the password alone', async () => {
     const owner = await FactorOwner.withTotp(app);
+    expect(readClaims(owner.tokens.access_token).amr).toEqual(['pwd']);
     expect(await validate(owner.tokens.access_token)).toMatchObject({ amr: ['pwd'] });
   });
 });
@@ -155,19 +137,12 @@ describe('DELETE /api/v0/admin/users/{id}/factors', () => {
     const owner = await FactorOwner.withTotp(app);
     await owner.registers();
     const { challenge } = await owner.isChallenged();
-    const { headers } = await app.admin.delete(`/users/${owner.user.id}/factors`).expect(204);
+    await app.admin.delete(`/users/${owner.user.id}/factors`).expect(204);
     expectProblem(await app.me(owner.tokens.access_token), problems.invalidAccessToken);
     await app.login(owner.user.email).expect(200);
     expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
-    const rows = (await recorded(app)).filter((row) => row.request_id === headers['x-request-id']);
-    expect(rows).toMatchObject([
-      {
-        event: 'admin.user.factors_removed',
-        actor: { door: 'admin' },
-        subject: owner.user.id,
-        details: { before: { totp: true, passkeys: 1 }, ended_sessions: 1 },
-      },
-    ]);
+    const rows = await recorded(app, { event: 'admin.user.factors_removed', subject: owner.user.id });
+    expect(rows).toMatchObject([{ details: { before: { totp: true, passkeys: 1 }, ended_sessions: 1 } }]);
   });
 
   it('is idempotent, and 404 for an unknown user', async () => {
@@ -180,7 +155,7 @@ describe('DELETE /api/v0/admin/users/{id}/factors', () => {
 });
 
 describe('a proof whose use could not be committed', () => {
-  const app = useApp({ settings: { databaseStatementTimeoutMs: 2_000 } });
+  const app = useApp({ settings: { databaseStatementTimeoutMs: 500 } });
   /** Makes what the tests need: its timeouts are long. */
   const patient = useReplica(app, { variables: VARIABLES });
   let holder: Client;
@@ -224,19 +199,16 @@ describe('a proof whose use could not be committed', () => {
     },
   );
 
-  it.each(['passkeys', 'used_challenges', 'sessions'])(
-    'of a login with a passkey alone, blocked at %s, is 503, and the same answer logs in then',
-    async (table) => {
-      const owner = await FactorOwner.of(patient);
-      const authenticator = await owner.registers();
-      const passkey = authenticator.get(await passkeyOptions(patient));
-      const answer = (): PromiseLike<Response> => logInWithPasskey(app, passkey);
-      expectProblem(await whileBlocked(table, answer), problems.unavailable);
-      expect((await untilVerdict(answer)).status).toBe(200);
-      await expectNoRefusal(owner);
-      expectProblem(await untilVerdict(answer), problems.invalidPasskey);
-    },
-  );
+  it('of a login with a passkey alone is 503, and the same answer logs in then', async () => {
+    const owner = await FactorOwner.of(patient);
+    const authenticator = await owner.registers();
+    const passkey = authenticator.get(await passkeyOptions(patient));
+    const answer = (): PromiseLike<Response> => logInWithPasskey(app, passkey);
+    expectProblem(await whileBlocked('passkeys', answer), problems.unavailable);
+    expect((await untilVerdict(answer)).status).toBe(200);
+    await expectNoRefusal(owner);
+    expectProblem(await untilVerdict(answer), problems.invalidPasskey);
+  });
 
   it.each(['/totp/remove', '/recovery-codes'])('at %s is 503, and the same code is accepted then', async (path) => {
     const owner = await FactorOwner.withTotp(patient);

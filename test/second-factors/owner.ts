@@ -118,6 +118,3 @@ export function logInWithPasskey(app: TestApp, passkey: object): SupertestReques
 export async function logInAlone(app: TestApp, authenticator: Authenticator): Promise<Response> {
   return logInWithPasskey(app, authenticator.get(await passkeyOptions(app)));
 }
-
-export const claimsOf = (token: string): Record<string, unknown> =>
-  JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()) as Record<string, unknown>;

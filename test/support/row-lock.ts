@@ -3,12 +3,22 @@ import type { Response, Test as SupertestRequest } from 'supertest';
 import { eventually } from '../../tools/eventually.js';
 import type { TestDatabase } from './test-database.js';
 
+/** Begins a transaction with a statement and leaves it open: `end()` rolls it back. */
+export async function openTransaction({ url }: TestDatabase, statement: string): Promise<Client> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  await client.query(`BEGIN; ${statement}`);
+  return client;
+}
+
+/** So that statements which read or write the tables wait. */
+export function lockTables(database: TestDatabase, tables: string): Promise<Client> {
+  return openTransaction(database, `LOCK TABLE ${tables} IN ACCESS EXCLUSIVE MODE`);
+}
+
 /** Locks a row, so that a test decides the order of its changes. */
 export async function holdRow(database: TestDatabase, table: string, id: string) {
-  const client = new Client({ connectionString: database.url });
-  await client.connect();
-  await client.query('BEGIN');
-  await client.query(`SELECT id FROM ${table} WHERE id = $1 FOR UPDATE`, [id]);
+  const client = await openTransaction(database, `SELECT id FROM ${table} WHERE id = '${id}' FOR UPDATE`);
   const waiters = async (): Promise<number> => {
     const sql = `SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
     return (await database.query(sql)).length;

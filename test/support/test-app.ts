@@ -11,9 +11,10 @@ import type { Scope } from '../../src/common/names.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import type { FixedSettings } from '../../src/config/limits.js';
 import { DatabaseClock } from '../../src/database/database.js';
-import { configureApp, createInternalServer } from '../../src/bootstrap/create-app.js';
+import { configureApp, createInternalServer } from '../../src/bootstrap/serve-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import { Log } from '../../src/logging/log.js';
+import { MailTransport } from '../../src/mail/mail-transport.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { recordAnswers } from './documented-answers.js';
 import { ADMIN_KEY, PASSWORD, SETTINGS, VARIABLES } from './settings.js';
@@ -73,7 +74,7 @@ export class TestApp {
       { ...SETTINGS, ...settings },
     );
     this.log = new TestLog(environment);
-    const testing = await Test.createTestingModule({ imports: [AppModule.forRoot(environment)] })
+    const builder = Test.createTestingModule({ imports: [AppModule.forRoot(environment)] })
       .overrideProvider(Clock)
       .useValue(this.clock)
       .overrideProvider(DatabaseClock)
@@ -82,8 +83,11 @@ export class TestApp {
         factory: (dataSource: DataSource) => new MovedDatabaseClock(dataSource, this.clock),
       })
       .overrideProvider(Log)
-      .useValue(this.log)
-      .compile();
+      .useValue(this.log);
+    // Without a mail server, mails are printed. Here they are discarded, except by a test of the development.
+    if (environment.nodeEnv === 'test' && !environment.mailUrl)
+      builder.overrideProvider(MailTransport).useValue({ send: () => Promise.resolve() });
+    const testing = await builder.compile();
     this.nest = testing.createNestApplication<NestExpressApplication>(new LinkedExpressAdapter(), {
       bodyParser: false,
     });
@@ -227,6 +231,12 @@ export class User {
   /** Logs in, through another replica if one is given. */
   async logsIn(app = this.app): Promise<Tokens> {
     return (await app.login(this.email, this.password).expect(200)).body as Tokens;
+  }
+
+  /** As it is stored. */
+  async passwordHash(): Promise<string> {
+    const sql = 'SELECT password_hash AS hash FROM users WHERE id = $1';
+    return (await this.app.database.query<{ hash: string }>(sql, [this.id]))[0]!.hash;
   }
 }
 

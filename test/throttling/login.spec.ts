@@ -6,12 +6,15 @@ import { PASSWORD } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { recorded } from '../audit/record.js';
-import { toNetwork, toNetworks } from '../../src/common/network.js';
+import { IS_NIGHTLY } from '../../tools/nightly.js';
+import { toNetworks } from '../../src/common/network.js';
 import { TestApp } from '../support/test-app.js';
 
 const LIMIT = 10;
 
 const WRONG = 'not her passphrase';
+
+const GUESSES = IS_NIGHTLY ? 1_000 : 200;
 
 const LIMITS = {
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`,
@@ -27,12 +30,12 @@ describe('wrong passwords for one account from one address', () => {
   const guess = (times: number, emailOf: (index: number) => string, password = WRONG) =>
     Promise.all(Array.from({ length: times }, (_, index) => (index % 2 ? one : two).login(emailOf(index), password)));
 
-  it('are counted exactly over two replicas: 1,000 concurrent guesses cost only as many bcrypts as the limit', async () => {
+  it('are counted exactly over two replicas: concurrent guesses cost only as many bcrypts as the limit', async () => {
     const alice = await one.user();
     const run = jest.spyOn(Piscina.prototype, 'run');
     try {
-      const answers = await guess(1_000, () => alice.email);
-      expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 1_000 - LIMIT });
+      const answers = await guess(GUESSES, () => alice.email);
+      expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: GUESSES - LIMIT });
       for (const answer of answers) {
         if (answer.status === 401) expectProblem(answer, problems.invalidCredentials);
         else expect(expectThrottled(answer)).toMatchObject({ policy: 'login-account-address', points: LIMIT });
@@ -41,11 +44,6 @@ describe('wrong passwords for one account from one address', () => {
     } finally {
       run.mockRestore();
     }
-  });
-
-  it('are counted the same way for an unknown account', async () => {
-    const answers = await guess(100, () => 'unknown@example.org');
-    expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 100 - LIMIT });
   });
 
   it('no longer refuse on any replica once an operator has removed the throttles of the user', async () => {
@@ -59,16 +57,17 @@ describe('wrong passwords for one account from one address', () => {
     await one.admin.delete(`/users/${randomUUID()}/throttles`).expect(404);
   });
 
-  it('share one count for every letter case of the address', async () => {
+  it('share one count for every letter case of the address, also for an unknown account', async () => {
     const spellings = ['mixed@example.org', 'MIXED@example.org', 'Mixed@Example.ORG'];
-    const answers = await guess(100, (index) => spellings[index % 3]!);
-    expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 100 - LIMIT });
+    const answers = await guess(3 * LIMIT, (index) => spellings[index % 3]!);
+    expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 2 * LIMIT });
   });
 
   it('are refused with the same response whether the account exists or not, also with the right password', async () => {
     const bob = await one.user();
     await guess(LIMIT, () => bob.email);
     await guess(LIMIT, () => 'no-bob@example.org');
+    const before = two.log.events('user.login.throttled').length;
     const seen = [await two.login(bob.email, PASSWORD), await two.login('no-bob@example.org')].map((answer) => {
       expectThrottled(answer);
       const { request_id, instance, ...body } = answer.body as Record<string, unknown>;
@@ -76,40 +75,23 @@ describe('wrong passwords for one account from one address', () => {
       return { body, headers: Object.keys(answer.headers), policy: answer.headers['ratelimit-policy'] };
     });
     expect(seen[1]).toEqual(seen[0]);
+    const logged = { level: 'warn', reason: 'login-account-address', address: '127.0.0.1' };
+    expect(two.log.events('user.login.throttled').slice(before)).toMatchObject([logged, logged]);
+    expect(JSON.stringify(two.log.lines)).not.toContain(bob.email);
   });
 
-  it('log an event with the limit and the network, without the account', async () => {
-    const carol = await one.user();
-    await guess(LIMIT, () => carol.email);
-    const before = one.log.events('user.login.throttled').length;
-    expectThrottled(await one.login(carol.email));
-    expect(one.log.events('user.login.throttled').slice(before)).toMatchObject([
-      { level: 'warn', reason: 'login-account-address', address: '127.0.0.1' },
-    ]);
-    expect(JSON.stringify(one.log.lines)).not.toContain(carol.email);
-  });
-
-  it('are counted, good logins are not: 50 at once pass, and leave the whole budget', async () => {
+  it('are counted, good logins are not: 50 at once pass beside wrong ones, and leave the rest of the budget', async () => {
     const dave = await one.user();
-    expect(countByStatus(await guess(50, () => dave.email, PASSWORD))).toEqual({ 200: 50 });
-    expect(countByStatus(await guess(50, () => dave.email))).toEqual({ 401: LIMIT, 429: 50 - LIMIT });
-  });
-
-  it('do not refuse concurrent good logins while budget is left', async () => {
-    const erin = await one.user();
-    const [good, bad] = await Promise.all([guess(50, () => erin.email, PASSWORD), guess(LIMIT - 1, () => erin.email)]);
+    const [good, bad] = await Promise.all([guess(50, () => dave.email, PASSWORD), guess(LIMIT - 1, () => dave.email)]);
     expect(countByStatus([...good, ...bad])).toEqual({ 200: 50, 401: LIMIT - 1 });
+    expect(countByStatus(await guess(LIMIT, () => dave.email))).toEqual({ 401: 1, 429: LIMIT - 1 });
   });
 
   it('never refuse a valid app or node key', async () => {
     const [node, service] = [await one.node(), await one.service()];
     await guess(2 * LIMIT, () => 'frank@example.org');
-    const answers = await Promise.all(
-      Array.from({ length: 100 }, (_, index) =>
-        index % 2 ? one.validateNode(node.header) : one.validateApp(service.headers),
-      ),
-    );
-    expect(countByStatus(answers)).toEqual({ 200: 100 });
+    await one.validateNode(node.header).expect(200);
+    await one.validateApp(service.headers).expect(200);
   });
 });
 
@@ -119,27 +101,21 @@ describe('the throttled address', () => {
   const LIMIT = 3;
   const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/900` };
 
+  const behindProxy = useApp({ variables: { ...LIMITS, LOGIN_LIMIT_PER_ADDRESS: `${LIMIT}/900`, TRUST_PROXY: '1' } });
+
   it.each([
     ['192.0.2.7', '192.0.2.7'],
     ['::ffff:192.0.2.7', '192.0.2.7'],
-    ['2001:db8:0:7::1', '2001:db8:0:7::/64'],
-    ['2001:0DB8:0000:0007:ffff::2', '2001:db8:0:7::/64'],
-    ['2001:db8::1', '2001:db8:0:0::/64'],
-    ['::1', '0:0:0:0::/64'],
-    ['1:2:3:4:5:6:7:8', '1:2:3:4::/64'],
-    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['2001:db8:0:7::1', '2001:db8:0:7::/64', '2001:db8:0::/48'],
+    ['2001:0DB8:0000:0007:ffff::2', '2001:db8:0:7::/64', '2001:db8:0::/48'],
+    ['2001:db8::1', '2001:db8:0:0::/64', '2001:db8:0::/48'],
+    ['::1', '0:0:0:0::/64', '0:0:0::/48'],
+    ['1:2:3:4:5:6:7:8', '1:2:3:4::/64', '1:2:3::/48'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64', 'fe80:0:0::/48'],
     ['not an address', 'unknown'],
     ['', 'unknown'],
     [undefined, 'unknown'],
-  ])('of %p is %s', (address, network) => {
-    expect(toNetwork(address)).toBe(network);
-  });
-
-  it.each([
-    ['192.0.2.7', ['192.0.2.7']],
-    ['2001:db8:5:7::1', ['2001:db8:5:7::/64', '2001:db8:5::/48']],
-    ['not an address', ['unknown']],
-  ])('of %p is in the networks %p', (address, networks) => {
+  ])('of %p is in the network %s', (address, ...networks) => {
     expect(toNetworks(address)).toEqual(networks);
   });
 
@@ -158,60 +134,48 @@ describe('the throttled address', () => {
   });
 
   it('is the one that the trusted proxy saw, also after forged entries', async () => {
-    const app = await TestApp.start({ variables: { ...LIMITS, TRUST_PROXY: '1' } });
     const forged = Array.from({ length: 20 }, (_, index) => `203.0.113.${index}, 198.51.100.1`);
-    expect(countByStatus(await tryFrom(app, forged))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
-    expect(countByStatus(await tryFrom(app, ['198.51.100.2']))).toEqual({ 401: 1 });
-    expect(app.log.events('user.login.throttled')[0]).toMatchObject({ address: '198.51.100.1' });
-    expect(JSON.stringify(app.log.lines)).not.toContain('203.0.113');
-    await app.stop();
-  });
-
-  it('is the /64 of an IPv6 address', async () => {
-    const app = await TestApp.start({ variables: { ...LIMITS, TRUST_PROXY: '1' } });
-    const neighbours = Array.from({ length: 20 }, (_, index) => `2001:db8:0:7:${index}::1`);
-    expect(countByStatus(await tryFrom(app, neighbours))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
-    expect(countByStatus(await tryFrom(app, ['2001:db8:0:8::1']))).toEqual({ 401: 1 });
-    expectThrottled(await app.login(EMAIL).set('X-Forwarded-For', '2001:db8:0:7::'));
-    await app.stop();
+    expect(countByStatus(await tryFrom(behindProxy, forged))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
+    expect(countByStatus(await tryFrom(behindProxy, ['198.51.100.2']))).toEqual({ 401: 1 });
+    expect(behindProxy.log.events('user.login.throttled')[0]).toMatchObject({ address: '198.51.100.1' });
+    expect(JSON.stringify(behindProxy.log.lines)).not.toContain('203.0.113');
   });
 
   it('is also the /48 of an IPv6 address, with 16 times the budget', async () => {
-    const app = await TestApp.start({ variables: { ...LIMITS, LOGIN_LIMIT_PER_ADDRESS: '2/900', TRUST_PROXY: '1' } });
     const sites = (count: number, text: string) =>
       Array.from({ length: count }, (_, index) => `2001:db8:${text}:${(index + 1).toString(16)}::1`);
     const refreshes = (addresses: string[]) =>
-      Promise.all(addresses.map((address) => app.refresh('unknown').set('X-Forwarded-For', address)));
+      Promise.all(addresses.map((address) => behindProxy.refresh('unknown').set('X-Forwarded-For', address)));
     const accounts = (addresses: string[]) =>
-      Promise.all(addresses.map((address, n) => app.login(`${n}@example.org`).set('X-Forwarded-For', address)));
-    expect(countByStatus(await refreshes(sites(60, 'a')))).toEqual({ 401: 16 * LIMIT, 429: 60 - 16 * LIMIT });
+      Promise.all(addresses.map((address, n) => behindProxy.login(`${n}@example.org`).set('X-Forwarded-For', address)));
+    const counts = { 401: 16 * LIMIT, 429: 60 - 16 * LIMIT };
+    expect(countByStatus(await refreshes(sites(60, 'a')))).toEqual(counts);
     expect(countByStatus(await refreshes(sites(1, 'b')))).toEqual({ 401: 1 });
     const answers = await accounts(sites(60, 'a'));
-    expect(countByStatus(answers)).toEqual({ 401: 32, 429: 28 });
+    expect(countByStatus(answers)).toEqual(counts);
     const refused = expectThrottled(answers.find(({ status }) => status === 429)!);
-    expect(refused).toMatchObject({ policy: 'login-address', points: 32 });
+    expect(refused).toMatchObject({ policy: 'login-address', points: 16 * LIMIT });
     expect(countByStatus(await accounts(sites(1, 'b')))).toEqual({ 401: 1 });
-    await app.stop();
   });
 });
 
 describe('one IPv6 customer', () => {
-  const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/60', LOGIN_LIMIT_PER_ACCOUNT: '40/900', TRUST_PROXY: '1' };
+  const app = useApp({
+    variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/60', LOGIN_LIMIT_PER_ACCOUNT: '40/900', TRUST_PROXY: '1' },
+  });
   const toAddress = (prefix: string, index: number): string =>
     `2001:db8:${prefix}${index.toString(16).padStart(2, '0')}::1`;
 
   it.each([
-    ['a /64', () => '2001:db8:7:7::1', 5],
+    ['a /64', (index: number) => `2001:db8:7:7:${index.toString(16)}::1`, 5],
     ['a /56', (index: number) => toAddress('7:1', index), 10],
     ['a /48', (index: number) => toAddress(`8:${index.toString(16)}`, index), 10],
   ])('with %s uses up a part of the limit of an account', async (_what, at, points) => {
-    const app = await TestApp.start({ variables: LIMITS });
     const alice = await app.user();
     const guess = (index: number) => app.login(alice.email, 'wrong').set('X-Forwarded-For', at(index));
     const answers = await Promise.all(Array.from({ length: 60 }, (_, index) => guess(index)));
     expect(countByStatus(answers)).toEqual({ 401: points, 429: 60 - points });
     await app.login(alice.email).set('X-Forwarded-For', '2001:db8:9::1').expect(200);
-    await app.stop();
   });
 });
 

@@ -10,8 +10,7 @@ import { readSchemaState, type SchemaState } from '../../database/migrate.js';
 import { describeCause, describeDatabaseFailure } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
 import { withServices, type Services } from './database-services.js';
-import { broken, callServices, warning, type Checkup, type Finding } from './doctor-calls.js';
-import { checkKeys } from './doctor-keys.js';
+import { broken, callServices, checkKeys, warning, type Checkup, type Finding } from './doctor-calls.js';
 import {
   createTokenRules,
   describeUnreadable,
@@ -68,7 +67,11 @@ function readFiles(map: PlatformMap, envDir: string, found: Finding[]): Map<stri
   const files = new Map<string, EnvFile>();
   for (const { name } of map.services) {
     try {
-      files.set(name, EnvFile.read(resolveEnvPath(envDir, name)));
+      const file = EnvFile.read(resolveEnvPath(envDir, name));
+      files.set(name, file);
+      const remedy = `chmod 600 ${file.path}. If another user may have read it, replace its keys.`;
+      if (file.isOpenToOthers)
+        found.push(broken(`${name}.env`, `Other users may read or write the file (mode ${file.mode}).`, remedy));
     } catch (error) {
       const { what, remedy } = describeUnreadable(`${name}.env`, error);
       found.push(broken(`${name}.env`, what, remedy));
@@ -113,14 +116,14 @@ async function readDatabase(
     };
     return await withServices(variables, read, clock);
   } catch (error) {
-    const next = describeDatabaseFailure(error)?.next ?? 'Correct DATABASE_URL in auth.env.';
+    const [, , next = 'Correct DATABASE_URL in auth.env.'] = describeDatabaseFailure(error) ?? [];
     const remedy = `${next} Everything that needs the database was not checked.`;
     found.push(broken('database', `The database cannot be used: ${describeCause(error)}.`, remedy));
     return undefined;
   }
 }
 
-function* checkFile(planned: PlannedService<EnvFile>, checkup: Checkup, map: PlatformMap): Generator<Finding> {
+function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap): Generator<Finding> {
   const { service, file, settings } = planned;
   const where = `${service.name}.env`;
   const credentials = service.calls.flatMap((target) => Object.values(credentialVariables(target)));
@@ -129,10 +132,6 @@ function* checkFile(planned: PlannedService<EnvFile>, checkup: Checkup, map: Pla
     if (required.length > 0)
       yield broken(where, 'The file is missing.', 'Is --env-dir right? If so, run init, then restart the service.');
     return;
-  }
-  if (file.isOpenToOthers) {
-    const remedy = `chmod 600 ${file.path}. If another user may have read it, replace its keys.`;
-    yield broken(where, `Other users may read or write the file (mode ${file.mode}).`, remedy);
   }
   const missing = required.filter((name) => !isSetIn(file, name));
   if (missing.length > 0) yield broken(where, `Not set: ${missing.join(', ')}.`, RUN_INIT);
@@ -161,7 +160,7 @@ function describeDifference({ service }: PlannedService, name: string, value: st
 }
 
 /** What is in a file and should not be: init removes nothing. */
-function* checkLeftovers({ service, file }: PlannedService<EnvFile>, { own, rules }: Checkup, map: PlatformMap) {
+function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Checkup, map: PlatformMap) {
   const where = `${service.name}.env`;
   const isOwn = service.name === OWN_NAME;
   const [key, ownKey] = [file.get('SECRET_KEY'), own?.get('SECRET_KEY')];

@@ -21,8 +21,6 @@ const TOKEN_VARIABLES = ['ACCESS_TOKEN_ALGORITHM', 'JWT_ISSUER', 'JWT_AUDIENCE']
 /** Secrets that commands read from this file itself. */
 const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
 
-export type EnvFiles = ReadonlyMap<string, EnvFile>;
-
 /** The variables of one service, in a file of any format. */
 export interface ServiceFile extends Pick<
   EnvFile,
@@ -38,7 +36,7 @@ export function resolveEnvPath(envDir: string, service: string): string {
 }
 
 /** @throws {CommandFailedError} when the path of a service's file exists and is not a regular file */
-export function readEnvFiles(map: PlatformMap, envDir: string): EnvFiles {
+export function readEnvFiles(map: PlatformMap, envDir: string): ReadonlyMap<string, EnvFile> {
   return new Map(map.services.map(({ name }) => [name, readEnvFile(envDir, name)]));
 }
 
@@ -112,10 +110,7 @@ export interface TokenRules extends TokenSettings {
   readonly url: string;
 }
 
-/**
- * Reads the rules from the environment of this process, or else from this service's own file.
- * @throws {InvalidEnvironmentError}
- */
+/** @throws {InvalidEnvironmentError} */
 export function readTokenRules(map: PlatformMap, own: EnvFile | undefined): TokenRules {
   return createTokenRules(map, parseTokenSettings(readOwnVariables(own, TOKEN_VARIABLES)));
 }
@@ -125,32 +120,27 @@ export function createTokenRules(map: PlatformMap, settings = DEFAULT_TOKENS): T
   return { ...settings, url: url.replace(/\/$/, '') };
 }
 
-/** What a new file of this service gets, where there is none. */
-export interface NewSettings {
-  readonly databaseUrl: string | undefined;
-  readonly secretKey: string | undefined;
-}
-
 /** Values by the name of their variable. Undefined stands for any value: `init` generates one if the file has none. */
 export type FileSettings = Readonly<Record<string, string | undefined>>;
 
 /**
  * @param own the file of this service, which the others share secrets with
+ * @param fresh what a new file of this service gets, where there is none
  * @returns what the file of a service must set besides its credentials, in the order in which `init` writes it
  */
 export function listSettings(
   service: MappedService,
-  file: EnvFile,
+  file: ServiceFile,
   own: EnvFile | undefined,
   rules: TokenRules,
-  { databaseUrl, secretKey }: NewSettings = { databaseUrl: undefined, secretKey: undefined },
+  fresh?: Readonly<Record<'databaseUrl' | 'secretKey', string>>,
 ): FileSettings {
   const isOwn = service.name === OWN_NAME;
   const previousSecretKey = own?.get('SECRET_KEY_PREVIOUS');
   return {
-    ...(isOwn && { DATABASE_URL: isSetIn(file, 'DATABASE_URL') ? undefined : databaseUrl }),
+    ...(isOwn && { DATABASE_URL: isSetIn(file, 'DATABASE_URL') ? undefined : fresh?.databaseUrl }),
     ...(needsSecretKey(service, rules) && {
-      SECRET_KEY: own?.get('SECRET_KEY') ?? secretKey,
+      SECRET_KEY: own?.get('SECRET_KEY') ?? fresh?.secretKey,
       ...(previousSecretKey !== undefined && { SECRET_KEY_PREVIOUS: previousSecretKey }),
     }),
     // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. Where the SECRET_KEY
@@ -163,10 +153,19 @@ export function listSettings(
 
 /** @returns the settings that are not secret: addresses, and what a verifier needs */
 export function listPublicSettings(service: MappedService, rules: TokenRules): FileSettings {
+  const { name, nodeTargets, urls, verifiesAccessTokens } = service;
+  const isVerifier = hasVerifier(service);
+  const needsJwksUrl = rules.algorithm === 'ES256' && name !== OWN_NAME && (isVerifier || verifiesAccessTokens);
+  // At the address by which the service reaches auth, which may have a path in the map.
+  const { url } = urls.find(({ variable }) => variable === OWN_URL_VARIABLE) ?? rules;
   return {
-    ...(service.nodeTargets && { [NODE_TARGETS]: service.nodeTargets.join(',') }),
-    ...Object.fromEntries(service.urls.map(({ variable, url }) => [variable, url])),
-    ...listVerifierSettings(service, rules),
+    ...(nodeTargets && { [NODE_TARGETS]: nodeTargets.join(',') }),
+    // Every verifier may have the public keys. A map that names their address itself decides.
+    ...(needsJwksUrl && { [JWKS_URL_VARIABLE]: url.replace(/\/$/, '') + JWKS_PATH }),
+    ...Object.fromEntries(urls.map((each) => [each.variable, each.url])),
+    ...(isVerifier && { SERVICE_NAME: name }),
+    ...(isVerifier && rules.issuer !== DEFAULT_TOKENS.issuer && { JWT_ISSUER: rules.issuer }),
+    ...(isVerifier && rules.audience !== undefined && { JWT_AUDIENCE: rules.audience }),
   };
 }
 
@@ -180,36 +179,12 @@ function hasVerifier({ calls }: MappedService): boolean {
   return calls.includes(OWN_NAME);
 }
 
-function listVerifierSettings(service: MappedService, rules: TokenRules): FileSettings {
-  const keys = needsJwksUrl(service, rules) && { [JWKS_URL_VARIABLE]: findJwksUrl(service, rules) };
-  if (!hasVerifier(service)) return { ...keys };
-  return {
-    SERVICE_NAME: service.name,
-    ...keys,
-    ...(rules.issuer !== DEFAULT_TOKENS.issuer && { JWT_ISSUER: rules.issuer }),
-    ...(rules.audience !== undefined && { JWT_AUDIENCE: rules.audience }),
-  };
-}
-
 /** The claims that the service's verifier requires and that auth does not write: with them it refuses every token. */
-export function listStrayClaims(service: MappedService, file: EnvFile, { issuer, audience }: TokenRules): string[] {
+export function listStrayClaims(service: MappedService, file: ServiceFile, { issuer, audience }: TokenRules): string[] {
   if (!hasVerifier(service)) return [];
   const isDefault = issuer === DEFAULT_TOKENS.issuer;
   const claims = [];
   if (isDefault && (file.get('JWT_ISSUER') ?? issuer) !== issuer) claims.push('JWT_ISSUER');
   if (audience === undefined && file.get('JWT_AUDIENCE') !== undefined) claims.push('JWT_AUDIENCE');
   return claims;
-}
-
-/** The keys of the JWKS are public, so that every verifier may have them; a map that names the address itself decides. */
-function needsJwksUrl(service: MappedService, { algorithm }: TokenRules): boolean {
-  const isMapped = service.urls.some(({ variable }) => variable === JWKS_URL_VARIABLE);
-  const isVerifying = service.name !== OWN_NAME && (hasVerifier(service) || service.verifiesAccessTokens);
-  return algorithm === 'ES256' && isVerifying && !isMapped;
-}
-
-/** At the address by which the service reaches auth: the map may give it one with a path. */
-function findJwksUrl({ urls }: MappedService, rules: TokenRules): string {
-  const { url } = urls.find(({ variable }) => variable === OWN_URL_VARIABLE) ?? rules;
-  return url.replace(/\/$/, '') + JWKS_PATH;
 }

@@ -13,9 +13,17 @@ import { withAdvisoryLock, LOCKS } from '../../database/locks.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { CommandFailedError, announceIfSlow, say, type Confirm } from '../terminal.js';
 import { migrateWatched, withServices, type Services } from './database-services.js';
-import { carryOutPlan, type CredentialStore, type PlanReport } from './delivery.js';
 import { listSettings, readDatabaseVariables, readEnvFile, readEnvFiles, readTokenRules } from './environment-files.js';
-import { addRotations, listDestruction, makePlan, type LiveCredentials, type Plan } from './plan.js';
+import {
+  addRotations,
+  carryOutPlan,
+  listDestruction,
+  makePlan,
+  type CredentialStore,
+  type LiveCredentials,
+  type Plan,
+  type PlanReport,
+} from './plan.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const FOLDER_MODE = 0o700;
@@ -55,7 +63,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
   const { pending, isEmpty } = await readSchemaState(databaseUrl);
   if (!isEmpty) await refuseStrangeFolder(envDir, databaseUrl);
   const fresh = { databaseUrl, secretKey: generateSecret() };
-  const plan = (live: LiveCredentials | undefined): Plan<EnvFile> => {
+  const plan = (live: LiveCredentials | undefined): Plan => {
     const files = readEnvFiles(map, envDir);
     const own = files.get(OWN_NAME);
     refuseWeakSecret(own);
@@ -121,10 +129,8 @@ function createStore(credentials: AppCredentialsService, actor: Actor, lockLost:
  * Counts before it looks for the file, because another run writes that file before it issues a key.
  */
 async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise<void> {
-  let live = 0;
-  await withClient(databaseUrl, async (client) => {
-    live = (await client.query<{ live: number }>(COUNT_LIVE)).rows[0]?.live ?? 0;
-  });
+  const { rows } = await withClient(databaseUrl, (client) => client.query<{ live: number }>(COUNT_LIVE));
+  const live = rows[0]?.live ?? 0;
   const own = readEnvFile(envDir, OWN_NAME);
   if (live === 0 || own.exists) return;
   throw new CommandFailedError(

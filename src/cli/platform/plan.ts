@@ -1,9 +1,17 @@
+// A plan compares the map, the files and the live credentials. Carrying it out issues, restricts, rotates and revokes app
+// credentials, and writes each key into the file of its caller: `init` in the database, `apply` over HTTP. A credential counts
+// only once its caller's file holds the key, so that the next run completes what was interrupted.
+import { basename } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
-import { formatPair } from '../credential-state.js';
-import { CommandFailedError } from '../terminal.js';
-import type { FileSettings, ServiceFile } from './environment-files.js';
 import { credentialVariables } from '../../common/names.js';
+import { DEFAULT_OVERLAP_HOURS } from '../../config/limits.js';
+import { ADMIN_KEY_PREFIX, generateKey } from '../../crypto/key-format.js';
+import { generateSecret } from '../../crypto/secret.js';
+import { formatPair } from '../credential-state.js';
+import { describeCause } from '../failures.js';
+import { announceIfSlow, CommandFailedError } from '../terminal.js';
+import { isSetIn, type FileSettings, type ServiceFile } from './environment-files.js';
 import { OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 
 /**
@@ -11,7 +19,7 @@ import { OWN_NAME, type MappedService, type PlatformMap } from './platform-map.j
  * does not hold its current key. update: the file holds it, and the credential gets other scopes. lost: as rotate, but the
  * key may be elsewhere, and stays. unknown: the credentials cannot be read before the database is migrated.
  */
-export type PairAction = 'keep' | 'issue' | 'rotate' | 'update' | 'lost' | 'unknown';
+type PairAction = 'keep' | 'issue' | 'rotate' | 'update' | 'lost' | 'unknown';
 
 export interface PlannedPair {
   readonly caller: string;
@@ -23,16 +31,16 @@ export interface PlannedPair {
   readonly newScopes?: readonly string[] | null | undefined;
 }
 
-export interface PlannedService<File extends ServiceFile = ServiceFile> {
+export interface PlannedService {
   readonly service: MappedService;
-  readonly file: File;
+  readonly file: ServiceFile;
   readonly settings: FileSettings;
   readonly pairs: readonly PlannedPair[];
 }
 
 /** What `init` and `apply` do, and what `doctor` reports as missing or different. */
-export interface Plan<File extends ServiceFile = ServiceFile> {
-  readonly services: readonly PlannedService<File>[];
+export interface Plan {
+  readonly services: readonly PlannedService[];
   /** Live credentials of pairs that are not in the map. */
   readonly strays: readonly AppCredentialResponse[];
 }
@@ -49,12 +57,12 @@ export interface LiveCredentials {
  * @param files that can be read; a service without one is left out
  * @param live undefined when they cannot be read yet
  */
-export function makePlan<File extends ServiceFile>(
+export function makePlan(
   map: PlatformMap,
-  files: ReadonlyMap<string, File>,
+  files: ReadonlyMap<string, ServiceFile>,
   live: LiveCredentials | undefined,
-  toSettings: (service: MappedService, file: File) => FileSettings,
-): Plan<File> {
+  toSettings: (service: MappedService, file: ServiceFile) => FileSettings,
+): Plan {
   const isMapped = ({ caller, target }: AppCredentialResponse): boolean =>
     map.services.some(({ name, calls }) => name === caller && calls.includes(target));
   return {
@@ -71,12 +79,12 @@ export function makePlan<File extends ServiceFile>(
  * Plans new keys for the calls of a service, or of `all`.
  * @throws {CommandFailedError} for a service that is not in the map
  */
-export function addRotations<File extends ServiceFile>(plan: Plan<File>, caller: string): Plan<File> {
+export function addRotations(plan: Plan, caller: string): Plan {
   return replaceAction(plan, 'keep', 'rotate', createChoice(plan, caller));
 }
 
 /** Leaves the keys that `apply` cannot read as they are, except for those of a service, or of `all`. */
-export function leaveLostKeys<File extends ServiceFile>(plan: Plan<File>, rotated: string | undefined): Plan<File> {
+export function leaveLostKeys(plan: Plan, rotated: string | undefined): Plan {
   const isRotated = rotated === undefined ? () => false : createChoice(plan, rotated);
   return replaceAction(plan, 'rotate', 'lost', (service) => !isRotated(service));
 }
@@ -87,14 +95,14 @@ function createChoice({ services }: Plan, caller: string): (service: MappedServi
   throw new CommandFailedError(`The map has no service ${caller}. Nothing was changed.`, 'unknown_service');
 }
 
-function replaceAction<File extends ServiceFile>(
-  { services, strays }: Plan<File>,
+function replaceAction(
+  { services, strays }: Plan,
   from: PairAction,
   to: PairAction,
   isChosen: (service: MappedService) => boolean,
-): Plan<File> {
+): Plan {
   const replace = (pair: PlannedPair): PlannedPair => (pair.action === from ? { ...pair, action: to } : pair);
-  const change = (each: PlannedService<File>) =>
+  const change = (each: PlannedService) =>
     isChosen(each.service) ? { ...each, pairs: each.pairs.map(replace) } : each;
   return { services: services.map(change), strays };
 }
@@ -146,4 +154,144 @@ function hasScopes(credential: AppCredentialResponse | undefined, wanted: readon
 /** Whether the caller's file holds the current key of a live credential. */
 export function isDelivered({ action }: PlannedPair): boolean {
   return action === 'keep' || action === 'update';
+}
+
+/** What was done, or would be done. Holds no secret. */
+export interface PlanReport {
+  readonly dry_run: boolean;
+  readonly migrations: readonly string[];
+  readonly files: { file: string; changed: boolean; variables: string[] }[];
+  readonly pairs: {
+    caller: string;
+    target: string;
+    action: PairAction;
+    app_id: string | null;
+    /** When they change; null: all. */
+    scopes?: readonly string[] | null;
+  }[];
+  /** Live credentials of pairs that are not in the map. */
+  readonly strays: { caller: string; target: string; app_id: string; revoked: boolean }[];
+}
+
+/** Where credentials are changed. */
+export interface CredentialStore {
+  issue(pair: Pick<AppCredentialResponse, 'caller' | 'target' | 'scopes'>): Promise<{ id: string; key: string }>;
+  updateScopes(id: string, scopes: readonly string[] | null): Promise<unknown>;
+  /** @returns the new key @throws when it was rotated since the credential was read: two runs never both get a key */
+  rotate(credential: AppCredentialResponse): Promise<string>;
+  revoke(ids: readonly string[]): Promise<unknown>;
+}
+
+interface PlanOptions {
+  /** The command, as its messages call it. */
+  readonly program: 'init' | 'apply';
+  /** Revoke the live credentials of pairs that are not in the map. */
+  readonly prune: boolean;
+  readonly migrations?: readonly string[];
+}
+
+/** @param store undefined: a dry run, which changes the files in memory only */
+export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: CredentialStore): Promise<PlanReport> {
+  const { program, prune, migrations = [] } = options;
+  const report: PlanReport = { dry_run: store === undefined, migrations, files: [], pairs: [], strays: [] };
+  for (const planned of plan.services) {
+    const { file } = planned;
+    const delivery = deliver(planned, report.pairs, program, store);
+    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, delivery)));
+    report.files.push({ file: basename(file.path), changed: file.needsWriting, variables: file.changes });
+  }
+  if (prune && store && plan.strays.length > 0) await store.revoke(plan.strays.map(({ app_id }) => app_id));
+  report.strays.push(...plan.strays.map(({ app_id, caller, target }) => ({ caller, target, app_id, revoked: prune })));
+  return report;
+}
+
+/** The root key of this service has the form of its keys, which scanners and `platform-auth leaked` recognise. */
+function generateValue(service: string, name: string): string {
+  return service === OWN_NAME && name === 'ADMIN_API_KEY' ? generateKey(ADMIN_KEY_PREFIX) : generateSecret();
+}
+
+function hasNewKey({ action }: Pick<PlannedPair, 'action'>): boolean {
+  return action === 'issue' || action === 'rotate';
+}
+
+/**
+ * Issues the keys of one caller and writes its file. When the file cannot be written, the issued keys are revoked.
+ * @param before what was delivered before
+ */
+async function deliver(
+  { service, file, settings, pairs }: PlannedService,
+  before: PlanReport['pairs'],
+  program: PlanOptions['program'],
+  store?: CredentialStore,
+): Promise<PlanReport['pairs']> {
+  const heading = `# ${service.name}. Written by platform-auth ${program}, which keeps your own lines.`;
+  const issued: (PlannedPair & { id: string })[] = [];
+  const rotated: PlannedPair[] = [];
+  const delivered: PlanReport['pairs'] = [];
+  // A file is written whole or not at all: what replaces it elsewhere must not lack a key that is in use.
+  const isWritten = !pairs.some(({ action }) => action === 'lost');
+  try {
+    for (const [name, value] of isWritten ? Object.entries(settings) : [])
+      if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateValue(service.name, name));
+    // Before its keys are issued: a rerun recognises the folder by the file of this service.
+    if (store && service.name === OWN_NAME && !file.exists) await file.write(heading);
+    if (store && pairs.some(hasNewKey)) file.rehearseWrite();
+    for (const pair of pairs) {
+      const { caller, target, action, newScopes } = pair;
+      const { id, key } = store ? await changeCredential(pair, store) : { id: pair.credential?.app_id, key: undefined };
+      if (store && action === 'issue' && id !== undefined) issued.push({ ...pair, id });
+      if (store && action === 'rotate') rotated.push(pair);
+      const names = credentialVariables(target);
+      if (isWritten && (id !== undefined || action === 'issue')) file.set(names.id, id ?? PLACEHOLDER);
+      if (hasNewKey(pair)) file.set(names.key, key ?? PLACEHOLDER);
+      const scopes = newScopes !== undefined && { scopes: newScopes };
+      delivered.push({ caller, target, action, app_id: id ?? null, ...scopes });
+    }
+    if (store && file.needsWriting) await file.write(heading);
+    return delivered;
+  } catch (error) {
+    const outcome = issued.length > 0 && store ? await revokeIssued(issued, store) : 'No credential was issued for it.';
+    throw new CommandFailedError(
+      `${file.path} could not be written: ${describeCause(error)}.\n${outcome}\n` +
+        `${describeLoss(rotated, file, before)} Remove the cause and run ${program} again: it completes the rest.`,
+      error instanceof CommandFailedError ? error.code : undefined,
+    );
+  }
+}
+
+/** @param before what was delivered before the file that could not be written */
+function describeLoss(rotated: readonly PlannedPair[], { isStream }: ServiceFile, before: PlanReport['pairs']): string {
+  const loss =
+    rotated.length > 0
+      ? `The new keys of ${rotated.map(formatPair).join(', ')} are lost; the old ones work for ${DEFAULT_OVERLAP_HOURS} hours.\n`
+      : '';
+  const newBefore = before.filter(hasNewKey).map(formatPair).join(', ');
+  return isStream && newBefore !== ''
+    ? `${loss}The new keys in the documents before it may be lost too: ${newBefore}.`
+    : `${loss}Files written before remain valid.`;
+}
+
+/** What stands for a new id or key in a dry run. */
+const PLACEHOLDER = 'to-be-generated';
+
+/** @returns the id of the pair's credential, if it has one now, and its key if that is new */
+async function changeCredential(
+  { caller, target, action, credential, newScopes }: PlannedPair,
+  store: CredentialStore,
+): Promise<{ id: string | undefined; key: string | undefined }> {
+  if (action === 'issue') return store.issue({ caller, target, scopes: newScopes ?? null });
+  if (credential && newScopes !== undefined) await store.updateScopes(credential.app_id, newScopes);
+  const isRotated = action === 'rotate' && credential;
+  return { id: credential?.app_id, key: isRotated ? await store.rotate(credential) : undefined };
+}
+
+/** The keys of these credentials were not delivered to their caller. */
+async function revokeIssued(issued: readonly (PlannedPair & { id: string })[], store: CredentialStore) {
+  const pairs = issued.map(formatPair).join(', ');
+  try {
+    await store.revoke(issued.map(({ id }) => id));
+    return `The credentials issued for it are revoked again: ${pairs}.`;
+  } catch (error) {
+    return `The credentials issued for it could not be revoked (${describeCause(error)}); their keys are lost: ${pairs}.`;
+  }
 }

@@ -1,11 +1,10 @@
 import { Argument, Option, type Command } from 'commander';
-import type { PlanReport } from './delivery.js';
+import type { PlanReport } from './plan.js';
 import type { PlatformMap } from './platform-map.js';
 import { formatPair } from '../credential-state.js';
 import { addYes, createConfirm, print } from '../terminal.js';
 import { formatTable } from '../tables.js';
-import { parseAuditRetentionDays, parseDatabaseUrl, readVariables } from '../../config/environment.js';
-import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
+import { addCommand, DATABASE_EXAMPLE } from '../command-options.js';
 
 export const URL_OF_OWN_FILE =
   'Connects to the database: DATABASE_URL is taken from the environment, or else from <dir>/auth.env.';
@@ -107,34 +106,6 @@ function createHeading(strays: PlanReport['strays'], isPlan: boolean): string {
   return `Credentials of pairs that are not in the map (${isRevoked ? outcome : 'still valid; --prune revokes them'}):`;
 }
 
-/** `platform-auth migrate`: applies missing migrations, as the service does when it starts. */
-export function addMigrateCommand(root: Command): void {
-  addCommand(root, 'migrate', 'Bring the database schema up to date.', {
-    needs: `${NEEDS_DATABASE}
-With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETENTION_DAYS: give the service the same value.`,
-    variables: 'DATABASE_URL=postgresql://owner:…@host/auth',
-    example: '--grant-to auth_service',
-  })
-    .option('--grant-to <role>', 'grant this role the least privileges that the service needs; see docs/audit.md')
-    .action(async ({ grantTo: role }: { grantTo?: string }, command: Command) => {
-      const variables = readVariables();
-      const databaseUrl = parseDatabaseUrl(variables);
-      const auditRetentionDays = parseAuditRetentionDays(variables);
-      const { migrateWatched } = await import('./database-services.js');
-      const report = { migrations: await migrateWatched(databaseUrl), granted_to: role };
-      if (role !== undefined) {
-        const { grantToService } = await import('../../database/grants.js');
-        await grantToService(databaseUrl, role, auditRetentionDays);
-      }
-      print(command, report, formatMigration);
-    });
-}
-
-function formatMigration({ migrations, granted_to }: { migrations: string[]; granted_to: string | undefined }): string {
-  const schema = migrations.length === 0 ? 'The schema is up to date.' : `Applied: ${migrations.join(', ')}`;
-  return granted_to === undefined ? schema : `${schema}\nGranted the service's privileges to: ${granted_to}`;
-}
-
 /** `platform-auth schema`: JSON Schemas, for editors and pipelines. */
 export function addSchemaCommand(root: Command): void {
   addCommand(root, 'schema', 'Print the JSON Schema of the map, or of the variables of the service.', {
@@ -143,7 +114,7 @@ export function addSchemaCommand(root: Command): void {
   })
     .addArgument(new Argument('<what>', 'what it is of').choices(['map', 'variables']))
     .action(async (what: 'map' | 'variables') => {
-      const { SCHEMAS } = await import('./schemas.js');
+      const { SCHEMAS } = await import('./platform-map.js');
       process.stdout.write(`${JSON.stringify(SCHEMAS[what](), null, 2)}\n`);
     });
 }

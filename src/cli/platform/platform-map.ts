@@ -8,6 +8,8 @@ import {
   MAX_RESTRICTIONS,
   toVariablePrefix,
 } from '../../common/names.js';
+import { toFileVariable } from '../../config/environment.js';
+import { SECTIONS, VARIABLE_TYPES } from '../../config/variables.js';
 import { describeCause } from '../failures.js';
 import { CommandFailedError } from '../terminal.js';
 
@@ -56,7 +58,7 @@ const service = z.strictObject({
 const nodes = z
   .strictObject({ targets: z.array(serviceName).min(1).max(MAX_RESTRICTIONS) })
   .describe('the only services at which a new node is accepted');
-export const mapSchema = z
+const mapSchema = z
   .strictObject({ services: z.record(serviceName, service), nodes: nodes.optional() })
   .superRefine(refuseContradictions);
 type RawMap = z.output<typeof mapSchema>;
@@ -230,4 +232,35 @@ function toServices({ services, nodes }: RawMap): MappedService[] {
 function parsePlace(value: string): { name: string; path: string } {
   const slash = value.indexOf('/');
   return slash < 0 ? { name: value, path: '' } : { name: value.slice(0, slash), path: value.slice(slash) };
+}
+
+const SCHEMA_OPTIONS = { io: 'input', unrepresentable: 'any' } as const;
+/** JSON Schemas for editors and pipelines: of the map, and of the variables of the service. */
+export const SCHEMAS = { map: createMapSchema, variables: createVariablesSchema };
+
+function createMapSchema(): object {
+  const schema = z.toJSONSchema(mapSchema, SCHEMA_OPTIONS);
+  return { title: 'The map of a platform: its services, and which calls which', ...schema };
+}
+
+/** What a value must be beyond its form, the service checks when it starts. */
+function createVariablesSchema(): object {
+  const { properties: forms = {}, ...schema } = z.toJSONSchema(z.object(VARIABLE_TYPES), SCHEMA_OPTIONS);
+  const properties = SECTIONS.flatMap(({ variables }) =>
+    Object.entries(variables).flatMap(([name, { text, mayBeFile }]): [string, object][] => {
+      const { bounds } = forms[name] as { bounds: string };
+      const variable = { ...(forms[name] as object), bounds: undefined, description: `${text} (${bounds})` };
+      const file = { type: 'string', description: `The name of a file that holds ${name}` };
+      return [[name, variable], ...(mayBeFile ? [[toFileVariable(name), file] as [string, object]] : [])];
+    }),
+  );
+  return {
+    ...schema,
+    title: 'The variables of the service',
+    properties: Object.fromEntries(properties),
+    patternProperties: { '^(OTEL_|NODE_(OPTIONS|EXTRA_CA_CERTS)$)': { type: 'string' } },
+    // A required one may come from a file, and development has defaults.
+    required: [],
+    additionalProperties: false,
+  };
 }

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { createReadStream, fstatSync, openSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
 import { Clock } from '../../common/clock.js';
@@ -12,8 +13,7 @@ import {
   type PortableAccount,
 } from '../../users/account-transfer.js';
 import { hasPassword } from '../../passwords/password-hasher.js';
-import { writeExport } from '../export-file.js';
-import { CommandFailedError, Progress } from '../terminal.js';
+import { CommandFailedError, Progress, writeExport } from '../terminal.js';
 import { withServices } from './database-services.js';
 
 const BATCH_SIZE = 1_000;
@@ -142,7 +142,8 @@ export async function* splitLines(chunks: AsyncIterable<Buffer>, maxBytes: numbe
   const take = (): Line => {
     number += 1;
     endsAt += length + 1;
-    const text = length > maxBytes ? undefined : decode(Buffer.concat(parts));
+    const bytes = Buffer.concat(parts);
+    const text = length <= maxBytes && isUtf8(bytes) ? new TextDecoder().decode(bytes) : undefined;
     [parts, length] = [[], 0];
     return { number, text, endsAt };
   };
@@ -161,12 +162,4 @@ export async function* splitLines(chunks: AsyncIterable<Buffer>, maxBytes: numbe
     keep(chunk.subarray(start));
   }
   if (length > 0) yield take();
-}
-
-function decode(bytes: Buffer): string | undefined {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    return undefined;
-  }
 }

@@ -11,7 +11,6 @@ import type { AdminClient } from './admin-client.js';
 import { revokeKeys } from './credentials.command.js';
 import { identifyKeys } from './leaked.command.js';
 import { CommandFailedError, type Confirm } from '../terminal.js';
-import { carryOutPlan, type CredentialStore, type PlanReport } from '../platform/delivery.js';
 import {
   createTokenRules,
   DEFAULT_TOKENS,
@@ -20,7 +19,15 @@ import {
   type ServiceFile,
   type TokenRules,
 } from '../platform/environment-files.js';
-import { leaveLostKeys, makePlan, type LiveCredentials, type Plan } from '../platform/plan.js';
+import {
+  carryOutPlan,
+  leaveLostKeys,
+  makePlan,
+  type CredentialStore,
+  type LiveCredentials,
+  type Plan,
+  type PlanReport,
+} from '../platform/plan.js';
 import { credentialVariables } from '../../common/names.js';
 import { type PlatformMap } from '../platform/platform-map.js';
 import { openDocuments, type Documents } from '../platform/secret-documents.js';

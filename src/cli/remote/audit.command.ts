@@ -5,8 +5,7 @@ import { AUDIT_EVENT_NAMES, listMatchingEvents } from '../../common/security-eve
 import { readVariables } from '../../config/environment.js';
 import { createNumberParser, NEEDS_DATABASE, parsePast } from '../command-options.js';
 import { isPassing } from '../http-client.js';
-import { writeExport, type WriteLines } from '../export-file.js';
-import { print, say } from '../terminal.js';
+import { print, say, writeExport, type WriteLines } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import {
   addRemote,

@@ -1,6 +1,5 @@
 import { formatPair } from '../credential-state.js';
-import { broken, checkNodes, findServiceAway, type Finding } from '../platform/doctor-calls.js';
-import { checkKeys } from '../platform/doctor-keys.js';
+import { broken, checkKeys, checkNodes, findServiceAway, type Finding } from '../platform/doctor-calls.js';
 import { leaveLostKeys, makePlan } from '../platform/plan.js';
 import type { PlatformMap } from '../platform/platform-map.js';
 import { openDocuments } from '../platform/secret-documents.js';

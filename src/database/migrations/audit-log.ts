@@ -3,7 +3,8 @@
 import { createTriggers, defineMigration } from '../define-migration.js';
 
 const MONTHS_AT_ONCE = 3;
-const FUNCTIONS_FOR_THE_SERVICE = `audit_events_make_months(integer), audit_events_drop_month(integer),
+/** What the service does to the audit tables beyond INSERT and SELECT: they have the privileges of the owner. */
+export const FUNCTIONS_FOR_THE_SERVICE = `audit_events_make_months(integer), audit_events_drop_month(integer),
       audit_seal_entries_prune(integer), audit_events_ensure_epoch()`;
 
 /**

@@ -2,6 +2,17 @@
 
 import { defineMigration } from '../define-migration.js';
 
+/** The counters of versions before 0.1.0, which nothing uses. */
+const THROTTLE_COUNTERS = `CREATE UNLOGGED TABLE throttle_counters (
+    key    text CONSTRAINT throttle_counters_pkey PRIMARY KEY,
+    points integer NOT NULL,
+    expire bigint
+  ) WITH (fillfactor = 70);
+  CREATE INDEX throttle_counters_expire_idx ON throttle_counters (expire);
+  COMMENT ON TABLE throttle_counters IS 'tries in the current windows, and the addresses that accounts are known at';
+  COMMENT ON COLUMN throttle_counters.key IS 'what is counted, and an HMAC over whom: names no account and no address';
+  COMMENT ON COLUMN throttle_counters.expire IS 'end of the window, milliseconds since 1970';`;
+
 /**
  * The counters are unlogged, because a count is not worth a write to the WAL at each attempt: after a crash or a promotion
  * the table is empty, and counting starts again. The fill factor leaves room in each page for updates in place (HOT).
@@ -31,16 +42,7 @@ export const createThrottlesAndJobs = defineMigration('CreateThrottlesAndJobs176
     COMMENT ON COLUMN throttle_windows.granted IS
       'points that the last reservation got; RETURNING cannot tell otherwise before PostgreSQL 18';
 
-    -- Unused: the counters of versions before 0.1.0. A later release drops it.
-    CREATE UNLOGGED TABLE throttle_counters (
-      key    text CONSTRAINT throttle_counters_pkey PRIMARY KEY,
-      points integer NOT NULL,
-      expire bigint
-    ) WITH (fillfactor = 70);
-    CREATE INDEX throttle_counters_expire_idx ON throttle_counters (expire);
-    COMMENT ON TABLE throttle_counters IS 'tries in the current windows, and the addresses that accounts are known at';
-    COMMENT ON COLUMN throttle_counters.key IS 'what is counted, and an HMAC over whom: names no account and no address';
-    COMMENT ON COLUMN throttle_counters.expire IS 'end of the window, milliseconds since 1970';
+    ${THROTTLE_COUNTERS}
 
     CREATE TABLE job_runs (
       job          text CONSTRAINT job_runs_pkey PRIMARY KEY,
@@ -51,4 +53,10 @@ export const createThrottlesAndJobs = defineMigration('CreateThrottlesAndJobs176
     INSERT INTO job_runs (job) VALUES ('purge'), ('audit_maintenance'), ('key_maintenance');
   `,
   down: 'DROP TABLE job_runs, throttle_counters, throttle_windows',
+});
+
+/** Replicas of version 0.1.0 do not use the table either, so they may still run. It locks that table for a moment. */
+export const dropThrottleCounters = defineMigration('DropThrottleCounters1795458572000', {
+  up: 'DROP TABLE throttle_counters',
+  down: THROTTLE_COUNTERS,
 });

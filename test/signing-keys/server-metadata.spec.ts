@@ -2,7 +2,7 @@ import { createRemoteJWKSet, customFetch, jwtVerify } from 'jose';
 import { problems } from '../../src/problems/problems.js';
 import { urlOf, useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { kidOf, ES256 } from '../signing-keys/support.js';
+import { kidOf, ES256 } from './support.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
 const PATH = '/.well-known/oauth-authorization-server';
