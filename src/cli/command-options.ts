@@ -70,11 +70,6 @@ export function parseExpiry(text: string): string {
   );
 }
 
-/** Commander has no null for the value of an option. */
-export function toExpiresAt(expires: string | undefined): string | null | undefined {
-  return expires === NEVER ? null : expires;
-}
-
 function readDuration(text: string): number | undefined {
   const [, amount, unit = ''] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
   return amount === undefined ? undefined : Number(amount) * (UNIT_MS[unit] ?? NaN);
@@ -104,11 +99,6 @@ export function createRestrictionParser(what: string, isName: (each: unknown) =>
 
 export const TARGETS = 'the only services at which the node is accepted, separated by commas, or "all"';
 export const parseTargets = createRestrictionParser('names of services', SERVICE_NAME.isName);
-
-/** Commander has no null for the value of an option. */
-export function toRestriction(given: Restriction | undefined): string[] | null | undefined {
-  return given === ALL ? null : given;
-}
 
 export function parseServiceUrl(text: string): string {
   try {

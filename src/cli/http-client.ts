@@ -4,6 +4,8 @@
 import { announceIfSlow, CommandFailedError } from './terminal.js';
 
 const DEFAULT_TIMEOUT_MS = 15_000;
+/** More than any answer of this service. What answers at a wrong address may never end its body. */
+const MAX_ANSWER_MIB = 16;
 const UNTRUSTED_CERTIFICATE = /CERT|SIGNED|SSL|TLS/;
 /** Errors after which the service cannot have received the request. */
 const NEVER_SENT = new RegExp(`^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$|${UNTRUSTED_CERTIFICATE.source}`);
@@ -38,6 +40,8 @@ export interface Answer {
 
 /** A change was sent and not answered: the service may or may not have made it. */
 const NO_ANSWER = 'no_answer';
+/** Another server than this service answers at the address. */
+export const UNEXPECTED = 'unexpected_answer';
 
 /** @param code of a problem of the service, or of this program */
 export function isFailure(error: unknown, code: string): error is CommandFailedError {
@@ -88,16 +92,31 @@ export async function callService(url: string, path: string, request: HttpReques
   } catch (error) {
     const why = describeFailure(url, error);
     if (request.method === 'GET' || NEVER_SENT.test(readErrorCode(error)))
-      throw new CommandFailedError(why, 'service_unreachable');
+      throw new CommandFailedError(why, error instanceof AnswerTooLargeError ? UNEXPECTED : 'service_unreachable');
     throw new CommandFailedError(`${why} Whether it was done is not known.`, NO_ANSWER);
   }
 }
 
 async function readAnswer(response: Response): Promise<Answer> {
   const isJson = /\bjson\b/.test(response.headers.get('content-type') ?? '');
-  const text = await response.text();
-  const retryAfter = response.headers.get('retry-after');
-  return { status: response.status, retryAfter, body: isJson ? JSON.parse(text) : undefined };
+  const body = isJson ? await readJson(response) : await response.body?.cancel();
+  return { status: response.status, retryAfter: response.headers.get('retry-after'), body };
+}
+
+class AnswerTooLargeError extends Error {
+  override readonly name = 'AnswerTooLargeError';
+}
+
+/** @throws {SyntaxError} when it is not JSON @throws {AnswerTooLargeError} as soon as it is larger than the bound */
+export async function readJson({ body }: Response): Promise<unknown> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of body ?? []) {
+    size += chunk.length;
+    if (size > MAX_ANSWER_MIB * 2 ** 20) throw new AnswerTooLargeError();
+    chunks.push(chunk);
+  }
+  return JSON.parse(new TextDecoder().decode(Buffer.concat(chunks)));
 }
 
 /** @returns the code of a failed connection, which fetch hides behind "fetch failed"; empty when there is none */
@@ -110,6 +129,8 @@ function describeFailure(url: string, error: unknown): string {
   const code = readErrorCode(error);
   if (name === 'TimeoutError')
     return `${url} did not answer within ${DEFAULT_TIMEOUT_MS / 1_000} seconds. Run this again, or look at its /health.`;
+  if (name === 'AnswerTooLargeError')
+    return `${url} answered with more than ${MAX_ANSWER_MIB} MiB, which this service never does. Correct --url or AUTH_URL.`;
   if (name === 'SyntaxError') return `${url} answered with a body that is not valid JSON.`;
   if (code === 'ECONNREFUSED')
     return `Connection to ${url} refused. Start the service (\`npm start\`), or correct --url or AUTH_URL.`;
@@ -131,7 +152,7 @@ export function toRefusal(url: string, answer: Answer): CommandFailedError {
   if (!problem)
     return new CommandFailedError(
       `${url} answered ${answer.status}, but not as this service does. Does the address belong to another service or to a proxy?`,
-      'unexpected_answer',
+      UNEXPECTED,
     );
   const errors = problem.errors ?? [];
   const fields = errors.map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');

@@ -1,4 +1,9 @@
+import { writeFileSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { Table } from '../../src/cli/tables.js';
+import { generateKey } from '../../src/crypto/key-format.js';
 import { eventually } from '../../tools/eventually.js';
 import { Cli } from '../support/cli.js';
 import { serve } from '../support/serve.js';
@@ -78,11 +83,11 @@ describe('the lists of platform-auth', () => {
     expect(await cli.json('users', 'list', '--all')).toEqual({ items: [], has_more: false });
   });
 
-  it('--all shows every one of 20,000 users, with one request for each hundred', async () => {
-    await use(20_000);
+  it('--all shows every one of 2,000 users, with one request for each hundred', async () => {
+    await use(2_000);
     const { items } = await cli.json<{ items: { id: string }[] }>('users', 'list', '--all');
-    expect(items.map(({ id }) => id)).toEqual(Array.from({ length: 20_000 }, (_, index) => `id-${index}`));
-    expect(lists.asked).toHaveLength(200);
+    expect(items.map(({ id }) => id)).toEqual(Array.from({ length: 2_000 }, (_, index) => `id-${index}`));
+    expect(lists.asked).toHaveLength(20);
     const { code, stderr } = await cli.run('users', 'list', '--all', '--limit', '7');
     expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringMatching(/--all.*--limit/) as string });
   });
@@ -125,7 +130,7 @@ describe('the lists of platform-auth', () => {
   });
 
   it('status asks for two summaries and the work in the background, and fails when that is overdue', async () => {
-    const counts = { live: 20_000, ended: 3, unused: 2, expiring: 1 };
+    const counts = { live: 20_000, ended: 3, unused: 2, expiring: 1, items: [] };
     const work = {
       items: [
         { name: 'audit_unsealed_seconds', seconds: 7_300, is_overdue: true },
@@ -150,6 +155,95 @@ describe('the lists of platform-auth', () => {
     close();
   });
 });
+
+describe('a server at a wrong address', () => {
+  let answer: (response: ServerResponse, url: URL) => void;
+  let server: Awaited<ReturnType<typeof serve>>;
+  let cli: Cli;
+
+  beforeAll(async () => {
+    server = await serve((request, response) => {
+      response.setHeader('content-type', 'application/json');
+      answer(response, new URL(request.url!, 'http://x'));
+    });
+    cli = new Cli(server.url);
+    writeFileSync(cli.path('map.json'), JSON.stringify({ services: { auth: { url: server.url } } }));
+  });
+  afterAll(() => {
+    server.close();
+    cli.remove();
+  });
+
+  const MAP = ['--map', 'map.json'];
+  const LISTING = [
+    ['users', 'list', '--all'],
+    ['users', 'show', 'alice@example.org'],
+    ['nodes', 'list'],
+    ['map'],
+    ['audit'],
+    ['audit', 'export'],
+    ['apply', ...MAP, '--to', 'json', '--output', 'out', '--root-key'],
+    ['doctor', ...MAP],
+  ];
+  const PUBLISHED: Readonly<Record<string, object>> = {
+    '/health': { status: 'ok', details: {} },
+    '/.well-known/jwks.json': { keys: [] },
+    '/.well-known/oauth-authorization-server': { issuer: 'auth' },
+  };
+  const answerWith = (toBody: (url: URL) => string) => {
+    answer = (response, url) =>
+      response.end(url.pathname in PUBLISHED ? JSON.stringify(PUBLISHED[url.pathname]) : toBody(url));
+  };
+
+  it.each([...LISTING, ['status'], ['nodes', 'show', 'x'], ['leaked', 'key.txt']])(
+    'is refused when its answer does not end: %s %s',
+    async (...words) => {
+      writeFileSync(cli.path('key.txt'), generateKey('pa_node_'));
+      answer = (response) => void pipeline(Readable.from(endlessBody()), response).catch(() => undefined);
+      expect(await cli.fails(...words)).toMatch(
+        new RegExp(`^${server.url} answered with more than 16 MiB, which this service never does\\. Correct --url`),
+      );
+    },
+  );
+
+  it.each(['{}', '[]', 'null', '7', '{"items":{}}', '{"items":[]}', '{"items":[null],"next_cursor":null}'])(
+    'is refused when it answers with %s',
+    async (body) => {
+      answerWith(() => body);
+      for (const words of [...LISTING, ['status'], ['leaked', 'key.txt']])
+        expect([words, await cli.fails(...words)]).toEqual([
+          words,
+          expect.stringMatching(
+            /^http:\S+ (does not answer as this service does|answered 200, but not as this service does)/,
+          ),
+        ]);
+    },
+  );
+
+  const toPage = (items: object[], next_cursor: string) => JSON.stringify({ items, next_cursor });
+
+  it.each([
+    ['repeats its cursor', 'answers with a list that never ends', () => toPage([{}], 'more')],
+    [
+      'continues an empty page',
+      'answers with a list that never ends',
+      ({ searchParams }: URL) => toPage([], `${searchParams.get('cursor')}1`),
+    ],
+    [
+      'lists more than fits into memory',
+      'lists more than 1000000 items',
+      ({ searchParams }: URL) => toPage(Array<object>(400_000).fill({}), `${searchParams.get('cursor')}1`),
+    ],
+  ])('is refused when it %s', async (_what, refusal, toBody) => {
+    answerWith(toBody);
+    for (const words of [['map'], ['doctor', ...MAP]])
+      expect(await cli.fails(...words)).toBe(`${server.url} ${refusal}. Is the address right?\n`);
+  });
+});
+
+function* endlessBody(): Generator<Buffer> {
+  for (;;) yield Buffer.alloc(2 ** 20, '[');
+}
 
 describe('a table whose rows arrive later', () => {
   it('keeps its columns while rows fit, and begins again with wider ones', () => {

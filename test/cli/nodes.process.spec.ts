@@ -1,9 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { Cli, urlOf, useCli } from '../support/cli.js';
-import { expectProblem } from '../support/expect-problem.js';
 import { HttpGate } from '../support/http-gate.js';
 import { serve } from '../support/serve.js';
 import { ADMIN_KEY } from '../support/settings.js';
@@ -144,36 +142,6 @@ describe('platform-auth nodes', () => {
     await app.validateNode(headerIn(path)).expect(200);
     writeFileSync(cli.path('weather.env'), 'API_KEY=of-the-weather-service\n');
     expect(await cli.fails('nodes', ...registration(), '--config', cli.path('weather.env'))).toMatch(/something else/);
-  });
-
-  it('list --all follows every page, and prints a table without --json', async () => {
-    const household = randomUUID();
-    await app.database.query(
-      `INSERT INTO nodes (id, household_id, room, name, key_digest, created_at, updated_at)
-       SELECT gen_random_uuid(), $1, 'room', 'name ' || n, '\\x00', now(), now() FROM generate_series(1, 230) n`,
-      [household],
-    );
-    expect(new Set((await nodesOf(household)).map(({ node_id }) => node_id)).size).toBe(230);
-    expect((await cli.ok('nodes', 'list', '--household', household, '--all')).match(/│ name \d+ +│/g)).toHaveLength(
-      230,
-    );
-    expect(await cli.ok('nodes', 'list', '--household', randomUUID())).toBe('none\n');
-  });
-
-  it('revoke makes the service refuse the node', async () => {
-    const node = await app.node();
-    expect(await cli.ok('nodes', 'revoke', node.nodeId, '--yes')).toBe(`Node ${node.nodeId} is revoked.\n`);
-    expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
-  });
-
-  it('rotate prints the key once, and keeps the old one until the first use of the new one', async () => {
-    const node = await app.node();
-    const { api_key } = await cli.json<NodeView>('nodes', 'rotate', node.nodeId);
-    await app.validateNode(node.header).expect(200);
-    await app.validateNode(`${node.nodeId}:${api_key}`).expect(200);
-    expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
-    await cli.json<NodeView>('nodes', 'rotate', node.nodeId, '--overlap-hours', '0');
-    expectProblem(await app.validateNode(`${node.nodeId}:${api_key}`), problems.invalidNodeCredentials);
   });
 
   it('reports what is wrong and what to do about it', async () => {

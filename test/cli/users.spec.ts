@@ -8,8 +8,8 @@ import { serve } from '../support/serve.js';
 import { useApp } from '../support/use-app.js';
 import { FactorOwner } from '../second-factors/owner.js';
 
-describe('platform-auth users', () => {
-  const app = useApp({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '10/900' } });
+describe('platform-auth users and audit', () => {
+  const app = useApp({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900' } });
   const cli = useCli(app);
 
   it('disables a user by e-mail address and enables it by id', async () => {
@@ -39,7 +39,7 @@ describe('platform-auth users', () => {
 
   it('unlocks a user whose logins are refused after too many wrong passwords', async () => {
     const bob = await app.user();
-    for (let wrong = 0; wrong < 10; wrong += 1) await app.login(bob.email, 'not the password');
+    for (let wrong = 0; wrong < 3; wrong += 1) await app.login(bob.email, 'not the password');
     expectThrottled(await app.login(bob.email));
     expect(await cli.json('users', 'unlock', bob.email)).toEqual({ id: bob.id, unlocked: true });
     await app.login(bob.email).expect(200);
@@ -58,8 +58,8 @@ describe('platform-auth users', () => {
   it('removes the second factors of a user, who then logs in with the password alone', async () => {
     const owner = await FactorOwner.withTotp(app);
     const { email } = owner.user;
-    const said = await cli.withInput('y\n').fails('users', 'remove-factors', email);
-    expect(said).toBe(`This lets ${email} log in with the password alone. Add --yes to confirm. It was not done.\n`);
+    const refusal = `This lets ${email} log in with the password alone. Add --yes to confirm. It was not done.\n`;
+    expect(await cli.fails('users', 'remove-factors', email)).toBe(refusal);
     await owner.isChallenged();
     const done = `Removed from ${email}: totp, recovery_code. Every session has ended.\n`;
     expect(await cli.ok('users', 'remove-factors', email, '--yes')).toBe(done);
@@ -69,7 +69,7 @@ describe('platform-auth users', () => {
     await app.refresh(refresh_token).expect(200);
   });
 
-  it('shows the second factors of a user, and since when the address is verified', async () => {
+  it('shows the second factors of a user and since when the address is verified; explains that a login asks for a factor, and a throttle', async () => {
     const { user } = await FactorOwner.withTotp(app);
     const at = '2026-11-21T09:00:00.000Z';
     await app.database.query('UPDATE users SET email_verified_at = $1 WHERE id = $2', [at, user.id]);
@@ -79,14 +79,10 @@ describe('platform-auth users', () => {
     expect(await cli.json('users', 'show', user.id)).toMatchObject({ second_factors: ['totp', 'recovery_code'] });
     const plain = await app.user();
     expect(await cli.ok('users', 'show', plain.id)).toMatch(/^email_verified_at +-\nsecond_factors +-$/m);
-  });
-
-  it('explains that a login asks for a second factor, and how long a throttle refuses it', async () => {
-    const { user } = await FactorOwner.withTotp(app);
     expect(await cli.ok('explain', 'user', user.email)).toContain(
       `${user.email} may log in now, with the right password and a second factor: totp, recovery_code.\n`,
     );
-    for (let wrong = 0; wrong < 12; wrong += 1) await app.login(user.email, 'not the password');
+    for (let wrong = 0; wrong < 3; wrong += 1) await app.login(user.email, 'not the password');
     expectThrottled(await app.login(user.email));
     const said = await cli.ok('explain', 'user', user.email);
     expect(said).toMatch(
@@ -94,20 +90,18 @@ describe('platform-auth users', () => {
     );
     expect(said).toContain('A login asks for the password and a second factor: totp, recovery_code.\n');
     const elsewhere = await cli.json('explain', 'user', user.email, '--address', '192.0.2.7');
-    expect(elsewhere).toMatchObject({ accepted_now: true, reasons: [], failed_logins: 10 });
+    expect(elsewhere).toMatchObject({ accepted_now: true, reasons: [], failed_logins: 3 });
   });
 
   it('registers a user with the password of standard input, who can log in', async () => {
     const [email, password] = [`${randomUUID()}@example.org`, 'correct horse battery staple'];
     const created = await cli.withInput(`${password}\n`).json<{ id: string }>('users', 'register', email);
     expect(created).toMatchObject({ email, is_active: true });
-    expect((await app.login(email, password)).status).toBe(200);
-    expect(await cli.ok('users', 'show', email)).toMatch(new RegExp(`id +${created.id}\n`));
-    expect(await cli.ok('users', 'show', created.id)).toContain(email);
+    await app.login(email, password).expect(200);
+    expect(await cli.json('users', 'show', email)).toMatchObject({ id: created.id, email });
   });
 
-  it('refuses to register a user without a password, or with a bad one, and says why', async () => {
-    expect(await cli.withInput('').fails('users', 'register', 'carol@example.org')).toMatch(/The password is empty/);
+  it('refuses to register a user with a bad password, and says why', async () => {
     const said = await cli.withInput('short\n').fails('users', 'create', 'carol@example.org');
     expect(said).toMatch(/^The request is not valid \(validation_failed, 400\)\.\n {2}password must/);
     expect(said).not.toContain('short\n');
@@ -139,7 +133,9 @@ describe('platform-auth users', () => {
       token: expect.stringMatching(/^pa_reset_/),
       expires_at: expect.stringMatching(/^20/),
     });
-    expect(await cli.fails('users', 'reset-password', 'unknown@example.org')).toMatch(/^No account has/);
+    expect(await cli.fails('users', 'reset-password', 'unknown@example.org')).toMatch(
+      /^No account has the e-mail address/,
+    );
   });
 
   it('explains why a user is refused: unknown, or disabled since when and by which request', async () => {
@@ -162,57 +158,45 @@ describe('platform-auth users', () => {
     expect(await cli.ok('explain', 'user', 'unknown@example.org')).toMatch(/refused now:\n {2}unknown\n/);
   });
 
-  it('reports an unknown e-mail address', async () => {
-    expect(await cli.fails('users', 'disable', 'unknown@example.org')).toMatch(/^No account has the e-mail address/);
-  });
-});
-
-describe('platform-auth audit', () => {
-  const app = useApp();
-  const ownCli = useCli(app);
-
-  it('shows names instead of ids in the table, and takes an e-mail address', async () => {
+  it('audit shows names instead of ids in the table, and takes an e-mail address', async () => {
     const [frank, node, service] = [await app.user(), await app.node(), await app.service()];
     await frank.logsIn();
-    const table = await ownCli.ok('audit');
+    const table = await cli.ok('audit');
     expect(table).toContain(`│ user ${frank.email} `);
     expect(table).toContain(`${service.caller} → ${service.target}`);
     expect(table).not.toContain(node.nodeId);
-    const { items } = await ownCli.json<{ items: { subject: string }[] }>('audit', '--subject', frank.email);
+    const { items } = await cli.json<{ items: { subject: string }[] }>('audit', '--subject', frank.email);
     expect(items.length).toBeGreaterThan(0);
     expect(new Set(items.map(({ subject }) => subject))).toEqual(new Set([frank.id]));
   });
 
-  it('lists the events when the name of one is unknown', async () => {
-    expect((await ownCli.run('audit', '--event', 'user.log.*')).code).toBe(2);
-    const { code, stderr } = await ownCli.run('audit', '--event', 'user.login');
+  it('audit lists the events when the name of one is unknown', async () => {
+    expect((await cli.run('audit', '--event', 'user.log.*')).code).toBe(2);
+    const { code, stderr } = await cli.run('audit', '--event', 'user.login');
     expect(code).toBe(2);
     expect(stderr).toMatch(/must be one of: user\.registered, .*admin\.user\.sessions_revoked/);
   });
 
-  it('--follow prints each event once, the new ones as they happen', async () => {
+  it('audit --follow prints each event once, the new ones as they happen', async () => {
     app.clock.enterNextWindow();
     const grace = await app.user();
-    await grace.logsIn();
-    const following = ownCli.start('audit', '--subject', grace.email, '--follow');
+    await app.login(grace.email, 'not the password').expect(401);
+    const following = cli.start('audit', '--subject', grace.email, '--follow');
     const lines = (): string[] => following.shown().split('\n').slice(0, -1);
     await eventually('the events so far', () => lines().length === 2);
     await app.login(grace.email, 'not the password').expect(401);
-    await eventually('the new event', () => lines().length === 3);
-    await app.login(grace.email, 'not the password').expect(401);
-    await eventually('its new count', () => lines().length === 4);
+    await grace.logsIn();
+    await eventually('the new count, and the new event', () => lines().length === 4);
     following.kill();
     await following.ended;
-    expect(lines().map((line) => line.split('  ')[1])).toEqual([
-      'user.registered',
-      'user.login.succeeded',
-      'user.login.failed',
-      'user.login.failed',
+    const [first, second, ...later] = lines().map((line) => line.split('  ')[1]);
+    expect([first, second, ...later.sort()]).toEqual([
+      ...['user.registered', 'user.login.failed', 'user.login.failed', 'user.login.succeeded'],
     ]);
-    expect(lines()[3]).toMatch(/ 2 times +last_at [^]*wrong_password/);
+    expect(following.shown()).toMatch(/user\.login\.failed .* 2 times +last_at .*wrong_password/);
   });
 
-  it('sends every filter, follows the pages up to the limit, and prints no control characters', async () => {
+  it('audit sends every filter, follows the pages up to the limit, and prints no control characters', async () => {
     const asked: URLSearchParams[] = [];
     const event = (id: number) => ({
       id: String(id),
@@ -229,23 +213,24 @@ describe('platform-auth audit', () => {
       const { searchParams } = new URL(request.url!, 'http://x');
       asked.push(searchParams);
       const items = Array.from({ length: Number(searchParams.get('limit')) }, (_, index) => event(index));
-      response.setHeader('content-type', 'application/json').end(JSON.stringify({ items, next_cursor: 'more' }));
+      const next_cursor = `after-${asked.length * 100}`;
+      response.setHeader('content-type', 'application/json').end(JSON.stringify({ items, next_cursor }));
     });
-    const cli = new Cli(url);
+    const asking = new Cli(url);
     const filters = '--actor a --subject s --event user.login.failed --since 24h --until 1h --limit 130'.split(' ');
-    const { items } = await cli.json<{ items: object[] }>('audit', ...filters);
+    const { items } = await asking.json<{ items: object[] }>('audit', ...filters);
     expect(items).toHaveLength(130);
     expect(asked.map((query) => [query.get('limit'), query.get('cursor')])).toEqual([
       ['100', null],
-      ['30', 'more'],
+      ['30', 'after-100'],
     ]);
     const { since, until, ...exact } = Object.fromEntries(asked[0]!);
     expect(exact).toEqual({ actor: 'a', subject: 's', event: 'user.login.failed', limit: '100' });
     expect(Date.parse(until!) - Date.parse(since!)).toBeGreaterThanOrEqual(22.9 * 3_600_000);
-    const text = await cli.ok('audit', '--limit', '1');
+    const text = await asking.ok('audit', '--limit', '1');
     expect(text).toContain('user id-0');
     expect(text).not.toContain('\u001b');
     close();
-    cli.remove();
+    asking.remove();
   });
 });

@@ -54,148 +54,97 @@ const INVALID_APP = { status: 401, code: 'invalid_app_credentials' };
 const MISSING_SCOPE = { status: 403, code: 'missing_scope' };
 const INVALID_TOKEN = { status: 401, code: 'invalid_access_token' };
 
+type VerdictRow = [VerdictCase['name'], VerdictCase['path'], VerdictCase['headers'], Expected];
+
+const VERDICT_ROWS: readonly VerdictRow[] = [
+  ['admits a user', '/user', ({ user }) => user, OK],
+  ['admits a service', '/app', ({ app }) => app, OK],
+  ['admits a node', '/node', ({ node }) => node, OK],
+  ['asks for an access token', '/user', () => ({}), { status: 401, code: 'missing_access_token' }],
+  ['refuses a token that is none', '/user', () => ({ Authorization: 'Bearer x' }), INVALID_TOKEN],
+  ['refuses the token of a session that has ended', '/user', ({ endedSession }) => endedSession, INVALID_TOKEN],
+  ['refuses a request without an app key', '/app', () => ({}), INVALID_APP],
+  ['refuses an app key for another service', '/app', ({ foreignApp }) => foreignApp, INVALID_APP],
+  [
+    'ignores a target that the caller sends',
+    '/app',
+    ({ foreignApp }) => ({ ...foreignApp, 'X-Platform-Target': 'speech' }),
+    INVALID_APP,
+  ],
+  ['admits a restricted app key for its scope', '/documents', ({ restrictedApp }) => restrictedApp, OK],
+  ['admits an app key without restrictions for a scope', '/documents', ({ app }) => app, OK],
+  ['refuses a restricted app key for another scope', '/images', ({ restrictedApp }) => restrictedApp, MISSING_SCOPE],
+  [
+    'refuses a restricted app key where the route names no scope',
+    '/app',
+    ({ restrictedApp }) => restrictedApp,
+    MISSING_SCOPE,
+  ],
+  ['refuses a request without a node key', '/node', () => ({}), INVALID_NODE],
+  ['refuses a wrong node key', '/node', () => ({ 'X-API-Key': 'a:b' }), INVALID_NODE],
+  ['refuses a node key with other characters than ASCII', '/node', () => ({ 'X-API-Key': 'kü:çhe' }), INVALID_NODE],
+  ['refuses a node key of 15,000 characters', '/node', () => ({ 'X-API-Key': 'x'.repeat(15_000) }), INVALID_NODE],
+];
+
 /** Asked of the real service. */
-export const VERDICT_CASES: readonly VerdictCase[] = [
-  { name: 'admits a user', path: '/user', headers: ({ user }) => user, expected: OK },
-  { name: 'admits a service', path: '/app', headers: ({ app }) => app, expected: OK },
-  { name: 'admits a node', path: '/node', headers: ({ node }) => node, expected: OK },
-  {
-    name: 'asks for an access token',
-    path: '/user',
-    headers: () => ({}),
-    expected: { status: 401, code: 'missing_access_token' },
-  },
-  {
-    name: 'refuses a token that is none',
-    path: '/user',
-    headers: () => ({ Authorization: 'Bearer x' }),
-    expected: INVALID_TOKEN,
-  },
-  {
-    name: 'refuses the token of a session that has ended',
-    path: '/user',
-    headers: ({ endedSession }) => endedSession,
-    expected: INVALID_TOKEN,
-  },
-  { name: 'refuses a request without an app key', path: '/app', headers: () => ({}), expected: INVALID_APP },
-  {
-    name: 'refuses an app key for another service',
-    path: '/app',
-    headers: ({ foreignApp }) => foreignApp,
-    expected: INVALID_APP,
-  },
-  {
-    name: 'ignores a target that the caller sends',
-    path: '/app',
-    headers: ({ foreignApp }) => ({ ...foreignApp, 'X-Platform-Target': 'speech' }),
-    expected: INVALID_APP,
-  },
-  {
-    name: 'admits a restricted app key for its scope',
-    path: '/documents',
-    headers: ({ restrictedApp }) => restrictedApp,
-    expected: OK,
-  },
-  {
-    name: 'admits an app key without restrictions for a scope',
-    path: '/documents',
-    headers: ({ app }) => app,
-    expected: OK,
-  },
-  {
-    name: 'refuses a restricted app key for another scope',
-    path: '/images',
-    headers: ({ restrictedApp }) => restrictedApp,
-    expected: MISSING_SCOPE,
-  },
-  {
-    name: 'refuses a restricted app key where the route names no scope',
-    path: '/app',
-    headers: ({ restrictedApp }) => restrictedApp,
-    expected: MISSING_SCOPE,
-  },
-  { name: 'refuses a request without a node key', path: '/node', headers: () => ({}), expected: INVALID_NODE },
-  { name: 'refuses a wrong node key', path: '/node', headers: () => ({ 'X-API-Key': 'a:b' }), expected: INVALID_NODE },
-  {
-    name: 'refuses a node key with other characters than ASCII',
-    path: '/node',
-    headers: () => ({ 'X-API-Key': 'kü:çhe' }),
-    expected: INVALID_NODE,
-  },
-  {
-    name: 'refuses a node key of 15,000 characters',
-    path: '/node',
-    headers: () => ({ 'X-API-Key': 'x'.repeat(15_000) }),
-    expected: INVALID_NODE,
-  },
+export const VERDICT_CASES: readonly VerdictCase[] = VERDICT_ROWS.map(([name, path, headers, expected]) => ({
+  ...{ name, path, headers, expected },
+}));
+
+type AnswerRow = [AnswerCase['name'], AnswerCase['answers'], expected?: Expected, requests?: number];
+
+const { problem, body, page } = standIn;
+const ANSWER_ROWS: readonly AnswerRow[] = [
+  ['passes a verdict on', [problem(401, 'invalid_node_credentials')], INVALID_NODE],
+  ['asks again after a 503', [problem(503, 'unavailable'), standIn.valid], OK, 2],
+  ['asks again after a broken connection', [standIn.breakConnection, standIn.valid], OK, 2],
+  ['asks twice at most', [problem(503, 'unavailable')], UNAVAILABLE, 2],
+  ['answers 503 when connections break', [standIn.breakConnection], UNAVAILABLE, 2],
+  ['never asks again after a time-out', [standIn.hang, standIn.valid]],
+  ['takes a 401 on its own app key for no verdict', [problem(401, 'invalid_app_credentials')]],
+  ['takes a 401 of another server for no verdict', [page(401)]],
+  ['takes a 200 of another server for no verdict', [page(200)]],
+  ['takes a 200 with another body for no verdict', [standIn.invalidBody]],
+  ...['["documents:read"]', '"documents:read"'].map((scopes): AnswerRow => [
+    `refuses a credential with the scopes ${scopes}, which it did not ask for`,
+    [body(200, `{"valid":true,"scopes":${scopes}}`)],
+    MISSING_SCOPE,
+  ]),
+  ['takes a 401 whose code is not a text for no verdict', [body(401, '{"code":["invalid_node_credentials"]}')]],
+  ...['{}', 'null', '["duplicate_header"]'].map((code): AnswerRow => [
+    `answers 503 at a 400 with the code ${code}`,
+    [body(400, `{"code":${code}}`)],
+  ]),
+  ...[200, 401].map((status): AnswerRow => [
+    `takes a ${status} that is nested 200,000 deep for no verdict`,
+    [body(status, '['.repeat(200_000) + ']'.repeat(200_000))],
+  ]),
+  [
+    'passes a verdict on as it is, also with half of a surrogate pair in it',
+    [body(401, String.raw`{"code":"invalid_node_credentials","title":"\ud800"}`)],
+    INVALID_NODE,
+  ],
+  ['follows no redirect', [standIn.redirect, standIn.valid]],
+  ['answers 503 when its own request is not valid', [problem(400, 'validation_failed')]],
+  ['answers 503 when the path does not exist', [problem(404, 'not_found')]],
+  ['answers 503 at a 429', [problem(429, 'too_many_requests')]],
+  ['answers 503 at a 500', [problem(500, 'internal_error')]],
+  ...(
+    [
+      [400, 'duplicate_header'],
+      [431, 'headers_too_large'],
+    ] as const
+  ).map(([status, code]): AnswerRow => [
+    `passes a ${status} about the credential on`,
+    [problem(status, code)],
+    { status, code },
+  ]),
 ];
 
 /** Asked of a stand-in, at /node: once, and answered with 503, unless the row says otherwise. */
-const ANSWER_ROWS: readonly (Pick<AnswerCase, 'name' | 'answers'> & Partial<AnswerCase>)[] = [
-  { name: 'passes a verdict on', answers: [standIn.problem(401, 'invalid_node_credentials')], expected: INVALID_NODE },
-  {
-    name: 'asks again after a 503',
-    answers: [standIn.problem(503, 'unavailable'), standIn.valid],
-    requests: 2,
-    expected: OK,
-  },
-  {
-    name: 'asks again after a broken connection',
-    answers: [standIn.breakConnection, standIn.valid],
-    requests: 2,
-    expected: OK,
-  },
-  { name: 'asks twice at most', answers: [standIn.problem(503, 'unavailable')], requests: 2 },
-  { name: 'answers 503 when connections break', answers: [standIn.breakConnection], requests: 2 },
-  { name: 'never asks again after a time-out', answers: [standIn.hang, standIn.valid] },
-  { name: 'takes a 401 on its own app key for no verdict', answers: [standIn.problem(401, 'invalid_app_credentials')] },
-  { name: 'takes a 401 of another server for no verdict', answers: [standIn.page(401)] },
-  { name: 'takes a 200 of another server for no verdict', answers: [standIn.page(200)] },
-  { name: 'takes a 200 with another body for no verdict', answers: [standIn.invalidBody] },
-  ...['["documents:read"]', '"documents:read"'].map((scopes) => ({
-    name: `refuses a credential with the scopes ${scopes}, which it did not ask for`,
-    answers: [standIn.body(200, `{"valid":true,"scopes":${scopes}}`)],
-    expected: MISSING_SCOPE,
-  })),
-  {
-    name: 'takes a 401 whose code is not a text for no verdict',
-    answers: [standIn.body(401, '{"code":["invalid_node_credentials"]}')],
-  },
-  ...['{}', 'null', '["duplicate_header"]'].map((code) => ({
-    name: `answers 503 at a 400 with the code ${code}`,
-    answers: [standIn.body(400, `{"code":${code}}`)],
-  })),
-  ...[200, 401].map((status) => ({
-    name: `takes a ${status} that is nested 200,000 deep for no verdict`,
-    answers: [standIn.body(status, '['.repeat(200_000) + ']'.repeat(200_000))],
-  })),
-  {
-    name: 'passes a verdict on as it is, also with half of a surrogate pair in it',
-    answers: [standIn.body(401, String.raw`{"code":"invalid_node_credentials","title":"\ud800"}`)],
-    expected: INVALID_NODE,
-  },
-  { name: 'follows no redirect', answers: [standIn.redirect, standIn.valid] },
-  { name: 'answers 503 when its own request is not valid', answers: [standIn.problem(400, 'validation_failed')] },
-  { name: 'answers 503 when the path does not exist', answers: [standIn.problem(404, 'not_found')] },
-  { name: 'answers 503 at a 429', answers: [standIn.problem(429, 'too_many_requests')] },
-  { name: 'answers 503 at a 500', answers: [standIn.problem(500, 'internal_error')] },
-  {
-    name: 'passes a 400 about the credential on',
-    answers: [standIn.problem(400, 'duplicate_header')],
-    expected: { status: 400, code: 'duplicate_header' },
-  },
-  {
-    name: 'passes a 431 about the credential on',
-    answers: [standIn.problem(431, 'headers_too_large')],
-    expected: { status: 431, code: 'headers_too_large' },
-  },
-];
-
-export const ANSWER_CASES: readonly AnswerCase[] = ANSWER_ROWS.map((row) => ({
-  requests: 1,
-  expected: UNAVAILABLE,
-  ...row,
-}));
+export const ANSWER_CASES: readonly AnswerCase[] = ANSWER_ROWS.map(
+  ([name, answers, expected = UNAVAILABLE, requests = 1]) => ({ name, answers, expected, requests }),
+);
 
 /** As {@link expectAnswer}, of the real service: a busy machine may answer 503 for a moment. */
 export function expectVerdict(url: string, headers: HeadersOfDoor, expected: Expected): Promise<unknown> {

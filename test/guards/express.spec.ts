@@ -1,31 +1,23 @@
-import { once } from 'node:events';
-import type { Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
 import express from 'express';
 import { createGuard } from '../../examples/guards/express.js';
+import { urlOf } from '../support/cli.js';
+import { fromRoot } from '../support/from-root.js';
+import { serve } from '../support/serve.js';
 import { useApp } from '../support/use-app.js';
 import { ANSWER_CASES, expectAnswer, expectVerdict, ROUTES, VERDICT_CASES, type Credentials } from './cases.js';
 import { body, StandIn } from './stand-in.js';
-import { fromRoot } from '../support/from-root.js';
 
 /** A service with a guard on each route. */
-async function startGuarded(authUrl: string): Promise<{ url: string; server: Server }> {
+async function startGuarded(authUrl: string): ReturnType<typeof serve> {
   const guarded = express();
   for (const [path, [door, scope]] of Object.entries(ROUTES)) {
     guarded.get(path, createGuard(door, { authUrl, serviceName: 'recipes', scope }), (_request, response) => {
       response.json(response.locals.caller);
     });
   }
-  const server = guarded.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, server };
+  return serve(guarded);
 }
-
-const close = (server: Server): void => {
-  server.closeAllConnections();
-  server.close();
-};
 
 describe('the guard for Express, with the service', () => {
   const app = useApp();
@@ -33,7 +25,7 @@ describe('the guard for Express, with the service', () => {
   let credentials: Credentials;
 
   beforeAll(async () => {
-    guarded = await startGuarded(`http://127.0.0.1:${(app.server.address() as AddressInfo).port}`);
+    guarded = await startGuarded(urlOf(app));
     const user = await app.user();
     const [{ access_token }, ended] = [await user.logsIn(), await user.logsIn()];
     await app.logout(ended.refresh_token).expect(204);
@@ -46,7 +38,7 @@ describe('the guard for Express, with the service', () => {
       node: { 'X-API-Key': (await app.node()).header },
     };
   });
-  afterAll(() => close(guarded.server));
+  afterAll(() => guarded.close());
 
   it.each(VERDICT_CASES)('$name', async ({ path, headers, expected }) => {
     await expectVerdict(guarded.url + path, headers(credentials), expected);
@@ -69,7 +61,7 @@ describe('the guard for Express, with an answer of any kind', () => {
     guarded = await startGuarded(standIn.url);
   });
   afterAll(() => {
-    close(guarded.server);
+    guarded.close();
     standIn.stop();
   });
 
@@ -91,7 +83,7 @@ describe('the guard for Express, with an answer of any kind', () => {
     const alone = await startGuarded(gone.url);
     gone.stop();
     await expectAnswer(`${alone.url}/node`, { 'X-API-Key': 'a:b' }, { status: 503, code: 'unavailable' });
-    close(alone.server);
+    alone.close();
   });
 });
 

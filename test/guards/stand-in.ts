@@ -1,6 +1,5 @@
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { serve } from '../support/serve.js';
 
 type Answer = (response: ServerResponse, request: IncomingMessage) => void;
 
@@ -10,18 +9,20 @@ export class StandIn {
   private answers: Answer[] = [];
   requests = 0;
 
-  private constructor(private readonly server: Server) {}
+  private constructor(private readonly server: Awaited<ReturnType<typeof serve>>) {}
 
   static async start(): Promise<StandIn> {
-    const server = createServer();
-    const standIn = new StandIn(server);
-    server.on('request', (request, response) => standIn.answer(request, response));
-    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const standIn: StandIn = new StandIn(
+      await serve((request, response) => {
+        standIn.answers[Math.min(standIn.requests, standIn.answers.length - 1)]?.(response, request);
+        standIn.requests += 1;
+      }),
+    );
     return standIn;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+    return this.server.url;
   }
 
   answerWith(...answers: Answer[]): void {
@@ -30,14 +31,7 @@ export class StandIn {
   }
 
   stop(): void {
-    this.server.closeAllConnections();
     this.server.close();
-  }
-
-  private answer(request: IncomingMessage, response: ServerResponse): void {
-    const answer = this.answers[Math.min(this.requests, this.answers.length - 1)];
-    this.requests += 1;
-    answer?.(response, request);
   }
 }
 

@@ -4,7 +4,7 @@ import type { EnvFile } from '../../config/env-file.js';
 import { UNUSED_DAYS } from '../../config/limits.js';
 import { formatPair, isExpiring, isOverlapOpen, isUnused } from '../credential-state.js';
 import { describeCause } from '../failures.js';
-import { HEADER_VALUE, readErrorCode, sendRequest, type HttpRequest } from '../http-client.js';
+import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
 import { isDelivered, type Plan, type PlannedPair } from './plan.js';
 import { credentialVariables } from '../../common/names.js';
@@ -75,7 +75,7 @@ type Reply = Readonly<{ status: number; body?: unknown; error?: string }>;
 async function ask(
   url: string,
   request: HttpRequest = {},
-  read: (response: Response) => Promise<unknown> | undefined = (response) => response.json().catch(() => undefined),
+  read: (response: Response) => Promise<unknown> | undefined = (response) => readJson(response).catch(() => undefined),
 ): Promise<Reply> {
   try {
     const response = await sendRequest(url, { timeoutMs: SERVICE_TIMEOUT_MS, ...request });

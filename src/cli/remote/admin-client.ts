@@ -1,5 +1,5 @@
-import { Command } from 'commander';
-import { type Variables, readVariables, readSecretFiles } from '../../config/environment.js';
+import * as z from 'zod';
+import type { Variables } from '../../config/environment.js';
 import type { NodePair } from './node-config-file.js';
 import {
   callService,
@@ -8,19 +8,21 @@ import {
   parseBaseUrl,
   readProblem,
   toRefusal,
+  UNEXPECTED,
   withAdvice,
 } from '../http-client.js';
-import { CommandFailedError, print, say, type Output } from '../terminal.js';
-import { addCommand, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
+import { CommandFailedError, say } from '../terminal.js';
 
-const DEFAULT_PORT = '7701';
 const PROGRESS_INTERVAL_MS = 1_000;
 const MAX_PAGE_SIZE = 100;
+const MAX_ITEMS_IN_MEMORY = 1_000_000;
+const anObject = z.object({});
+const aPage = z.object({ items: z.array(anObject), next_cursor: z.string().nullable() });
 export const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
 
 export type Query = Readonly<Record<string, string | undefined>>;
 
-export interface ListPage<Item> {
+interface ListPage<Item> {
   readonly items: Item[];
   readonly hasMore: boolean;
 }
@@ -36,7 +38,7 @@ export class AdminClient {
   /**
    * @throws {CommandFailedError} when ADMIN_API_KEY or the URL is missing or unusable
    */
-  static from(variables: Variables, url = getServiceUrl(variables)): AdminClient {
+  static from(url: string, variables: Variables): AdminClient {
     const { ADMIN_API_KEY: key, PLATFORM_APP_ID: appId, PLATFORM_APP_KEY: appKey } = variables;
     const refuse = (message: string): never => {
       throw new CommandFailedError(message, 'configuration_unusable');
@@ -92,15 +94,25 @@ export class AdminClient {
     await withAdvice(this.asAdmin('DELETE', path), IDEMPOTENT_ADVICE);
   }
 
+  /** @throws {CommandFailedError} when the body of an answer is not one that this service sends */
+  requireShape<Body>(schema: z.ZodType<Body>, body: unknown): Body {
+    if (schema.safeParse(body).success) return body as Body;
+    throw this.refuseAddress('does not answer as this service does');
+  }
+
   /** Reads a list page by page, as the caller asks for the next one. */
   async *readPages<Item>(path: string, query: Query = {}, maxItems = Infinity): AsyncGenerator<ListPage<Item>> {
     let cursor: string | null | undefined;
     for (let left = maxItems; cursor !== null && left > 0;) {
       const limit = String(Math.min(MAX_PAGE_SIZE, left));
-      const page: { items: Item[]; next_cursor: string | null } = await this.get(path, { ...query, limit, cursor });
-      cursor = page.next_cursor;
-      left -= page.items.length;
-      yield { items: page.items, hasMore: cursor !== null };
+      const page = this.requireShape(aPage, await this.get(path, { ...query, limit, cursor }));
+      const { items, next_cursor } = page as { items: Item[]; next_cursor: string | null };
+      // A server that answers so would be asked for ever.
+      if (next_cursor !== null && (next_cursor === cursor || items.length === 0))
+        throw this.refuseAddress('answers with a list that never ends');
+      cursor = next_cursor;
+      left -= items.length;
+      yield { items, hasMore: cursor !== null };
     }
   }
 
@@ -109,7 +121,8 @@ export class AdminClient {
     const items: Item[] = [];
     let saidAt = Date.now();
     for await (const page of this.readPages<Item>(path, query, maxItems)) {
-      items.push(...page.items);
+      for (const item of page.items) items.push(item);
+      if (items.length > MAX_ITEMS_IN_MEMORY) throw this.refuseAddress(`lists more than ${MAX_ITEMS_IN_MEMORY} items`);
       if (!page.hasMore || Date.now() - saidAt < PROGRESS_INTERVAL_MS) continue;
       say(`… ${items.length} so far`);
       saidAt = Date.now();
@@ -142,62 +155,15 @@ export class AdminClient {
   private async asAdmin(method: string, path: string, body?: object): Promise<unknown> {
     const headers = { 'X-Admin-Key': this.adminKey };
     const answer = await callService(this.url, `/api/v0/admin${path}`, { method, headers, body });
-    if (answer.status === 204 || (answer.status >= 200 && answer.status < 300 && answer.body)) return answer.body;
+    const { status } = answer;
+    if (status === 204 || (status >= 200 && status < 300 && anObject.safeParse(answer.body).success))
+      return answer.body;
     throw toRefusal(this.url, answer);
   }
-}
 
-type Options = Output & { readonly url?: string };
-
-export class RemoteCommand extends Command {
-  /**
-   * Prints the result of a call: as JSON, or as the text that `toText` makes of it.
-   * @param work gets a client and the parameters that Commander passes
-   */
-  answer<Parameters extends unknown[], Result>(
-    work: (client: AdminClient, ...parameters: Parameters) => Promise<Result>,
-    toText: (result: Result, ...parameters: Parameters) => string,
-  ): this {
-    return this.action(async (...passed) => {
-      const parameters = passed as Parameters;
-      const result = await work(createClient(this), ...parameters);
-      print(this, result, (it) => toText(it, ...parameters));
-    });
+  private refuseAddress(why: string): CommandFailedError {
+    return new CommandFailedError(`${this.url} ${why}. Is the address right?`, UNEXPECTED);
   }
-}
-
-/** Adds a command that calls the service. @param example the rest of the line after the name of the command */
-export function addRemote(
-  parent: Command,
-  signature: string,
-  description: string,
-  example?: string,
-  needs = NEEDS_ADMIN_KEY,
-): RemoteCommand {
-  return addCommand(parent, signature, description, { needs, example }, new RemoteCommand()).option(
-    '--url <url>',
-    'address of the service (default: AUTH_URL, or INTERNAL_PORT, PORT or 7701 of this machine)',
-    parseServiceUrl,
-  );
-}
-
-/** @returns a client for the service that --url or AUTH_URL names */
-export function createClient(command: Command): AdminClient {
-  return AdminClient.from(readRemoteVariables(), readOptions(command).url);
-}
-
-/** Operators share the environment, or the `.env`, of a service on the same machine. */
-export function getServiceUrl({ AUTH_URL, INTERNAL_PORT, PORT }: Variables): string {
-  return AUTH_URL ?? `http://127.0.0.1:${INTERNAL_PORT ?? PORT ?? DEFAULT_PORT}`;
-}
-
-/** @returns the variables of this process, with the admin key */
-export function readRemoteVariables(): Variables {
-  return readSecretFiles(readVariables(), ['ADMIN_API_KEY']);
-}
-
-export function readOptions(command: Command): Options {
-  return command.optsWithGlobals<Options>();
 }
 
 export type Kind = 'user' | 'node' | 'app' | 'operator';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { text as readText } from 'node:stream/consumers';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { addRemote, createClient, readOptions, readRemoteVariables } from './admin-client.js';
+import { addRemote, createClient, readOptions, readRemoteVariables } from './remote-command.js';
 import { addYes, createConfirm, CommandFailedError, print, say } from '../terminal.js';
 import type { ApplyReport } from './apply.js';
 import { createMapOption, formatReport, readMap } from '../platform/platform-commands.js';

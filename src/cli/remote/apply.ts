@@ -1,5 +1,5 @@
-// `apply` does what `init` does with app credentials, over HTTP and without the database. Of two runs at the same time one
-// is refused: a pair has one live credential, and a key is rotated only if it was not rotated since the plan was made.
+// `apply` does what `init` does with app credentials, over HTTP and without the database; `doctor` checks as much from afar. Of two
+// runs at the same time one is refused: a pair has one live credential, and a key is rotated only if it was not since the plan was made.
 import { mkdirSync } from 'node:fs';
 import * as z from 'zod';
 import { formatPair } from '../credential-state.js';
@@ -10,7 +10,8 @@ import { HEADER_VALUE } from '../http-client.js';
 import type { AdminClient } from './admin-client.js';
 import { revokeKeys } from './credentials.command.js';
 import { identifyKeys } from './leaked.command.js';
-import { CommandFailedError, type Confirm } from '../terminal.js';
+import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js';
+import { broken, checkKeys, checkNodes, findServiceAway, type Finding } from '../platform/doctor-calls.js';
 import {
   createTokenRules,
   DEFAULT_TOKENS,
@@ -34,12 +35,11 @@ import { openDocuments, type Documents } from '../platform/secret-documents.js';
 
 const PATH = '/app-credentials';
 const FOLDER_MODE = 0o700;
-const UNEXPECTED = 'unexpected_answer';
 const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost: --rotate-lost makes another one.';
 /** Without keys under HS256. */
 const jwks = z.object({ keys: z.array(z.unknown()) });
 const metadata = z.object({ issuer: z.string() }).optional();
-const identified = z.looseObject({ app_id: z.string().refine(isId) });
+const identified = z.object({ app_id: z.string().refine(isId) });
 const newKey = identified.extend({ app_key: z.string().regex(HEADER_VALUE) });
 
 export interface ApplyRequest {
@@ -132,9 +132,9 @@ function refusePartialDocuments({ services }: Plan): void {
 }
 
 /** @returns the live credentials, and whether a key is current: the service is asked about its digest, which is no use of it */
-export async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
+async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
   const items = await client.list<AppCredentialResponse>(PATH, { live: 'true' });
-  readAs(z.array(identified), items, client);
+  client.requireShape(z.array(identified), items);
   const held = items.flatMap(({ caller, target }) => files.get(caller)?.get(credentialVariables(target).key) ?? []);
   const { items: known } = await identifyKeys(client, held.map(toDigest));
   const isCurrentKey = ({ app_id }: AppCredentialResponse, key: string): boolean => {
@@ -144,35 +144,46 @@ export async function readLive(client: AdminClient, files: ReadonlyMap<string, S
   return { items, isCurrentKey };
 }
 
+/** Checks the running service against the map. Neither files nor the database are looked at, and no key is used. */
+export async function diagnoseFromAfar(client: AdminClient, map: PlatformMap, adminKey?: string): Promise<Finding[]> {
+  const away = await findServiceAway(client.url);
+  if (away) return [away];
+  const none = openDocuments(map, { format: 'json', folder: undefined, current: undefined });
+  const live = await announceIfSlow('Reading the credentials', readLive(client, none));
+  const made = makePlan(map, none, live, () => ({}));
+  const plan = leaveLostKeys(made, undefined);
+  const missing = plan.services.flatMap(({ pairs }) => pairs.filter(({ action }) => action === 'issue'));
+  return [
+    ...missing.map((pair) =>
+      broken(formatPair(pair), 'It has no live credential.', `Run apply, then restart ${pair.caller}.`),
+    ),
+    ...(await checkNodes(client.url, adminKey, plan)),
+    ...checkKeys(plan, live.items, new Date(), 'apply'),
+  ];
+}
+
 function toDigest(key: string): string {
   return computeDigest(key).toString('hex');
 }
 
 /** What the service tells everyone of how it signs; the audience is not among it. */
 async function readPublishedRules(client: AdminClient, map: PlatformMap): Promise<TokenRules> {
-  const { keys } = readAs(jwks, await client.getOpen(JWKS_PATH), client);
-  const published = readAs(metadata, await client.getOpen('/.well-known/oauth-authorization-server'), client);
-  return createTokenRules(map, { ...DEFAULT_TOKENS, ...published, algorithm: keys.length > 0 ? 'ES256' : 'HS256' });
-}
-
-/** What stands in the files of services is not taken from an answer that this service does not give. */
-function readAs<Body>(schema: z.ZodType<Body>, body: unknown, { url }: AdminClient): Body {
-  const parsed = schema.safeParse(body);
-  if (!parsed.success)
-    throw new CommandFailedError(`${url} does not answer as this service does. Is the address right?`, UNEXPECTED);
-  return parsed.data;
+  const { keys } = client.requireShape(jwks, await client.getOpen(JWKS_PATH));
+  const published = await client.getOpen('/.well-known/oauth-authorization-server');
+  const { issuer = DEFAULT_TOKENS.issuer } = client.requireShape(metadata, published) ?? {};
+  return createTokenRules(map, { ...DEFAULT_TOKENS, issuer, algorithm: keys.length > 0 ? 'ES256' : 'HS256' });
 }
 
 function createStore(client: AdminClient): CredentialStore {
   return {
     issue: async (pair) => {
-      const { app_id, app_key } = readAs(newKey, await client.post(PATH, pair, LOST_ADVICE), client);
+      const { app_id, app_key } = client.requireShape(newKey, await client.post(PATH, pair, LOST_ADVICE));
       return { id: app_id, key: app_key };
     },
     updateScopes: (id, scopes) => client.patch(`${PATH}/${id}`, { scopes }),
     rotate: async ({ app_id, rotated_at }) => {
       const answer = await client.post(`${PATH}/${app_id}/rotate`, { if_rotated_at: rotated_at }, LOST_ADVICE);
-      return readAs(newKey, answer, client).app_key;
+      return client.requireShape(newKey, answer).app_key;
     },
     revoke: (ids) => revokeKeys(client, PATH, ids),
   };

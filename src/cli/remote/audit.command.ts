@@ -7,16 +7,8 @@ import { createNumberParser, NEEDS_DATABASE, parsePast } from '../command-option
 import { isPassing } from '../http-client.js';
 import { print, say, writeExport, type WriteLines } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
-import {
-  addRemote,
-  createClient,
-  Names,
-  readOptions,
-  type AdminClient,
-  type Kind,
-  type Query,
-  type Reference,
-} from './admin-client.js';
+import { Names, type AdminClient, type Kind, type Query, type Reference } from './admin-client.js';
+import { addRemote, createClient, readOptions } from './remote-command.js';
 import type { AuditEventResponse } from '../../admin/audit-events.admin.controller.js';
 import { findUserId } from './users.command.js';
 

@@ -11,17 +11,15 @@ import {
   NEEDS_ADMIN_KEY,
   parseDuration,
   parseExpiry,
-  toExpiresAt,
-  toRestriction,
 } from '../command-options.js';
 import { isExpiring } from '../credential-state.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
-import { formatFields, replaceControlCharacters, type Colour } from '../tables.js';
-import { addRemote, IDEMPOTENT_ADVICE, Names, type AdminClient, type Kind } from './admin-client.js';
+import { replaceControlCharacters, type Colour } from '../tables.js';
+import { IDEMPOTENT_ADVICE, Names, type AdminClient, type Kind } from './admin-client.js';
 import type { IssuedAppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
 import type { RevokedKeysResponse } from '../../admin/key.dto.js';
 import type { IssuedOperatorResponse, OperatorResponse } from '../../admin/operators.admin.controller.js';
-import { addLimits, joinLists, printList, toQuery, type List } from './list-command.js';
+import { addRemote, formatItem, toParameters, type List, type RemoteCommand } from './remote-command.js';
 
 /** A kind of credential: what its commands differ by. */
 export interface CredentialKind {
@@ -33,23 +31,24 @@ export interface CredentialKind {
   readonly columns: readonly string[];
   /** The columns that a narrow terminal can do without, the first ones first. */
   readonly drop: readonly string[];
+  /** How a command names one, if not by its id. */
+  readonly named?: {
+    readonly argument: string;
+    readonly findId: (client: AdminClient, name: string) => Promise<string>;
+  };
 }
 
-/** @param filters the parameter of the service for each option that the caller adds */
+/** The caller adds further options, which select as the service does. */
 export function addList(
   group: Command,
   { name, ...shown }: CredentialKind,
   example: string,
-  filters: Readonly<Record<string, string>> = {},
   createWatch: () => List['watch'] = () => undefined,
 ): Command {
-  const all = { ...filters, live: 'live', unusedFor: 'unused_since' };
-  return addLimits(addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example))
+  return addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example)
+    .list(() => ({ ...shown, colour: toMomentColour, watch: createWatch() }))
     .option('--live', 'only live ones: neither revoked nor expired')
-    .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseAge)
-    .action(async (options: object, command: Command) =>
-      printList(command, { ...shown, query: toQuery(options, all), colour: toMomentColour, watch: createWatch() }),
-    );
+    .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseAge);
 }
 
 function parseAge(text: string): string {
@@ -67,7 +66,29 @@ function toMomentColour(name: string, value: unknown): Colour | undefined {
 export function addShow(group: Command, { name, idField, path }: CredentialKind): void {
   addRemote(group, `show <${idField}>`, `Show one ${name.toLowerCase()}.`, EXAMPLES.id).answer(
     async (client, id: string) => client.get<object>(`${path}/${encodeURIComponent(id)}`),
-    (found) => formatFields(joinLists(found)),
+    (found) => formatItem(found),
+  );
+}
+
+/** The caller adds the options, each for what the service calls so. */
+export function addUpdate(
+  group: Command,
+  { idField, path, named }: CredentialKind,
+  description: string,
+  example: string,
+): RemoteCommand {
+  return addRemote(group, `update <${named?.argument ?? idField}>`, description, example).answer(
+    async (client, name: string, options: Readonly<Record<string, unknown>>, command: Command) => {
+      const change = toParameters(options);
+      if (Object.keys(change).length === 0) {
+        const flags = command.options.flatMap(({ long }) => (long === '--url' ? [] : (long ?? [])));
+        const choice = new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(flags);
+        command.error(`error: nothing to change: give ${choice}`);
+      }
+      const id = (await named?.findId(client, name)) ?? name;
+      return client.patch<object>(`${path}/${encodeURIComponent(id)}`, change);
+    },
+    (changed) => formatItem(changed),
   );
 }
 
@@ -160,28 +181,28 @@ interface IssuedKind extends CredentialKind {
   /** What is shown of an issued key, besides its expiry. */
   readonly fields: readonly string[];
   readonly shownOnce: string;
-  /** @returns the id of what a command names */
-  readonly findId: (client: AdminClient, named: string) => Promise<string>;
 }
 
 type IssuedApp = IssuedAppCredentialResponse;
 type IssuedOperator = IssuedOperatorResponse;
 
-function addRotate(group: Command, kind: IssuedKind, argument: string, example: string): void {
-  addRemote(group, `rotate <${argument}>`, 'Make a new key and print it; it cannot be printed again.', example)
+function addRotate(group: Command, kind: IssuedKind, example: string): void {
+  const { idField, named } = kind;
+  const description = 'Make a new key and print it; it cannot be printed again.';
+  addRemote(group, `rotate <${named?.argument ?? idField}>`, description, example)
     .addOption(createOverlapOption())
     .answer(
-      async (client, named: string, { overlapHours }: { overlapHours?: number }) =>
-        rotateKey<IssuedApp | IssuedOperator>(client, kind, await kind.findId(client, named), overlapHours),
+      async (client, name: string, { overlapHours }: { overlapHours?: number }) => {
+        const id = (await named?.findId(client, name)) ?? name;
+        return rotateKey<IssuedApp | IssuedOperator>(client, kind, id, overlapHours);
+      },
       (rotated) => `${formatIssued(kind, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
     );
 }
 
 function formatIssued({ fields, shownOnce }: IssuedKind, issued: IssuedApp | IssuedOperator): string {
   const optional = (['scopes', 'expires_at'] as const).filter((name) => issued[name] !== null);
-  const shown = new Set([...fields, ...optional]);
-  const values = joinLists(issued);
-  return `${formatFields(Object.fromEntries([...shown].map((name) => [name, values[name]])))}\n\n${shownOnce}`;
+  return `${formatItem(issued, new Set([...fields, ...optional]))}\n\n${shownOnce}`;
 }
 
 /** Says for how long the old key is valid after a rotation. @param until the end of the overlap; null: it ended at once */
@@ -200,23 +221,16 @@ const APPS: IssuedKind = {
   drop: ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at', 'scopes'],
   fields: ['app_id', 'app_key', 'caller', 'target'],
   shownOnce: 'The key is shown only this once.',
-  findId: (_client, id) => Promise.resolve(id),
 };
 
 const parseAppScopes = createRestrictionParser('scopes, such as documents:read', APP_SCOPE.isName);
 const SCOPES_OF_APP = 'the only scopes that it has at the target, separated by commas, or "all"';
-type IssueAppOptions = Readonly<{
-  caller: string;
-  target: string;
-  scopes?: ReturnType<typeof parseAppScopes>;
-  expires?: string;
-}>;
 
 /** `platform-auth apps …`: the credentials that services present to each other. */
 export function addAppsCommands(root: Command): void {
   const summary = 'Manage the credentials of services. `init` issues those of a whole platform.';
   const apps = addCommand(root, 'apps', summary, { needs: NEEDS_ADMIN_KEY, example: 'list' });
-  addList(apps, APPS, '--target recipes --live --unused-for 30d', { caller: 'caller', target: 'target' })
+  addList(apps, APPS, '--target recipes --live --unused-for 30d')
     .option('--caller <service>', 'only credentials that this service presents')
     .option('--target <service>', 'only credentials that are valid at this service');
   const description = 'Issue a credential for a pair of services, and print its key; it cannot be printed again.';
@@ -227,25 +241,23 @@ export function addAppsCommands(root: Command): void {
     .option('--scopes <list>', `${SCOPES_OF_APP} (default: all)`, parseAppScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answer(
-      async (client, { caller, target, scopes, expires }: IssueAppOptions) =>
+      async (client, options: Readonly<Record<string, string>>) =>
         client.post<IssuedApp>(
           APPS.path,
-          { caller, target, scopes: toRestriction(scopes), expires_at: toExpiresAt(expires) },
-          `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
+          toParameters(options),
+          `If \`platform-auth apps list --caller ${options.caller} --target ${options.target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
         ),
       (issued) => formatIssued(APPS, issued),
     );
   addShow(apps, APPS);
   const change =
     'Change the scopes of a credential. Its key stays, and the call answers when the change holds everywhere.';
-  addRemote(apps, 'update <app_id>', change, `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`)
-    .requiredOption('--scopes <list>', SCOPES_OF_APP, parseAppScopes)
-    .answer(
-      async (client, id: string, { scopes }: Required<Pick<IssueAppOptions, 'scopes'>>) =>
-        client.patch<object>(`${APPS.path}/${encodeURIComponent(id)}`, { scopes: toRestriction(scopes) }),
-      (changed) => formatFields(joinLists(changed)),
-    );
-  addRotate(apps, APPS, 'app_id', EXAMPLES.id);
+  addUpdate(apps, APPS, change, `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`).requiredOption(
+    '--scopes <list>',
+    SCOPES_OF_APP,
+    parseAppScopes,
+  );
+  addRotate(apps, APPS, EXAMPLES.id);
   addRevoke(apps, APPS);
 }
 
@@ -258,7 +270,7 @@ const OPERATORS: IssuedKind = {
   drop: ['rotated_at', 'operator_id', 'expires_at', 'last_used_at', 'revoked_at'],
   fields: ['operator_id', 'name', 'api_key', 'scopes'],
   shownOnce: 'The key is shown only this once. The operator sets it as ADMIN_API_KEY, or sends it as X-Admin-Key.',
-  findId: async (client, operator) => (await findOperator(client, operator)).operator_id,
+  named: { argument: 'operator', findId: async (client, name) => (await findOperator(client, name)).operator_id },
 };
 
 /** `platform-auth operators …`: people and programs with an admin key of their own. */
@@ -272,16 +284,19 @@ export function addOperatorsCommands(root: Command): void {
     .requiredOption('--scopes <list>', `what it may do, separated by commas: ${SCOPES.join(', ')}`, parseScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answer(
-      async (client, name: string, { scopes, expires }: { scopes: Scope[]; expires?: string }) =>
+      async (client, name: string, options: Readonly<Record<string, unknown>>) =>
         client.post<IssuedOperator>(
           OPERATORS.path,
-          { name, scopes, expires_at: toExpiresAt(expires) },
+          { name, ...toParameters(options) },
           'If `platform-auth operators list --live` shows it, its key is lost: rotate it. Otherwise run this again.',
         ),
       (issued) => formatIssued(OPERATORS, issued),
     );
-  addOperatorUpdate(operators);
-  addRotate(operators, OPERATORS, 'operator', EXAMPLES.operator);
+  const change = 'Change the scopes or the expiry of an operator; its key stays.';
+  addUpdate(operators, OPERATORS, change, `${EXAMPLES.operator} --scopes read,users --expires never`)
+    .option('--scopes <list>', 'all that it may do from now on, separated by commas', parseScopes)
+    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry);
+  addRotate(operators, OPERATORS, EXAMPLES.operator);
   const revocation = 'Revoke an operator permanently: the next call with its key is refused.';
   addYes(addRemote(operators, 'revoke <operator>', revocation, EXAMPLES.operator)).answer(
     async (client, operator: string, _options: unknown, command: Command) => {
@@ -292,22 +307,6 @@ export function addOperatorsCommands(root: Command): void {
     },
     ({ name }) => `Operator ${name} is revoked.`,
   );
-}
-
-function addOperatorUpdate(operators: Command): void {
-  const change = 'Change the scopes or the expiry of an operator; its key stays.';
-  addRemote(operators, 'update <operator>', change, `${EXAMPLES.operator} --scopes read,users --expires never`)
-    .option('--scopes <list>', 'all that it may do from now on, separated by commas', parseScopes)
-    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry)
-    .answer(
-      async (client, operator: string, options: { scopes?: Scope[]; expires?: string }, command: Command) => {
-        if (!options.scopes && !options.expires) command.error('error: nothing to change: give --scopes or --expires');
-        const body = { scopes: options.scopes, expires_at: toExpiresAt(options.expires) };
-        const id = await OPERATORS.findId(client, operator);
-        return client.patch<OperatorResponse>(`${OPERATORS.path}/${encodeURIComponent(id)}`, body);
-      },
-      (updated) => formatFields(joinLists(updated)),
-    );
 }
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */

@@ -6,7 +6,8 @@ import { createMapOption, ENV_DIR, MAP_EXAMPLE, readMap, URL_OF_OWN_FILE } from 
 import type { PlatformMap } from '../platform/platform-map.js';
 import { fitWidth, formatTable, wrapText } from '../tables.js';
 import { CommandFailedError, print } from '../terminal.js';
-import { AdminClient, readRemoteVariables } from './admin-client.js';
+import { AdminClient } from './admin-client.js';
+import { readRemoteVariables } from './remote-command.js';
 
 const WHAT = 'what is wrong, and what to do';
 /** What the table takes besides the text: the first column and the borders. */
@@ -30,7 +31,7 @@ Without --env-dir it asks the service only, from any machine, and uses no key. $
       const map = await readMap(path);
       const findings =
         envDir === undefined
-          ? await diagnoseFromAfar(map, url)
+          ? await askOnly(map, url)
           : await (await import('../platform/doctor.js')).diagnose({ map, envDir, url });
       const { askServices, formatRunning } = await import('../platform/doctor-calls.js');
       const running = live ? await askServices(map) : undefined;
@@ -47,11 +48,11 @@ const LIMIT = 'A variable that a process was started with overrides its file, an
 
 const LIMIT_FROM_AFAR = 'Neither the files nor the database were looked at, and no key was used: that needs --env-dir.';
 
-async function diagnoseFromAfar(map: PlatformMap, given: string | undefined): Promise<Finding[]> {
+async function askOnly(map: PlatformMap, given: string | undefined): Promise<Finding[]> {
   const variables = readRemoteVariables();
-  const { diagnoseFromAfar: diagnose } = await import('./doctor-from-afar.js');
-  const url = given ?? map.services[0]?.url;
-  return diagnose(AdminClient.from(variables, url), { map, adminKey: variables.ADMIN_API_KEY });
+  const client = AdminClient.from(given ?? map.services[0]?.url ?? '', variables);
+  const { diagnoseFromAfar } = await import('./apply.js');
+  return diagnoseFromAfar(client, map, variables.ADMIN_API_KEY);
 }
 
 function formatFindings({ findings }: { findings: Finding[] }, limit: string): string {

@@ -2,11 +2,16 @@ import type { Command } from 'commander';
 import { EXAMPLES } from '../../common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
-import { addRemote, type AdminClient } from './admin-client.js';
+import type { AdminClient } from './admin-client.js';
+import { addRemote } from './remote-command.js';
 import type { AuditEventResponse } from '../../admin/audit-events.admin.controller.js';
-import type { ExplanationResponse, ReasonResponse } from '../../admin/explanations.admin.controller.js';
-import type { SessionResponse } from '../../admin/users.admin.controller.js';
-import { buildLoginPath, type LoginView, type UserView } from './users.command.js';
+import type {
+  ExplanationResponse,
+  ReasonResponse,
+  UserExplanationResponse,
+} from '../../admin/explanations.admin.controller.js';
+import type { AdminUserResponse, SessionResponse } from '../../admin/users.admin.controller.js';
+import { buildLoginPath } from './users.command.js';
 
 const MAX_CHANGES = 100;
 /** The service is asked once for each. */
@@ -70,8 +75,8 @@ type UserExplanation = Awaited<ReturnType<typeof explainUser>>;
  */
 async function explainUser(client: AdminClient, user: string, address: string | undefined) {
   const found = user.includes('@')
-    ? (await client.list<UserView>('/users', { email: user }, 1))[0]
-    : await client.find<UserView>(`/users/${encodeURIComponent(user)}`);
+    ? (await client.list<AdminUserResponse>('/users', { email: user }, 1))[0]
+    : await client.find<AdminUserResponse>(`/users/${encodeURIComponent(user)}`);
   if (!found) {
     const detail = 'No account has this id or e-mail address. `platform-auth users list` shows every account.';
     const reasons: Reason[] = [{ code: 'unknown', detail, since: null, request_id: null }];
@@ -99,14 +104,14 @@ async function explainUser(client: AdminClient, user: string, address: string | 
 
 async function explainLogin(client: AdminClient, id: string, addresses: readonly string[]) {
   const path = buildLoginPath(id);
-  const { accepted_now, methods, reasons: general } = await client.get<LoginView>(path);
+  const { accepted_now, methods, reasons: general } = await client.get<UserExplanationResponse>(path);
   const none = { since: null, request_id: null };
   const reasons: Reason[] = [];
   for (const { code, detail, until } of general)
     reasons.push(code === 'disabled' ? await explainDisabled(client, id) : { code, detail, until, ...none });
   let isAccepted = accepted_now;
   for (const address of addresses) {
-    const there = await client.get<LoginView>(path, { address });
+    const there = await client.get<UserExplanationResponse>(path, { address });
     isAccepted &&= there.accepted_now;
     for (const { code, detail, until } of there.reasons)
       if (!general.some((known) => known.code === code && known.detail === detail))

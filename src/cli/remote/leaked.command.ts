@@ -3,6 +3,7 @@
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
 import type { Command } from 'commander';
+import * as z from 'zod';
 import { secret } from '../../config/variable-kinds.js';
 import { findKeys } from '../../crypto/key-format.js';
 import { computeDigest } from '../../crypto/secret.js';
@@ -10,11 +11,13 @@ import { NEEDS_ADMIN_KEY } from '../command-options.js';
 import { describeFileReason } from '../failures.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
-import { addRemote, createClient, type AdminClient } from './admin-client.js';
+import type { AdminClient } from './admin-client.js';
+import { addRemote, createClient } from './remote-command.js';
 import type { IdentifiedKeysResponse } from '../../admin/identify.admin.controller.js';
 
 type KnownKey = IdentifiedKeysResponse['items'][number];
 
+const identified = z.object({ items: z.array(z.object({ digest: z.string() })), searched: z.array(z.string()) });
 /** The service takes no more in one request. */
 const MAX_DIGESTS = 32;
 const COLUMNS = ['place', 'kind', 'verdict', 'owner', 'id', 'last_used_at', 'last_used_for'] as const;
@@ -145,6 +148,7 @@ export async function identifyKeys(client: AdminClient, found: readonly string[]
   for (let start = 0; start < digests.length; start += MAX_DIGESTS) {
     const body = { digests: digests.slice(start, start + MAX_DIGESTS) };
     const answer = await client.post<IdentifiedKeysResponse>('/keys/identify', body);
+    client.requireShape(identified, answer);
     for (const item of answer.items) items.set(item.digest, item);
     searched = answer.searched;
   }

@@ -1,14 +1,17 @@
 // `platform-auth map`: which service calls which, when it last did, and what needs attention. Drawn from the live app
 // credentials and the targets of nodes, as text, Mermaid, Graphviz or SVG.
 import { Option, type Command } from 'commander';
+import * as z from 'zod';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
 import { isExpiring, isLive, isUnused } from '../credential-state.js';
 import { formatTable } from '../tables.js';
-import { addRemote } from './admin-client.js';
+import { addRemote } from './remote-command.js';
 import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
-import type { RestrictedNodesResponse, TargetsOfNodesResponse } from '../../admin/nodes.admin.controller.js';
 
 type Format = keyof typeof DRAWINGS;
+/** Live nodes with the same targets. */
+const nodeTargets = z.object({ items: z.array(z.object({ targets: z.array(z.string()), live: z.number() })) });
+type NodesOfTargets = z.infer<typeof nodeTargets>['items'][number];
 type CallState = 'ok' | 'unused' | 'expiring';
 
 /** A live credential: one service may call another. The label is for people. */
@@ -21,17 +24,17 @@ export function addMapCommand(root: Command): void {
   const states = `last used, not used for ${UNUSED_DAYS} days, expiring within ${EXPIRY_NOTICE_DAYS} days`;
   addRemote(root, 'map', `Draw which services call which: ${states}.`, '--format svg > platform.svg')
     .addOption(new Option('--format <format>', 'of the drawing').choices(Object.keys(DRAWINGS)).default('text'))
-    .answer<[{ format: Format }], { calls: Call[]; nodes: RestrictedNodesResponse[] }>(
+    .answer<[{ format: Format }], { calls: Call[]; nodes: NodesOfTargets[] }>(
       async (client) => ({
         calls: toCalls(await client.list<AppCredentialResponse>('/app-credentials', { live: 'true' })),
-        nodes: (await client.find<TargetsOfNodesResponse>('/nodes/targets'))?.items.slice() ?? [],
+        nodes: client.requireShape(nodeTargets, (await client.find('/nodes/targets')) ?? { items: [] }).items,
       }),
       ({ calls, nodes }, { format }) => DRAWINGS[format]([...calls, ...nodes.flatMap(toCallsOfNodes)]),
     );
 }
 
 /** One box for each set of targets. */
-export function toCallsOfNodes({ targets, live }: RestrictedNodesResponse, index: number): Call[] {
+export function toCallsOfNodes({ targets, live }: NodesOfTargets, index: number): Call[] {
   const caller = `${live} ${live === 1 ? 'node' : 'nodes'} (set ${index + 1})`;
   const call = { caller, label: 'accepted', state: 'ok', last_used_at: null, expires_at: null } as const;
   return targets.map((target) => ({ ...call, target }));

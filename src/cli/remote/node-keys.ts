@@ -7,11 +7,8 @@ import { withAdvice } from '../http-client.js';
 import { replaceControlCharacters } from '../tables.js';
 import { CommandFailedError, say } from '../terminal.js';
 
-export type NodeView = NodeResponse;
-export type IssuedNode = IssuedNodeResponse;
-
-export type Registration = Pick<NodeView, 'household_id' | 'room' | 'name'> & {
-  readonly targets?: NodeView['targets'] | undefined;
+export type Registration = Pick<NodeResponse, 'household_id' | 'room' | 'name'> & {
+  readonly targets?: NodeResponse['targets'] | undefined;
 };
 
 /**
@@ -22,7 +19,7 @@ export async function registerInto(
   client: AdminClient,
   file: ConfigFile,
   registration: Registration,
-): Promise<IssuedNode> {
+): Promise<IssuedNodeResponse> {
   const node = await register(client, registration);
   try {
     file.write({ nodeId: node.node_id, apiKey: node.api_key });
@@ -32,9 +29,9 @@ export async function registerInto(
   return node;
 }
 
-export async function register(client: AdminClient, registration: Registration): Promise<IssuedNode> {
+export async function register(client: AdminClient, registration: Registration): Promise<IssuedNodeResponse> {
   const advice = `If \`platform-auth nodes list --household ${registration.household_id}\` shows it, its key is lost: revoke it. Then run this again.`;
-  return client.post<IssuedNode>('/nodes', registration, advice);
+  return client.post<IssuedNodeResponse>('/nodes', registration, advice);
 }
 
 const MAX_NAMED_DUPLICATES = 5;
@@ -43,7 +40,7 @@ const MAX_NAMED_DUPLICATES = 5;
 export class DuplicateWatch {
   private readonly counts = new Map<string, number>();
 
-  add({ household_id, room, name, revoked_at }: Partial<NodeView>): void {
+  add({ household_id, room, name, revoked_at }: Partial<NodeResponse>): void {
     if (name === undefined || revoked_at !== null) return;
     const place = `${household_id} ${room}/${name}`;
     this.counts.set(place, (this.counts.get(place) ?? 0) + 1);
@@ -63,7 +60,7 @@ export class DuplicateWatch {
 export async function warnOfDuplicate(client: AdminClient, { household_id, room, name }: Registration): Promise<void> {
   const query = { household_id, live: 'true', search: `${room}/${name}` };
   const watch = new DuplicateWatch();
-  for (const node of await client.list<NodeView>('/nodes', query).catch(() => [])) watch.add(node);
+  for (const node of await client.list<NodeResponse>('/nodes', query).catch(() => [])) watch.add(node);
   const remark = watch.describe();
   if (remark !== undefined) say(remark);
 }
@@ -85,7 +82,7 @@ export async function refuseToOverwrite(client: AdminClient, { path, pair }: Con
       `${path} holds an API key without a node id: it may be for something else. Add --replace if not.`,
     );
   if (nodeId === undefined) return;
-  const node = await client.find<NodeView>(`/nodes/${encodeURIComponent(nodeId)}`);
+  const node = await client.find<NodeResponse>(`/nodes/${encodeURIComponent(nodeId)}`);
   if (node && node.revoked_at === null)
     throw new CommandFailedError(
       `${path} holds the pair of node ${nodeId} (${node.room}, ${node.name}), which is not revoked. Rotate that node, or add --replace.`,
@@ -112,11 +109,11 @@ export async function rotateInto(
   if (pair.nodeId !== undefined && pair.nodeId.toLowerCase() !== nodeId.toLowerCase())
     throw new CommandFailedError(`${path} holds the pair of another node, ${pair.nodeId}. Nothing was changed.`);
   const advice = `Run this again: the key in ${path} is as valid as before.`;
-  const { targets } = await client.get<NodeView>(`/nodes/${encodeURIComponent(nodeId)}`);
+  const { targets } = await client.get<NodeResponse>(`/nodes/${encodeURIComponent(nodeId)}`);
   await withAdvice(useKeyInFile(client, path, nodeId, pair, targets), advice);
   // If the new key is lost in a power failure, the old one has to last until the operator runs this again.
   const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
-  const rotated = client.post<IssuedNode>(`/nodes/${encodeURIComponent(nodeId)}/rotate`, rotation, advice);
+  const rotated = client.post<IssuedNodeResponse>(`/nodes/${encodeURIComponent(nodeId)}/rotate`, rotation, advice);
   const { api_key: apiKey, ...node } = await rotated;
   try {
     file.write({ nodeId: node.node_id, apiKey });
@@ -134,7 +131,7 @@ async function useKeyInFile(
   path: string,
   nodeId: string,
   { apiKey }: Partial<NodePair>,
-  targets: NodeView['targets'],
+  targets: NodeResponse['targets'],
 ): Promise<void> {
   if (apiKey === undefined) return;
   const verdict = await client.validateNode({ nodeId, apiKey }, targets);
@@ -154,7 +151,7 @@ async function confirm(
   client: AdminClient,
   path: string,
   pair: NodePair,
-  targets: NodeView['targets'],
+  targets: NodeResponse['targets'],
 ): Promise<boolean> {
   const written = `${path} holds the new key.`;
   const verdict = await client.validateNode(pair, targets).catch((error: unknown) => {

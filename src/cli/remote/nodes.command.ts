@@ -1,28 +1,30 @@
-import { Option, type Command } from 'commander';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { InvalidArgumentError, Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/names.js';
 import {
   addCommand,
   NEEDS_ADMIN_KEY,
+  parseDuration,
   parseExpiry,
   parseTargets,
   parseUuid,
   TARGETS,
-  toExpiresAt,
-  toRestriction,
 } from '../command-options.js';
-import { print } from '../terminal.js';
+import { isPassing } from '../http-client.js';
 import { formatFields } from '../tables.js';
-import { addRemote, createClient } from './admin-client.js';
+import { CommandFailedError, print, say } from '../terminal.js';
+import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../admin/enrolments.admin.controller.js';
+import type { IssuedNodeResponse } from '../../admin/nodes.admin.controller.js';
+import type { AdminClient } from './admin-client.js';
 import {
   addList,
   addRevoke,
   addShow,
+  addUpdate,
   createOverlapOption,
   rotateKey,
   type CredentialKind,
 } from './credentials.command.js';
-import { addEnrolmentCommands, addNodeOptions, toRegistration, type NodeOptions } from './enrolment.command.js';
-import { joinLists } from './list-command.js';
 import type { ConfigFormat } from './node-config-file.js';
 import {
   DuplicateWatch,
@@ -31,9 +33,9 @@ import {
   warnOfDuplicate,
   registerInto,
   rotateInto,
-  type IssuedNode,
-  type NodeView,
+  type Registration,
 } from './node-keys.js';
+import { addRemote, createClient, readOptions, toParameters } from './remote-command.js';
 
 const NODES: CredentialKind = {
   kind: 'node',
@@ -45,33 +47,21 @@ const NODES: CredentialKind = {
 };
 const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const satisfies readonly ConfigFormat[];
 
-interface RegisterOptions extends NodeOptions {
-  readonly config?: string;
-  readonly format?: ConfigFormat;
-  readonly replace: boolean;
-}
-
-type UpdateOptions = Partial<Pick<RegisterOptions, 'room' | 'name' | 'targets'>> & { readonly expires?: string };
-
-interface RotateOptions {
-  readonly config?: string;
-  readonly format?: ConfigFormat;
-  readonly confirm: boolean;
-  readonly overlapHours?: number;
-}
+type FileOptions = Readonly<{ config?: string; format?: ConfigFormat }>;
+type RegisterOptions = FileOptions & Readonly<{ replace: boolean }>;
+type RotateOptions = FileOptions & Readonly<{ confirm: boolean; overlapHours?: number }>;
 
 /** `platform-auth nodes …`: the edge devices; runs on any machine, including the device itself. */
 export function addNodesCommands(root: Command): void {
   const help = { needs: NEEDS_ADMIN_KEY, example: 'list' };
   const nodes = addCommand(root, 'nodes', 'Register and manage edge devices.', help);
   addRegister(nodes);
-  const filters = { household: 'household_id', search: 'search' };
   const example = `--household ${EXAMPLES.householdId} --live --unused-for 30d`;
-  addList(nodes, NODES, example, filters, () => new DuplicateWatch())
+  addList(nodes, NODES, example, () => new DuplicateWatch())
     .option('--household <uuid>', 'only nodes of this household', parseUuid)
     .option('--search <text>', 'only nodes whose room/name contains this');
   addShow(nodes, NODES);
-  addUpdate(nodes);
+  addNodeUpdate(nodes);
   addRotate(nodes);
   addRevoke(nodes, NODES)
     .option('--household <uuid>', 'revoke the live nodes of this household', parseUuid)
@@ -90,12 +80,13 @@ function addRegister(nodes: Command): void {
       const client = createClient(command);
       const file = config === undefined ? undefined : await openConfigFile(config, format);
       if (file && !replace) await refuseToOverwrite(client, file);
-      const registration = toRegistration(node);
+      const registration = toParameters(node) as Registration;
       if (!file) {
         await showKey(command, await register(client, registration), format);
       } else {
         const { node_id } = await registerInto(client, file, registration);
-        const text = `Node ${node_id} (${node.room}, ${node.name}) is registered; ${file.path} holds its node_id and api_key.`;
+        const place = `${registration.room}, ${registration.name}`;
+        const text = `Node ${node_id} (${place}) is registered; ${file.path} holds its node_id and api_key.`;
         print(command, { node_id, ...registration, config: file.path }, () => text);
       }
       await warnOfDuplicate(client, registration);
@@ -108,22 +99,13 @@ function createFormatOption(): Option {
   );
 }
 
-function addUpdate(nodes: Command): void {
+function addNodeUpdate(nodes: Command): void {
   const description = 'Change the room, the name, the targets or the expiry of a node.';
-  addRemote(nodes, 'update <node_id>', description, `${EXAMPLES.id} --room hall --targets recipes,ocr`)
+  addUpdate(nodes, NODES, description, `${EXAMPLES.id} --room hall --targets recipes,ocr`)
     .option('--room <room>', 'the new room')
     .option('--name <name>', 'the new name')
     .option('--targets <list>', TARGETS, parseTargets)
-    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry)
-    .answer(
-      async (client, id: string, { room, name, targets, expires }: UpdateOptions, command: Command) => {
-        const change = { room, name, targets: toRestriction(targets), expires_at: toExpiresAt(expires) };
-        if (Object.values(change).every((value) => value === undefined))
-          command.error('error: nothing to change: give --room, --name, --targets or --expires');
-        return client.patch<NodeView>(`${NODES.path}/${encodeURIComponent(id)}`, change);
-      },
-      (node) => formatFields(joinLists(node)),
-    );
+    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry);
 }
 
 function addRotate(nodes: Command): void {
@@ -143,7 +125,7 @@ function addRotate(nodes: Command): void {
         );
       const client = createClient(command);
       if (config === undefined) {
-        await showKey(command, await rotateKey<IssuedNode>(client, NODES, nodeId, overlapHours), format);
+        await showKey(command, await rotateKey<IssuedNodeResponse>(client, NODES, nodeId, overlapHours), format);
         return;
       }
       const file = await openConfigFile(config, format);
@@ -164,7 +146,7 @@ async function openConfigFile(path: string, format: ConfigFormat | undefined) {
 }
 
 /** The only place that prints a node's key. */
-async function showKey(command: Command, node: IssuedNode, format?: ConfigFormat): Promise<void> {
+async function showKey(command: Command, node: IssuedNodeResponse, format?: ConfigFormat): Promise<void> {
   const { node_id, api_key } = node;
   if (format) {
     const { setPair } = await import('./node-config-file.js');
@@ -173,4 +155,98 @@ async function showKey(command: Command, node: IssuedNode, format?: ConfigFormat
   }
   const use = `The key is shown only this once. The node sends it as\n  X-API-Key: ${node_id}:${api_key}`;
   print(command, node, () => `${formatFields({ node_id, api_key })}\n\n${use}`);
+}
+
+// A code for a device that fetches its own key.
+
+const ENROLMENTS = '/nodes/enrolments';
+const POLL_INTERVAL_MS = 2_000;
+const CLEAR_LINE = '\r\u001b[K';
+const MS_PER_MINUTE = 60_000;
+const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'targets', 'expires_at', 'node_id'];
+const DROP = ['household_id', 'targets', 'expires_at', 'node_id'];
+
+/** What a node is registered with, at once or when a device enrols. */
+function addNodeOptions(command: Command): Command {
+  return command
+    .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
+    .requiredOption('--room <room>', 'the room of the node')
+    .requiredOption('--name <name>', 'the name of the node')
+    .option('--targets <list>', `${TARGETS} (default: NODE_TARGETS of the service)`, parseTargets);
+}
+
+function addEnrolmentCommands(nodes: Command): void {
+  addEnrol(nodes);
+  addRemote(nodes, 'enrolments', 'List enrolments, including those that have ended.', '--open')
+    .list(() => ({ path: ENROLMENTS, columns: COLUMNS, drop: DROP }))
+    .option('--open', 'only those whose code can be used now');
+  const description = 'Cancel an enrolment: its code is unknown from now on.';
+  addRemote(nodes, 'cancel-enrolment <enrolment_id>', description, EXAMPLES.id).answer(
+    async (client, id: string) => {
+      await client.delete(`${ENROLMENTS}/${encodeURIComponent(id)}`);
+      return { enrolment_id: id, cancelled: true };
+    },
+    (_result, id) => `Enrolment ${id} is cancelled.`,
+  );
+}
+
+function addEnrol(nodes: Command): void {
+  const description =
+    'Print a code, also as a QR code, with which a device fetches its own key, and wait until it has.';
+  const example = `--household ${EXAMPLES.householdId} --room ${EXAMPLES.room} --name ${EXAMPLES.name}`;
+  addNodeOptions(addRemote(nodes, 'enrol', description, example))
+    .option('--expires-in <duration>', 'for how long the code can be used: 10m, 2h (default: 10m)', parseMinutes)
+    .option('--no-wait', 'end when the code is printed; with --json always')
+    .action(async ({ wait, ...asked }: { wait: boolean }, command: Command) => {
+      const client = createClient(command);
+      const advice = 'Run this again: a code that is not shown cannot be used.';
+      const issued = await client.post<IssuedEnrolmentResponse>(ENROLMENTS, toParameters(asked), advice);
+      const text = await describeCode(issued);
+      print(command, issued, () => text);
+      if (wait && !readOptions(command).json) print(command, {}, await awaitNode(client, issued));
+    });
+}
+
+async function describeCode({ code, expires_at, enrolment_id }: IssuedEnrolmentResponse): Promise<string> {
+  const { default: qrcode } = await import('qrcode-generator');
+  const drawing = qrcode(0, 'M');
+  drawing.addData(code);
+  drawing.make();
+  const cancel = `platform-auth nodes cancel-enrolment ${enrolment_id}`;
+  return `${drawing.createASCII()}\n\n  ${code}\n\nGive the code to the device before ${expires_at}. To cancel it: ${cancel}`;
+}
+
+/** @returns what to print when the device has come @throws {CommandFailedError} when the code has ended without it */
+async function awaitNode(client: AdminClient, issued: NodeEnrolmentResponse) {
+  const path = `${ENROLMENTS}/${encodeURIComponent(issued.enrolment_id)}`;
+  let enrolment = issued;
+  for (let isFirst = true; enrolment.state === 'open'; isFirst = false) {
+    showTimeLeft(issued.expires_at, isFirst);
+    await sleep(POLL_INTERVAL_MS);
+    try {
+      enrolment = await client.get<NodeEnrolmentResponse>(path);
+    } catch (error) {
+      if (!isPassing(error)) throw error;
+      say(error.message);
+    }
+  }
+  if (process.stderr.isTTY) process.stderr.write(CLEAR_LINE);
+  const { state, node_id, room, name } = enrolment;
+  if (state === 'used') return () => `Node ${String(node_id)} (${room}, ${name}) has enrolled.`;
+  throw new CommandFailedError(`No device has used the code: it is ${state}. Run this again.`, `enrolment_${state}`);
+}
+
+/** Shows on standard error how long the code can still be used: on a terminal anew each time, else once. */
+function showTimeLeft(expiresAt: string, isFirst: boolean): void {
+  const { isTTY } = process.stderr;
+  const seconds = Math.max(0, Math.ceil((Date.parse(expiresAt) - Date.now()) / 1_000));
+  const left = `Waiting for the device: ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')} left`;
+  if (isTTY) process.stderr.write(`${CLEAR_LINE}${left} `);
+  else if (isFirst) say(left);
+}
+
+function parseMinutes(text: string): number {
+  const minutes = parseDuration(text) / MS_PER_MINUTE;
+  if (minutes < 1 || minutes > 1_440) throw new InvalidArgumentError('It must be from 1m to 24h.');
+  return minutes;
 }

@@ -7,7 +7,8 @@ import { z } from 'zod';
 import { parsePast } from '../command-options.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
-import { addRemote, createClient, inParallel, type AdminClient } from './admin-client.js';
+import { inParallel, type AdminClient } from './admin-client.js';
+import { addRemote, createClient } from './remote-command.js';
 import type { AdminUserResponse, SessionResponse } from '../../admin/users.admin.controller.js';
 
 const KEYS: Readonly<Record<string, string>> = {

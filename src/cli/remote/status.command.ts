@@ -1,17 +1,21 @@
 import type { Command } from 'commander';
+import * as z from 'zod';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
 import { callService, isFailure, parseBaseUrl, toRefusal } from '../http-client.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
-import { addRemote, AdminClient, getServiceUrl, readOptions, readRemoteVariables } from './admin-client.js';
-import type { UnusedScopesResponse } from '../../admin/app-credentials.admin.controller.js';
-import type { BackgroundWorkResponse } from '../../admin/background-work.admin.controller.js';
-import type { KeyCountsResponse } from '../../admin/key.dto.js';
+import { AdminClient } from './admin-client.js';
+import { addRemote, getServiceUrl, readRemoteVariables } from './remote-command.js';
 
-interface Health {
-  readonly status: string;
-  readonly details: Readonly<Record<string, { readonly status: string; readonly message?: string }>>;
-}
+const component = z.object({ status: z.string(), message: z.string().optional() });
+const healthSchema = z.object({ status: z.string(), details: z.record(z.string(), component) });
+const counts = z.object({ live: z.number(), ended: z.number(), unused: z.number(), expiring: z.number() });
+const unusedScopes = z.object({
+  items: z.array(z.object({ caller: z.string(), target: z.string(), scope: z.string() })),
+});
+const backgroundWork = z.object({
+  items: z.array(z.object({ name: z.string(), seconds: z.number(), is_overdue: z.boolean() })),
+});
 
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
 export function addStatusCommand(root: Command): void {
@@ -23,15 +27,14 @@ export function addStatusCommand(root: Command): void {
     'With ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, it also reads the background work and counts credentials.',
   ).action(async (_options, command: Command) => {
     const variables = readRemoteVariables();
-    const url = parseBaseUrl(readOptions(command).url ?? getServiceUrl(variables));
+    const url = parseBaseUrl(getServiceUrl(command, variables));
     const health = await readHealth(url);
     const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
-    const client = isCounting ? AdminClient.from(variables, url) : undefined;
-    const nodes = await readIfAllowed<KeyCountsResponse>(client, '/nodes/summary');
-    const app_credentials = await readIfAllowed<KeyCountsResponse>(client, '/app-credentials/summary');
-    const unused_scopes =
-      (await readIfAllowed<UnusedScopesResponse>(client, '/app-credentials/unused-scopes'))?.items ?? null;
-    const background_work = await readIfAllowed<BackgroundWorkResponse>(client, '/background-work');
+    const client = isCounting ? AdminClient.from(url, variables) : undefined;
+    const nodes = await readIfAllowed(client, '/nodes/summary', counts);
+    const app_credentials = await readIfAllowed(client, '/app-credentials/summary', counts);
+    const unused_scopes = (await readIfAllowed(client, '/app-credentials/unused-scopes', unusedScopes))?.items ?? null;
+    const background_work = await readIfAllowed(client, '/background-work', backgroundWork);
     const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
       name,
       message === undefined ? status : `${status}: ${message}`,
@@ -55,17 +58,20 @@ export function addStatusCommand(root: Command): void {
   });
 }
 
-async function readHealth(url: string): Promise<Health> {
+async function readHealth(url: string): Promise<z.infer<typeof healthSchema>> {
   const answer = await callService(url, '/health', { method: 'GET' });
-  const { body } = answer;
-  if (typeof body === 'object' && body !== null && 'details' in body) return body as Health;
+  if (healthSchema.safeParse(answer.body).success) return answer.body as z.infer<typeof healthSchema>;
   throw toRefusal(url, answer);
 }
 
 /** @returns null without a key, without the scope, and from a service of an older version */
-async function readIfAllowed<Body>(client: AdminClient | undefined, path: string): Promise<Body | null> {
+async function readIfAllowed<Body>(
+  client: AdminClient | undefined,
+  path: string,
+  schema: z.ZodType<Body>,
+): Promise<Body | null> {
   try {
-    return client ? await client.get<Body>(path) : null;
+    return client ? client.requireShape(schema, await client.get(path)) : null;
   } catch (error) {
     if (isFailure(error, 'missing_scope') || isFailure(error, 'not_found')) return null;
     throw error;
@@ -73,7 +79,7 @@ async function readIfAllowed<Body>(client: AdminClient | undefined, path: string
 }
 
 /** `purge_age_seconds` of 240 is shown as "purge age  4 min". */
-function formatWork({ items }: BackgroundWorkResponse): Record<string, string> {
+function formatWork({ items }: z.infer<typeof backgroundWork>): Record<string, string> {
   const lines = items.map(({ name, seconds, is_overdue }) => {
     const age = seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
     return [name.replace(/_seconds$/, '').replaceAll('_', ' '), is_overdue ? `${age}: overdue` : age] as const;
@@ -81,12 +87,12 @@ function formatWork({ items }: BackgroundWorkResponse): Record<string, string> {
   return Object.fromEntries(lines);
 }
 
-function formatScopes(unused: UnusedScopesResponse['items']): string {
+function formatScopes(unused: z.infer<typeof unusedScopes>['items']): string {
   const names = unused.map(({ caller, target, scope }) => `${caller} → ${target} ${scope}`);
   return `not asked for in ${UNUSED_DAYS} days: ${names.join(', ')}`;
 }
 
-function formatCounts({ live, ended, unused, expiring }: KeyCountsResponse): string {
+function formatCounts({ live, ended, unused, expiring }: z.infer<typeof counts>): string {
   const parts = [`${live} live`, `${ended} revoked or expired`];
   if (unused > 0) parts.push(`${unused} not used for ${UNUSED_DAYS} days`);
   if (expiring > 0) parts.push(`${expiring} expiring within ${EXPIRY_NOTICE_DAYS} days`);

@@ -4,42 +4,29 @@ import type { AdminUserResponse, PasswordResetResponse } from '../../admin/users
 import { EXAMPLES } from '../../common/names.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields } from '../tables.js';
-import { addRemote, createClient, type AdminClient } from './admin-client.js';
-import { addLimits, printList, toQuery } from './list-command.js';
+import type { AdminClient } from './admin-client.js';
+import { addRemote } from './remote-command.js';
 import { addCommand, NEEDS_ADMIN_KEY, parsePast } from '../command-options.js';
 
-const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
-const DROP = ['created_at', 'is_active'];
-const FILTERS = {
-  email: 'email',
-  search: 'search',
-  disabled: 'disabled',
-  unverified: 'unverified',
-  withoutFactor: 'without_factor',
-  throttled: 'throttled',
-  createdSince: 'created_since',
-};
-const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
+const COLUMNS = ['id', 'email', 'is_active', 'created_at'];
+const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'];
 
-export type UserView = AdminUserResponse;
-type UserDetailsView = UserView & Pick<LoginView, 'email_verified_at' | 'second_factors'>;
+type UserDetails = AdminUserResponse & Pick<UserExplanationResponse, 'email_verified_at' | 'second_factors'>;
 
 /** `platform-auth users …`: accounts and their sessions. */
 export function addUsersCommands(root: Command): Command {
   const needs = `${NEEDS_ADMIN_KEY}\nOnly import and export connect to the database, with DATABASE_URL.`;
   const description = 'Manage accounts. A <user> is an id or an e-mail address.';
   const users = addCommand(root, 'users', description, { needs, example: 'list' });
-  addLimits(addRemote(users, 'list', 'List users.', '--search @example.org --unverified --created-since 7d'))
+  addRemote(users, 'list', 'List users.', '--search @example.org --unverified --created-since 7d')
+    .list(() => ({ path: '/users', columns: COLUMNS, drop: ['created_at', 'is_active'] }))
     .option('--email <email>', 'only the user with this address')
     .option('--search <text>', 'only users whose address contains this')
     .option('--disabled', 'only disabled users')
     .option('--unverified', 'only users without a proven address')
     .option('--without-factor', 'only users without a second factor')
     .option('--throttled', 'only users whose passwords or codes are refused now because of wrong ones')
-    .option('--created-since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parsePast)
-    .action(async (options: object, command: Command) =>
-      printList(command, { path: '/users', query: toQuery(options, FILTERS), columns: COLUMNS, drop: DROP }),
-    );
+    .option('--created-since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parsePast);
   addRegister(users);
   addRemote(users, 'show <user>', 'Show one user.', EXAMPLES.email).answer(findUserDetails, (it) =>
     formatFields({ ...it, second_factors: it.second_factors.join(', ') }),
@@ -65,7 +52,7 @@ function addRegister(users: Command): void {
     )
     .answer(
       async (client, email: string) =>
-        client.post<UserView>(
+        client.post<AdminUserResponse>(
           '/users',
           { email, password: await readNewPassword() },
           `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
@@ -89,7 +76,7 @@ function addDelete(users: Command): void {
 
 function addChange(users: Command, name: string, description: string, change: object, done = `${name}d`): void {
   addRemote(users, `${name} <user>`, description, EXAMPLES.email).answer(
-    async (client, user: string) => client.patch<UserView>(await findUserPath(client, user), change),
+    async (client, user: string) => client.patch<AdminUserResponse>(await findUserPath(client, user), change),
     ({ email }) => `${email} is ${done}.`,
   );
 }
@@ -100,7 +87,7 @@ function addSetEmail(users: Command): void {
     .option('--verified', 'the address is proven: you know that it belongs to the user', false)
     .answer(
       async (client, user: string, email: string, { verified }: { verified: boolean }) =>
-        client.patch<UserView>(await findUserPath(client, user), { email, email_verified: verified }),
+        client.patch<AdminUserResponse>(await findUserPath(client, user), { email, email_verified: verified }),
       ({ email, email_verified }, user) =>
         `${user} has the address ${email} now, which is ${email_verified ? '' : 'not '}verified. Every session has ended.`,
     );
@@ -120,12 +107,10 @@ function addUnlock(users: Command): void {
 
 function addSessions(users: Command): void {
   const list = 'List the sessions of a user, including ended ones.';
-  addLimits(addRemote(users, 'sessions <user>', list, EXAMPLES.email)).action(
-    async (user: string, _options: unknown, command: Command) => {
-      const path = `${await findUserPath(createClient(command), user)}/sessions`;
-      await printList(command, { path, columns: SESSION_COLUMNS, drop: ['id', 'created_at'] });
-    },
-  );
+  addRemote(users, 'sessions <user>', list, EXAMPLES.email).list(async (client, user: string) => {
+    const path = `${await findUserPath(client, user)}/sessions`;
+    return { path, columns: SESSION_COLUMNS, drop: ['id', 'created_at'] };
+  });
   addRemote(users, 'revoke-sessions <user>', 'End every session of a user.', EXAMPLES.email).answer(
     async (client, user: string) => {
       const id = await findUserId(client, user);
@@ -171,16 +156,16 @@ function addPasswordReset(users: Command): void {
 }
 
 /** @throws {CommandFailedError} when the account does not exist */
-async function findUserDetails(client: AdminClient, user: string): Promise<UserDetailsView> {
+async function findUserDetails(client: AdminClient, user: string): Promise<UserDetails> {
   const found = await findUser(client, user);
-  const { email_verified_at, second_factors } = await client.get<LoginView>(buildLoginPath(found.id));
+  const { email_verified_at, second_factors } = await client.get<UserExplanationResponse>(buildLoginPath(found.id));
   return { ...found, email_verified_at, second_factors };
 }
 
 /** @throws {CommandFailedError} when the account does not exist */
-async function findUser(client: AdminClient, user: string): Promise<UserView> {
-  if (!user.includes('@')) return client.get<UserView>(`/users/${encodeURIComponent(user)}`);
-  const [found] = await client.list<UserView>('/users', { email: user }, 1);
+async function findUser(client: AdminClient, user: string): Promise<AdminUserResponse> {
+  if (!user.includes('@')) return client.get<AdminUserResponse>(`/users/${encodeURIComponent(user)}`);
+  const [found] = await client.list<AdminUserResponse>('/users', { email: user }, 1);
   if (!found)
     throw new CommandFailedError(
       `No account has the e-mail address ${user}. \`platform-auth users list\` shows every account.`,
@@ -198,10 +183,7 @@ async function findUserPath(client: AdminClient, user: string): Promise<string> 
   return `/users/${encodeURIComponent(await findUserId(client, user))}`;
 }
 
-/** As the service explains a login from one address, or from any. */
-export type LoginView = UserExplanationResponse;
-
-/** @returns the path of a {@link LoginView} */
+/** @returns the path at which the service explains a login from one address, or from any */
 export function buildLoginPath(userId: string): string {
   return `/users/${encodeURIComponent(userId)}/explain`;
 }
