@@ -2,7 +2,7 @@ import { type DynamicModule, Module } from '@nestjs/common';
 import { AccessModule } from './access/doors.js';
 import { AccountModule } from './account/account.js';
 import { AdminModule } from './admin/admin.module.js';
-import { AppCredentialsModule } from './app-credentials/app-credentials.module.js';
+import { AppCredentialsModule } from './app-credentials/app-credentials.service.js';
 import { AuditModule } from './audit/audit-log.js';
 import { AuthModule } from './auth/auth.js';
 import { StartWatch } from './common/start-watch.js';

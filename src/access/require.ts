@@ -1,6 +1,7 @@
 // The decorators by which each route declares its doors exactly once, and the guards that they put in front of it.
 import {
   applyDecorators,
+  Controller,
   HttpCode,
   Injectable,
   mixin,
@@ -17,6 +18,7 @@ import {
   ApiOperation,
   ApiResponse,
   ApiSecurity,
+  ApiTags,
   type ApiResponseOptions,
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
@@ -136,6 +138,10 @@ interface AdminRoute {
   /** The body, when the client may leave it out. */
   readonly optionalBody?: Type;
 }
+
+/** @param path below that of the operators' API, with its first slash */
+export const AdminController = (path = ''): ClassDecorator =>
+  applyDecorators(ApiTags('admin'), Controller(`api/v0/admin${path}`));
 
 /** @param scope that an operator needs; `read` is enough for a GET */
 export function RequireAdmin(

@@ -141,7 +141,7 @@ class OwnSessionResponse extends SessionFields {
   }
 }
 
-class OwnSessionPageResponse extends createPageResponse<OwnSession, OwnSessionResponse>(OwnSessionResponse) {}
+class OwnSessionPageResponse extends createPageResponse(OwnSessionResponse) {}
 
 @ApiTags('users')
 @Controller('api/v0/users/me')

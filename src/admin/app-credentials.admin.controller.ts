@@ -1,21 +1,21 @@
-import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
-import { ApiProperty, ApiTags } from '@nestjs/swagger';
+import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { RequireAdmin } from '../access/require.js';
+import { AdminController, RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import {
   AppCredentialsService,
   MAX_UNUSED_SCOPES,
+  UnusedScopeResponse,
   type AppCredential,
-  type UnusedScope,
 } from '../app-credentials/app-credentials.service.js';
 import { UNUSED_DAYS } from '../config/limits.js';
 import { EXAMPLES } from '../common/names.js';
 import {
-  APP_SCOPES,
   AppScopesField,
   ExpiresAtField,
   ID,
+  NULLABLE_APP_SCOPES,
   NULLABLE_MOMENT,
   NullableMomentField,
   parseMoment,
@@ -73,9 +73,7 @@ export class AppCredentialResponse extends KeyResponse {
   @ApiProperty(ID) app_id!: string;
   @ApiProperty({ example: EXAMPLES.caller }) caller!: string;
   @ApiProperty({ example: EXAMPLES.target }) target!: string;
-
-  @ApiProperty({ ...APP_SCOPES, nullable: true, description: `${APP_SCOPES.description}; null: all` })
-  scopes!: readonly string[] | null;
+  @ApiProperty(NULLABLE_APP_SCOPES) scopes!: readonly string[] | null;
 
   @ApiProperty({
     type: [ScopeUseResponse],
@@ -100,13 +98,6 @@ function toScopeUses({ scopes, scopeUses }: AppCredential): ScopeUseResponse[] {
   return [...names].sort().map((scope) => ({ scope, last_used_at: scopeUses[scope] ?? null }));
 }
 
-export class UnusedScopeResponse implements UnusedScope {
-  @ApiProperty(ID) app_id!: string;
-  @ApiProperty({ example: EXAMPLES.caller }) caller!: string;
-  @ApiProperty({ example: EXAMPLES.target }) target!: string;
-  @ApiProperty({ example: EXAMPLES.appScope }) scope!: string;
-}
-
 export class UnusedScopesResponse {
   @ApiProperty({ type: [UnusedScopeResponse], maxItems: MAX_UNUSED_SCOPES }) items!: UnusedScopeResponse[];
 }
@@ -119,12 +110,9 @@ export class IssuedAppCredentialResponse extends AppCredentialResponse {
   }
 }
 
-class AppCredentialPageResponse extends createPageResponse<AppCredential, AppCredentialResponse>(
-  AppCredentialResponse,
-) {}
+class AppCredentialPageResponse extends createPageResponse(AppCredentialResponse) {}
 
-@ApiTags('admin')
-@Controller('api/v0/admin/app-credentials')
+@AdminController('/app-credentials')
 export class AppCredentialsAdminController {
   constructor(private readonly credentials: AppCredentialsService) {}
 
@@ -225,9 +213,9 @@ export class AppCredentialsAdminController {
     @Req() request: Request,
     @Param('app_id') id: string,
     @Body() { overlap_hours, if_rotated_at }: RotateAppCredentialRequest,
-  ): Promise<IssuedAppCredentialResponse> {
-    return IssuedAppCredentialResponse.fromIssued(
-      await this.credentials.keys.rotateKey(id, overlap_hours, toActor(request), parseMoment(if_rotated_at)),
-    );
+  ) {
+    const lastRotation = parseMoment(if_rotated_at);
+    const issued = await this.credentials.keys.rotateKey(id, overlap_hours, toActor(request), lastRotation);
+    return IssuedAppCredentialResponse.fromIssued(issued);
   }
 }

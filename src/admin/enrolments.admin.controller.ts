@@ -1,17 +1,21 @@
-import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiProperty, ApiTags } from '@nestjs/swagger';
+import { Body, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
-import { RequireAdmin } from '../access/require.js';
+import { AdminController, RequireAdmin } from '../access/require.js';
 import { EXAMPLES } from '../common/names.js';
-import { FlagField, ID, MOMENT, NULLABLE_MOMENT, TARGETS, TargetsField, WholeNumberField } from '../common/fields.js';
-import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import {
-  ENROLMENT_STATES,
-  EnrolmentsService,
-  type EnrolmentView,
-  type IssuedEnrolment,
-} from '../nodes/enrolments.service.js';
+  FlagField,
+  HOUSEHOLD_ID,
+  ID,
+  MOMENT,
+  NULLABLE_MOMENT,
+  NULLABLE_TARGETS,
+  TargetsField,
+  WholeNumberField,
+} from '../common/fields.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import { ENROLMENT_STATES, EnrolmentsService, type EnrolmentView } from '../nodes/enrolments.service.js';
 import { problems } from '../problems/problems.js';
 import { NewNodeRequest } from './nodes.admin.controller.js';
 
@@ -33,13 +37,11 @@ class EnrolmentsQuery extends PageQuery {
 export class NodeEnrolmentResponse {
   @ApiProperty(ID) enrolment_id!: string;
   @ApiProperty({ enum: ENROLMENT_STATES }) state!: EnrolmentView['state'];
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
+  @ApiProperty(HOUSEHOLD_ID) household_id!: string;
   @ApiProperty({ example: EXAMPLES.room }) room!: string;
   @ApiProperty({ example: EXAMPLES.name }) name!: string;
 
-  @ApiProperty({ ...TARGETS, nullable: true, description: `${TARGETS.description}; null: all` })
-  targets!: string[] | null;
-
+  @ApiProperty(NULLABLE_TARGETS) targets!: string[] | null;
   @ApiProperty(MOMENT) created_at!: string;
   @ApiProperty(MOMENT) expires_at!: string;
   @ApiProperty(NULLABLE_MOMENT) used_at!: string | null;
@@ -63,16 +65,11 @@ export class NodeEnrolmentResponse {
 
 export class IssuedEnrolmentResponse extends NodeEnrolmentResponse {
   @ApiProperty({ description: 'shown only in this response', example: EXAMPLES.enrolmentCode }) code!: string;
-
-  static fromIssued(issued: IssuedEnrolment): IssuedEnrolmentResponse {
-    return { ...NodeEnrolmentResponse.from(issued), code: issued.code };
-  }
 }
 
-class EnrolmentPageResponse extends createPageResponse<EnrolmentView, NodeEnrolmentResponse>(NodeEnrolmentResponse) {}
+class EnrolmentPageResponse extends createPageResponse(NodeEnrolmentResponse) {}
 
-@ApiTags('admin')
-@Controller('api/v0/admin/nodes/enrolments')
+@AdminController('/nodes/enrolments')
 export class EnrolmentsAdminController {
   constructor(private readonly enrolments: EnrolmentsService) {}
 
@@ -91,7 +88,7 @@ export class EnrolmentsAdminController {
     const asked = { ...node, householdId: household_id.toLowerCase(), expiresInMinutes: expires_in_minutes };
     const issued = await this.enrolments.issueEnrolment(asked, toActor(request));
     request.res?.location(`/api/v0/admin/nodes/enrolments/${issued.enrolment.id}`);
-    return IssuedEnrolmentResponse.fromIssued(issued);
+    return { ...NodeEnrolmentResponse.from(issued), code: issued.code };
   }
 
   @Get()

@@ -1,6 +1,6 @@
-import { Controller, Get, Param, Query } from '@nestjs/common';
-import { ApiProperty, ApiTags } from '@nestjs/swagger';
-import { RequireAdmin } from '../access/require.js';
+import { Get, Param, Query } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
+import { AdminController, RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import {
   AddressField,
@@ -188,8 +188,7 @@ export class NetworkExplanationResponse {
 const DESCRIPTION =
   'The doors answer every refusal alike; this tells the operator why. An unknown id gets the reason `unknown`, not a 404.';
 
-@ApiTags('admin')
-@Controller('api/v0/admin')
+@AdminController()
 export class ExplanationsAdminController {
   constructor(
     private readonly nodes: NodesService,

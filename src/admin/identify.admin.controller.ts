@@ -1,12 +1,12 @@
-import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
-import { ApiProperty, ApiTags } from '@nestjs/swagger';
+import { Body, Post, Req } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
 import { ArrayMaxSize, ArrayMinSize, IsArray, Matches } from 'class-validator';
 import type { Request } from 'express';
 import { getPrincipal } from '../access/actor.js';
-import { RequireAdmin } from '../access/require.js';
+import { AdminController, RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { ID, NULLABLE_MOMENT, NULLABLE_TEXT } from '../common/fields.js';
-import { EXAMPLES, type Scope } from '../common/names.js';
+import { EXAMPLES } from '../common/names.js';
 import { getClientAddress } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
@@ -24,10 +24,7 @@ const DIGEST_PATTERN = /^[0-9a-f]{64}$/;
 const DIGESTS_DETAIL = `must be a list of 1 to ${MAX_DIGESTS} SHA-256 digests in lower-case hexadecimal`;
 
 /** The kinds of credentials, and the scope that an operator needs to be told of them, or `read`. */
-const SCOPE_OF_KIND = { node: 'nodes', app: 'apps', operator: 'operators', session: 'users' } as const satisfies Record<
-  string,
-  Scope
->;
+const SCOPE_OF_KIND = { node: 'nodes', app: 'apps', operator: 'operators', session: 'users' } as const;
 type Kind = keyof typeof SCOPE_OF_KIND;
 const KINDS = Object.keys(SCOPE_OF_KIND) as Kind[];
 
@@ -85,13 +82,7 @@ export class IdentifiedKeysResponse {
   searched!: Kind[];
 }
 
-interface Owner {
-  readonly kind: Kind;
-  readonly owner: string;
-}
-
-@ApiTags('admin')
-@Controller('api/v0/admin/keys')
+@AdminController('/keys')
 export class IdentifyAdminController {
   constructor(
     private readonly nodes: NodesService,
@@ -112,7 +103,6 @@ export class IdentifyAdminController {
       'counts as a wrong admin key, because one of them may be a guess of the root key.',
     returns: IdentifiedKeysResponse,
   })
-  @HttpCode(200)
   async identifyKeys(@Req() request: Request, @Body() body: IdentifyKeysRequest): Promise<IdentifiedKeysResponse> {
     const { operator } = getPrincipal(request, 'admin');
     const may = (kind: Kind): boolean =>
@@ -131,19 +121,15 @@ export class IdentifyAdminController {
   }
 
   private async findOfKind(kind: Kind, digests: SecretDigest[]): Promise<IdentifiedKeyResponse[]> {
+    const toItems = <Row extends KeyColumns>(rows: readonly Row[], toOwner: (row: Row) => string) =>
+      rows.flatMap((row) => this.toItems(digests, row, { kind, owner: toOwner(row) }));
     switch (kind) {
-      case 'node': {
-        const found = await this.nodes.keys.findByDigests(digests);
-        return found.flatMap((row) => this.toItems(digests, row, { kind, owner: `${row.room}/${row.name}` }));
-      }
-      case 'app': {
-        const found = await this.apps.keys.findByDigests(digests);
-        return found.flatMap((row) => this.toItems(digests, row, { kind, owner: `${row.caller} → ${row.target}` }));
-      }
-      case 'operator': {
-        const found = await this.operators.findByDigests(digests);
-        return found.flatMap((row) => this.toItems(digests, row, { kind, owner: row.name }));
-      }
+      case 'node':
+        return toItems(await this.nodes.keys.findByDigests(digests), ({ room, name }) => `${room}/${name}`);
+      case 'app':
+        return toItems(await this.apps.keys.findByDigests(digests), ({ caller, target }) => `${caller} → ${target}`);
+      case 'operator':
+        return toItems(await this.operators.findByDigests(digests), ({ name }) => name);
       case 'session': {
         const found = await this.sessions.findByDigests(digests);
         return found.map(({ session, isLive }) => ({
@@ -170,7 +156,11 @@ export class IdentifyAdminController {
   }
 
   /** Both keys of a rotation may have been found. */
-  private toItems(digests: readonly SecretDigest[], row: KeyColumns, owner: Owner): IdentifiedKeyResponse[] {
+  private toItems(
+    digests: readonly SecretDigest[],
+    row: KeyColumns,
+    owner: { kind: Kind; owner: string },
+  ): IdentifiedKeyResponse[] {
     const isOf = (digest: SecretDigest): boolean =>
       [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest));
     return digests

@@ -1,7 +1,7 @@
-import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
-import { ApiProperty, ApiTags } from '@nestjs/swagger';
+import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { RequireAdmin } from '../access/require.js';
+import { AdminController, RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import {
   MAX_SETS_OF_TARGETS,
@@ -14,8 +14,10 @@ import {
 import { EXAMPLES } from '../common/names.js';
 import {
   ExpiresAtField,
+  HOUSEHOLD_ID,
   ID,
   LabelField,
+  NULLABLE_TARGETS,
   parseMoment,
   SearchField,
   TARGETS,
@@ -87,12 +89,10 @@ export class NodesQuery extends KeysQuery {
 
 export class NodeResponse extends KeyResponse {
   @ApiProperty(ID) node_id!: string;
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
+  @ApiProperty(HOUSEHOLD_ID) household_id!: string;
   @ApiProperty({ example: EXAMPLES.room }) room!: string;
   @ApiProperty({ example: EXAMPLES.name }) name!: string;
-
-  @ApiProperty({ ...TARGETS, nullable: true, description: `${TARGETS.description}; null: all` })
-  targets!: string[] | null;
+  @ApiProperty(NULLABLE_TARGETS) targets!: string[] | null;
 
   static from(node: NodeDevice): NodeResponse {
     return {
@@ -124,10 +124,9 @@ export class IssuedNodeResponse extends NodeResponse {
   }
 }
 
-class NodePageResponse extends createPageResponse<NodeDevice, NodeResponse>(NodeResponse) {}
+class NodePageResponse extends createPageResponse(NodeResponse) {}
 
-@ApiTags('admin')
-@Controller('api/v0/admin/nodes')
+@AdminController('/nodes')
 export class NodesAdminController {
   constructor(private readonly nodes: NodesService) {}
 

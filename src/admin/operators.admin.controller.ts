@@ -1,8 +1,8 @@
-import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
-import { ApiProperty, ApiTags } from '@nestjs/swagger';
+import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { RequireAdmin } from '../access/require.js';
 import { getPrincipal, toActor } from '../access/actor.js';
+import { AdminController, RequireAdmin } from '../access/require.js';
 import { type Scope, SCOPES, sortScopes, EXAMPLES } from '../common/names.js';
 import { ExpiresAtField, ID, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
 import type { IssuedCredential } from '../keys/key-table.js';
@@ -63,10 +63,9 @@ export class IssuedOperatorResponse extends OperatorResponse {
   }
 }
 
-class OperatorPageResponse extends createPageResponse<Operator, OperatorResponse>(OperatorResponse) {}
+class OperatorPageResponse extends createPageResponse(OperatorResponse) {}
 
-@ApiTags('admin')
-@Controller('api/v0/admin/operators')
+@AdminController('/operators')
 export class OperatorsAdminController {
   constructor(private readonly operators: OperatorsService) {}
 
@@ -79,10 +78,8 @@ export class OperatorsAdminController {
     refusals: [problems.operatorExists, problems.exceedsOwnRights],
     creates: IssuedOperatorResponse,
   })
-  async registerOperator(
-    @Req() request: Request,
-    @Body() { name, scopes, expires_at = null }: RegisterOperatorRequest,
-  ) {
+  async registerOperator(@Req() request: Request, @Body() body: RegisterOperatorRequest) {
+    const { name, scopes, expires_at = null } = body;
     const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
     const issued = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
     request.res?.location(`/api/v0/admin/operators/${issued.credential.id}`);
@@ -133,10 +130,9 @@ export class OperatorsAdminController {
     @Req() request: Request,
     @Param('operator_id') id: string,
     @Body() { overlap_hours }: RotateRequest,
-  ): Promise<IssuedOperatorResponse> {
-    return IssuedOperatorResponse.fromIssued(
-      await this.operators.rotateOperatorKey(id, overlap_hours, toCaller(request)),
-    );
+  ) {
+    const issued = await this.operators.rotateOperatorKey(id, overlap_hours, toCaller(request));
+    return IssuedOperatorResponse.fromIssued(issued);
   }
 }
 

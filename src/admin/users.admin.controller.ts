@@ -1,8 +1,8 @@
-import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
-import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
-import { RequireAdmin } from '../access/require.js';
+import { AdminController, RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import { SessionFields } from '../account/account.js';
 import {
@@ -26,7 +26,7 @@ import { SESSION_END_REASONS, SessionsService, type Session } from '../tokens/se
 import { UserResponse, RegistrationRequest } from '../users/users.controller.js';
 import { OneTimeTokens, type IssuedLink } from '../users/one-time-tokens.js';
 import { Registration, UserChanges, type UserChange } from '../users/accounts.js';
-import { UsersService, type Account, type User, type UserFilter } from '../users/users.service.js';
+import { UsersService, type Account, type UserFilter } from '../users/users.service.js';
 
 export class UpdateUserRequest {
   @SwitchField({ example: false, description: 'false ends all sessions and refuses logins' }) is_active?: boolean;
@@ -54,7 +54,7 @@ export class AdminUserResponse extends UserResponse {
   }
 }
 
-class UserPageResponse extends createPageResponse<User, AdminUserResponse>(AdminUserResponse) {}
+class UserPageResponse extends createPageResponse(AdminUserResponse) {}
 
 export class UsersQuery extends PageQuery {
   @EmailField({ optional: true }) email?: string;
@@ -102,7 +102,7 @@ export class SessionResponse extends SessionFields {
   }
 }
 
-class SessionPageResponse extends createPageResponse<Session, SessionResponse>(SessionResponse) {}
+class SessionPageResponse extends createPageResponse(SessionResponse) {}
 
 export class PasswordResetResponse {
   @ApiProperty({ description: 'shown once; valid once', example: EXAMPLES.resetToken }) token!: string;
@@ -120,8 +120,7 @@ export class PasswordResetResponse {
   }
 }
 
-@ApiTags('admin')
-@Controller('api/v0/admin/users')
+@AdminController('/users')
 export class UsersAdminController {
   constructor(
     private readonly registration: Registration,

@@ -40,6 +40,7 @@ export const NEW_PASSWORD = {
 };
 
 export const ID = { type: String, format: 'uuid', example: EXAMPLES.id } as const;
+export const HOUSEHOLD_ID = { ...ID, example: EXAMPLES.householdId } as const;
 export const NULLABLE_TEXT = { type: String, nullable: true } as const;
 export const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
 export const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
@@ -191,14 +192,21 @@ export const APP_SCOPES = {
   description: 'the only scopes that the credential has',
 } as const;
 
+export const NULLABLE_TARGETS = orNullForAll(TARGETS);
+export const NULLABLE_APP_SCOPES = orNullForAll(APP_SCOPES);
+
+function orNullForAll<Schema extends { readonly description: string }>(schema: Schema) {
+  return { ...schema, nullable: true, description: `${schema.description}; null: all` } as const;
+}
+
 export function TargetsField(whenAbsent = ''): PropertyDecorator {
   const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different names of services`;
-  return RestrictionField(TARGETS, detail, SERVICE_NAME.isName, whenAbsent);
+  return RestrictionField(NULLABLE_TARGETS, detail, SERVICE_NAME.isName, whenAbsent);
 }
 
 export function AppScopesField(): PropertyDecorator {
   const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different scopes, such as ${EXAMPLES.appScope}`;
-  return RestrictionField(APP_SCOPES, detail, APP_SCOPE.isName);
+  return RestrictionField(NULLABLE_APP_SCOPES, detail, APP_SCOPE.isName);
 }
 
 function RestrictionField(
@@ -207,10 +215,9 @@ function RestrictionField(
   isName: (each: unknown) => each is string,
   whenAbsent = '',
 ): PropertyDecorator {
-  const description = `${schema.description}; null: all${whenAbsent}`;
   const accepts = (value: unknown): boolean => value === null || isRestriction(value, isName);
   return applyDecorators(
-    Field({ ...schema, nullable: true, description }, { optional: true }),
+    Field({ ...schema, description: schema.description + whenAbsent }, { optional: true }),
     Accepts('restriction', detail, accepts),
   );
 }

@@ -1,30 +1,32 @@
-/** The audit log: filtered in the address bar, one click from an id to its rows, and downloads of what is filtered. */
+/**
+ * The audit log: filtered in the address bar, one click from an id to its rows, and downloads of what is filtered. And the
+ * time lines of other pages.
+ */
 import { Get, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
+import type { VNode } from 'preact';
 import {
   AuditEventsAdminController,
   AuditEventsQuery,
+  BackgroundWorkAdminController,
   type AuditEventResponse,
 } from '../admin/audit-events.admin.controller.js';
-import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
+import { isId } from '../common/ids.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
-import { describeActor, SubjectLink } from './timeline.js';
-import {
-  Field,
-  Filters,
-  Moment,
-  MOMENT_HINT,
-  Page,
-  Pager,
-  sendPage,
-  setPageHeaders,
-  Table,
-  toAddress,
-} from './view.js';
+import { Filters, Moment, MOMENT_HINT, Page, Pager, sendPage, setPageHeaders, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/audit';
+const FILTERS = [
+  { label: 'Event', name: 'event', hint: 'Such as user.login.failed, or user.*' },
+  { label: 'About (id)', name: 'subject' },
+  { label: 'By (id, or operator:name)', name: 'actor' },
+  { label: 'Address', name: 'address' },
+  { label: 'Request', name: 'request_id' },
+  { label: 'Since', name: 'since', hint: MOMENT_HINT },
+  { label: 'Until', name: 'until', hint: MOMENT_HINT },
+];
 const BATCH = '100';
 const FORMATS = {
   csv: { type: 'text/csv', head: 'time,event,actor,subject,address,count,request_id,details\n', toLine: toCsv },
@@ -34,6 +36,7 @@ const FORMATS = {
     toLine: (event: AuditEventResponse) => `${JSON.stringify(event)}\n`,
   },
 } as const;
+type Format = keyof typeof FORMATS;
 
 @ConsolePages('console')
 export class AuditPages {
@@ -52,7 +55,7 @@ export class AuditPages {
       <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
       <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
       <SubjectLink subject={event.subject} />,
-      <IdLink name="address" id={event.address} text={event.address ?? ''} />,
+      <IdLink name="address" id={event.address} />,
       event.count,
       <Details event={event} />,
     ]);
@@ -65,15 +68,7 @@ export class AuditPages {
           <span class={unsealed?.is_overdue ? 'bad' : 'good'}>{unsealed?.seconds} s old</span>. A seal proves that the
           events before it are unchanged: <code>platform-auth audit verify</code>.
         </p>
-        <Filters action={ADDRESS}>
-          <Field label="Event" name="event" value={query.event} hint="Such as user.login.failed, or user.*" />
-          <Field label="About (id)" name="subject" value={query.subject} />
-          <Field label="By (id, or operator:name)" name="actor" value={query.actor} />
-          <Field label="Address" name="address" value={query.address} />
-          <Field label="Request" name="request_id" value={query.request_id} />
-          <Field label="Since" name="since" value={query.since} hint={MOMENT_HINT} />
-          <Field label="Until" name="until" value={query.until} hint={MOMENT_HINT} />
-        </Filters>
+        <Filters action={ADDRESS} fields={FILTERS} query={query} />
         <Table caption="Events" head={['Time', 'Event', 'By', 'About', 'Address', 'Count', 'Details']} rows={rows} />
         <Pager address={ADDRESS} query={query} next={next_cursor} />
         <p>
@@ -95,12 +90,7 @@ export class AuditPages {
   }
 
   /** Page by page, and only as fast as the client reads. An error after the first page cuts the connection. */
-  private async download(
-    request: Request,
-    response: Response,
-    query: Fields,
-    format: keyof typeof FORMATS,
-  ): Promise<void> {
+  private async download(request: Request, response: Response, query: Fields, format: Format): Promise<void> {
     const { type, head, toLine } = FORMATS[format];
     let page = await this.readEvents(request, { ...query, limit: BATCH });
     setPageHeaders(response);
@@ -125,7 +115,7 @@ export class AuditPages {
   }
 }
 
-function IdLink({ name, id, text }: { name: string; id: string | null; text: string }) {
+function IdLink({ name, id, text = id }: { name: string; id: string | null; text?: string | null }) {
   return id === null ? <>{text}</> : <a href={toAddress(ADDRESS, { [name]: id })}>{text}</a>;
 }
 
@@ -146,4 +136,61 @@ function toCsv(event: AuditEventResponse): string {
   const cells = [time, event.event, describeActor(event), subject, address, count, request_id, JSON.stringify(details)];
   const texts = cells.map((cell) => String(cell ?? '').replace(/^[=+\-@\t\r]/, "'$&"));
   return `${texts.map((text) => `"${text.replaceAll('"', '""')}"`).join(',')}\n`;
+}
+
+/** @returns the newest audit events that a filter accepts; undefined without the scope for the audit log */
+export async function readEvents(
+  api: AdminApi,
+  request: Request,
+  filter: Fields,
+  limit = 20,
+): Promise<AuditEventResponse[] | undefined> {
+  if (!api.mayCall(getSession(request), AuditEventsAdminController, 'listAuditEvents')) return undefined;
+  const query = await api.read('query', AuditEventsQuery, { ...filter, limit: String(limit) });
+  return (await api.call(request, AuditEventsAdminController, 'listAuditEvents', query)).items;
+}
+
+interface TimelineProps {
+  readonly events: readonly AuditEventResponse[] | undefined;
+  /** Of the events, for the audit log. */
+  readonly filter: Fields;
+  readonly title?: string;
+}
+
+export function Timeline({ events, filter, title = 'Time line' }: TimelineProps): VNode {
+  return (
+    <section>
+      <h2>{title}</h2>
+      {events === undefined && <p>The audit log needs the scope read.</p>}
+      {events?.length === 0 && <p>The audit log has no such event.</p>}
+      <ol class="timeline">
+        {events?.map((event) => (
+          <li>
+            <Moment at={event.time} /> · <b>{event.event}</b> {describeCount(event)} by {describeActor(event)}
+            {event.address !== null && ` from ${event.address}`}
+          </li>
+        ))}
+      </ol>
+      <p>
+        <a href={toAddress(ADDRESS, filter)}>In the audit log</a>
+      </p>
+    </section>
+  );
+}
+
+/** The filter of the audit log takes ids, and not the networks and doors that are subjects too. */
+export function SubjectLink({ subject }: Pick<AuditEventResponse, 'subject'>): VNode {
+  const isFilter = subject !== null && (isId(subject) || subject.startsWith('unknown:'));
+  return isFilter ? <IdLink name="subject" id={subject} /> : <>{subject}</>;
+}
+
+/** How often, and for which reasons, what is counted was refused; of other events only how often, when it is more than once. */
+export function describeCount({ count, details }: AuditEventResponse): string {
+  const reasons = Object.keys(details.reasons ?? {}).join(', ');
+  if (reasons !== '') return `${count} × ${reasons}`;
+  return count > 1 ? `${count} ×` : '';
+}
+
+function describeActor({ actor }: Pick<AuditEventResponse, 'actor'>): string {
+  return actor.name ?? (actor.id === null ? actor.door : `${actor.door} ${actor.id}`);
 }

@@ -1,19 +1,35 @@
 /**
- * What surrounds the pages: the cookie, the guard that asks for a session and checks each form, and the filter that turns
- * refusals into pages. Invariants: a request that changes something comes from a form that a page of this session made, from
+ * What surrounds the pages: the login and its cookie, the guard that asks for a session and checks each form, and the filter
+ * that turns refusals into pages. Invariants: a request that changes something comes from a form that a page of this session made, from
  * this origin, and is done once (ASVS 3.5.1); GET changes nothing.
  */
-import { applyDecorators, Catch, Controller, Get, Injectable, Req, Res, UseFilters, UseGuards } from '@nestjs/common';
-import type { ArgumentsHost, CanActivate, ExecutionContext } from '@nestjs/common';
+import {
+  applyDecorators,
+  Catch,
+  Controller,
+  Get,
+  Injectable,
+  Post,
+  Query,
+  Req,
+  Res,
+  UseFilters,
+  UseGuards,
+  type ArgumentsHost,
+  type CanActivate,
+  type ExecutionContext,
+} from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
+import { Public } from '../access/require.js';
+import { AdminStrategy } from '../admin/admin.module.js';
 import { Log } from '../logging/log.js';
 import { refuseHostileText } from '../http/validation.js';
 import { ProblemFilter } from '../problems/problem.filter.js';
 import { ProblemException, problems, type Occurrence, type Problem } from '../problems/problems.js';
 import { getRequestId } from '../common/ids.js';
 import { ConsoleSessions, readFormToken, type ConsoleSession } from './console-sessions.js';
-import { Page, sendPage, setPageHeaders, toAddress } from './view.js';
+import { Field, Page, sendPage, setPageHeaders, toAddress } from './view.js';
 
 const LOGIN = '/console/login';
 const MAX_FIELDS = 32;
@@ -61,7 +77,7 @@ function chooseCookie(request: Request): { name: string; isSecure: boolean } {
   throw new ConsoleRefusal(403, 'The console needs TLS', advice);
 }
 
-export function readCookie(request: Request): string | undefined {
+function readCookie(request: Request): string | undefined {
   const { name } = chooseCookie(request);
   const cookies = (request.headers.cookie ?? '').split(/; */).map((each) => each.split('=', 2));
   const token = cookies.find(([each]) => each === name)?.[1];
@@ -69,7 +85,7 @@ export function readCookie(request: Request): string | undefined {
 }
 
 /** @param token undefined to delete the cookie */
-export function setCookie(request: Request, token: string | undefined): void {
+function setCookie(request: Request, token: string | undefined): void {
   const { name, isSecure } = chooseCookie(request);
   const options = { path: '/', httpOnly: true, sameSite: 'strict', secure: isSecure } as const;
   if (token === undefined) request.res?.clearCookie(name, options);
@@ -77,7 +93,7 @@ export function setCookie(request: Request, token: string | undefined): void {
 }
 
 /** Browsers send both headers with a form; a form of another origin, also of another port, is refused. */
-export function refuseOtherOrigin({ headers, protocol }: Request): void {
+function refuseOtherOrigin({ headers, protocol }: Request): void {
   const { origin, host = '', 'sec-fetch-site': site } = headers;
   const isSame = origin === undefined ? site === 'same-origin' : origin === `${protocol}://${host}`;
   if (isSame && (site === undefined || site === 'same-origin')) return;
@@ -110,7 +126,7 @@ export function refuseOutdated(request: Request, updatedAt: string): void {
 }
 
 @Injectable()
-export class ConsoleGuard implements CanActivate {
+class ConsoleGuard implements CanActivate {
   constructor(private readonly sessions: ConsoleSessions) {}
 
   async canActivate(context: ExecutionContext): Promise<true> {
@@ -134,12 +150,10 @@ export class ConsoleGuard implements CanActivate {
     const form = readFormToken(session, readFields(request).form ?? '', request.path);
     if (form === undefined)
       throw new ConsoleRefusal(403, 'Not a form of this session', 'Open the page again, and send its form.');
+    const advice =
+      'It was done once, and not again. A new key was shown in the first answer only: if you do not have it, rotate the key.';
     if (!(await this.sessions.claimForm(session, form)))
-      throw new ConsoleRefusal(
-        409,
-        'This form was sent before',
-        'It was done once, and not again. A new key was shown in the first answer only: if you do not have it, rotate the key.',
-      );
+      throw new ConsoleRefusal(409, 'This form was sent before', advice);
     locals.form = form;
   }
 }
@@ -147,7 +161,7 @@ export class ConsoleGuard implements CanActivate {
 /** Refusals are logged and counted as those of the other routes. */
 @Catch()
 @Injectable()
-export class ConsoleErrors extends ProblemFilter {
+class ConsoleErrors extends ProblemFilter {
   constructor(
     log: Log,
     private readonly sessions: ConsoleSessions,
@@ -156,20 +170,12 @@ export class ConsoleErrors extends ProblemFilter {
   }
 
   override catch(error: unknown, host: ArgumentsHost): void {
-    const [request, response] = [
-      host.switchToHttp().getRequest<Request>(),
-      host.switchToHttp().getResponse<Response>(),
-    ];
-    if (error instanceof NotLoggedInError) {
-      redirectToLogin(request, response);
-      return;
-    }
-    if (!(error instanceof ConsoleRefusal)) {
-      super.catch(error, host);
-      return;
-    }
-    const { title, advice, status } = error;
-    sendPage(response, <Refusal title={title} advice={advice} request={request} />, status);
+    const request = host.switchToHttp().getRequest<Request>();
+    const response = host.switchToHttp().getResponse<Response>();
+    if (error instanceof NotLoggedInError) redirectToLogin(request, response);
+    else if (error instanceof ConsoleRefusal)
+      sendPage(response, <Refusal title={error.title} advice={error.advice} request={request} />, error.status);
+    else super.catch(error, host);
   }
 
   protected override send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
@@ -177,17 +183,12 @@ export class ConsoleErrors extends ProblemFilter {
     const { session, form } = response.locals as Locals;
     const scopes = problem === problems.missingScope ? (members as { scopes?: string[] }).scopes : undefined;
     const details = errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}.`.trimStart());
-    const page =
-      problem === problems.invalidAdminKey ? (
-        <Refusal title="The key is not valid" advice="Is it whole, and of this service?" request={request} />
-      ) : (
-        <Refusal
-          title={problem.title}
-          advice={scopes ? undefined : [problem.detail, ...details].join(' ')}
-          request={request}
-          scopes={scopes}
-        />
-      );
+    const advice = scopes ? undefined : [problem.detail, ...details].join(' ');
+    const refusal =
+      problem === problems.invalidAdminKey
+        ? { title: 'The key is not valid', advice: 'Is it whole, and of this service?' }
+        : { title: problem.title, advice, scopes };
+    const page = <Refusal {...refusal} request={request} />;
     const sendRefusal = (): void => sendPage(response, page, problem.status);
     // A refused form changed nothing, and may be corrected and sent again. What a 5xx did is not known.
     const isChangeless = session && form !== undefined && problem.status < 500;
@@ -230,7 +231,7 @@ function Refusal({ title, advice, request, scopes }: RefusalProps) {
 }
 
 /** @returns where to go after the login: a page of the console, whatever the address bar says (ASVS 3.7.2) */
-export function toNextPage(next: unknown): string {
+function toNextPage(next: unknown): string {
   return typeof next === 'string' && /^\/console(?:[/?][\w/?=&.:%+-]*)?$/.test(next) && !next.startsWith(LOGIN)
     ? next
     : '/console';
@@ -239,6 +240,74 @@ export function toNextPage(next: unknown): string {
 /** Pages behind the login. They are no part of the API, and answer errors with pages. */
 export const ConsolePages = (path: string): ClassDecorator =>
   applyDecorators(Controller(path), ApiExcludeController(), UseGuards(ConsoleGuard), UseFilters(ConsoleErrors));
+
+@ApiExcludeController()
+@UseFilters(ConsoleErrors)
+@Controller(LOGIN)
+export class LoginPage {
+  constructor(
+    private readonly door: AdminStrategy,
+    private readonly sessions: ConsoleSessions,
+  ) {}
+
+  @Get()
+  @Public()
+  showLogin(@Req() request: Request, @Res() response: Response, @Query() query: Record<string, unknown>): void {
+    // Refused, so that no operator gets used to a key in an address, which browsers and proxies keep.
+    const advice = 'Type the key into the form: an address is kept by browsers and proxies.';
+    if (Object.keys(query).some((name) => name !== 'next'))
+      throw new ConsoleRefusal(400, 'Not in the address bar', advice);
+    readCookie(request);
+    sendPage(
+      response,
+      <Page title="Log in">
+        <form method="post" action={LOGIN}>
+          <input type="hidden" name="next" value={toNextPage(query.next)} />
+          <Field
+            label="Key"
+            name="key"
+            type="password"
+            isRequired
+            hint="Your operator's key, or the root key ADMIN_API_KEY."
+          />
+          <button type="submit">Log in</button>
+        </form>
+      </Page>,
+    );
+  }
+
+  /** A wrong key is throttled, counted and audited as at the admin door. */
+  @Post()
+  @Public()
+  async logIn(@Req() request: Request, @Res() response: Response): Promise<void> {
+    refuseOtherOrigin(request);
+    const { key: typed = '', next } = readFields(request);
+    const key = typed.trim();
+    const former = readCookie(request);
+    const principal = await this.door.verifyAdminKey(request, key);
+    request.user = principal;
+    const token = await this.sessions.startSession(request, principal, key);
+    if (former !== undefined) await this.sessions.endSession(request, former);
+    setCookie(request, token);
+    setPageHeaders(response);
+    response.redirect(303, toNextPage(next));
+  }
+}
+
+@ConsolePages('console/logout')
+export class LogoutPage {
+  constructor(private readonly sessions: ConsoleSessions) {}
+
+  @Post()
+  async logOut(@Req() request: Request, @Res() response: Response): Promise<void> {
+    await this.sessions.endSession(request, getSession(request).token);
+    setCookie(request, undefined);
+    // What the browser keeps of the pages, against a look at them after the logout (ASVS 14.3.1).
+    response.setHeader('Clear-Site-Data', '"cache", "storage"');
+    setPageHeaders(response);
+    response.redirect(303, LOGIN);
+  }
+}
 
 /** A mistyped address gets a page that leads back, and not the JSON of the API. */
 @ConsolePages('console')

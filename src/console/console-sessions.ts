@@ -5,7 +5,6 @@
  * hours (ASVS 7.3.1, 7.3.2). Without the comparison of keys test/console/console.spec.ts fails.
  */
 import { Injectable } from '@nestjs/common';
-import DataLoader from 'dataloader';
 import type { Request } from 'express';
 import { toActor, type AdminPrincipal, type OperatorIdentity } from '../access/actor.js';
 import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
@@ -21,14 +20,13 @@ import {
   type SecretDigest,
 } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
-import { Database } from '../database/database.js';
+import { batchReads, Database } from '../database/database.js';
 import { isRefusal, judgeKey, listKeyColumns, type KeyRow } from '../keys/key-ends.js';
 
 const IDLE_SECONDS = 30 * 60;
 const MAX_SECONDS = 8 * 3_600;
 /** A session is written no more often than this while it is used. */
 const SEEN_SECONDS = 60;
-const MAX_BATCH_SIZE = 100;
 /** A form that was sent is remembered while this many others follow it. */
 const MAX_SENT_FORMS = 200;
 
@@ -76,11 +74,7 @@ export interface ConsoleSession {
 @Injectable()
 export class ConsoleSessions {
   /** Cookies that arrive in one round of the event loop share a statement, so that a flood of wrong ones leaves the pool free. */
-  private readonly rows = new DataLoader((digests: readonly SecretDigest[]) => this.findRows(digests), {
-    cache: false,
-    batchScheduleFn: setImmediate,
-    maxBatchSize: MAX_BATCH_SIZE,
-  });
+  private readonly findRow = batchReads((digests: readonly SecretDigest[]) => this.findRows(digests));
 
   constructor(
     private readonly environment: Environment,
@@ -105,7 +99,7 @@ export class ConsoleSessions {
    */
   async findSession(token: string, isActive: boolean): Promise<ConsoleSession | undefined> {
     const digest = computeDigest(token);
-    const row = await this.rows.load(digest);
+    const row = await this.findRow(digest);
     const principal = row && this.toPrincipal(row);
     if (!principal) return undefined;
     const { now } = this.readTimes();

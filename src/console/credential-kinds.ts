@@ -38,8 +38,8 @@ export interface CredentialKind extends Kind<Credential> {
   readonly explain?: 'explainNode' | 'explainAppCredential';
   readonly issueBody: Type<object>;
   readonly changeBody: Type<object>;
-  /** Columns of the list: names of members. */
-  readonly columns: readonly (readonly [title: string, member: string])[];
+  /** What the key is restricted to: a title, and the member with the names; none means all. */
+  readonly restriction: readonly [title: string, member: string];
   /** The new key, in the forms in which it is needed. */
   formatKey(issued: Credential): readonly (readonly [name: string, text: string])[];
 }
@@ -76,7 +76,7 @@ function createKind({ changes, acts, asksForName, ...given }: Given): Credential
     ...given,
     changeable,
     filters: [...given.filters, ...STATE_FILTERS],
-    head: ['State', ...given.columns.map(([title]) => title), 'Last used'],
+    head: ['State', given.restriction[0], 'Last used'],
     nameLabel: 'Type the name',
     submit: 'Issue the key',
     acts: {
@@ -126,7 +126,7 @@ export const APPS = createKind({
     EXPIRES_AT,
   ],
   changes: ['scopes'],
-  columns: [['Scopes', 'scopes']],
+  restriction: ['Scopes', 'scopes'],
   toId: ({ app_id }) => String(app_id),
   toName: ({ caller, target }) => `${String(caller)} → ${String(target)}`,
   formatKey({ app_id, app_key, target }) {
@@ -159,7 +159,7 @@ export const NODES = createKind({
     EXPIRES_AT,
   ],
   changes: ['room', 'name', 'targets', 'expires_at'],
-  columns: [['Targets', 'targets']],
+  restriction: ['Targets', 'targets'],
   toId: ({ node_id }) => String(node_id),
   toName: ({ room, name }) => `${String(room)}/${String(name)}`,
   toGroup({ household_id }) {
@@ -196,7 +196,7 @@ export const OPERATORS = createKind({
     EXPIRES_AT,
   ],
   changes: ['scopes', 'expires_at'],
-  columns: [['Scopes', 'scopes']],
+  restriction: ['Scopes', 'scopes'],
   asksForName: true,
   toId: ({ operator_id }) => String(operator_id),
   toName: ({ name }) => String(name),

@@ -1,6 +1,6 @@
 /** The pages of what has a key: app credentials, nodes and operators (credential-kinds.ts). */
 import type { Request } from 'express';
-import type { ComponentChildren, VNode } from 'preact';
+import type { VNode } from 'preact';
 import { ExplanationsAdminController, type ExplanationResponse } from '../admin/explanations.admin.controller.js';
 import { RotateRequest, type KeyResponse } from '../admin/key.dto.js';
 import { AdminApi } from './admin-api.js';
@@ -43,8 +43,8 @@ abstract class CredentialPages extends ThingPages<Credential> {
   }
 
   protected toCells(item: Credential): Cells {
-    const members = this.kind.columns.map(([, member]) => <bdi>{showValue(item[member]) || 'all'}</bdi>);
-    return [<State of={item} />, ...members, <Ago at={item.last_used_at} />];
+    const [, member] = this.kind.restriction;
+    return [<State of={item} />, <bdi>{showValue(item[member]) || 'all'}</bdi>, <Ago at={item.last_used_at} />];
   }
 
   protected isPossible(_act: string, item: Credential): boolean {
@@ -52,32 +52,25 @@ abstract class CredentialPages extends ThingPages<Credential> {
   }
 
   protected async describe(request: Request, id: string, item: Credential): Promise<Description> {
-    const answer = await this.explain(request, id);
-    const group = this.kind.toGroup?.(item);
+    const { explain, restriction, toGroup } = this.kind;
+    const [title, member] = restriction;
+    // Operators have no explanation.
+    const answer = explain && (await this.api.call(request, ExplanationsAdminController, explain, id, {}));
+    const lastUse = <LastUse use={answer} lastUsedAt={item.last_used_at} />;
+    const isUsed = answer ? answer.last_accepted_at !== null : item.last_used_at !== null;
+    const group = toGroup?.(item);
     const facts = [
       ['State', <State of={item} />],
       ...(group ? [['Belongs to', <a href={group.address}>{group.text}</a>] as const] : []),
-      ...this.kind.columns.map(([name, member]) => [name, showValue(item[member]) || 'all'] as const),
+      [title, showValue(item[member]) || 'all'],
       ['Issued', <Moment at={item.created_at} />],
       ['Rotated', <Moment at={item.rotated_at} />],
       ['Expires', <Moment at={item.expires_at} />],
       ...(item.previous_key_expires_at === null ? [] : [['Old key', <Overlap of={item} />] as const]),
       ...(item.revoked_at === null ? [] : [['Revoked', <Moment at={item.revoked_at} />] as const]),
-      ['Last used', <LastUse use={answer} lastUsedAt={item.last_used_at} />],
+      ['Last used', lastUse],
     ] as const;
-    return { facts };
-  }
-
-  protected async describeUse(request: Request, id: string, item: Credential): Promise<ComponentChildren> {
-    const answer = await this.explain(request, id);
-    const isUsed = answer ? answer.last_accepted_at !== null : item.last_used_at !== null;
-    return isUsed ? (
-      <>
-        It was last used <LastUse use={answer} lastUsedAt={item.last_used_at} />.
-      </>
-    ) : (
-      'It was never used.'
-    );
+    return { facts, use: isUsed ? <>It was last used {lastUse}.</> : 'It was never used.' };
   }
 
   protected async issue(request: Request): Promise<VNode> {
@@ -98,13 +91,6 @@ abstract class CredentialPages extends ThingPages<Credential> {
       await this.call(request, handler, request, id, body);
     } else await this.call(request, handler, request, id);
     return this.toAddressOf(item);
-  }
-
-  /** Operators have no explanation: undefined. */
-  private async explain(request: Request, id: string): Promise<ExplanationResponse | undefined> {
-    const { explain } = this.kind;
-    if (!explain) return undefined;
-    return this.api.call(request, ExplanationsAdminController, explain, id, {});
   }
 
   /** @param before the credential that changes: a field that was emptied becomes null, and an unchanged one is not sent */

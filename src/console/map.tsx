@@ -11,10 +11,14 @@ import {
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
-import { readEvents } from './timeline.js';
-import { Ago, Field, Filters, Page, Pager, sendPage, Table, toAddress } from './view.js';
+import { readEvents } from './audit.js';
+import { Ago, Filters, Page, Pager, sendPage, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/map';
+const FILTERS = [
+  { label: 'Only a service and its neighbours', name: 'service' },
+  { label: 'Revoked keys', name: 'revoked', options: { '': 'not shown', true: 'shown too' } },
+];
 /** More arrows are not readable, and take long to lay out: the page asks for a service. */
 const MAX_ARROWS = 100;
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
@@ -57,15 +61,7 @@ export class MapPage {
     sendPage(
       response,
       <Page title="Map" session={getSession(request)} at={ADDRESS} needs={['apps', 'read']}>
-        <Filters action={ADDRESS}>
-          <Field label="Only a service and its neighbours" name="service" value={query.service} />
-          <Field
-            label="Revoked keys"
-            name="revoked"
-            value={query.revoked}
-            options={{ '': 'not shown', true: 'shown too' }}
-          />
-        </Filters>
+        <Filters action={ADDRESS} fields={FILTERS} query={query} />
         {next !== null && (
           <p role="note">
             {query.service ? (
@@ -114,7 +110,7 @@ export class MapPage {
 }
 
 /** The first one that holds decides how an arrow looks. */
-const LOOKS = [
+const LOOKS: readonly { name: string; legend: string; holds: (arrow: MapArrow) => boolean }[] = [
   { name: 'bad', legend: 'red: refused in the last hour', holds: ({ isRefused }) => isRefused },
   { name: 'revoked', legend: 'dotted: revoked', holds: ({ revoked_at }) => revoked_at !== null },
   {
@@ -125,11 +121,7 @@ const LOOKS = [
   { name: 'busy', legend: 'thick: used in the last minute', holds: (arrow) => isUsedWithin(arrow, MINUTE_MS) },
   { name: 'used', legend: 'thin: used in the last day', holds: (arrow) => isUsedWithin(arrow, DAY_MS) },
   { name: 'unused', legend: 'dashed: not used for longer, or never', holds: () => true },
-] as const satisfies readonly {
-  readonly name: string;
-  readonly legend: string;
-  readonly holds: (arrow: MapArrow) => boolean;
-}[];
+];
 
 function isUsedWithin({ last_used_at }: MapArrow, ms: number): boolean {
   return last_used_at !== null && Date.now() - Date.parse(last_used_at) < ms;

@@ -2,7 +2,7 @@
 import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
-import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
+import { BackgroundWorkAdminController } from '../admin/audit-events.admin.controller.js';
 import { COUNTED_EVENTS } from '../audit/counted-refusals.js';
 import { EXPIRY_NOTICE_DAYS } from '../config/limits.js';
 import { ComparedClock } from '../database/compared-clock.js';
@@ -13,7 +13,7 @@ import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { APPS, NODES, OPERATORS, type Credential } from './credential-kinds.js';
 import { Overlap } from './credential-pages.js';
-import { describeCount, readEvents, SubjectLink } from './timeline.js';
+import { describeCount, readEvents, SubjectLink } from './audit.js';
 import { Ago, Facts, Moment, Page, sendPage, Table, toAddress, type Cells } from './view.js';
 
 const DAY_MS = 86_400_000;
@@ -40,11 +40,7 @@ function listNeeds(now: number): Need[] {
     {
       title: `Not used for ${LONG_UNUSED_DAYS} days`,
       filter: { unused_since: toMoment(-LONG_UNUSED_DAYS) },
-      describe: ({ last_used_at }) => (
-        <>
-          last used: <Ago at={last_used_at} />
-        </>
-      ),
+      describe: ({ last_used_at }) => ['last used: ', <Ago at={last_used_at} />],
     },
   ];
 }
@@ -141,20 +137,13 @@ export class NowPage {
 
   private renderHealth(): VNode {
     const { total, idle, limit, waiting } = this.database.pool;
-    const skew = this.clock.skewSeconds;
+    const { isWrong, skewSeconds: skew } = this.clock;
     return (
       <Facts
         facts={[
           ['Connections to PostgreSQL', `${total - idle} of ${limit} in use, ${waiting} requests wait`],
           ['Lease', this.lease.isHeld ? <span class="good">held</span> : <span class="bad">lapsed</span>],
-          [
-            'Clock',
-            this.clock.isWrong ? (
-              <span class="bad">wrong by {skew?.toFixed(0)} s</span>
-            ) : (
-              <span class="good">right</span>
-            ),
-          ],
+          ['Clock', isWrong ? <span class="bad">wrong by {skew?.toFixed(0)} s</span> : <span class="good">right</span>],
         ]}
       />
     );

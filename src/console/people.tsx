@@ -1,6 +1,6 @@
 /** The pages of users: their state, sessions and factors, and what an operator may do. */
 import type { Request } from 'express';
-import type { ComponentChildren, VNode } from 'preact';
+import type { VNode } from 'preact';
 import { ExplanationsAdminController } from '../admin/explanations.admin.controller.js';
 import {
   UpdateUserRequest,
@@ -93,35 +93,18 @@ export class PeoplePages extends ThingPages<UserResponse> {
   protected async describe(request: Request, id: string, user: UserResponse): Promise<Description> {
     const login = await this.api.call(request, ExplanationsAdminController, 'explainUser', id, {});
     const sessions = await this.listSessions(request, id);
+    const factors = login.second_factors.join(', ') || 'none';
     const facts = [
       ['State', <UserState of={user} />],
       ['Since', <Moment at={user.created_at} />],
       ['Address verified', <Moment at={login.email_verified_at} />],
-      ['Second factors', login.second_factors.join(', ') || 'none'],
+      ['Second factors', factors],
       ['A login now', login.accepted_now ? 'would be accepted' : login.reasons.map(({ detail }) => detail).join(' ')],
     ] as const;
-    return { facts, more: <SessionTable sessions={sessions} /> };
-  }
-
-  protected async describeUse(request: Request, id: string): Promise<ComponentChildren> {
-    const { second_factors } = await this.api.call(request, ExplanationsAdminController, 'explainUser', id, {});
-    const sessions = await this.listSessions(request, id);
-    const open = sessions.filter(({ ended_at }) => ended_at === null);
-    const last = open
-      .map(({ rotated_at }) => rotated_at)
-      .sort()
-      .at(-1);
-    return (
-      <>
-        Open sessions: {open.length}
-        {last !== undefined && (
-          <>
-            , last used <Ago at={last} />
-          </>
-        )}
-        . Second factors: {second_factors.join(', ') || 'none'}.
-      </>
-    );
+    const opened = sessions.filter(({ ended_at }) => ended_at === null).map(({ rotated_at }) => rotated_at);
+    const lastUse = opened.length > 0 && <>, last used {<Ago at={opened.sort().at(-1)} />}</>;
+    const use = [`Open sessions: ${opened.length}`, lastUse, `. Second factors: ${factors}.`];
+    return { facts, use, more: <SessionTable sessions={sessions} /> };
   }
 
   protected async issue(request: Request): Promise<string> {

@@ -11,8 +11,8 @@ import type { Scope } from '../common/names.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import type { AdminApi, Controller } from './admin-api.js';
 import { ConsoleRefusal, getSession, readFields, refuseOutdated, type Fields } from './console-requests.js';
-import { readEvents, Timeline } from './timeline.js';
-import { Facts, Field, Filters, Form, Page, Pager, sendPage, Table } from './view.js';
+import { readEvents, Timeline } from './audit.js';
+import { Facts, Filters, Form, Page, Pager, sendPage, Table } from './view.js';
 import type { Cells, FactList, FieldProps, RowGroup } from './view.js';
 
 export interface Act<Thing> {
@@ -48,8 +48,15 @@ export interface Kind<Thing> {
   readonly toGroup?: (thing: Thing) => RowGroup;
 }
 
+interface ActAddress {
+  readonly id: string;
+  readonly act: string;
+}
+
 export interface Description {
   readonly facts: FactList;
+  /** What would notice an act: in numbers. */
+  readonly use: ComponentChildren;
   readonly more?: VNode;
 }
 
@@ -62,8 +69,6 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
   protected abstract toCells(thing: Thing): Cells;
   protected abstract describe(request: Request, id: string, thing: Thing): Promise<Description>;
   protected abstract isPossible(act: string, thing: Thing): boolean;
-  /** What would notice the act: in numbers. */
-  protected abstract describeUse(request: Request, id: string, thing: Thing): Promise<ComponentChildren>;
   /** @returns a page that is shown once, or the address that shows what was made */
   protected abstract issue(request: Request): Promise<VNode | string>;
   /** @returns a page that is shown once; otherwise the page of the thing, or the list, is next */
@@ -96,11 +101,7 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
             <a href={`${address}/new`}>New {noun}</a>
           </p>
         )}
-        <Filters action={address}>
-          {filters.map((field) => (
-            <Field {...field} value={query[field.name]} />
-          ))}
-        </Filters>
+        <Filters action={address} fields={filters} query={query} />
         <Table caption={title} head={['Name', ...head]} rows={rows} groups={groups} />
         <Pager address={address} query={query} next={page.next_cursor} />
       </>,
@@ -143,14 +144,10 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
   }
 
   @Get(':id/:act')
-  async ask(
-    @Req() request: Request,
-    @Res() response: Response,
-    @Param('id') id: string,
-    @Param('act') name: string,
-  ): Promise<void> {
-    const { title, effect, asksForName, fields } = this.findAct(name);
+  async ask(@Req() request: Request, @Res() response: Response, @Param() { id, act }: ActAddress): Promise<void> {
+    const { title, effect, asksForName, fields } = this.findAct(act);
     const thing = await this.find(request, id);
+    const { use } = await this.describe(request, id, thing);
     const { address, nameLabel, toName } = this.kind;
     const toType = asksForName ? [{ label: nameLabel, name: 'name', isRequired: true }] : [];
     this.send(
@@ -158,31 +155,26 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
       `${title}: ${toName(thing)}`,
       <Form
         session={getSession(request)}
-        action={`${address}/${id}/${name}`}
+        action={`${address}/${id}/${act}`}
         submit={title}
         seen={thing.updated_at}
         fields={[...(fields?.(thing) ?? []), ...toType]}
       >
         <p role="note">
-          {effect} {await this.describeUse(request, id, thing)}
+          {effect} {use}
         </p>
       </Form>,
     );
   }
 
   @Post(':id/:act')
-  async act(
-    @Req() request: Request,
-    @Res() response: Response,
-    @Param('id') id: string,
-    @Param('act') name: string,
-  ): Promise<void> {
-    const { title, asksForName } = this.findAct(name);
+  async act(@Req() request: Request, @Res() response: Response, @Param() { id, act }: ActAddress): Promise<void> {
+    const { title, asksForName } = this.findAct(act);
     const thing = await this.find(request, id);
     refuseOutdated(request, thing.updated_at);
     if (asksForName && readFields(request).name !== this.kind.toName(thing))
       throw new ConsoleRefusal(400, 'Not the name', 'What was typed is not the name. Nothing was changed.');
-    this.sendResult(response, `${title}: ${this.kind.toName(thing)}`, await this.perform(request, id, name, thing));
+    this.sendResult(response, `${title}: ${this.kind.toName(thing)}`, await this.perform(request, id, act, thing));
   }
 
   protected toAddressOf(thing: Thing): string {

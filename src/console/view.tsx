@@ -35,7 +35,7 @@ export function sendPage(response: Response, page: VNode, status = 200): void {
     .send(`<!doctype html>${renderToString(page)}`);
 }
 
-export interface PageProps {
+interface PageProps {
   readonly title: string;
   /** Undefined before the login. */
   readonly session?: ConsoleSession | undefined;
@@ -100,7 +100,7 @@ function Navigation({ session, at }: { session: ConsoleSession; at: string | und
   );
 }
 
-export interface FormProps {
+interface FormProps {
   readonly session: Pick<ConsoleSession, 'token'>;
   readonly action: string;
   readonly submit: string;
@@ -163,11 +163,19 @@ export function Field({ label, name, value, type = 'text', hint, isRequired, opt
   );
 }
 
+interface FiltersProps {
+  readonly action: string;
+  readonly fields: readonly FieldProps[];
+  readonly query: Readonly<Record<string, string | undefined>>;
+}
+
 /** The filters of a list: in the address bar, so that a page can be kept and sent. */
-export function Filters({ action, children }: { action: string; children: ComponentChildren }): VNode {
+export function Filters({ action, fields, query }: FiltersProps): VNode {
   return (
     <form method="get" action={action} class="filters">
-      {children}
+      {fields.map((field) => (
+        <Field {...field} value={query[field.name]} />
+      ))}
       <button type="submit">Show</button>
     </form>
   );

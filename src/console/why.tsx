@@ -3,16 +3,30 @@ import { Get, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { isIP } from 'node:net';
 import type { VNode } from 'preact';
-import { ExplanationsAdminController } from '../admin/explanations.admin.controller.js';
+import {
+  ExplanationsAdminController,
+  type ExplanationResponse,
+  type ReasonResponse,
+} from '../admin/explanations.admin.controller.js';
 import { UsersAdminController, UsersQuery } from '../admin/users.admin.controller.js';
 import { isId, redactSecrets } from '../common/ids.js';
 import { SERVICE_NAME } from '../common/names.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
-import { readEvents, Timeline } from './timeline.js';
-import { Field, Form, Moment, Page, sendPage, Table, toAddress } from './view.js';
+import { readEvents, Timeline } from './audit.js';
+import { Form, Moment, Page, sendPage, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/why';
+const ABOUT = {
+  label: 'An id, an e-mail address, or an address of a network',
+  name: 'about',
+  isRequired: true,
+  hint: "The id of a node, app credential, user or request. Of a node's key: what stands before the colon.",
+};
+const ASKED = [
+  { label: 'Service that refused it (of a key)', name: 'service' },
+  { label: 'Address of the client (of a login)', name: 'address' },
+];
 /** What stands before the key in X-API-Key is the node's id. */
 const ID_BEFORE_KEY = /^([0-9a-f-]{36}):/i;
 
@@ -24,20 +38,11 @@ export class WhyPage {
   async show(@Req() request: Request, @Res() response: Response, @Query() { about, ...asked }: Fields): Promise<void> {
     if (about !== undefined || asked.service || asked.address) refuseKeys(about?.trim() ?? '', asked);
     const found = about === undefined ? undefined : await this.explain(request, about.trim(), asked);
+    const fields = [{ ...ABOUT, value: about }, ...ASKED.map((field) => ({ ...field, value: asked[field.name] }))];
     sendPage(
       response,
       <Page title="Why?" session={getSession(request)} at={ADDRESS} needs={['read']}>
-        <Form session={getSession(request)} action={ADDRESS} submit="Explain">
-          <Field
-            label="An id, an e-mail address, or an address of a network"
-            name="about"
-            value={about}
-            isRequired
-            hint="The id of a node, app credential, user or request. Of a node's key: what stands before the colon."
-          />
-          <Field label="Service that refused it (of a key)" name="service" value={asked.service} />
-          <Field label="Address of the client (of a login)" name="address" value={asked.address} />
-        </Form>
+        <Form session={getSession(request)} action={ADDRESS} submit="Explain" fields={fields} />
         {found}
       </Page>,
     );
@@ -83,24 +88,23 @@ export class WhyPage {
       ['app credential', '/console/keys', 'explainAppCredential', atService],
       ['user', '/console/people', 'explainUser', fromAddress],
     ] as const;
+    const events = await this.renderEvents(request, 'Events about it', { subject: id });
     for (const [name, page, explain, asked] of kinds) {
       const answer = await this.api.call(request, ExplanationsAdminController, explain, id, asked);
       if (answer.reasons.some(({ code }) => code === 'unknown')) continue;
       return (
         <>
           <Answer name={name} page={`${page}/${id}`} answer={answer} />
-          {await this.renderEvents(request, 'Events about it', { subject: id })}
+          {events}
         </>
       );
     }
+    const ofRequest = { request_id: id, since: aDayAgo() };
     return (
       <>
         <p role="note">No node, app credential or user has this id.</p>
-        {await this.renderEvents(request, 'Events about it', { subject: id })}
-        {await this.renderEvents(request, 'Events of this request, of the last day', {
-          request_id: id,
-          since: aDayAgo(),
-        })}
+        {events}
+        {await this.renderEvents(request, 'Events of this request, of the last day', ofRequest)}
       </>
     );
   }
@@ -128,17 +132,15 @@ function refuseKeys(about: string, { address = '', service = '' }: Fields): void
   throw new ConsoleRefusal(400, 'Neither an id nor an e-mail address', advice);
 }
 
-interface Explained {
-  readonly accepted_now: boolean;
-  readonly reasons: readonly {
-    readonly code: string;
-    readonly detail: string;
-    readonly since?: string | null;
-    readonly actor?: string | null;
-  }[];
+interface AnswerProps {
+  readonly name: string;
+  readonly page: string;
+  readonly answer: Pick<ExplanationResponse, 'accepted_now'> & {
+    readonly reasons: readonly (Pick<ReasonResponse, 'code' | 'detail'> & Partial<ReasonResponse>)[];
+  };
 }
 
-function Answer({ name, page, answer }: { name: string; page: string; answer: Explained }): VNode {
+function Answer({ name, page, answer }: AnswerProps): VNode {
   const rows = answer.reasons.map(({ code, detail, since, actor }) => [
     <code>{code}</code>,
     detail,

@@ -94,19 +94,27 @@ export const ANY_GIVEN_ID = 'ANY ((SELECT $1::uuid[])::uuid[])';
 /** A larger batch is split into parallel statements, so that a failing one affects fewer requests. */
 const BATCH_SIZE = 100;
 
-/** Reads rows by primary key: calls in one round of the event loop share one statement. Nothing is cached. */
-export class RowsById<Row extends { readonly id: string }> {
-  private readonly loader: DataLoader<string, Row | undefined>;
+/**
+ * @param read returns a row, or none, for each of the keys; when it fails, every call of the batch fails
+ * @returns a read that calls in one round of the event loop share. Nothing is cached.
+ */
+export function batchReads<Key, Row>(read: (keys: readonly Key[]) => Promise<(Row | undefined)[]>) {
+  const loader = new DataLoader(read, { cache: false, batchScheduleFn: setImmediate, maxBatchSize: BATCH_SIZE });
+  return (key: Key): Promise<Row | undefined> => loader.load(key);
+}
 
-  /** @param read returns the rows that exist, in any order; when it fails, every call of the batch fails */
+/** Reads rows by primary key, as {@link batchReads} does. */
+export class RowsById<Row extends { readonly id: string }> {
+  private readonly load: (id: string) => Promise<Row | undefined>;
+
+  /** @param read returns the rows that exist, in any order */
   constructor(read: (ids: readonly string[]) => Promise<Row[]>) {
-    const options = { cache: false, batchScheduleFn: setImmediate, maxBatchSize: BATCH_SIZE };
-    this.loader = new DataLoader(async (ids) => sortByIds(ids, await read(ids)), options);
+    this.load = batchReads(async (ids) => sortByIds(ids, await read(ids)));
   }
 
   /** @returns undefined when the row does not exist, or the id is not a UUID */
   async find(id: string): Promise<Row | undefined> {
-    return isId(id) ? this.loader.load(id.toLowerCase()) : undefined;
+    return isId(id) ? this.load(id.toLowerCase()) : undefined;
   }
 }
 

@@ -1,9 +1,8 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
-import DataLoader from 'dataloader';
 import type { OperatorIdentity } from '../access/actor.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
-import { Database } from '../database/database.js';
+import { batchReads, Database } from '../database/database.js';
 import { isRefusal, judgeKey, listKeyColumns, type KeyRow, Overlaps } from '../keys/key-ends.js';
 import { buildRecordUses, LastUses } from '../keys/last-uses.js';
 import { Log } from '../logging/log.js';
@@ -27,7 +26,6 @@ const RECORD_USES = buildRecordUses({
   event: 'operator.first_used',
   details: `jsonb_build_object('operator', name)`,
 });
-const MAX_BATCH_SIZE = 100;
 const UNKNOWN = { valid: false, reason: 'unknown' } as const;
 
 /**
@@ -39,11 +37,7 @@ const UNKNOWN = { valid: false, reason: 'unknown' } as const;
 export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   private readonly lastUses: LastUses;
   private readonly overlaps: Overlaps;
-  private readonly rows = new DataLoader((digests: readonly SecretDigest[]) => this.findRows(digests), {
-    cache: false,
-    batchScheduleFn: setImmediate,
-    maxBatchSize: MAX_BATCH_SIZE,
-  });
+  private readonly findRow = batchReads((digests: readonly SecretDigest[]) => this.findRows(digests));
 
   constructor(
     private readonly database: Database,
@@ -65,7 +59,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   /** The only write is the first use of a rotated key: it ends the old key before the response is sent. */
   async verifyOperatorKey(key: string): Promise<OperatorVerdict> {
     const presented = computeDigest(key);
-    const row = await this.rows.load(presented);
+    const row = await this.findRow(presented);
     const now = this.clock.now();
     const judgement = judgeKey(presented, row, this.clock);
     // The wrong key of a row is a previous one whose overlap has ended.

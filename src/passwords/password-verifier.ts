@@ -26,9 +26,10 @@ export const buildHasSecondFactor = (userId: 'users.id' | '"User".id' | '$1'): s
 export const SELECT_FACTOR_TIMES = `SELECT created_at FROM totp_factors WHERE user_id = $1
   UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1`;
 
-const SELECT = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
-  password_changed_at AS "passwordChangedAt", email_verified_at AS "emailVerifiedAt",
-  factors_changed_at AS "factorsChangedAt",
+/** The columns of an {@link AccountState}. */
+export const ACCOUNT_STATE = `users.id, email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
+  email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"`;
+const SELECT = `SELECT ${ACCOUNT_STATE}, password_hash AS "passwordHash",
   ${buildHasSecondFactor('users.id')} AS "hasSecondFactor" FROM users`;
 const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE email = $1` };
 const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1` };
@@ -42,6 +43,7 @@ const REHASH = {
 export interface AccountState {
   readonly id: string;
   readonly email: string;
+  readonly isActive: boolean;
   /** Identifies the password that was verified: it changes with the password, not with a rehash. */
   readonly passwordChangedAt: Date | null;
   readonly emailVerifiedAt: Date | null;
@@ -59,7 +61,6 @@ type PasswordVerdict =
 
 interface AccountRow extends VerifiedUser {
   readonly passwordHash: PasswordHash;
-  readonly isActive: boolean;
 }
 
 export const REAUTHENTICATION_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];

@@ -53,11 +53,6 @@ interface FactorChange<Result> {
 
 type PasswordMoment = Pick<AccountState, 'passwordChangedAt'>;
 
-interface UserState {
-  readonly isLive: boolean;
-  readonly hasFactor: boolean;
-}
-
 @Injectable()
 export class FactorChanges {
   constructor(
@@ -152,8 +147,8 @@ export class FactorChanges {
     if (totp + passkeys > 0) await this.outbox.addNotice(transaction, event, notice);
   }
 
-  private async readState(transaction: EntityManager, { userId, sessionId }: UserPrincipal): Promise<UserState> {
-    const [state] = await transaction.query<[UserState]>(READ_STATE, [userId, sessionId]);
+  private async readState(transaction: EntityManager, { userId, sessionId }: UserPrincipal) {
+    const [state] = await transaction.query<[{ isLive: boolean; hasFactor: boolean }]>(READ_STATE, [userId, sessionId]);
     return state;
   }
 }

@@ -16,31 +16,28 @@ import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
 import { NO_PASSWORD } from '../passwords/password-hasher.js';
-import type { AccountState } from '../passwords/password-verifier.js';
+import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { LoginThrottle, CodeThrottle } from '../throttling/guess-throttles.js';
 
 const READ_USER: Statement = {
   name: 'second_factors_read',
-  text: `SELECT users.id, email, password_changed_at AS "passwordChangedAt",
-           email_verified_at AS "emailVerifiedAt",
-           factors_changed_at AS "factorsChangedAt", is_active AS "isActive",
-           password_hash = '${NO_PASSWORD}' AS "hasNoPassword",
+  text: `SELECT ${ACCOUNT_STATE}, password_hash = '${NO_PASSWORD}' AS "hasNoPassword",
            encrypted_secret AS "encryptedSecret", totp_factors.created_at AS "enrolledAt", confirmed_at AS "confirmedAt",
            (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
            (SELECT COALESCE(jsonb_agg(jsonb_build_object(
-              'id', encode(credential_id, 'base64'), 'transports', to_jsonb(transports)) ORDER BY passkeys.id), '[]')
+              'id', translate(encode(credential_id, 'base64'), E'+/=\\n', '-_'), 'transports', to_jsonb(transports)) ORDER BY passkeys.id), '[]')
             FROM passkeys WHERE user_id = users.id) AS passkeys
          FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
 };
 
 interface KnownPasskey {
+  /** The credential id, in base64url. */
   readonly id: string;
   readonly transports: string[];
 }
 
 export interface UserWithFactors extends AccountState {
-  readonly isActive: boolean;
   readonly hasNoPassword: boolean;
   readonly encryptedSecret: Buffer | null;
   /** When the enrolment of the app began; null without one. */
@@ -121,9 +118,7 @@ export class SecondFactorsService {
   }
 
   async readUser(userId: string): Promise<UserWithFactors | undefined> {
-    const row = await this.database.row<UserWithFactors>(READ_USER, [userId]);
-    const toUrlSafe = (id: string): string => Buffer.from(id, 'base64').toString('base64url');
-    return row && { ...row, passkeys: row.passkeys.map((passkey) => ({ ...passkey, id: toUrlSafe(passkey.id) })) };
+    return this.database.row<UserWithFactors>(READ_USER, [userId]);
   }
 
   /** Without WEBAUTHN_RP_ID a user whose only factors are passkeys has no method: fails closed. */

@@ -14,7 +14,7 @@ import { EXAMPLES } from '../common/names.js';
 import type { Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
-import type { AccountState } from '../passwords/password-verifier.js';
+import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
 import { ProblemException, problems, refuseField } from '../problems/problems.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import { RefusedProofError, type UseProof, type UserWithFactors } from './second-factors.service.js';
@@ -164,9 +164,8 @@ type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>
 /** Reads the state of the owner in the same snapshot: a session begins only while that state lasts. */
 const READ_PASSKEY: Statement = {
   name: 'passkeys_read',
-  text: `SELECT passkeys.id AS "passkeyId", users.id, credential_id AS "credentialId", public_key AS "publicKey",
-           is_synced AS "isSynced", email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
-           email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"
+  text: `SELECT ${ACCOUNT_STATE}, passkeys.id AS "passkeyId", credential_id AS "credentialId",
+           public_key AS "publicKey", is_synced AS "isSynced"
          FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
 };
 
@@ -179,7 +178,6 @@ interface PasskeyRow extends AccountState {
   readonly credentialId: Buffer;
   readonly publicKey: Buffer;
   readonly isSynced: boolean;
-  readonly isActive: boolean;
 }
 
 interface VerifiedAnswer {

@@ -72,24 +72,20 @@ export class Registration {
       createdAt: now,
       updatedAt: now,
     };
-    await refuseTakenEmail(
-      this.dataSource.transaction((transaction) => this.commitUser(transaction, user, actor, event)),
-    );
+    const save = async (transaction: EntityManager): Promise<void> => {
+      await transaction.insert(User, user);
+      if (this.environment.requireVerifiedEmail) {
+        // In this transaction: an account without a link could never log in.
+        const request = { kind: 'email_verification', recipient: email, userId: null, requester: actor } as const;
+        await this.outbox.addWith(transaction, request);
+      }
+      // Without a door, the audit log names the new user as the actor.
+      const named = actor.door === 'open' ? toUserActor(actor, user.id) : actor;
+      const details = { after: { is_active: true } };
+      await this.audit.record(transaction, toUserEvent(event, named, user.id, { time: now, details }));
+    };
+    await refuseTakenEmail(this.dataSource.transaction(save));
     return user;
-  }
-
-  private async commitUser(transaction: EntityManager, user: User, actor: Actor, event: AuditEventName): Promise<void> {
-    const { id, email: recipient, createdAt: time } = user;
-    await transaction.insert(User, user);
-    if (this.environment.requireVerifiedEmail) {
-      // In this transaction: an account without a link could never log in.
-      const request = { kind: 'email_verification', recipient, userId: null, requester: actor } as const;
-      await this.outbox.addWith(transaction, request);
-    }
-    // Without a door, the audit log names the new user as the actor.
-    const named = actor.door === 'open' ? toUserActor(actor, id) : actor;
-    const details = { after: { is_active: true } };
-    await this.audit.record(transaction, toUserEvent(event, named, id, { time, details }));
   }
 }
 

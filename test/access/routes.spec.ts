@@ -113,7 +113,7 @@ const FORWARDED = ['POST internal/validate-node', 'POST internal/validate-user']
 const readSource = (file: string): string => readFileSync(fromRoot(`src/${file}`), 'utf8');
 
 const CONTROLLERS = readdirSync(fromRoot('src'), { recursive: true, encoding: 'utf8' }).filter(
-  (file) => file.endsWith('.ts') && readSource(file).includes('@Controller('),
+  (file) => file.endsWith('.ts') && /@(Admin)?Controller\(/.test(readSource(file)),
 );
 
 type Door = 'user' | 'app' | 'node' | 'admin';

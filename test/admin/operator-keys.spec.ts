@@ -40,15 +40,6 @@ describe('the key of an operator', () => {
     await operator.as(replica).get('/app-credentials').expect(200);
   });
 
-  it('is refused from its expiry on', async () => {
-    const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
-    const operator = await app.operator(['read'], undefined, expires_at);
-    await operator.as().get('/nodes').expect(200);
-    clock.advance({ minutes: 2 });
-    expectProblem(await operator.as().get('/nodes'), problems.invalidAdminKey);
-    expect(app.log.events('admin.key.refused').at(-1)).toMatchObject({ reason: 'expired' });
-  });
-
   it('stays valid after a rotation until the first use of the new one, on every replica', async () => {
     const operator = await app.operator(['read']);
     const next = await rotate(operator);
@@ -58,18 +49,11 @@ describe('the key of an operator', () => {
     await app.asAdmin(next).get('/nodes').expect(200);
   });
 
-  it('stays valid after a rotation until the deadline', async () => {
+  it.each([0, 1])('stays valid after a rotation until the deadline, here %i hours later', async (overlap_hours) => {
     const operator = await app.operator(['read']);
-    const next = await rotate(operator, { overlap_hours: 1 });
-    await operator.as().get('/nodes').expect(200);
-    clock.advance({ minutes: 61 });
-    expectProblem(await operator.as().get('/nodes'), problems.invalidAdminKey);
-    await app.asAdmin(next).get('/nodes').expect(200);
-  });
-
-  it('ends at once with an overlap of 0 hours', async () => {
-    const operator = await app.operator(['read']);
-    const next = await rotate(operator, { overlap_hours: 0 });
+    const next = await rotate(operator, { overlap_hours });
+    if (overlap_hours > 0) await operator.as().get('/nodes').expect(200);
+    clock.advance({ minutes: overlap_hours * 61 });
     expectProblem(await operator.as().get('/nodes'), problems.invalidAdminKey);
     await app.asAdmin(next).get('/nodes').expect(200);
   });
@@ -111,20 +95,15 @@ describe('the key of an operator', () => {
     for (const each of [one, two]) await each.stop();
   });
 
-  it('gives no access at another door, nor in another header', async () => {
+  it('gives no access at another door, in another header or spelling, nor twice', async () => {
     const { key } = await app.operator(['read', 'nodes', 'apps', 'users', 'operators']);
     await app.validateNode(key).expect(401);
-    await app.get('/api/v0/admin/nodes').set('Authorization', `Bearer ${key}`).expect(401);
-    await app.get('/api/v0/admin/nodes').set('X-API-Key', key).expect(401);
-    await app.asAdmin(` ${key}x`).get('/nodes').expect(401);
-    await app.asAdmin(key.toLowerCase()).get('/nodes').expect(401);
-  });
-
-  it('is 400 when the header arrives twice, and 401 when it is empty', async () => {
-    const { key } = await app.operator();
+    for (const header of [{ Authorization: `Bearer ${key}` }, { 'X-API-Key': key }])
+      await app.get('/api/v0/admin/nodes').set(header).expect(401);
+    for (const wrong of [` ${key}x`, key.toLowerCase(), ''])
+      expectProblem(await app.asAdmin(wrong).get('/nodes'), problems.invalidAdminKey);
     const twice = app.get('/api/v0/admin/nodes').set('X-Admin-Key', [key, key] as unknown as string);
     expectProblem(await twice, problems.duplicateHeader);
-    expectProblem(await app.get('/api/v0/admin/nodes').set('X-Admin-Key', ''), problems.invalidAdminKey);
   });
 });
 
@@ -181,9 +160,11 @@ describe('a refused admin key', () => {
   });
 });
 
+const LIMIT = 5;
+const LIMITED = { settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } } };
+
 describe('wrong guesses of admin keys', () => {
-  const LIMIT = 5;
-  const app = useApp({ settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } } });
+  const app = useApp(LIMITED);
 
   it('are 429 beyond the limit, also with the form of an operator’s key, and do not shut out a valid key', async () => {
     const operator = await app.operator(['read']);
@@ -198,8 +179,7 @@ describe('wrong guesses of admin keys', () => {
 });
 
 describe('guesses of the root key in keys/identify', () => {
-  const LIMIT = 5;
-  const app = useApp({ settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } } });
+  const app = useApp(LIMITED);
 
   it('are throttled as wrong admin keys: not known digests, nor those that the root key asks about', async () => {
     const [operator, node] = [await app.operator(['read']), await app.node()];

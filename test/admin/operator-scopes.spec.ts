@@ -80,11 +80,6 @@ describe('the scopes of an operator', () => {
     }
   });
 
-  it('open every route together', async () => {
-    const operator = await app.operator(SCOPES);
-    for (const route of routes) expect([200, 400, 404]).toContain((await call(operator, route)).status);
-  });
-
   it.each([
     ['read', 200],
     ['users', 200],
@@ -99,11 +94,8 @@ describe('the scopes of an operator', () => {
   });
 
   it('does not make up for a missing scope with another valid credential', async () => {
-    const [user, operator, service] = [
-      await app.user(),
-      await app.operator(['nodes']),
-      await app.service('ocr', 'auth'),
-    ];
+    const [user, operator] = [await app.user(), await app.operator(['nodes'])];
+    const service = await app.service('ocr', 'auth');
     const answer = await app.get(`/api/v0/users/${user.id}`).set(service.headers).set('X-Admin-Key', operator.key);
     expect(answer.status).toBe(403);
   });
@@ -154,24 +146,21 @@ describe('an operator that manages operators', () => {
     const manager = await app.operator(['read', 'nodes', 'operators']);
     for (const scopes of [['nodes'], ['read', 'nodes', 'operators']] as Scope[][]) {
       const { body } = await add(manager, scopes).expect(201);
-      await app
-        .asAdmin(body.api_key as string)
-        .get('/nodes')
-        .expect(200);
+      const added = app.asAdmin(body.api_key as string);
+      await added.get('/nodes').expect(200);
     }
   });
 
-  it.each([[['users']], [['nodes', 'apps']], [['read']]] as Scope[][][])(
-    'cannot grant %j, which it lacks',
-    async (scopes) => {
-      const manager = await app.operator(['nodes', 'operators']);
-      const before = await app.database.query('SELECT id FROM operators');
+  it('cannot grant scopes that it lacks', async () => {
+    app.clock.enterNextWindow();
+    const manager = await app.operator(['nodes', 'operators']);
+    const before = await app.database.query('SELECT id FROM operators');
+    for (const scopes of [['users'], ['nodes', 'apps'], ['read']] as Scope[][])
       expectProblem(await add(manager, scopes), problems.exceedsOwnRights);
-      expect(await app.database.query('SELECT id FROM operators')).toEqual(before);
-      const [row] = await recorded(app, { event: 'admin.scope.refused', actor: manager.id });
-      expect(row).toMatchObject({ actor: { name: `operator:${manager.name}` }, details: { reasons: { grant: 1 } } });
-    },
-  );
+    expect(await app.database.query('SELECT id FROM operators')).toEqual(before);
+    const [row] = await recorded(app, { event: 'admin.scope.refused', actor: manager.id });
+    expect(row).toMatchObject({ actor: { name: `operator:${manager.name}` }, details: { reasons: { grant: 3 } } });
+  });
 
   it('cannot give a scope that it lacks to another operator, nor to itself', async () => {
     const manager = await app.operator(['nodes', 'operators']);
@@ -210,21 +199,14 @@ describe('an operator that manages operators', () => {
   it('may lower its own scopes, rotate its own key and revoke itself', async () => {
     const manager = await app.operator(['read', 'nodes', 'operators']);
     const path = `/operators/${manager.id}`;
-    await manager
-      .as()
-      .patch(path, { scopes: ['nodes', 'operators'] })
-      .expect(200);
-    await manager.as().get('/users').expect(403);
-    const { body } = await manager.as().post(`${path}/rotate`, { overlap_hours: 0 }).expect(200);
-    await manager.as().get('/nodes').expect(401);
-    await app
-      .asAdmin(body.api_key as string)
-      .delete(path)
-      .expect(204);
-    await app
-      .asAdmin(body.api_key as string)
-      .get('/nodes')
-      .expect(401);
+    const before = manager.as();
+    await before.patch(path, { scopes: ['nodes', 'operators'] }).expect(200);
+    await before.get('/users').expect(403);
+    const { body } = await before.post(`${path}/rotate`, { overlap_hours: 0 }).expect(200);
+    await before.get('/nodes').expect(401);
+    const after = app.asAdmin(body.api_key as string);
+    await after.delete(path).expect(204);
+    await after.get('/nodes').expect(401);
   });
 
   /** A change of an operator, and after it, past the door already, a call with which that operator adds another. */

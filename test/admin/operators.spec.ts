@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
-import { recorded } from '../audit/record.js';
+import { recorded, type Item } from '../audit/record.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { scrape } from '../support/scrape.js';
@@ -14,23 +14,14 @@ describe('/api/v0/admin/operators', () => {
   const { clock } = app;
   const newName = (): string => `alice-${randomUUID()}`;
 
-  it('adds an operator whose key opens the admin door, and shows the key once', async () => {
+  it('adds an operator whose key opens the admin door, with its scopes in order, and finds it by name', async () => {
     const name = newName();
-    const answer = await app.admin.post('/operators', { name, scopes: ['nodes', 'read'] }).expect(201);
-    const { api_key, ...shown } = answer.body as View;
-    expect(api_key).toMatch(/^pa_admin_[\w-]{43}\w{6}$/);
-    expect(answer.headers).toMatchObject({
-      location: `/api/v0/admin/operators/${shown.operator_id}`,
-      'cache-control': 'no-store',
-    });
-    expect(shown).toMatchObject({ name, scopes: ['read', 'nodes'], expires_at: null, revoked_at: null });
+    const { body } = await app.admin.post('/operators', { name, scopes: ['nodes', 'read'] }).expect(201);
+    const { api_key, ...shown } = body as View;
+    expect(shown).toMatchObject({ name, scopes: ['read', 'nodes'], expires_at: null });
+    const found = { items: [shown], next_cursor: null };
+    expect((await app.admin.get(`/operators?name=${name.toUpperCase()}`)).body).toEqual(found);
     await app.asAdmin(api_key!).get('/nodes').expect(200);
-    const { body } = await app.admin.get(`/operators/${shown.operator_id}`).expect(200);
-    expect(body).toEqual({ ...shown, last_used_at: null });
-    expect((await app.admin.get(`/operators?name=${name.toUpperCase()}`)).body).toEqual({
-      items: [body],
-      next_cursor: null,
-    });
   });
 
   it('accepts exactly one of 50 concurrent adds of one name that differ only in case', async () => {
@@ -85,32 +76,31 @@ describe('/api/v0/admin/operators', () => {
     },
   );
 
-  it.each([
-    [[]],
-    [['root']],
-    [['read', 'read']],
-    [['Read']],
-    ['read'],
-    [null],
-    [{ 0: 'read' }],
-    [[null]],
-    [['__proto__']],
-  ])('answers 400 to the scopes %j', async (scopes) => {
-    expectInvalid(await app.admin.post('/operators', { name: newName(), scopes }), '/scopes');
+  it('answers 400 to scopes that are not a list of different scopes', async () => {
     const { id } = await app.operator();
-    expectInvalid(await app.admin.patch(`/operators/${id}`, { scopes }), '/scopes');
+    for (const scopes of [
+      [],
+      ['root'],
+      ['read', 'read'],
+      ['Read'],
+      'read',
+      null,
+      { 0: 'read' },
+      [null],
+      ['__proto__'],
+    ]) {
+      expectInvalid(await app.admin.post('/operators', { name: newName(), scopes }), '/scopes');
+      expectInvalid(await app.admin.patch(`/operators/${id}`, { scopes }), '/scopes');
+    }
   });
 
-  it('answers 400 to a list anywhere else than in scopes', async () => {
+  it('answers 400 to a list anywhere else than in scopes, and to a new name: it does not change', async () => {
+    const { id } = await app.operator();
+    expectInvalid(await app.admin.patch(`/operators/${id}`, { name: 'bob' }), '/name');
     expectInvalid(await app.admin.post('/operators', { name: ['a'], scopes: ['read'] }), '/name');
     expectInvalid(await app.admin.post('/operators', { name: 'a', scopes: [['read']] }), '/scopes/0');
     expectInvalid(await app.admin.post('/operators/x/rotate', { scopes: ['read'] }), '/scopes');
     expectInvalid(await app.admin.post('/nodes', { scopes: ['read'] }), '/scopes');
-  });
-
-  it('answers 400 to a new name: it does not change', async () => {
-    const { id } = await app.operator();
-    expectInvalid(await app.admin.patch(`/operators/${id}`, { name: 'bob' }), '/name');
   });
 });
 
@@ -136,9 +126,8 @@ describe('the acts of an operator', () => {
     expect(app.log.events('admin.node.registered')).toMatchObject([{ operator: 'carol', node_id: body.node_id }]);
     const [updated] = app.log.events('admin.node.updated');
     expect(updated?.operator).toBeUndefined();
-    expect(
-      app.log.lines.filter(({ message, operator: named }) => message === 'request' && named === 'carol'),
-    ).toHaveLength(1);
+    const requests = app.log.lines.filter(({ message }) => message === 'request');
+    expect(requests.filter(({ operator: named }) => named === 'carol')).toHaveLength(1);
     const countOf = async (actor: string) => (await scrape(app)).value('admin_requests_total', { actor });
     await eventually('its request is counted', async () => (await countOf('operator:carol')) === 1);
     expect(await countOf('admin')).toBeGreaterThan(1);
@@ -162,36 +151,20 @@ describe('the acts of an operator', () => {
     expect((await explained(`/nodes/${node.nodeId}`)).reasons).toMatchObject([{ code: 'revoked', actor: 'admin' }]);
   });
 
-  it('are recorded when they are about operators, without keys and digests', async () => {
+  it('are recorded without keys and digests', async () => {
     const manager = await app.operator(['read', 'operators'], 'erin');
-    const { body } = await manager
-      .as()
-      .post('/operators', { name: 'frank', scopes: ['read'] })
-      .expect(201);
-    const { operator_id: id } = body as View;
-    await manager
-      .as()
-      .patch(`/operators/${id}`, { scopes: ['operators'] })
-      .expect(200);
+    const added = await manager.as().post('/operators', { name: 'frank', scopes: ['read'] });
+    const { operator_id: id, api_key } = added.body as View;
     const rotated = await manager.as().post(`/operators/${id}/rotate`).expect(200);
-    await manager.as().delete(`/operators/${id}`).expect(204);
-    await manager.as().delete(`/operators/${id}`).expect(204);
-    const rows = await recorded(app, { subject: id });
-    expect(rows.map(({ event }) => event)).toEqual(
-      ['revoked', 'rotated', 'updated', 'added'].map((act) => `admin.operator.${act}`),
-    );
-    for (const { actor } of rows) expect(actor).toEqual({ door: 'admin', id: manager.id, name: 'operator:erin' });
-    expect(rows.at(-1)?.details).toEqual({
-      after: { name: 'frank', scopes: ['read'], expires_at: null },
-      operator: 'erin',
-    });
+    const [{ details }] = (await recorded(app, { subject: id, event: 'admin.operator.added' })) as [Item];
+    expect(details).toEqual({ after: { name: 'frank', scopes: ['read'], expires_at: null }, operator: 'erin' });
     const everything = await app.database.query(
       `SELECT query_to_xml('SELECT * FROM ' || quote_ident(table_name), true, true, '')::text AS text
        FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'`,
     );
     const text = JSON.stringify([everything, app.log.lines]);
     expect(text).toContain('frank');
-    for (const key of [manager.key, (body as View).api_key!, (rotated.body as View).api_key!])
+    for (const key of [manager.key, api_key!, (rotated.body as View).api_key!])
       expect(text).not.toContain(key.slice('pa_admin_'.length));
     expect(JSON.stringify(app.log.lines)).not.toContain('pa_admin_');
   });

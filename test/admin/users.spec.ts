@@ -7,8 +7,8 @@ import { FactorOwner } from '../second-factors/owner.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { receive, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
 import { ADMIN_KEY, PASSWORD } from '../support/settings.js';
-import { TestApp } from '../support/test-app.js';
-import { useApp, useAppPerTest } from '../support/use-app.js';
+import type { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('/api/v0/admin/users', () => {
   const { server, variables } = useMailServer();
@@ -117,34 +117,28 @@ describe('/api/v0/admin/users', () => {
     expectProblem(await app.refresh(two.refresh_token), problems.invalidRefreshToken);
     expectProblem(await app.admin.get('/users/1/sessions'), problems.notFound);
   });
-});
 
-describe('GET /api/v0/users/{id}', () => {
-  it('returns the user to themself, to services and to the operator, and answers 404 to other users', async () => {
-    const app = await TestApp.start();
+  it('is returned by GET /api/v0/users/{id} to themself, to services and to the operator, and is a 404 to other users', async () => {
     const [alice, bob, service] = [await app.user(), await app.user(), await app.service('recipes', 'auth')];
     const { access_token } = await alice.logsIn();
     const bearer = { Authorization: `Bearer ${access_token}` };
     const path = `/api/v0/users/${alice.id}`;
     const mine = (await app.get(path).set(bearer).expect(200)).body as object;
     expect(mine).toMatchObject({ id: alice.id, email: alice.email, is_active: true });
-    for (const headers of [service.headers, { 'X-Admin-Key': ADMIN_KEY }]) {
+    for (const headers of [service.headers, { 'X-Admin-Key': ADMIN_KEY }])
       expect((await app.get(path).set(headers).expect(200)).body).toEqual(mine);
-    }
     expect((await app.get('/users/me').set(bearer).expect(200)).body).toEqual(mine);
-    for (const id of [bob.id, randomUUID(), 'not-a-uuid']) {
+    for (const id of [bob.id, randomUUID(), 'not-a-uuid'])
       expectProblem(await app.get(`/api/v0/users/${id}`).set(bearer), problems.notFound);
-    }
     expectProblem(await app.get(`/api/v0/users/${randomUUID()}`).set(service.headers), problems.notFound);
     expectProblem(await app.get(path), problems.unauthenticated);
     expectProblem(await app.get(path).set('X-API-Key', 'a:b'), problems.unauthenticated);
     expectProblem(await app.get(path).set('X-Admin-Key', 'wrong').set(bearer), problems.invalidAdminKey);
-    await app.stop();
   });
 });
 
 describe('the purge job', () => {
-  const app = useAppPerTest();
+  const app = useApp();
   const purge = async (...replicas: TestApp[]): Promise<number> => {
     const counts = await Promise.all(replicas.map(({ nest }) => nest.get(PurgeJob).purgeExpired()));
     return counts.reduce((sum, count) => sum + count);

@@ -9,8 +9,6 @@ const app = useApp();
 const { clock } = app;
 const replica = useReplica(app);
 
-const mint = (pair: object) => app.admin.post('/app-credentials', pair);
-
 describe('POST /internal/validate-app', () => {
   /** What a caller sees of a response, without the ids of the request. */
   const seen = ({ status, headers, body }: Response): object => {
@@ -29,15 +27,11 @@ describe('POST /internal/validate-app', () => {
   });
 
   it('returns the same response to a wrong id, a wrong key, a revoked, an expired and a rotated key', async () => {
-    const [good, other, revoked, rotated] = [
-      await app.service(),
-      await app.service(),
-      await app.service(),
-      await app.service(),
-    ];
+    const [good, other] = [await app.service(), await app.service()];
+    const [revoked, rotated] = [await app.service(), await app.service()];
     const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
-    const minted = await mint({ caller: randomUUID(), target: 'recipes', expires_at });
-    const expired = minted.body as { app_id: string; app_key: string };
+    const pair = { caller: randomUUID(), target: 'recipes' };
+    const { body: expired } = await app.admin.post('/app-credentials', { ...pair, expires_at }).expect(201);
     await app.admin.delete(`/app-credentials/${revoked.appId}`).expect(204);
     await app.admin.post(`/app-credentials/${rotated.appId}/rotate`, { overlap_hours: 0 }).expect(200);
     clock.advance({ minutes: 1 });
@@ -51,7 +45,7 @@ describe('POST /internal/validate-app', () => {
       await replica.validateApp({}),
       await replica.validateApp(revoked.headers),
       await replica.validateApp(rotated.headers),
-      await replica.validateApp(credentials(expired.app_id, expired.app_key)),
+      await replica.validateApp(credentials(expired.app_id as string, expired.app_key as string)),
       await replica.validateApp(good.headers, { target: 'another' }),
     ];
     for (const answer of refused) {
@@ -99,53 +93,5 @@ describe('POST /internal/validate-app', () => {
     for (const each of [...keys].reverse()) await each.flushLastUsed();
     expect(Date.parse((await lastUsed(used.appId))!)).toBeGreaterThanOrEqual(later);
     expect(await lastUsed(refused.appId)).toBeNull();
-  });
-});
-
-describe('/api/v0/admin/app-credentials', () => {
-  it('accepts exactly one of 50 concurrent mints of a pair', async () => {
-    for (let round = 0; round < 3; round++) {
-      const pair = { caller: randomUUID(), target: 'recipes' };
-      const answers = await Promise.all(Array.from({ length: 50 }, () => mint(pair)));
-      const losers = answers.filter(({ status }) => status !== 201);
-      expect(losers).toHaveLength(49);
-      for (const loser of losers) expectProblem(loser, problems.appCredentialExists);
-    }
-  });
-
-  it('mints a pair again after its credential was revoked or has expired', async () => {
-    const pair = { caller: randomUUID(), target: 'recipes' };
-    const first = await mint(pair).expect(201);
-    await app.admin.delete(`/app-credentials/${(first.body as { app_id: string }).app_id}`).expect(204);
-    const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
-    await mint({ ...pair, expires_at }).expect(201);
-    expectProblem(await mint(pair), problems.appCredentialExists);
-    clock.advance({ minutes: 2 });
-    const { body } = await mint(pair).expect(201);
-    expect(body).toMatchObject({ app_key: expect.stringMatching(/^pa_app_[\w-]{43}\w{6}$/) });
-  });
-
-  it('lists by caller and target, and shows a credential without its key', async () => {
-    const service = await app.service(randomUUID(), 'ocr');
-    const { body } = await app.admin.get(`/app-credentials?caller=${service.caller}&target=ocr`).expect(200);
-    const { items } = body as { items: unknown[] };
-    expect(items).toMatchObject([{ app_id: service.appId, caller: service.caller, target: 'ocr' }]);
-    const one = await app.admin.get(`/app-credentials/${service.appId}`).expect(200);
-    expect(one.body).toEqual(items[0]);
-    expect(JSON.stringify(one.body)).not.toContain(service.appKey);
-  });
-
-  it.each([
-    { caller: '', target: 'b' },
-    { caller: 'a b', target: 'b' },
-    { caller: 'a', target: 'b\n' },
-    { caller: 'a' },
-  ])('answers 400 to the pair %p', async (pair) => {
-    expect((await mint(pair)).status).toBe(400);
-  });
-
-  it.each(['1', randomUUID()])('answers 404 to the app id %p', async (id) => {
-    expectProblem(await app.admin.get(`/app-credentials/${id}`), problems.notFound);
-    expectProblem(await app.admin.delete(`/app-credentials/${id}`), problems.notFound);
   });
 });

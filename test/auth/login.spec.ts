@@ -9,9 +9,11 @@ import { useApp, useReplica } from '../support/use-app.js';
 import { problems } from '../../src/problems/problems.js';
 import type { User } from '../support/test-app.js';
 
-describe('POST /api/v0/auth/login', () => {
-  const app = useApp();
+const COST = 5;
+const ABSENT = 'unknown@example.org';
+const app = useApp({ variables: { BCRYPT_COST: String(COST) } });
 
+describe('POST /api/v0/auth/login', () => {
   it('returns a token pair with Cache-Control: no-store', async () => {
     const alice = await app.user();
     const answer = await app.login(alice.email).expect(200);
@@ -72,9 +74,6 @@ describe('POST /api/v0/auth/login', () => {
   });
 });
 
-const COST = 5;
-const ABSENT = 'unknown@example.org';
-
 /** What a caller sees of a response, without the ids of the request. */
 function visible({ status, headers, body }: Response) {
   const { request_id, instance, ...rest } = body as Record<string, unknown>;
@@ -85,7 +84,6 @@ function visible({ status, headers, body }: Response) {
 }
 
 describe('a refused login (against enumeration)', () => {
-  const app = useApp({ variables: { BCRYPT_COST: String(COST) } });
   let alice: User;
   let disabled: User;
 
@@ -201,7 +199,6 @@ describe('a full hashing queue', () => {
 });
 
 describe('the cost of a stored hash', () => {
-  const app = useApp({ variables: { BCRYPT_COST: '5' } });
   const cheaper = useReplica(app, { variables: { BCRYPT_COST: '4' } });
   const dearer = useReplica(app, { variables: { BCRYPT_COST: '6' } });
 

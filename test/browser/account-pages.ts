@@ -10,7 +10,7 @@ import { claimPort } from '../../tools/claim-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { isResponding, ServerProcess } from '../../tools/server-process.js';
-import { checks, launchBrowser } from './browser.js';
+import { checks, expectText, launchBrowser } from './browser.js';
 import { AUTHENTICATOR } from './passkeys.js';
 import { startFirstRun, type FirstRun } from './service.js';
 
@@ -58,13 +58,6 @@ async function openPage(context: BrowserContext): Promise<Page> {
   return page;
 }
 
-/** Does what a user does, and waits for what the page then says. */
-async function expectText(page: Page, name: string, text: string | RegExp, act: () => Promise<unknown>): Promise<void> {
-  await act();
-  await page.getByText(text).filter({ visible: true }).first().waitFor();
-  checks.note(name, true);
-}
-
 const press = (page: Page, name: string): Promise<void> => page.getByRole('button', { name, exact: true }).click();
 
 /** Fills fields by their labels, which a screen reader reads out too, and submits them with the keyboard. */
@@ -110,28 +103,25 @@ async function followLink(page: Page, link: string): Promise<void> {
 
 async function verifyAddress(page: Page, origin: string): Promise<void> {
   await page.goto(`${origin}/verify-email.html`);
-  await expectText(page, 'verify-email.html asks for a link', /a link is on its way/, () =>
-    submit(page, { 'E-mail address': alice.email }),
-  );
+  await submit(page, { 'E-mail address': alice.email });
+  await expectText(page, 'verify-email.html asks for a link', /a link is on its way/);
   const link = await nextLink();
   await followLink(page, link);
   await look(page, 'verify-email');
-  await expectText(page, 'the address is confirmed after a click', 'Your address is confirmed.', () =>
-    press(page, 'Confirm this address'),
-  );
+  await press(page, 'Confirm this address');
+  await expectText(page, 'the address is confirmed after a click', 'Your address is confirmed.');
   await followLink(page, link);
-  await expectText(page, 'a used link is explained', /This link does not work any more/, () =>
-    press(page, 'Confirm this address'),
-  );
+  await press(page, 'Confirm this address');
+  await expectText(page, 'a used link is explained', /This link does not work any more/);
 }
 
 async function logInWithPassword(page: Page, origin: string): Promise<void> {
   await page.goto(`${origin}/login.html`);
   await look(page, 'login');
-  await expectText(page, 'a wrong password is explained', 'The e-mail address or the password is wrong.', () =>
-    logIn(page, { ...alice, password: 'wrong' }),
-  );
-  await expectText(page, 'the right one opens the profile', alice.email, () => logIn(page, alice));
+  await logIn(page, { ...alice, password: 'wrong' });
+  await expectText(page, 'a wrong password is explained', 'The e-mail address or the password is wrong.');
+  await logIn(page, alice);
+  await expectText(page, 'the right one opens the profile', alice.email);
 }
 
 async function manageAccount(page: Page, client: ApiClient): Promise<void> {
@@ -147,15 +137,12 @@ async function manageAccount(page: Page, client: ApiClient): Promise<void> {
   checks.note('sessions are listed and ended', true);
   await press(page, 'Change the password');
   const next = 'a longer passphrase';
-  await expectText(page, 'a wrong current password is explained', 'The password is wrong.', () =>
-    submit(page, { 'Current password': 'wrong', 'New password': next }),
-  );
-  await expectText(page, 'a common new password is explained', /^The new password is one of the most common/, () =>
-    submit(page, { 'Current password': alice.password, 'New password': 'password' }),
-  );
-  await expectText(page, 'the password is changed', 'Done.', () =>
-    submit(page, { 'Current password': alice.password, 'New password': next }),
-  );
+  await submit(page, { 'Current password': 'wrong', 'New password': next });
+  await expectText(page, 'a wrong current password is explained', 'The password is wrong.');
+  await submit(page, { 'Current password': alice.password, 'New password': 'password' });
+  await expectText(page, 'a common new password is explained', /^The new password is one of the most common/);
+  await submit(page, { 'Current password': alice.password, 'New password': next });
+  await expectText(page, 'the password is changed', 'Done.');
   alice.password = next;
 }
 
@@ -174,19 +161,18 @@ async function enrolFactors(page: Page): Promise<Factors> {
   await submit(page, { Password: alice.password });
   const [, secret = ''] = /: (\w+)$/.exec(await page.getByText('Or type this secret').innerText()) ?? [];
   await look(page, 'profile-secret');
-  await expectText(page, 'a wrong code is explained', 'The code is wrong or was used before.', () =>
-    submit(page, { Code: '000000' }),
-  );
-  await expectText(page, 'the app is added', 'Save them now', () => submit(page, { Code: computeCode(secret, -1) }));
+  await submit(page, { Code: '000000' });
+  await expectText(page, 'a wrong code is explained', 'The code is wrong or was used before.');
+  await submit(page, { Code: computeCode(secret, -1) });
+  await expectText(page, 'the app is added', 'Save them now');
   const codes = await page.locator('#codes li').allInnerTexts();
   checks.note('ten recovery codes are shown', codes.length === 10, codes.length);
   await look(page, 'profile-codes');
   await page.reload();
   await press(page, 'Add a passkey');
   await submit(page, { Password: alice.password });
-  await expectText(page, 'a passkey is added', 'Passkey: phone', () =>
-    submit(page, { 'Name of the passkey': 'phone' }),
-  );
+  await submit(page, { 'Name of the passkey': 'phone' });
+  await expectText(page, 'a passkey is added', 'Passkey: phone');
   checks.note('the codes are shown once', !(await page.getByText('Save them now').isVisible()));
   return { secret, codes };
 }
@@ -194,14 +180,15 @@ async function enrolFactors(page: Page): Promise<Factors> {
 async function changeAddress(page: Page): Promise<void> {
   const next = 'alice@example.net';
   await press(page, 'Change the e-mail address');
-  await expectText(page, 'a change of address is asked for', /^Open the link/, () =>
-    submit(page, { 'New e-mail address': next, Password: alice.password }),
-  );
+  await submit(page, { 'New e-mail address': next, Password: alice.password });
+  await expectText(page, 'a change of address is asked for', /^Open the link/);
   // The service sends both kinds of links to one page; both pages confirm both.
   await followLink(page, (await nextLink()).replace('verify-email', 'change-email'));
   await look(page, 'change-email');
-  await expectText(page, 'the new address is confirmed', /^From now on/, () => press(page, 'Use the new address'));
-  await expectText(page, 'the profile shows it', next, () => page.getByRole('link', { name: 'Your account' }).click());
+  await press(page, 'Use the new address');
+  await expectText(page, 'the new address is confirmed', /^From now on/);
+  await page.getByRole('link', { name: 'Your account' }).click();
+  await expectText(page, 'the profile shows it', next);
   alice.email = next;
 }
 
@@ -215,30 +202,32 @@ async function logOut(page: Page): Promise<void> {
 async function logInWithFactors(page: Page, { secret, codes }: Factors): Promise<void> {
   const [code = '', anotherCode = ''] = codes;
   await logOut(page);
-  await expectText(page, 'a login asks for a factor', 'Confirm your login with', () => logIn(page, alice));
+  await logIn(page, alice);
+  await expectText(page, 'a login asks for a factor', 'Confirm your login with');
   await look(page, 'login-factor');
-  await expectText(page, 'a wrong code of a login is explained', /^This is wrong, was used/, () =>
-    submit(page, { Code: '000000' }),
-  );
-  await expectText(page, 'a code of the app logs in', alice.email, () =>
-    submit(page, { Code: computeCode(secret, 0) }),
-  );
+  await submit(page, { Code: '000000' });
+  await expectText(page, 'a wrong code of a login is explained', /^This is wrong, was used/);
+  await submit(page, { Code: computeCode(secret, 0) });
+  await expectText(page, 'a code of the app logs in', alice.email);
   await logOut(page);
   await logIn(page, alice);
   await page.getByLabel('a recovery code').check();
-  await expectText(page, 'a recovery code logs in', /9 recovery codes/, () => submit(page, { Code: code }));
+  await submit(page, { Code: code });
+  await expectText(page, 'a recovery code logs in', /9 recovery codes/);
   await logOut(page);
   await logIn(page, alice);
   await page.getByLabel('a passkey').check();
-  await expectText(page, 'a passkey is a second factor', alice.email, () => press(page, 'Confirm'));
+  await press(page, 'Confirm');
+  await expectText(page, 'a passkey is a second factor', alice.email);
   await logOut(page);
-  await expectText(page, 'a passkey alone logs in', alice.email, () => press(page, 'Log in with a passkey'));
+  await press(page, 'Log in with a passkey');
+  await expectText(page, 'a passkey alone logs in', alice.email);
   await press(page, 'Remove the authenticator app');
-  await expectText(page, 'the app is removed', 'Done.', () =>
-    submit(page, { Password: alice.password, Code: anotherCode }),
-  );
+  await submit(page, { Password: alice.password, Code: anotherCode });
+  await expectText(page, 'the app is removed', 'Done.');
   await press(page, 'Remove: Passkey: phone');
-  await expectText(page, 'the passkey is removed', 'Done.', () => submit(page, { Password: alice.password }));
+  await submit(page, { Password: alice.password });
+  await expectText(page, 'the passkey is removed', 'Done.');
 }
 
 /** As if the tokens had expired. */
@@ -250,7 +239,8 @@ async function spoil(page: Page, ...names: readonly string[]): Promise<void> {
 
 async function outliveTokens(page: Page): Promise<void> {
   await spoil(page, 'access_token');
-  await expectText(page, 'an expired access token is refreshed', alice.email, () => page.reload());
+  await page.reload();
+  await expectText(page, 'an expired access token is refreshed', alice.email);
   await spoil(page, 'access_token', 'refresh_token');
   await page.reload();
   await page.waitForURL('**/login.html');
@@ -259,25 +249,21 @@ async function outliveTokens(page: Page): Promise<void> {
 
 async function resetPassword(page: Page): Promise<void> {
   await page.getByRole('link', { name: 'Forgot your password?' }).click();
-  await expectText(page, 'reset-password.html asks for a link', /a link is on its way/, () =>
-    submit(page, { 'E-mail address': alice.email }),
-  );
+  await submit(page, { 'E-mail address': alice.email });
+  await expectText(page, 'reset-password.html asks for a link', /a link is on its way/);
   const link = await nextLink();
   await followLink(page, link);
   await look(page, 'reset-password');
-  await expectText(page, 'a common password is explained', /^The new password is one of the most common/, () =>
-    submit(page, { 'New password': 'password' }),
-  );
+  await submit(page, { 'New password': 'password' });
+  await expectText(page, 'a common password is explained', /^The new password is one of the most common/);
   alice.password = 'an even longer passphrase';
-  await expectText(page, 'the password is set', 'The password is set.', () =>
-    submit(page, { 'New password': alice.password }),
-  );
+  await submit(page, { 'New password': alice.password });
+  await expectText(page, 'the password is set', 'The password is set.');
   await followLink(page, link);
-  await expectText(page, 'a used link is explained', /^This link does not work any more/, () =>
-    submit(page, { 'New password': alice.password }),
-  );
+  await submit(page, { 'New password': alice.password });
+  await expectText(page, 'a used link is explained', /^This link does not work any more/);
   await page.getByRole('link', { name: 'Send me a new link' }).click();
-  await expectText(page, 'and a new one is offered', /^We send you a link/, () => Promise.resolve());
+  await expectText(page, 'and a new one is offered', /^We send you a link/);
 }
 
 async function deleteAccount(page: Page, origin: string, client: ApiClient): Promise<void> {
@@ -286,11 +272,11 @@ async function deleteAccount(page: Page, origin: string, client: ApiClient): Pro
   await press(page, 'Delete the account for good');
   await submit(page, { Password: alice.password });
   await page.waitForURL('**/login.html');
-  await expectText(page, 'a deleted account logs in no more', /password is wrong/, () => logIn(page, alice));
+  await logIn(page, alice);
+  await expectText(page, 'a deleted account logs in no more', /password is wrong/);
   for (const guess of ['one', 'two', 'three']) await client.logIn({ ...bob, password: guess }).catch(() => undefined);
-  await expectText(page, 'a throttled login names the wait', 'Too many tries. Wait 15 minutes, then try again.', () =>
-    logIn(page, bob),
-  );
+  await logIn(page, bob);
+  await expectText(page, 'a throttled login names the wait', 'Too many tries. Wait 15 minutes, then try again.');
 }
 
 /** At the origin of the service, where a page is used as it is, byte for byte. */
@@ -302,18 +288,16 @@ async function failAtSameOrigin(page: Page, { server }: FirstRun): Promise<void>
   const logins = '**/auth/login';
   const problem = { status: 503, headers: { 'Retry-After': '5' }, json: { code: 'unavailable' } };
   await page.route(logins, (route) => route.fulfill(problem), { times: 1 });
-  await expectText(page, 'a 503 is no verdict', /cannot answer at the moment. Try again in 5 seconds/, () =>
-    logIn(page, carol),
-  );
+  await logIn(page, carol);
+  await expectText(page, 'a 503 is no verdict', /cannot answer at the moment. Try again in 5 seconds/);
   await page.route(logins, (route) => route.fulfill({ status: 502, body: '<h1>Bad gateway</h1>' }), { times: 1 });
-  await expectText(page, 'nor is an error of a proxy', /cannot answer at the moment. Try again in 60 seconds/, () =>
-    logIn(page, carol),
-  );
-  await expectText(page, 'the pages work as they are at the origin of the service', carol.email, () =>
-    logIn(page, carol),
-  );
+  await logIn(page, carol);
+  await expectText(page, 'nor is an error of a proxy', /cannot answer at the moment. Try again in 60 seconds/);
+  await logIn(page, carol);
+  await expectText(page, 'the pages work as they are at the origin of the service', carol.email);
   await server.stop();
-  await expectText(page, 'an unreachable service is named', /cannot be reached/, () => press(page, 'Log out'));
+  await press(page, 'Log out');
+  await expectText(page, 'an unreachable service is named', /cannot be reached/);
 }
 
 async function servePages(cleanup: Cleanup): Promise<{ origin: string; service: FirstRun }> {

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { chromium, type Browser } from 'playwright-core';
+import { chromium, type Browser, type Page } from 'playwright-core';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 
@@ -27,4 +27,9 @@ export async function launchBrowser(cleanup: Cleanup): Promise<Browser> {
     () => chromium.launch({ ...(executablePath !== undefined && { executablePath }), ...options }),
     (launched) => launched.close(),
   );
+}
+
+/** Waits until the page shows a text. */
+export async function expectText(page: Page, name: string, text: string | RegExp): Promise<void> {
+  await checks.run(name, () => page.getByText(text).filter({ visible: true }).first().waitFor());
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { checks, launchBrowser } from './browser.js';
+import { checks, expectText, launchBrowser } from './browser.js';
 import { startFirstRun } from './service.js';
 
 const TIMEOUT_MS = 20_000;
@@ -52,10 +52,6 @@ async function logIn(page: Page, key: string): Promise<void> {
 
 async function expectTitle(page: Page, name: string, title: string | RegExp): Promise<void> {
   await checks.run(name, () => page.getByRole('heading', { level: 1, name: title }).waitFor());
-}
-
-async function expectText(page: Page, name: string, text: string | RegExp): Promise<void> {
-  await checks.run(name, () => page.getByText(text).first().waitFor());
 }
 
 const follow = (page: Page, name: string | RegExp): Promise<void> => page.getByRole('link', { name }).first().click();
@@ -194,9 +190,8 @@ async function checkLooks(service: Console): Promise<void> {
       if (process.env.SCREENSHOTS !== 'yes' || colorScheme === 'dark') continue;
       mkdirSync(PICTURES, { recursive: true });
       await page.setViewportSize({ width: 1280, height: 800 });
-      await page.screenshot({
-        path: join(PICTURES, `${path.slice(1).replace('/', '-').replace(/\?.*/, '') || 'now'}.png`),
-      });
+      const name = path.slice(1).replace('/', '-').replace(/\?.*/, '') || 'now';
+      await page.screenshot({ path: join(PICTURES, `${name}.png`) });
       await page.setViewportSize(viewport);
     }
   }
@@ -210,19 +205,12 @@ export async function fillPlatform(client: ApiClient, url: string, adminKey: str
       headers: { 'Content-Type': 'application/json', ...headers },
       body: JSON.stringify(body),
     });
-  for (const [household_id, room, name] of [
-    [HOUSEHOLD, 'hall', 'lamp'],
-    ['c2d0a1fe-6a45-4b57-8f0e-0a4f3f9b7d21', 'office', 'camera'],
-    [HOUSEHOLD, 'bathroom', 'heater'],
-  ] as const)
-    await client.registerNode({ household_id, room, name });
-  for (const [caller, target] of [
-    ['ocr', 'auth'],
-    ['ui', 'ocr'],
-    ['ui', 'recipes'],
-    ['recipes', 'notification'],
-    ['legacy', 'recipes'],
-  ] as const) {
+  const other = 'c2d0a1fe-6a45-4b57-8f0e-0a4f3f9b7d21';
+  await client.registerNode({ household_id: HOUSEHOLD, room: 'hall', name: 'lamp' });
+  await client.registerNode({ household_id: other, room: 'office', name: 'camera' });
+  await client.registerNode({ household_id: HOUSEHOLD, room: 'bathroom', name: 'heater' });
+  for (const pair of ['ocr auth', 'ui ocr', 'ui recipes', 'recipes notification', 'legacy recipes']) {
+    const [caller = '', target = ''] = pair.split(' ');
     const issued = await client.issueAppCredential({ caller, target });
     const { app_id, app_key } = issued;
     const headers = { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key, 'X-Platform-Target': target };

@@ -4,6 +4,7 @@ import { recorded } from '../audit/record.js';
 import { afterNext } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { Links, receive, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
+import { Owner, WRONG } from '../support/owner.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
@@ -84,75 +85,62 @@ describe('a change of the own e-mail address', () => {
   const app = useApp({ variables });
   const replica = useReplica(app);
 
-  const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
-  const change = (token: string, new_email: string, password = PASSWORD) =>
-    app.post('/api/v0/users/me/email', { password, new_email }).set(bearer(token));
   const links = new Links(app, server);
 
   it('takes effect when the new address confirms it, and the old one is told at once', async () => {
-    const [alice, email] = [await app.user(), newAddress()];
-    const { access_token } = await alice.logsIn();
-    await change(access_token, email).expect(202, '');
+    const [alice, email] = [await Owner.of(app), newAddress()];
+    const former = alice.user.email;
+    await alice.changeEmail(email).expect(202, '');
     const token = await receiveToken(app, server, email);
     expect(token).toMatch(/^pa_change_[\w-]{43}$/);
-    const notice = await receive(app, server, alice.email);
-    expect(notice.text).toContain(`the account ${alice.email}`);
+    const notice = await receive(app, server, former);
+    expect(notice.text).toContain(`the account ${former}`);
     expect(notice.text + notice.html).not.toMatch(new RegExp(`${email}|token`));
-    await alice.logsIn();
+    await alice.elsewhere();
     await links.confirmEmail(token).expect(204);
-    expect((await app.me(access_token).expect(200)).body).toMatchObject({ id: alice.id, email });
-    expectProblem(await app.login(alice.email), problems.invalidCredentials);
+    expect((await app.me(alice.tokens.access_token).expect(200)).body).toMatchObject({ id: alice.user.id, email });
+    expectProblem(await app.login(former), problems.invalidCredentials);
     await app.login(email).expect(200);
-    await receive(app, server, alice.email, 2);
-    expect(server.to(alice.email).map(({ subject }) => subject)).toContain('Your e-mail address was changed');
+    await receive(app, server, former, 2);
+    expect(server.to(former).map(({ subject }) => subject)).toContain('Your e-mail address was changed');
   });
 
-  it('takes effect in exactly one of 20 concurrent confirmations over two replicas', async () => {
-    const [leo, email] = [await app.user(), newAddress()];
-    const token = await links.tokenOf(change((await leo.logsIn()).access_token, email), email);
+  it('takes effect, and is in the feed of changes, once in 20 concurrent confirmations over two replicas', async () => {
+    const [leo, email] = [await Owner.of(app), newAddress()];
+    const { id } = leo.user;
+    const token = await links.tokenOf(leo.changeEmail(email), email);
+    const sql = `SELECT FROM credential_changes WHERE kind = 'user' AND credential_id = $1`;
+    expect(await app.database.query(sql, [id])).toHaveLength(0);
     const calls = Array.from({ length: 20 }, (_, i) => links.confirmEmail(token, i % 2 ? app : replica));
-    const answers = await raceForRow(app.database, 'users', leo.id, calls);
-    expect(countByStatus(answers)).toEqual({ 204: 1, 400: 19 });
-    expect(await recorded(app, { subject: leo.id, event: 'user.email.changed' })).toHaveLength(1);
-  });
-
-  it('is recorded in the feed of changes, by which verifiers forget the old address', async () => {
-    const [bob, email] = [await app.user(), newAddress()];
-    const token = await links.tokenOf(change((await bob.logsIn()).access_token, email), email);
-    const changes = () =>
-      app.database.query(`SELECT FROM credential_changes WHERE kind = 'user' AND credential_id = $1`, [bob.id]);
-    expect(await changes()).toHaveLength(0);
-    await links.confirmEmail(token).expect(204);
-    expect(await changes()).toHaveLength(1);
+    expect(countByStatus(await raceForRow(app.database, 'users', id, calls))).toEqual({ 204: 1, 400: 19 });
+    expect(await app.database.query(sql, [id])).toHaveLength(1);
+    expect(await recorded(app, { subject: id, event: 'user.email.changed' })).toHaveLength(1);
   });
 
   it('does not tell whether the new address is taken, and sends its owner no link', async () => {
-    const [carol, owner] = [await app.user(), await app.user()];
-    const { access_token } = await carol.logsIn();
-    const [toTaken, toFree] = [await change(access_token, owner.email), await change(access_token, newAddress())];
+    const [carol, owner] = [await Owner.of(app), await app.user()];
+    const [toTaken, toFree] = [await carol.changeEmail(owner.email), await carol.changeEmail(newAddress())];
     const visible = ({ status, text, headers }: typeof toTaken) => ({ status, text, names: Object.keys(headers) });
     expect(visible(toTaken)).toEqual(visible(toFree));
-    await change(access_token, owner.email).expect(202);
+    await carol.changeEmail(owner.email).expect(202);
     await workOff(app);
     expect(server.to(owner.email)).toEqual([]);
   });
 
   it('is 409 when the new address was taken meanwhile, and the account keeps its own', async () => {
-    const [dave, email] = [await app.user(), newAddress()];
-    const token = await links.tokenOf(change((await dave.logsIn()).access_token, email), email);
+    const [dave, email] = [await Owner.of(app), newAddress()];
+    const token = await links.tokenOf(dave.changeEmail(email), email);
     await app.user(email);
     expectProblem(await links.confirmEmail(token), problems.emailTaken);
-    await dave.logsIn();
+    await dave.elsewhere();
   });
 
   it('is stopped by a change of the password, whether its mail was sent or still waits', async () => {
-    const [erin, sent, waiting] = [await app.user(), newAddress(), newAddress()];
-    const { access_token } = await erin.logsIn();
-    const token = await links.tokenOf(change(access_token, sent), sent);
+    const [erin, sent, waiting] = [await Owner.of(app), newAddress(), newAddress()];
+    const token = await links.tokenOf(erin.changeEmail(sent), sent);
     server.refuse('connect', 421);
-    await change(access_token, waiting).expect(202);
-    const passwords = { current_password: PASSWORD, new_password: 'another perfectly fine passphrase' };
-    await app.post('/api/v0/users/me/password', passwords).set(bearer(access_token)).expect(204);
+    await erin.changeEmail(waiting).expect(202);
+    await erin.changePassword().expect(204);
     server.accept();
     await workOff(app);
     expectProblem(await links.confirmEmail(token), problems.invalidLink);
@@ -160,48 +148,36 @@ describe('a change of the own e-mail address', () => {
   });
 
   it('sends the newest of several wishes only, and voids the links before it', async () => {
-    const [grace, first, second] = [await app.user(), newAddress(), newAddress()];
-    const { access_token } = await grace.logsIn();
-    const old = await links.tokenOf(change(access_token, first), first);
-    const token = await links.tokenOf(change(access_token, second), second);
+    const [grace, first, second] = [await Owner.of(app), newAddress(), newAddress()];
+    const old = await links.tokenOf(grace.changeEmail(first), first);
+    const token = await links.tokenOf(grace.changeEmail(second), second);
     expectProblem(await links.confirmEmail(old), problems.invalidLink);
     await links.confirmEmail(token).expect(204);
     await app.login(second).expect(200);
   });
 
-  it('with a wrong password is 403, and asks for no mail', async () => {
-    const heidi = await app.user();
-    const { access_token } = await heidi.logsIn();
-    expectProblem(await change(access_token, newAddress(), 'not the passphrase'), problems.wrongPassword);
-    expect(await app.database.query('SELECT FROM mail_requests WHERE user_id = $1', [heidi.id])).toEqual([]);
-  });
-
-  it('answers 401 when the account was disabled, and 403 when it got another password, after the proof', async () => {
-    const [judy, kim] = [await app.user(), await app.user()];
-    const tokens = [(await judy.logsIn()).access_token, (await kim.logsIn()).access_token] as const;
+  it('asks for no mail with a wrong password (403), nor when the account is disabled (401) or gets another one after the proof', async () => {
+    const [judy, kim] = [await Owner.of(app), await Owner.of(app)];
+    const ids = [judy.user.id, kim.user.id];
+    expectProblem(await judy.changeEmail(newAddress(), WRONG), problems.wrongPassword);
     const proof = app.nest.get(PasswordVerifier);
-    afterNext(proof, 'reauthenticateUser', () =>
-      app.admin.patch(`/users/${judy.id}`, { is_active: false }).expect(200),
-    );
-    expectProblem(await change(tokens[0], newAddress()), problems.invalidAccessToken);
+    const disable = () => app.admin.patch(`/users/${ids[0]}`, { is_active: false }).expect(200);
+    afterNext(proof, 'reauthenticateUser', disable);
+    expectProblem(await judy.changeEmail(newAddress()), problems.invalidAccessToken);
     const sql = 'UPDATE users SET password_changed_at = now() WHERE id = $1';
-    afterNext(proof, 'reauthenticateUser', () => app.database.query(sql, [kim.id]));
-    expectProblem(await change(tokens[1], newAddress()), problems.wrongPassword);
-    expect(await app.database.query('SELECT FROM mail_requests WHERE user_id = ANY ($1)', [[judy.id, kim.id]])).toEqual(
-      [],
-    );
+    afterNext(proof, 'reauthenticateUser', () => app.database.query(sql, [ids[1]]));
+    expectProblem(await kim.changeEmail(newAddress()), problems.wrongPassword);
+    expect(await app.database.query('SELECT FROM mail_requests WHERE user_id = ANY ($1)', [ids])).toEqual([]);
   });
 
   it('refuses an address with a line break or a quoted name, before any mail is made of it', async () => {
-    const ivan = await app.user();
-    const { access_token } = await ivan.logsIn();
+    const ivan = await Owner.of(app);
     const broken = [
       'a@example.org\r\nBcc: b@example.org',
       'a@example.org\nSubject: x',
       '<a@example.org>, b@example.org',
     ];
     // A quoted name is another spelling of a mailbox.
-    for (const email of [...broken, '"alice"@example.org'])
-      expectInvalid(await change(access_token, email), '/new_email');
+    for (const email of [...broken, '"alice"@example.org']) expectInvalid(await ivan.changeEmail(email), '/new_email');
   });
 });
