@@ -130,16 +130,10 @@ export class AppCredentialsService {
       await this.credentials.manager.transaction(async (transaction) => {
         await this.revokeExpired(transaction, { caller, target }, now, actor);
         await transaction.insert(AppCredential, credential);
-        await this.audit.record(transaction, {
-          event: 'admin.app_credential.minted',
-          actor,
-          time: now,
-          subject: credential.id,
-          details: {
-            after: { caller, target, expires_at: expiresAt, ...APP_KEY_TABLE.toChangeableFields(credential) },
-          },
-          logFields: APP_KEY_TABLE.toLogFields(credential),
-        });
+        const after = { caller, target, expires_at: expiresAt, ...APP_KEY_TABLE.toChangeableFields(credential) };
+        const act = { event: 'admin.app_credential.minted', actor, time: now, subject: credential.id } as const;
+        const logFields = APP_KEY_TABLE.toLogFields(credential);
+        await this.audit.record(transaction, { ...act, details: { after }, logFields });
       });
     } catch (error) {
       if (getViolatedConstraint(error) === 'app_credentials_live_pair_key')
@@ -186,15 +180,8 @@ export class AppCredentialsService {
       .returning('id')
       .execute();
     const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-    for (const { id } of revoked.raw as { id: string }[]) {
-      await this.audit.record(transaction, {
-        event: 'admin.app_credential.revoked',
-        actor,
-        time: now,
-        subject: id,
-        details,
-      });
-    }
+    const act = { event: 'admin.app_credential.revoked', actor, time: now, details } as const;
+    for (const { id } of revoked.raw as { id: string }[]) await this.audit.record(transaction, { ...act, subject: id });
   }
 }
 

@@ -3,8 +3,7 @@ import { createFile } from '../common/durable-file.js';
 import { EXAMPLES } from '../common/names.js';
 import { EnvFile, FileChangedError } from '../config/env-file.js';
 import type { Environment, Variables } from '../config/environment.js';
-import { ADMIN_KEY_PREFIX, generateKey } from '../crypto/key-format.js';
-import { generateSecret } from '../crypto/secret.js';
+import { generateSecret, ADMIN_KEY_PREFIX, generateKey } from '../crypto/secret.js';
 import { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
 
 const FILE = '.env';

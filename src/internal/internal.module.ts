@@ -97,7 +97,7 @@ interface LeasedAnswer extends Answer {
 /** Hands the lease of this replica on to verifiers, with what changed since their last poll. */
 @Injectable()
 export class ChangesService {
-  /** Calls in one round of the event loop share the statement of their cursor: all verifiers of a new replica ask with the same few. */
+  /** Calls in one round of the event loop share the statement of a cursor: verifiers of a new replica ask with the same few. */
   private readonly reads: DataLoader<string, Answer> = new DataLoader(
     (cursors) => {
       this.reads.clearAll();

@@ -204,7 +204,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
    * Issues a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
    * the end of the overlap, so a client may retry a rotation whose response was lost.
    * @param overlapHours 0 ends the old key at once
-   * @param ifRotatedAt when the caller believes that the last rotation was; null: never. Of two calls that believe the same, one succeeds
+   * @param ifRotatedAt when the caller believes that the last rotation was; null: never. Of two such calls, one succeeds
    * @throws {ProblemException} not_found; credential_revoked; credential_expired; key_rotated_meanwhile
    */
   async rotateKey(
@@ -305,6 +305,9 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 }
 
+const SERVICES = [Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log, CountedRefusals] as const;
+type Services = [Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log, CountedRefusals];
+
 export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
   token: symbol,
   entity: Type<Entity>,
@@ -312,26 +315,9 @@ export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
 ): FactoryProvider {
   return {
     provide: token,
-    inject: [
-      getRepositoryToken(entity),
-      Database,
-      RevocationLease,
-      Propagation,
-      AuditLog,
-      ComparedClock,
-      Log,
-      CountedRefusals,
-    ],
-    useFactory: (
-      repository: Repository<Entity>,
-      database: Database,
-      lease: RevocationLease,
-      propagation: Propagation,
-      audit: AuditLog,
-      clock: ComparedClock,
-      log: Log,
-      refusals: CountedRefusals,
-    ) => {
+    inject: [getRepositoryToken(entity), ...SERVICES],
+    useFactory: (repository: Repository<Entity>, ...services: Services) => {
+      const [database, lease, propagation, audit, clock, log, refusals] = services;
       const verifier = new KeyVerifier(table, database, lease, clock, log, refusals);
       return new KeyStore(table, repository, database, verifier, propagation, audit, clock);
     },

@@ -4,8 +4,7 @@
  */
 import { Column, In, PrimaryColumn, type FindOptionsWhere, type Repository } from 'typeorm';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../config/limits.js';
-import { generateKey } from '../crypto/key-format.js';
-import { computeDigest, type SecretDigest } from '../crypto/secret.js';
+import { computeDigest, type SecretDigest, generateKey } from '../crypto/secret.js';
 import { type Filter, toFilter } from '../http/page.js';
 import type { LogFields } from '../logging/log.js';
 

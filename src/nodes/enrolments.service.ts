@@ -255,7 +255,8 @@ export function generateEnrolmentCode(): string {
   for (;;) {
     const value = generateSecretBytes(RANDOM_BYTES).readUIntBE(0, RANDOM_BYTES) % ALPHABET.length ** RANDOM_CHARACTERS;
     const check = ALPHABET[value % CHECK_MODULUS];
-    if (check !== undefined) return formatCode(encode(value) + check);
+    const code = encode(value);
+    if (check !== undefined) return `${code.slice(0, GROUP_LENGTH)}-${code.slice(GROUP_LENGTH)}${check}`;
   }
 }
 
@@ -269,8 +270,4 @@ function encode(value: number): string {
     { length: RANDOM_CHARACTERS },
     (_, index) => ALPHABET[Math.floor(value / ALPHABET.length ** (RANDOM_CHARACTERS - 1 - index)) % ALPHABET.length],
   ).join('');
-}
-
-function formatCode(code: string): string {
-  return `${code.slice(0, GROUP_LENGTH)}-${code.slice(GROUP_LENGTH)}`;
 }

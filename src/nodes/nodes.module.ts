@@ -19,14 +19,7 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import { EnrolmentsService, NodeEnrolment } from './enrolments.service.js';
-import {
-  NODE_KEYS,
-  type NodeKeys,
-  NODE_KEY_TABLE,
-  NodeDevice,
-  NodesService,
-  RegistrationRetries,
-} from './nodes.service.js';
+import { NODE_KEYS, type NodeKeys, NODE_KEY_TABLE, NodeDevice, NodesService } from './nodes.service.js';
 
 @Injectable()
 export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
@@ -151,13 +144,7 @@ export class EnrolController {
 @Module({
   imports: [TypeOrmModule.forFeature([NodeDevice, NodeEnrolment])],
   controllers: [ValidateNodeController, EnrolController],
-  providers: [
-    provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE),
-    NodesService,
-    RegistrationRetries,
-    EnrolmentsService,
-    NodeStrategy,
-  ],
+  providers: [provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE), NodesService, EnrolmentsService, NodeStrategy],
   exports: [NodesService, EnrolmentsService],
 })
 export class NodesModule {}

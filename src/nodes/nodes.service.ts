@@ -96,42 +96,6 @@ interface HeldKey {
   readonly node_id: string;
 }
 
-/** Recognises the repeat of a registration whose response was lost. */
-@Injectable()
-export class RegistrationRetries {
-  /** SECRET_KEY_PREVIOUS comes first: a replica that was not restarted yet claims under that secret alone. */
-  private readonly macKeys;
-
-  constructor(
-    { secretKey, secretKeyPrevious }: Environment,
-    private readonly clock: DatabaseClock,
-  ) {
-    const secrets = secretKeyPrevious === undefined ? [secretKey] : [secretKeyPrevious, secretKey];
-    this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
-  }
-
-  /** @returns the id of the node that was registered with this key before; undefined when there is none */
-  async claimKey(
-    transaction: EntityManager,
-    key: string,
-    registration: object,
-    nodeId: string,
-  ): Promise<string | undefined> {
-    const now = await this.clock.now(transaction);
-    for (const macKey of this.macKeys) {
-      const [keyMac, bodyMac] = [computeMac(macKey, key), computeMac(macKey, JSON.stringify(registration))];
-      const values = [keyMac, bodyMac, nodeId, now, addDays(now, -VALID_DAYS)];
-      const claimed = await transaction.query<unknown[]>(CLAIM, values);
-      if (claimed.length > 0) continue;
-      const [held] = await transaction.query<HeldKey[]>(READ, [keyMac]);
-      if (!held) throw new Error('The row that is locked here has disappeared');
-      if (!isSameDigest(held.body_mac, bodyMac)) throw new ProblemException(problems.idempotencyKeyReused);
-      return held.node_id;
-    }
-    return undefined;
-  }
-}
-
 /** The live nodes that have the same targets. */
 export interface RestrictedNodes {
   readonly targets: string[];
@@ -148,14 +112,21 @@ const RESTRICTED_NODES = `SELECT sorted AS targets, count(*)::integer AS live, m
 
 @Injectable()
 export class NodesService {
+  /** Of Idempotency-Keys. SECRET_KEY_PREVIOUS comes first: a replica that was not restarted yet claims under it alone. */
+  private readonly macKeys;
+
   constructor(
     @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
     @Inject(NODE_KEYS) readonly keys: NodeKeys,
     private readonly environment: Environment,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
-    private readonly retries: RegistrationRetries,
-  ) {}
+    private readonly databaseClock: DatabaseClock,
+  ) {
+    const { secretKey, secretKeyPrevious } = environment;
+    const secrets = secretKeyPrevious === undefined ? [secretKey] : [secretKeyPrevious, secretKey];
+    this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
+  }
 
   /**
    * @param idempotencyKey a repeat of the call returns the same node. Its key is rotated, because no key is stored in plain
@@ -170,12 +141,33 @@ export class NodesService {
     const issued = this.issueNode(registration);
     const { credential: node } = issued;
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
-      const held = idempotencyKey && (await this.retries.claimKey(transaction, idempotencyKey, registration, node.id));
+      const held = idempotencyKey && (await this.claimKey(transaction, idempotencyKey, registration, node.id));
       if (held) return held;
       await this.insertNode(transaction, node, 'admin.node.registered', actor);
       return undefined;
     });
     return earlierId === undefined ? issued : this.keys.rotateKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
+  }
+
+  /** @returns the id of the node that was registered with this key before; undefined when there is none */
+  private async claimKey(
+    transaction: EntityManager,
+    key: string,
+    registration: object,
+    nodeId: string,
+  ): Promise<string | undefined> {
+    const now = await this.databaseClock.now(transaction);
+    for (const macKey of this.macKeys) {
+      const [keyMac, bodyMac] = [computeMac(macKey, key), computeMac(macKey, JSON.stringify(registration))];
+      const values = [keyMac, bodyMac, nodeId, now, addDays(now, -VALID_DAYS)];
+      const claimed = await transaction.query<unknown[]>(CLAIM, values);
+      if (claimed.length > 0) continue;
+      const [held] = await transaction.query<HeldKey[]>(READ, [keyMac]);
+      if (!held) throw new Error('The row that is locked here has disappeared');
+      if (!isSameDigest(held.body_mac, bodyMac)) throw new ProblemException(problems.idempotencyKeyReused);
+      return held.node_id;
+    }
+    return undefined;
   }
 
   /** @returns a node that {@link insertNode} stores */

@@ -126,7 +126,8 @@ export class Propagation {
       if (endsAKey) await this.awaitPropagation();
       return result;
     } catch (error) {
-      if (error instanceof ProblemException && isVerdict(error)) await this.awaitPropagation();
+      const status = error instanceof ProblemException ? error.problem.status : 503;
+      if (status !== 429 && status < 500) await this.awaitPropagation();
       throw error;
     }
   }
@@ -154,10 +155,6 @@ export class Propagation {
       return MAX_LEASE_MS;
     }
   }
-}
-
-function isVerdict({ problem: { status } }: ProblemException): boolean {
-  return status !== 429 && status < 500;
 }
 
 const MAX_REMEMBERED_SECONDS = 60;

@@ -1,12 +1,13 @@
 /**
- * Generates signing keys, encrypts them for the database, and moves them from state to state as time passes. Replicas agree
- * through the database (docs/decisions/0046): each change runs under one advisory lock.
+ * The signing keys of ES256: their states and lifetimes, their encryption for the database, and how they move from state to
+ * state. A key is shown in the JWKS for longer than the JWKS may be cached before it signs, and for as long as its tokens
+ * live afterwards. Replicas agree through the database (docs/decisions/0046): each change runs under one advisory lock.
  */
 import { Injectable } from '@nestjs/common';
-import { DataSource, type EntityManager } from 'typeorm';
+import { Column, DataSource, Entity, Index, PrimaryColumn, Unique, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addDays } from '../common/clock.js';
+import { addDays, addSeconds } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
@@ -16,7 +17,48 @@ import { DatabaseClock, Database, type Statement } from '../database/database.js
 import { LOCKS } from '../database/locks.js';
 import { Log } from '../logging/log.js';
 import { Propagation } from '../revocation/propagation.js';
-import { getOldestIssuedAt, getSigningStart, SigningKey, type SigningKeyState } from './signing-key.js';
+
+/**
+ * next: shown in the JWKS, and does not sign yet. active: signs. retired: no longer signs, and its tokens stay valid until
+ * they expire. revoked: its tokens are refused.
+ */
+export type SigningKeyState = 'next' | 'active' | 'retired' | 'revoked';
+
+/** At most one key is next, and at most one is active. */
+@Entity('signing_keys')
+@Unique('signing_keys_kid_key', ['kid'])
+@Index('signing_keys_state_key', { synchronize: false })
+export class SigningKey {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'signing_keys_pkey' }) id!: string;
+  @Column({ type: 'text' }) kid!: string;
+  @Column({ type: 'text' }) algorithm!: 'ES256';
+  @Column({ type: 'text' }) state!: SigningKeyState;
+
+  /** Null once no token needs it. */
+  @Column({ name: 'encrypted_private_key', type: 'bytea', nullable: true, select: false })
+  encryptedPrivateKey!: Encrypted | null;
+
+  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
+  @Column({ name: 'activated_at', type: 'timestamptz', nullable: true }) activatedAt!: Date | null;
+  @Column({ name: 'retired_at', type: 'timestamptz', nullable: true }) retiredAt!: Date | null;
+  @Column({ name: 'revoked_at', type: 'timestamptz', nullable: true }) revokedAt!: Date | null;
+}
+
+/** How long the JWKS may be cached. */
+export const JWKS_MAX_AGE_SECONDS = 300;
+/** How long a key is shown before it signs. Libraries cache a JWKS for 10 minutes by default. */
+const PUBLICATION_SECONDS = 900;
+/** Covers clocks that differ, keys that a replica has not reread yet, and the interval in which uses are recorded. */
+const MARGIN_SECONDS = 600;
+
+/** No token that was signed earlier is still valid. */
+export function getOldestIssuedAt({ accessTokenExpireMinutes }: Environment, now: Date): Date {
+  return addSeconds(now, -(accessTokenExpireMinutes * 60 + MARGIN_SECONDS));
+}
+
+function getSigningStart(createdAt: Date): Date {
+  return addSeconds(createdAt, PUBLICATION_SECONDS);
+}
 
 /** The last condition spares the row a write by each replica. */
 const RECORD_SIGNING: Statement = {
@@ -146,7 +188,9 @@ export class SigningKeyRotation {
 
   private async changeStates(transaction: EntityManager, now: Date, oldestIssuedAt: Date): Promise<string[]> {
     if (this.environment.accessTokenAlgorithm !== 'ES256') {
-      await this.retireUnused(transaction, now, oldestIssuedAt);
+      const [use] = await transaction.query<{ last_signed_at: Date | null }[]>(READ_LAST_SIGNING, ['ES256']);
+      const isUsed = use?.last_signed_at && use.last_signed_at > oldestIssuedAt;
+      if (!isUsed) await transaction.query(RETIRE_UNUSED, [now, oldestIssuedAt]);
       return [];
     }
     const keys = await transaction.find(SigningKey, { where: [{ state: 'active' }, { state: 'next' }] });
@@ -178,12 +222,6 @@ export class SigningKeyRotation {
       kids.push(pair.kid);
     }
     return kids;
-  }
-
-  private async retireUnused(transaction: EntityManager, now: Date, oldestIssuedAt: Date): Promise<void> {
-    const [use] = await transaction.query<{ last_signed_at: Date | null }[]>(READ_LAST_SIGNING, ['ES256']);
-    if (use?.last_signed_at && use.last_signed_at > oldestIssuedAt) return;
-    await transaction.query(RETIRE_UNUSED, [now, oldestIssuedAt]);
   }
 }
 

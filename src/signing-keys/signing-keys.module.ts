@@ -1,5 +1,5 @@
 // The keys that sign access tokens under ES256, the JWKS that shows them, and the metadata that names it (RFC 8414). States
-// and lifetimes are in signing-key.ts.
+// and lifetimes are in signing-key-rotation.ts.
 // Invariants: when the call that revoked a key has answered, no replica accepts its tokens; private keys leave a process
 // only encrypted (signing-key-rotation.ts).
 
@@ -12,8 +12,7 @@ import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
-import { JWKS_MAX_AGE_SECONDS, SigningKey } from './signing-key.js';
+import { JWKS_MAX_AGE_SECONDS, SigningKey, SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
 import { SigningKeysService } from './signing-keys.service.js';
 
 class JwkResponse {
@@ -98,8 +97,8 @@ class ServerMetadataResponse {
 }
 
 /**
- * Only what is true here: users log in by `/api/v0/auth/login`, and not by a flow of OAuth. RFC 8414 §3.2 omits empty arrays, but §2 requires
- * `response_types_supported`, and reads absent `grant_types_supported` as two flows that do not exist here: both are shown empty.
+ * Only what is true here: users log in by `/api/v0/auth/login`, and not by a flow of OAuth. RFC 8414 §3.2 omits empty arrays,
+ * but §2 requires `response_types_supported`, and reads absent `grant_types_supported` as two flows: both are shown empty.
  */
 @ApiTags('auth')
 @Controller('.well-known')

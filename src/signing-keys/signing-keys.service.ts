@@ -12,8 +12,12 @@ import { Database, shareReads, type Statement } from '../database/database.js';
 import { RevocationLease, type EvictionListener } from '../../packages/lease/src/lease.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
-import { getOldestIssuedAt, type SigningKeyState } from './signing-key.js';
+import {
+  getOldestIssuedAt,
+  SigningKeyRotation,
+  SigningKeyVault,
+  type SigningKeyState,
+} from './signing-key-rotation.js';
 
 const RECORD_INTERVAL_MS = 60_000;
 /** Less than the margin of `getOldestIssuedAt`. */

@@ -21,7 +21,7 @@ interface Guess {
   /** Spends the points of a wrong guess, and refunds those of a right one. */
   settle(isValid: boolean): Promise<void>;
   /** Returns the points of a guess that was not verified. If that fails, the reservation expires after a minute. */
-  refund(cause: unknown): Promise<void>;
+  refund(): Promise<void>;
 }
 
 interface PasswordGuess extends Guess {
@@ -70,19 +70,35 @@ export class LoginThrottle {
     address: string | null,
     verify: (turn: Turn) => Promise<Verdict>,
   ): Promise<Verdict> {
-    const guess = await this.reserveGuess(account, address);
-    return settleByVerdict(guess, () => verify(guess.turn));
+    try {
+      const guess = await this.reserveGuess(account, address);
+      return await settleByVerdict(guess, () => verify(guess.turn));
+    } catch (error) {
+      this.throttle.countBusyRefusal(error, address);
+      throw error;
+    }
   }
 
   /** @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait */
   async reserveGuess(account: string, address: string | null): Promise<PasswordGuess> {
     await this.throttle.refuseBusyNetwork(LOGIN_EVENT, address);
-    try {
-      return await this.reserve(account, address);
-    } catch (error) {
-      this.throttle.countBusyRefusal(error, address);
-      throw error;
-    }
+    const { exhausted, windows } = this;
+    const { networks, budgets, knownKey } = this.toRequest(account, address);
+    const turn = { networks, isKnown: false };
+    const request = { budgets, knownKey };
+    const reservation = await windows.awaitPoints({ request, turn, maxWaitMs: MAX_LOGIN_WAIT_MS }, async () => {
+      await exhausted.refuseAny(budgets.slice(0, 1));
+      // Asks whether the network is known without reserving, so that a flood over its limits writes no row.
+      if (exhausted.hasAny(budgets) && !(await windows.reservePoints({ budgets: [], knownKey }, turn)).isKnown)
+        await exhausted.refuseAny(budgets);
+    });
+    const { isKnown, points } = reservation;
+    return {
+      turn: { networks, isKnown },
+      // A right password makes the network known to the account.
+      settle: (isValid) => windows.settlePoints({ points, isLost: !isValid, ...(isValid && { knownKey }) }),
+      refund: () => windows.settlePoints({ points, isLost: false }).catch(() => undefined),
+    };
   }
 
   /**
@@ -138,29 +154,6 @@ export class LoginThrottle {
       ...this.budgets.createBudgets('login-address', { networks }),
     ];
     return { networks, budgets, knownKey: this.budgets.createKey('known-address', networks[0], account) };
-  }
-
-  private async reserve(account: string, address: string | null): Promise<PasswordGuess> {
-    const { exhausted, windows } = this;
-    const { networks, budgets, knownKey } = this.toRequest(account, address);
-    const turn = { networks, isKnown: false };
-    const request = { budgets, knownKey };
-    const reservation = await windows.awaitPoints({ request, turn, maxWaitMs: MAX_LOGIN_WAIT_MS }, async () => {
-      await exhausted.refuseAny(budgets.slice(0, 1));
-      // Asks whether the network is known without reserving, so that a flood over its limits writes no row.
-      if (exhausted.hasAny(budgets) && !(await windows.reservePoints({ budgets: [], knownKey }, turn)).isKnown)
-        await exhausted.refuseAny(budgets);
-    });
-    const { isKnown, points } = reservation;
-    return {
-      turn: { networks, isKnown },
-      // A right password makes the network known to the account.
-      settle: (isValid) => windows.settlePoints({ points, isLost: !isValid, ...(isValid && { knownKey }) }),
-      refund: async (cause) => {
-        this.throttle.countBusyRefusal(cause, address);
-        await windows.settlePoints({ points, isLost: false }).catch(() => undefined);
-      },
-    };
   }
 }
 
@@ -236,7 +229,7 @@ async function settleByVerdict<Verdict extends { readonly valid: boolean }>(
   verify: () => Promise<Verdict>,
 ): Promise<Verdict> {
   const verdict = await verify().catch(async (error: unknown) => {
-    await guess.refund(error);
+    await guess.refund();
     throw error;
   });
   await guess.settle(verdict.valid);

@@ -15,7 +15,6 @@ import { toUuid } from '../common/ids.js';
 import { toNetwork } from '../common/network.js';
 import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
-import { appendChecksum, CHECKSUM_LENGTH } from '../crypto/key-format.js';
 import {
   computeDigest,
   computeMac,
@@ -23,6 +22,8 @@ import {
   generateSecretBytes,
   isSameDigest,
   type SecretDigest,
+  appendChecksum,
+  CHECKSUM_LENGTH,
 } from '../crypto/secret.js';
 import { ComparedClock } from '../database/compared-clock.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
@@ -55,7 +56,7 @@ export interface RefreshToken {
  * The format of refresh tokens: session id, generation and seed, with an HMAC over the three under a key derived from
  * SECRET_KEY. From any generation that a client presents, every other one can be derived. To forge one, an attacker needs
  * both the key and the seed, of which the database has only a digest. The last characters of the HMAC give way to a checksum
- * (crypto/key-format.ts): 220 of its bits are left, and replicas from before the checksum can parse the token.
+ * (crypto/secret.ts): 220 of its bits are left, and replicas from before the checksum can parse the token.
  */
 @Injectable()
 export class RefreshTokens {

@@ -1,5 +1,4 @@
-import { findKeys } from '../../src/crypto/key-format.js';
-import { computeDigest, computeMac, deriveKey } from '../../src/crypto/secret.js';
+import { computeDigest, computeMac, deriveKey, findKeys } from '../../src/crypto/secret.js';
 import { problems } from '../../src/problems/problems.js';
 import { atOnce, ROUNDS } from '../support/at-once.js';
 import { expectEnded, expectProblem } from '../support/expect-problem.js';

@@ -3,7 +3,7 @@ import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'dotenv';
 import { ensureSecrets } from '../../src/bootstrap/first-run.js';
-import { appendChecksum, CHECKSUM_LENGTH, findKeys } from '../../src/crypto/key-format.js';
+import { appendChecksum, CHECKSUM_LENGTH, findKeys } from '../../src/crypto/secret.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { describeStartFailure } from '../../src/bootstrap/start-report.js';
 import { EmbeddedPostgres } from '../../src/embedded-postgres/embedded-postgres.js';

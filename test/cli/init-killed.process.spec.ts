@@ -98,12 +98,6 @@ describe('platform-auth init as a process', () => {
     expect(await run(['init', '--map', platform.mapPath])).toMatchObject({ code: 2, stdout: '' });
   });
 
-  it.each(['init', 'doctor'])('%s --help shows an example', async (name) => {
-    const { code, stdout } = await run([name, '--help']);
-    expect(code).toBe(0);
-    expect(stdout).toMatch(new RegExp(`Example:\\n.*platform-auth ${name} --map platform.yaml`));
-  });
-
   it('doctor exits with 1 when something is broken, and prints JSON with --json', async () => {
     await platform.init();
     const args = ['--json', 'doctor', '--map', platform.mapPath, '--env-dir', platform.envDir];

@@ -1,9 +1,9 @@
 import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { init, type InitRequest } from '../../src/cli/platform/init.js';
+import type { InitRequest } from '../../src/cli/platform/init.js';
 import { eventually } from '../../tools/eventually.js';
 import { migrate } from '../../src/database/migrate.js';
 import { withServices } from '../../src/cli/platform/database-services.js';
-import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
+import { actions, OwnPlatform, SHIPPED_MAP, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { holdWrites, endLockHolder } from '../support/row-lock.js';
 
@@ -19,21 +19,24 @@ useCommands();
 describe('platform-auth init on a platform in use', () => {
   let platform: OwnPlatform;
 
+  beforeAll(async () => {
+    platform = await OwnPlatform.create({ isEmpty: false });
+  });
+
+  // What the test before has changed is repaired.
   beforeEach(async () => {
-    platform = await OwnPlatform.create();
+    platform.changeMap(() => undefined, SHIPPED_MAP);
     await platform.init();
   });
 
-  afterEach(async () => {
-    await platform.remove();
-  });
+  afterAll(() => platform.remove());
 
   it.each([
     ['a folder that does not exist', {}],
     ['a folder that does not exist, with --dry-run', { dryRun: true }],
     ['a folder that does not exist, with --prune', { prune: true }],
   ] satisfies [string, Partial<InitRequest>][])('refuses %s, and changes nothing', async (_, options) => {
-    const [files, rows] = [platform.snapshot(), await platform.rows()];
+    const before = await platform.state();
     const envDir = `${platform.envDir}-mistyped`;
     await expect(platform.init({ ...options, envDir })).rejects.toMatchObject({
       code: 'strange_env_dir',
@@ -42,14 +45,12 @@ describe('platform-auth init on a platform in use', () => {
       ),
     });
     expect(existsSync(envDir)).toBe(false);
-    expect(platform.snapshot()).toEqual(files);
-    expect(await platform.rows()).toEqual(rows);
+    expect(await platform.state()).toEqual(before);
   });
 
   it('asks for --env-dir when the folder has no auth.env and DATABASE_URL is not set, and changes nothing', async () => {
     const envDir = `${platform.envDir}-mistyped`;
-    const request = { map: platform.map, envDir, prune: false, dryRun: false, confirm: () => Promise.resolve() };
-    await expect(init(request)).rejects.toMatchObject({
+    await expect(platform.initWithoutUrl({ envDir })).rejects.toMatchObject({
       code: 'strange_env_dir',
       message: expect.stringMatching(
         /mistyped\/auth\.env does not exist, and DATABASE_URL is not set\. Is --env-dir right\?/,
@@ -66,20 +67,12 @@ describe('platform-auth init on a platform in use', () => {
     expect((await platform.init({ dryRun: true })).migrations).toEqual(reverted);
   });
 
-  it('accepts a new folder once every credential is revoked', async () => {
-    await platform.database.query('UPDATE app_credentials SET revoked_at = now()');
-    const envDir = `${platform.envDir}-new`;
-    expect(actions(await platform.init({ envDir }))).toEqual(['issue']);
-    expect(readdirSync(envDir)).toContain('auth.env');
-  });
-
   it('asks before it rotates keys of several services, and changes nothing when that is not confirmed', async () => {
     for (const name of ['ocr', 'recipes']) platform.edit(name, () => '');
-    const [files, rows, asked] = [platform.snapshot(), await platform.rows(), [] as string[]];
+    const [before, asked] = [await platform.state(), [] as string[]];
     await expect(platform.init({ confirm: refuse(asked) })).rejects.toBe(NOT_CONFIRMED);
     expect(asked).toEqual([expect.stringContaining('rotate the live keys of 2 services (ocr, recipes)')]);
-    expect(platform.snapshot()).toEqual(files);
-    expect(await platform.rows()).toEqual(rows);
+    expect(await platform.state()).toEqual(before);
     expect(actions(await platform.init()).sort()).toEqual(['keep', 'rotate']);
   });
 
@@ -105,6 +98,13 @@ describe('platform-auth init on a platform in use', () => {
     for (const name of ['ocr', 'recipes']) platform.edit(name, () => '');
     await platform.init({ dryRun: true, confirm: refuse(asked) });
     expect(asked).toEqual([]);
+  });
+
+  it('accepts a new folder once every credential is revoked', async () => {
+    await platform.database.query('UPDATE app_credentials SET revoked_at = now()');
+    const envDir = `${platform.envDir}-new`;
+    expect(actions(await platform.init({ envDir }))).toEqual(['issue']);
+    expect(readdirSync(envDir)).toContain('auth.env');
   });
 
   it('can be repeated after a first run that was interrupted at the first credential of this service', async () => {

@@ -1,203 +1,195 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
-import { init } from '../../src/cli/platform/init.js';
 import { EnvFile } from '../../src/config/env-file.js';
 import { migrate } from '../../src/database/migrate.js';
 import { TestApp } from '../support/test-app.js';
-import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
+import { actions, OwnPlatform, SHIPPED_MAP, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 
 useCommands();
 
-describe('platform-auth init', () => {
-  let platform: OwnPlatform;
+let platform: OwnPlatform;
 
-  beforeEach(async () => {
+/** The events of the audit log that name this operator. */
+const acted = (operator: string) =>
+  platform.database.query(`SELECT FROM audit_events WHERE actor_door = 'cli' AND details ->> 'operator' = $1`, [
+    operator,
+  ]);
+
+describe('platform-auth init on an empty machine', () => {
+  let report: Awaited<ReturnType<OwnPlatform['init']>>;
+
+  beforeAll(async () => {
     platform = await OwnPlatform.create();
+    report = await platform.init();
   });
 
-  afterEach(async () => {
-    await platform.remove();
+  afterAll(() => platform.remove());
+
+  it('creates the schema, a credential for each pair of the map, and a file for each service', async () => {
+    expect(report.migrations.length).toBeGreaterThan(0);
+    expect(actions(report)).toEqual(['issue']);
+    expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+    expect(report.files.every(({ changed }) => changed)).toBe(true);
+    for (const { name } of platform.map.services) expect(statSync(platform.path(name)).mode & 0o777).toBe(0o600);
+    expect(await acted(userInfo().username)).toHaveLength(SPECIFIED_PAIRS.length);
   });
 
-  describe('on an empty machine', () => {
-    it('creates the schema, a credential for each pair of the map, and a file for each service', async () => {
-      const report = await platform.init();
-      expect(report.migrations.length).toBeGreaterThan(0);
-      expect(actions(report)).toEqual(['issue']);
-      expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
-      expect(report.files.every(({ changed }) => changed)).toBe(true);
-      for (const { name } of platform.map.services) expect(statSync(platform.path(name)).mode & 0o777).toBe(0o600);
-    });
-
-    it('gives each service the variables that it needs and no others', async () => {
-      await platform.init();
-      const names = (service: string): string[] => Object.keys(platform.variables(service)).sort();
-      expect(names('auth')).toEqual(['ADMIN_API_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL', 'SECRET_KEY']);
-      const ofVerifier = ['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL', 'SERVICE_NAME'];
-      expect(names('ocr')).toEqual(ofVerifier);
-      const ofOcr = ['OCR_APP_ID', 'OCR_APP_KEY', 'OCR_URL'];
-      expect(names('recipes')).toEqual([...ofVerifier, ...ofOcr, 'SECRET_KEY'].sort());
-      expect(names('logging')).toEqual(['ADMIN_API_KEY', ...ofVerifier]);
-      expect(names('speech-to-text')).toEqual(['AUTH_URL']);
-      expect(names('mcp')).toEqual(['AUTH_URL', 'SECRET_KEY']);
-      expect(platform.variables('ocr').AUTH_URL).toBe('http://127.0.0.1:7701');
-    });
-
-    it('gives all verifiers the same SECRET_KEY, and each service its own ADMIN_API_KEY', async () => {
-      await platform.init();
-      const all = (name: string): string[] =>
-        platform.map.services.flatMap((service) => platform.variables(service.name)[name] ?? []);
-      expect(all('SECRET_KEY')).toHaveLength(5);
-      expect(new Set(all('SECRET_KEY')).size).toBe(1);
-      expect(new Set(all('ADMIN_API_KEY')).size).toBe(all('ADMIN_API_KEY').length);
-    });
-
-    it('gives auth a credential for the logging service when the map has that call', async () => {
-      platform.changeMap(({ services }) => {
-        services.auth!.calls = ['logging'];
-        services.auth!.urls = { LOGGING_SERVICE_URL: 'logging/api/v0/logs' };
-      });
-      await platform.init();
-      expect(platform.variables('auth')).toMatchObject({
-        LOGGING_SERVICE_URL: 'http://127.0.0.1:7707/api/v0/logs',
-        LOGGING_APP_ID: expect.stringMatching(/^[0-9a-f-]{36}$/),
-        LOGGING_APP_KEY: expect.stringMatching(/^pa_app_/),
-      });
-      expect(platform.variables('auth')).not.toHaveProperty('LOGGING_URL');
-    });
-
-    it('reads DATABASE_URL from its own file, and keeps the rest of that file', async () => {
-      mkdirSync(platform.envDir);
-      const before = `# ours\nDATABASE_URL="${platform.database.url}" # the one\nLOG_LEVEL=debug\n`;
-      writeFileSync(platform.path('auth'), before);
-      await init(
-        { map: platform.map, envDir: platform.envDir, prune: false, dryRun: false, confirm: () => Promise.resolve() },
-        platform.clock,
-      );
-      const after = readFileSync(platform.path('auth'), 'utf8');
-      expect(after.slice(0, before.length)).toBe(before);
-      expect(after.slice(before.length)).toMatch(/^SECRET_KEY=\S+\nAUDIT_SEAL_KEY=\S+\nADMIN_API_KEY=\S+\n$/);
-    });
+  it('gives each service the variables that it needs and no others', () => {
+    const names = (service: string): string[] => Object.keys(platform.variables(service)).sort();
+    expect(names('auth')).toEqual(['ADMIN_API_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL', 'SECRET_KEY']);
+    const ofVerifier = ['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL', 'SERVICE_NAME'];
+    expect(names('ocr')).toEqual(ofVerifier);
+    const ofOcr = ['OCR_APP_ID', 'OCR_APP_KEY', 'OCR_URL'];
+    expect(names('recipes')).toEqual([...ofVerifier, ...ofOcr, 'SECRET_KEY'].sort());
+    expect(names('logging')).toEqual(['ADMIN_API_KEY', ...ofVerifier]);
+    expect(names('speech-to-text')).toEqual(['AUTH_URL']);
+    expect(names('mcp')).toEqual(['AUTH_URL', 'SECRET_KEY']);
+    expect(platform.variables('ocr').AUTH_URL).toBe('http://127.0.0.1:7701');
   });
 
-  describe('run again', () => {
-    it('is idempotent: changes no byte of a file and no row', async () => {
-      await platform.init();
-      const [files, rows] = [platform.snapshot(), await platform.rows()];
-      const report = await platform.init();
-      expect(actions(report)).toEqual(['keep']);
-      expect(report.files.filter(({ changed }) => changed)).toEqual([]);
-      expect(platform.snapshot()).toEqual(files);
-      expect(await platform.rows()).toEqual(rows);
-    });
+  it('gives all verifiers the same SECRET_KEY, and each service its own ADMIN_API_KEY', () => {
+    const all = (name: string): string[] =>
+      platform.map.services.flatMap((service) => platform.variables(service.name)[name] ?? []);
+    expect(all('SECRET_KEY')).toHaveLength(5);
+    expect(new Set(all('SECRET_KEY')).size).toBe(1);
+    expect(new Set(all('ADMIN_API_KEY')).size).toBe(all('ADMIN_API_KEY').length);
+  });
 
-    it('replaces a lost key, and the old one is accepted until its overlap ends', async () => {
-      await platform.init();
-      const app = await TestApp.start({ database: platform.database, clock: platform.clock });
-      const old = platform.headers('ocr', 'auth');
-      platform.edit('ocr', (text) => `# mine\n${text.replace(/^AUTH_APP_KEY=.*\n/m, '')}`);
-      const report = await platform.init();
-      expect(report.pairs.filter(({ action }) => action !== 'keep')).toEqual([
-        { caller: 'ocr', target: 'auth', action: 'rotate', app_id: old['X-Platform-App-Id'] },
-      ]);
-      expect(readFileSync(platform.path('ocr'), 'utf8')).toMatch(/^# mine\n/);
-      const target = { target: 'auth' };
-      await app.validateApp(old, target).expect(200);
-      platform.clock.advance({ days: 1, seconds: 1 });
-      await app.validateApp(old, target).expect(401);
-      await app.validateApp(platform.headers('ocr', 'auth'), target).expect(200);
-      await app.stop();
-    });
+  it('prints no secret', () => {
+    const told = JSON.stringify(report);
+    expect(platform.secrets.length).toBeGreaterThan(SPECIFIED_PAIRS.length);
+    expect(platform.secrets.filter((secret) => told.includes(secret))).toEqual([]);
+  });
 
-    it('replaces a key that was rotated elsewhere and is not in the file', async () => {
-      await platform.init();
-      const app = await TestApp.start({ database: platform.database, clock: platform.clock });
-      const old = platform.headers('ocr', 'auth');
-      await app.admin.post(`/app-credentials/${old['X-Platform-App-Id']}/rotate`).expect(200);
-      expect(actions(await platform.init()).sort()).toEqual(['keep', 'rotate']);
-      expect(actions(await platform.init())).toEqual(['keep']);
-      await app.validateApp(old, { target: 'auth' }).expect(200);
-      await app.validateApp(platform.headers('ocr', 'auth'), { target: 'auth' }).expect(200);
-      await app.validateApp(old, { target: 'auth' }).expect(401);
-      await app.stop();
-    });
+  it('is idempotent: changes no byte of a file and no row', async () => {
+    const before = await platform.state();
+    const again = await platform.init();
+    expect(actions(again)).toEqual(['keep']);
+    expect(again.files.filter(({ changed }) => changed)).toEqual([]);
+    expect(await platform.state()).toEqual(before);
+  });
+});
 
-    it('rotates the keys of one service or of all, and records who asked for it', async () => {
-      await platform.init();
-      const acted = (operator: string) =>
-        platform.database.query(`SELECT FROM audit_events WHERE actor_door = 'cli' AND details ->> 'operator' = $1`, [
-          operator,
-        ]);
-      expect(await acted(userInfo().username)).toHaveLength(9);
-      const report = await platform.init({ rotate: 'ocr', as: 'alice' });
-      const rotated = report.pairs.filter(({ action }) => action !== 'keep');
-      expect(new Set(rotated.map(({ caller, action }) => `${caller} ${action}`))).toEqual(new Set(['ocr rotate']));
-      expect(await acted('alice')).toHaveLength(rotated.length);
-      expect(actions(await platform.init({ rotate: 'all' }))).toEqual(['rotate']);
-      expect(actions(await platform.init())).toEqual(['keep']);
-      await expect(platform.init({ rotate: 'none' })).rejects.toMatchObject({ code: 'unknown_service' });
-    });
+describe('platform-auth init on a platform in use', () => {
+  beforeAll(async () => {
+    platform = await OwnPlatform.create({ isEmpty: false });
+  });
 
-    it('restores a lost id without a new key', async () => {
-      await platform.init();
-      const rows = await platform.rows();
-      const before = platform.variables('ocr');
-      platform.edit('ocr', (text) => text.replace(/^AUTH_APP_ID=.*\n/m, ''));
-      expect(actions(await platform.init())).toEqual(['keep']);
-      expect(platform.variables('ocr')).toEqual(before);
-      expect(await platform.rows()).toEqual(rows);
-    });
+  // What the test before has changed is repaired.
+  beforeEach(async () => {
+    platform.changeMap(() => undefined, SHIPPED_MAP);
+    await platform.init({ prune: true });
+  });
 
-    it('issues a revoked credential again, and copies a SECRET_KEY that was changed in its own file', async () => {
-      await platform.init();
-      await platform.database.query(`UPDATE app_credentials SET revoked_at = now() WHERE caller = 'recipes'`);
-      const secretKey = 'another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u';
-      platform.edit('auth', (text) => text.replace(/^SECRET_KEY=.*/m, `SECRET_KEY=${secretKey}`));
-      const report = await platform.init();
-      expect(report.pairs.flatMap(({ caller, action }) => (action === 'issue' ? caller : []))).toEqual([
-        'recipes',
-        'recipes',
-      ]);
-      expect(platform.variables('recipes').SECRET_KEY).toBe(secretKey);
-      expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
-    });
+  afterAll(() => platform.remove());
 
-    it('gives the previous SECRET_KEY of a rotation to all verifiers', async () => {
-      await platform.init();
-      const { SECRET_KEY } = platform.variables('auth');
-      const replaced = `SECRET_KEY=another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u\nSECRET_KEY_PREVIOUS=${SECRET_KEY}`;
-      platform.edit('auth', (text) => text.replace(/^SECRET_KEY=.*/m, replaced));
-      const seal = platform.variables('auth').AUDIT_SEAL_KEY;
-      await platform.init();
-      expect(platform.variables('recipes').SECRET_KEY_PREVIOUS).toBe(SECRET_KEY);
-      expect(platform.variables('ocr')).not.toHaveProperty('SECRET_KEY_PREVIOUS');
-      expect(platform.variables('auth').AUDIT_SEAL_KEY).toBe(seal);
-    });
+  it('replaces a lost key, and the old one is accepted until its overlap ends', async () => {
+    const app = await TestApp.start({ database: platform.database, clock: platform.clock });
+    const old = platform.headers('ocr', 'auth');
+    platform.edit('ocr', (text) => `# mine\n${text.replace(/^AUTH_APP_KEY=.*\n/m, '')}`);
+    const report = await platform.init();
+    expect(report.pairs.filter(({ action }) => action !== 'keep')).toEqual([
+      { caller: 'ocr', target: 'auth', action: 'rotate', app_id: old['X-Platform-App-Id'] },
+    ]);
+    expect(readFileSync(platform.path('ocr'), 'utf8')).toMatch(/^# mine\n/);
+    const target = { target: 'auth' };
+    await app.validateApp(old, target).expect(200);
+    platform.clock.advance({ days: 1, seconds: 1 });
+    await app.validateApp(old, target).expect(401);
+    await app.validateApp(platform.headers('ocr', 'auth'), target).expect(200);
+    await app.stop();
+    platform.clock.advance({ days: -1, seconds: -1 });
+  });
 
-    it('makes no AUDIT_SEAL_KEY where the SECRET_KEY seals already', async () => {
-      await platform.init();
-      platform.edit('auth', (text) => text.replace(/^AUDIT_SEAL_KEY=.*\n/m, ''));
-      await platform.init();
-      expect(platform.variables('auth')).not.toHaveProperty('AUDIT_SEAL_KEY');
-    });
+  it('replaces a key that was rotated elsewhere and is not in the file', async () => {
+    const app = await TestApp.start({ database: platform.database, clock: platform.clock });
+    const old = platform.headers('ocr', 'auth');
+    await app.admin.post(`/app-credentials/${old['X-Platform-App-Id']}/rotate`).expect(200);
+    expect(actions(await platform.init()).sort()).toEqual(['keep', 'rotate']);
+    expect(actions(await platform.init())).toEqual(['keep']);
+    await app.validateApp(old, { target: 'auth' }).expect(200);
+    await app.validateApp(platform.headers('ocr', 'auth'), { target: 'auth' }).expect(200);
+    await app.validateApp(old, { target: 'auth' }).expect(401);
+    await app.stop();
+  });
 
-    it('makes a file readable by its owner only, without changing its content', async () => {
-      await platform.init();
-      const text = readFileSync(platform.path('mcp'), 'utf8');
-      rmSync(platform.path('mcp'));
-      writeFileSync(platform.path('mcp'), text, { mode: 0o644 });
-      await platform.init();
-      expect(statSync(platform.path('mcp')).mode & 0o777).toBe(0o600);
-      expect(readFileSync(platform.path('mcp'), 'utf8')).toBe(text);
+  it('rotates the keys of one service or of all, and records who asked for it', async () => {
+    const report = await platform.init({ rotate: 'ocr', as: 'alice' });
+    const rotated = report.pairs.filter(({ action }) => action !== 'keep');
+    expect(new Set(rotated.map(({ caller, action }) => `${caller} ${action}`))).toEqual(new Set(['ocr rotate']));
+    expect(await acted('alice')).toHaveLength(rotated.length);
+    expect(actions(await platform.init({ rotate: 'all' }))).toEqual(['rotate']);
+    expect(actions(await platform.init())).toEqual(['keep']);
+    await expect(platform.init({ rotate: 'none' })).rejects.toMatchObject({ code: 'unknown_service' });
+  });
+
+  it('restores a lost id without a new key', async () => {
+    const rows = await platform.rows();
+    const before = platform.variables('ocr');
+    platform.edit('ocr', (text) => text.replace(/^AUTH_APP_ID=.*\n/m, ''));
+    expect(actions(await platform.init())).toEqual(['keep']);
+    expect(platform.variables('ocr')).toEqual(before);
+    expect(await platform.rows()).toEqual(rows);
+  });
+
+  it('issues a revoked credential again, and copies a SECRET_KEY that was changed in its own file', async () => {
+    await platform.database.query(`UPDATE app_credentials SET revoked_at = now() WHERE caller = 'recipes'`);
+    const secretKey = 'another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u';
+    platform.edit('auth', (text) => text.replace(/^SECRET_KEY=.*/m, `SECRET_KEY=${secretKey}`));
+    const report = await platform.init();
+    expect(report.pairs.flatMap(({ caller, action }) => (action === 'issue' ? caller : []))).toEqual([
+      'recipes',
+      'recipes',
+    ]);
+    expect(platform.variables('recipes').SECRET_KEY).toBe(secretKey);
+    expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+  });
+
+  it('gives the previous SECRET_KEY of a rotation to all verifiers', async () => {
+    const { SECRET_KEY } = platform.variables('auth');
+    const replaced = `SECRET_KEY=another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u\nSECRET_KEY_PREVIOUS=${SECRET_KEY}`;
+    platform.edit('auth', (text) => text.replace(/^SECRET_KEY=.*/m, replaced));
+    const seal = platform.variables('auth').AUDIT_SEAL_KEY;
+    await platform.init();
+    expect(platform.variables('recipes').SECRET_KEY_PREVIOUS).toBe(SECRET_KEY);
+    expect(platform.variables('ocr')).not.toHaveProperty('SECRET_KEY_PREVIOUS');
+    expect(platform.variables('auth').AUDIT_SEAL_KEY).toBe(seal);
+  });
+
+  it('makes no AUDIT_SEAL_KEY where the SECRET_KEY seals already', async () => {
+    platform.edit('auth', (text) => text.replace(/^AUDIT_SEAL_KEY=.*\n/m, ''));
+    await platform.init();
+    expect(platform.variables('auth')).not.toHaveProperty('AUDIT_SEAL_KEY');
+  });
+
+  it('makes a file readable by its owner only, without changing its content', async () => {
+    const text = readFileSync(platform.path('mcp'), 'utf8');
+    rmSync(platform.path('mcp'));
+    writeFileSync(platform.path('mcp'), text, { mode: 0o644 });
+    await platform.init();
+    expect(statSync(platform.path('mcp')).mode & 0o777).toBe(0o600);
+    expect(readFileSync(platform.path('mcp'), 'utf8')).toBe(text);
+  });
+
+  it('gives auth a credential for the logging service when the map has that call', async () => {
+    platform.changeMap(({ services }) => {
+      services.auth!.calls = ['logging'];
+      services.auth!.urls = { LOGGING_SERVICE_URL: 'logging/api/v0/logs' };
     });
+    await platform.init();
+    expect(platform.variables('auth')).toMatchObject({
+      LOGGING_SERVICE_URL: 'http://127.0.0.1:7707/api/v0/logs',
+      LOGGING_APP_ID: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      LOGGING_APP_KEY: expect.stringMatching(/^pa_app_/),
+    });
+    expect(platform.variables('auth')).not.toHaveProperty('LOGGING_URL');
   });
 
   it('gives a credential the scopes of the map with the same key, and new nodes their targets', async () => {
-    await platform.init();
     const { OCR_APP_KEY } = platform.variables('recipes');
     const scopes = async () => {
       const rows = await platform.database.query(
-        `SELECT scopes FROM app_credentials WHERE caller || target = 'recipesocr'`,
+        `SELECT scopes FROM app_credentials WHERE caller || target = 'recipesocr' AND revoked_at IS NULL`,
       );
       return rows.map((row) => (row as { scopes: string[] | null }).scopes);
     };
@@ -226,10 +218,7 @@ describe('platform-auth init', () => {
   });
 
   describe('when a pair leaves the map', () => {
-    beforeEach(async () => {
-      await platform.init();
-      platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
-    });
+    beforeEach(() => platform.changeMap(({ services }) => (services.recipes!.calls = ['auth'])));
 
     it('reports the pair, and does not revoke its key', async () => {
       const { strays } = await platform.init();
@@ -252,94 +241,35 @@ describe('platform-auth init', () => {
     });
   });
 
-  describe('--dry-run', () => {
-    it('changes nothing on an empty machine, and reports what it would do', async () => {
-      const report = await platform.init({ dryRun: true });
-      expect(report.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
-      expect(actions(report)).toEqual(['issue']);
-      expect(report.migrations.length).toBeGreaterThan(0);
-      expect(existsSync(platform.envDir)).toBe(false);
-      expect(await platform.database.query(`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
-    });
-
-    it('changes nothing on a platform that needs repair, and reports what init then does', async () => {
-      await platform.init();
-      platform.edit('ocr', () => '');
-      platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
-      const [files, rows] = [platform.snapshot(), await platform.rows()];
-      const plan = await platform.init({ dryRun: true, prune: true });
-      expect(platform.snapshot()).toEqual(files);
-      expect(await platform.rows()).toEqual(rows);
-      expect(await platform.init({ prune: true })).toEqual({ ...plan, dry_run: false });
-    });
+  it('--dry-run changes nothing on a platform that needs repair, and reports what init then does', async () => {
+    platform.edit('ocr', () => '');
+    platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
+    const before = await platform.state();
+    const plan = await platform.init({ dryRun: true, prune: true });
+    expect(await platform.state()).toEqual(before);
+    expect(await platform.init({ prune: true })).toEqual({ ...plan, dry_run: false });
   });
 
-  describe('on a database of an earlier version', () => {
-    it('--dry-run reports the migrations and the pairs, and that keys cannot be compared yet', async () => {
-      await platform.init();
-      const reverted = await platform.revertToKeys();
-      const [files, rows] = [platform.snapshot(), await platform.rows()];
-      const plan = await platform.init({ dryRun: true, prune: true });
-      expect(plan).toMatchObject({ migrations: reverted, strays: [] });
-      expect(plan.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
-      expect(actions(plan)).toEqual(['unknown']);
-      expect(plan.files.filter(({ changed }) => changed)).toEqual([]);
-      expect(platform.snapshot()).toEqual(files);
-      expect(await platform.rows()).toEqual(rows);
-    });
-
-    it('migrates, then compares the keys', async () => {
-      await platform.init();
-      const reverted = await platform.revertToKeys();
-      const report = await platform.init();
-      expect(report.migrations).toEqual(reverted);
-      expect(actions(report)).toEqual(['keep']);
-    });
+  it('--dry-run reports the migrations of an earlier version and the pairs, and that keys cannot be compared yet', async () => {
+    const reverted = await platform.revertToKeys();
+    const before = await platform.state();
+    const plan = await platform.init({ dryRun: true, prune: true });
+    expect(plan).toMatchObject({ migrations: reverted, strays: [] });
+    expect(plan.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
+    expect(actions(plan)).toEqual(['unknown']);
+    expect(plan.files.filter(({ changed }) => changed)).toEqual([]);
+    expect(await platform.state()).toEqual(before);
   });
 
-  describe('when a file cannot be used', () => {
-    it.each([
-      ['a symbolic link', (path: string) => symlinkSync('/dev/null', path), /symbolic link/],
-      ['a directory', (path: string) => mkdirSync(path), /is a directory/],
-    ])('refuses %s before it issues a key', async (_, obstruct, expected) => {
-      mkdirSync(platform.envDir);
-      obstruct(platform.path('ocr'));
-      await expect(platform.init()).rejects.toThrow(expected);
-      expect(await platform.database.query(`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
-    });
-
-    it('refuses a weak SECRET_KEY, without printing it', async () => {
-      mkdirSync(platform.envDir);
-      writeFileSync(platform.path('auth'), 'SECRET_KEY=changeme-changeme-changeme-changeme\n');
-      const failure = await platform.init().catch((error: unknown) => String(error));
-      expect(failure).toMatch(/SECRET_KEY in .*auth\.env looks like a placeholder/);
-      expect(failure).not.toMatch(/changeme/);
-    });
-
-    it('revokes the keys that it issued for a file that cannot be written, and the rerun completes', async () => {
-      await migrate(platform.database.url);
-      const barrier = await platform.barrierAt('recipes', 'ocr');
-      const failed = expect(platform.init()).rejects.toThrow(
-        /recipes\.env could not be written: .* is a directory\.\n.*revoked again: recipes → auth, recipes → ocr/,
-      );
-      await barrier.reached();
-      mkdirSync(platform.path('recipes'));
-      await barrier.remove();
-      await failed;
-      const delivered = SPECIFIED_PAIRS.filter((pair) => /^(command-orchestration|ocr) /.test(pair));
-      expect(await platform.livePairs()).toEqual(delivered);
-      rmdirSync(platform.path('recipes'));
-      const kept = platform.variables('ocr');
-      await platform.init();
-      expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
-      expect(platform.variables('ocr')).toEqual(kept);
-      expect(actions(await platform.init())).toEqual(['keep']);
-    });
+  it('migrates a database of an earlier version, then compares the keys', async () => {
+    const reverted = await platform.revertToKeys();
+    const report = await platform.init();
+    expect(report.migrations).toEqual(reverted);
+    expect(actions(report)).toEqual(['keep']);
   });
 
   it('rotates no key for a file that it could not write', async () => {
     const keys = () => platform.database.query('SELECT id, key_digest FROM app_credentials ORDER BY id');
-    await platform.init();
     const before = await keys();
     platform.edit('ocr', (text) => text.replace(/^AUTH_APP_KEY=.*$/m, ''));
     jest.spyOn(EnvFile.prototype, 'rehearseWrite').mockImplementationOnce(() => {
@@ -350,7 +280,6 @@ describe('platform-auth init', () => {
   });
 
   it('names the new keys that are lost because their file could not be written in the end', async () => {
-    await platform.init();
     platform.edit('ocr', (text) => text.replace(/^AUTH_APP_KEY=.*$/m, ''));
     jest.spyOn(EnvFile.prototype, 'write').mockImplementationOnce(() => {
       throw Object.assign(new Error('ENOSPC'), { code: 'ENOSPC' });
@@ -361,25 +290,86 @@ describe('platform-auth init', () => {
   });
 
   it('refuses before any change when auth.env names a file for a secret that init writes', async () => {
-    await platform.init();
     platform.edit('auth', (text) => text.replace(/^SECRET_KEY=/m, 'SECRET_KEY_FILE='));
     const before = readFileSync(platform.path('auth'), 'utf8');
     await expect(platform.init()).rejects.toThrow(/auth\.env sets SECRET_KEY_FILE.*remove SECRET_KEY_FILE/);
     expect(readFileSync(platform.path('auth'), 'utf8')).toBe(before);
+    platform.edit('auth', (text) => text.replace('SECRET_KEY_FILE=', 'SECRET_KEY='));
   });
 
   it('reads DATABASE_URL from the file that auth.env names, and leaves it there', async () => {
-    await platform.init();
     const file = `${platform.path('auth')}.url`;
     writeFileSync(file, `${platform.database.url}\n`);
     platform.edit('auth', (text) => text.replace(/^DATABASE_URL=.*$/m, `DATABASE_URL_FILE=${file}`));
-    await init(
-      { map: platform.map, envDir: platform.envDir, prune: false, dryRun: false, confirm: () => Promise.resolve() },
-      platform.clock,
-    );
+    await platform.initWithoutUrl();
     expect(platform.variables('auth')).toMatchObject({ DATABASE_URL_FILE: file });
     expect(JSON.stringify(await platform.diagnose())).not.toContain('Not set');
     expect(platform.variables('auth')).not.toHaveProperty('DATABASE_URL');
+  });
+});
+
+describe('platform-auth init before its first run', () => {
+  beforeEach(async () => {
+    platform = await OwnPlatform.create();
+  });
+
+  afterEach(() => platform.remove());
+
+  it('reads DATABASE_URL from its own file, and keeps the rest of that file', async () => {
+    mkdirSync(platform.envDir);
+    const before = `# ours\nDATABASE_URL="${platform.database.url}" # the one\nLOG_LEVEL=debug\n`;
+    writeFileSync(platform.path('auth'), before);
+    await platform.initWithoutUrl();
+    const after = readFileSync(platform.path('auth'), 'utf8');
+    expect(after.slice(0, before.length)).toBe(before);
+    expect(after.slice(before.length)).toMatch(/^SECRET_KEY=\S+\nAUDIT_SEAL_KEY=\S+\nADMIN_API_KEY=\S+\n$/);
+  });
+
+  it('--dry-run changes nothing on an empty machine, and reports what it would do', async () => {
+    const report = await platform.init({ dryRun: true });
+    expect(report.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
+    expect(actions(report)).toEqual(['issue']);
+    expect(report.migrations.length).toBeGreaterThan(0);
+    expect(existsSync(platform.envDir)).toBe(false);
+    expect(await platform.database.query(`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
+  });
+
+  it.each([
+    ['a symbolic link', (path: string) => symlinkSync('/dev/null', path), /symbolic link/],
+    ['a directory', (path: string) => mkdirSync(path), /is a directory/],
+  ])('refuses %s before it issues a key', async (_, obstruct, expected) => {
+    mkdirSync(platform.envDir);
+    obstruct(platform.path('ocr'));
+    await expect(platform.init()).rejects.toThrow(expected);
+    expect(await platform.database.query(`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
+  });
+
+  it('refuses a weak SECRET_KEY, without printing it', async () => {
+    mkdirSync(platform.envDir);
+    writeFileSync(platform.path('auth'), 'SECRET_KEY=changeme-changeme-changeme-changeme\n');
+    const failure = await platform.init().catch((error: unknown) => String(error));
+    expect(failure).toMatch(/SECRET_KEY in .*auth\.env looks like a placeholder/);
+    expect(failure).not.toMatch(/changeme/);
+  });
+
+  it('revokes the keys that it issued for a file that cannot be written, and the rerun completes', async () => {
+    await migrate(platform.database.url);
+    const barrier = await platform.barrierAt('recipes', 'ocr');
+    const failed = expect(platform.init()).rejects.toThrow(
+      /recipes\.env could not be written: .* is a directory\.\n.*revoked again: recipes → auth, recipes → ocr/,
+    );
+    await barrier.reached();
+    mkdirSync(platform.path('recipes'));
+    await barrier.remove();
+    await failed;
+    const delivered = SPECIFIED_PAIRS.filter((pair) => /^(command-orchestration|ocr) /.test(pair));
+    expect(await platform.livePairs()).toEqual(delivered);
+    rmdirSync(platform.path('recipes'));
+    const kept = platform.variables('ocr');
+    await platform.init();
+    expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+    expect(platform.variables('ocr')).toEqual(kept);
+    expect(actions(await platform.init())).toEqual(['keep']);
   });
 
   it('runs one at a time', async () => {
@@ -387,14 +377,5 @@ describe('platform-auth init', () => {
     expect(reports.map(actions).flat().sort()).toEqual(['issue', 'keep', 'keep']);
     expect(await platform.rows()).toHaveLength(SPECIFIED_PAIRS.length);
     expect(actions(await platform.init())).toEqual(['keep']);
-  });
-
-  it('prints no secret', async () => {
-    const told = JSON.stringify(await platform.init());
-    const secrets = platform.map.services.flatMap(({ name }) =>
-      Object.entries(platform.variables(name)).flatMap(([key, value]) => (key.endsWith('_KEY') ? value! : [])),
-    );
-    expect(secrets.length).toBeGreaterThan(SPECIFIED_PAIRS.length);
-    expect(secrets.filter((secret) => told.includes(secret))).toEqual([]);
   });
 });

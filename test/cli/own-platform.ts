@@ -79,21 +79,19 @@ export class OwnPlatform {
   /** Runs init in this process. */
   async init(options: Partial<InitRequest> = {}): Promise<PlanReport> {
     process.env.DATABASE_URL = this.database.url;
-    try {
-      return await init(
-        {
-          map: this.map,
-          envDir: this.envDir,
-          prune: false,
-          dryRun: false,
-          confirm: () => Promise.resolve(),
-          ...options,
-        },
-        this.clock,
-      );
-    } finally {
-      delete process.env.DATABASE_URL;
-    }
+    return this.initWithoutUrl(options).finally(() => delete process.env.DATABASE_URL);
+  }
+
+  /** Runs init where only the file of the service may have DATABASE_URL. */
+  async initWithoutUrl(options: Partial<InitRequest> = {}): Promise<PlanReport> {
+    const request = {
+      map: this.map,
+      envDir: this.envDir,
+      prune: false,
+      dryRun: false,
+      confirm: () => Promise.resolve(),
+    };
+    return init({ ...request, ...options }, this.clock);
   }
 
   async diagnose(url?: string, clock = this.clock): Promise<Finding[]> {
@@ -106,6 +104,12 @@ export class OwnPlatform {
 
   variables(service: string): Record<string, string | undefined> {
     return parseVariables(readFileSync(this.path(service)));
+  }
+
+  /** The values of all keys in the files. */
+  get secrets(): string[] {
+    const files = this.map.services.map(({ name }) => Object.entries(this.variables(name)));
+    return files.flat().flatMap(([name, value]) => (name.endsWith('_KEY') ? value! : []));
   }
 
   /** Changes a file as an operator does with an editor. */
@@ -153,6 +157,11 @@ export class OwnPlatform {
     for (let undone = 0; undone < reverted.length; undone += 1) await dataSource.undoLastMigration();
     await dataSource.destroy();
     return reverted;
+  }
+
+  /** All files and rows, to compare before and after. */
+  async state() {
+    return { files: this.snapshot(), rows: await this.rows() };
   }
 
   async livePairs(): Promise<string[]> {

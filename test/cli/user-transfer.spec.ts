@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import type { ImportReport } from '../../src/cli/platform/user-transfer.js';
 import { eventually } from '../../tools/eventually.js';
 import { withClient } from '../../tools/postgres.js';
 import { recorded } from '../audit/record.js';
@@ -9,17 +10,6 @@ import { createTestDatabase } from '../support/test-database.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { VECTORS } from '../users/foreign-hashes.js';
-
-interface Report {
-  readonly dry_run: boolean;
-  readonly lines: number;
-  readonly blank: number;
-  readonly imported: number;
-  readonly without_password: number;
-  readonly existing: number;
-  readonly refused: number;
-  readonly refused_lines: { line: number; code: string; reason: string }[];
-}
 
 const HASH = '$2y$05$ojPk9YnUuv2.JYqFWjuUoeABv8G9Dc3bYyj8pxjz7HWQZhbC04yxq';
 const HASHED = 'correct horse battery';
@@ -51,23 +41,6 @@ describe('platform-auth users import', () => {
   const connected = (name: string) =>
     app.database.query('SELECT FROM pg_stat_activity WHERE application_name = $1', [name]);
 
-  it('imports accounts of every supported system, who log in with the passwords that they have', async () => {
-    const path = write(VECTORS.map(({ hash }, index) => account(`vector-${index}`, { password_hash: hash })));
-    expect(await cli().json<Report>('users', 'import', path)).toEqual({
-      dry_run: false,
-      lines: VECTORS.length,
-      blank: 0,
-      imported: VECTORS.length,
-      without_password: 0,
-      existing: 0,
-      refused: 0,
-      interrupted: false,
-      refused_lines: [],
-    });
-    for (const [index, { password }] of VECTORS.entries())
-      await app.login(`vector-${index}@example.org`, password).expect(200);
-  });
-
   it('keeps id, state and time of creation, and makes addresses canonical', async () => {
     const id = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
     const more = { id, is_active: false, created_at: '2020-01-02T03:04:05.678Z' };
@@ -91,7 +64,7 @@ describe('platform-auth users import', () => {
     const { code, stdout, stderr } = await cli().run('users', 'import', path, '--json');
     expect(code).toBe(1);
     expect(JSON.parse(stderr)).toMatchObject({ code: 'lines_refused' });
-    const report = JSON.parse(stdout) as Report;
+    const report = JSON.parse(stdout) as ImportReport;
     expect(report).toMatchObject({ lines: 7, blank: 1, imported: 2, existing: 0, refused: 4 });
     expect(report.refused_lines.map(({ line, code: reason }) => [line, reason])).toEqual([
       [2, 'hash_unsupported'],
@@ -106,15 +79,24 @@ describe('platform-auth users import', () => {
     expect(text.stderr).toMatch(/^Refused lines: 4\./);
   });
 
-  it.each([
-    [{ password_hash: HASH }, 'email is missing'],
-    [{ ...account('x'), password_hash: 1 }, 'password_hash must be text, or a credential of Keycloak'],
-    [{ ...account('x'), created_at: '2020-01-01T00:00:00' }, /^created_at must be .* with an offset, such as 2020-.*Z/],
-    [{ ...account('x'), CANARY: 1 }, /^it has an unknown field; the known ones are id, email, password_hash, made_by,/],
-  ])('refuses %j, and says what is expected', async (line, reason) => {
-    const { stdout } = await cli().run('users', 'import', write([account('expected'), line]), '--json');
-    const { refused_lines } = JSON.parse(stdout) as Report;
-    expect(refused_lines).toMatchObject([{ line: 2, reason: expect.stringMatching(reason) }]);
+  it('says of each refused line what is expected', async () => {
+    const refused = [
+      [{ password_hash: HASH }, /^email is missing$/],
+      [{ ...account('x'), password_hash: 1 }, /^password_hash must be text, or a credential of Keycloak$/],
+      [
+        { ...account('x'), created_at: '2020-01-01T00:00:00' },
+        /^created_at must be .* with an offset, such as 2020-.*Z/,
+      ],
+      [
+        { ...account('x'), CANARY: 1 },
+        /^it has an unknown field; the known ones are id, email, password_hash, made_by,/,
+      ],
+    ] as const;
+    const path = write([account('expected'), ...refused.map(([line]) => line)]);
+    const { stdout } = await cli().run('users', 'import', path, '--json');
+    expect((JSON.parse(stdout) as ImportReport).refused_lines).toMatchObject(
+      refused.map(([, reason], index) => ({ line: index + 2, reason: expect.stringMatching(reason) })),
+    );
     expect(stdout).not.toContain('CANARY');
   });
 
@@ -126,7 +108,7 @@ describe('platform-auth users import', () => {
       'Would be imported: 3. Existed before: 0. Refused: 1. Blank: 1. Without a password: 1;',
     );
     const { stdout } = await cli().run('users', 'import', path, '--json');
-    const { refused_lines, ...report } = JSON.parse(stdout) as Report;
+    const { refused_lines, ...report } = JSON.parse(stdout) as ImportReport;
     expect(report).toMatchObject({ lines: 6, blank: 1, imported: 3, without_password: 1, existing: 0, refused: 1 });
     expect(refused_lines).toMatchObject([{ line: 5, code: 'not_csv' }]);
     expect((await usersLike('csv-%')).map(({ is_active }) => is_active)).toEqual([true, true, false]);
@@ -155,9 +137,9 @@ describe('platform-auth users import', () => {
     const many = Array.from({ length: 1_000 }, (_, index) => account(`repeated-${index}`));
     const lines = [...many, account('REPEATED-0'), account('one', { id }), account('two', { id }), account('two')];
     const path = write(lines);
-    const planned = await cli().json<Report>('users', 'import', path, '--dry-run');
+    const planned = await cli().json<ImportReport>('users', 'import', path, '--dry-run');
     expect(planned).toMatchObject({ imported: 1_002, existing: 2, refused: 0 });
-    expect(await cli().json<Report>('users', 'import', path)).toEqual({ ...planned, dry_run: false });
+    expect(await cli().json<ImportReport>('users', 'import', path)).toEqual({ ...planned, dry_run: false });
   });
 
   it('leaves an account that exists as it is, and takes the first of two lines with one address', async () => {
@@ -167,7 +149,7 @@ describe('platform-auth users import', () => {
       account('twice'),
       account('TWICE', { is_active: false }),
     ]);
-    const report = await cli().json<Report>('users', 'import', path);
+    const report = await cli().json<ImportReport>('users', 'import', path);
     expect(report).toMatchObject({ imported: 1, existing: 2, refused: 0 });
     await app.login(alice.email).expect(200);
     expect(await usersLike('twice@%')).toMatchObject([{ is_active: true }]);
@@ -196,9 +178,8 @@ describe('platform-auth users import', () => {
   });
 
   it('goes on where a run that was killed stopped', async () => {
-    const lines = Array.from({ length: 30_000 }, (_, index) => account(`many-${String(index).padStart(5, '0')}`));
-    const path = write(lines);
-    const hold = await holdAt(account('many-05000'));
+    const path = write(Array.from({ length: 8_000 }, (_, index) => account(`many-${index}`)));
+    const hold = await holdAt(account('many-5000'));
     const url = `${app.database.url}?application_name=import-that-is-killed`;
     const run = http.with({ DATABASE_URL: url }).start('users', 'import', path);
     const imported = async (): Promise<number> => (await usersLike('many-%')).length;
@@ -210,16 +191,16 @@ describe('platform-auth users import', () => {
     await eventually('it is over', async () => (await connected('import-that-is-killed')).length === 0);
     await hold.remove();
     const sofar = await imported();
-    expect(sofar).toBeLessThan(30_000);
+    expect(sofar).toBeLessThan(8_000);
     expect(sofar % 1_000).toBe(0);
     const report = await cli().run('users', 'import', path, '--json');
-    expect(JSON.parse(report.stdout)).toMatchObject({ imported: 30_000 - sofar, existing: sofar, refused: 0 });
-    expect(await imported()).toBe(30_000);
-    await app.login('many-29999@example.org', HASHED).expect(200);
-  }, 240_000);
+    expect(JSON.parse(report.stdout)).toMatchObject({ imported: 8_000 - sofar, existing: sofar, refused: 0 });
+    expect(await imported()).toBe(8_000);
+    await app.login('many-7999@example.org', HASHED).expect(200);
+  });
 
   it('ends after the batch at hand when it is interrupted, and records what it did', async () => {
-    const path = write(Array.from({ length: 50_000 }, (_, index) => account(`stopped-${index}`)));
+    const path = write(Array.from({ length: 8_000 }, (_, index) => account(`stopped-${index}`)));
     const hold = await holdAt(account('stopped-5000'));
     const run = cli().start('users', 'import', path, '--json');
     await eventually('the first batch is committed', async () => (await usersLike('stopped-%')).length > 0);
@@ -228,7 +209,7 @@ describe('platform-auth users import', () => {
     const { code, stdout, stderr } = await run.ended;
     expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({ code: 1, stderr: { code: 'interrupted' } });
     await hold.remove();
-    const { imported, lines, ...report } = JSON.parse(stdout) as Report;
+    const { imported, lines, ...report } = JSON.parse(stdout) as ImportReport;
     expect(report).toMatchObject({ interrupted: true, refused: 0 });
     expect(imported).toBe(lines);
     expect(await usersLike('stopped-%')).toHaveLength(imported);
@@ -248,14 +229,17 @@ describe('platform-auth users import', () => {
     run.kill('SIGINT');
     const { code, stdout, stderr } = await run.ended;
     expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({ code: 1, stderr: { code: 'interrupted' } });
-    const { imported, lines } = JSON.parse(stdout) as Report;
+    const { imported, lines } = JSON.parse(stdout) as ImportReport;
     expect(imported).toBe(lines);
     expect(await usersLike('early@%')).toHaveLength(imported);
   });
 
   it('reads standard input as -', async () => {
     const text = `${JSON.stringify(account('piped'))}\n${JSON.stringify(account('last'))}`;
-    expect(await cli().withInput(text).json<Report>('users', 'import', '-')).toMatchObject({ lines: 2, imported: 2 });
+    expect(await cli().withInput(text).json<ImportReport>('users', 'import', '-')).toMatchObject({
+      lines: 2,
+      imported: 2,
+    });
   });
 
   it('names a file that cannot be read, and a database that cannot be used', async () => {
@@ -288,7 +272,9 @@ describe('platform-auth users export', () => {
     lines.push(JSON.stringify({ email: 'without@example.org' }));
     const input = http.path('in.ndjson');
     writeFileSync(input, lines.join('\n'));
-    await cli().ok('users', 'import', input);
+    const none = { dry_run: false, blank: 0, existing: 0, refused: 0, interrupted: false, refused_lines: [] };
+    const counts = { lines: lines.length, imported: lines.length, without_password: 1 };
+    expect(await cli().json<ImportReport>('users', 'import', input)).toEqual({ ...none, ...counts });
 
     const file = http.path('out.ndjson');
     expect(await cli().json('users', 'export', '--yes', '-o', file)).toEqual({ exported: VECTORS.length + 3 });
@@ -298,7 +284,7 @@ describe('platform-auth users export', () => {
     const database = await createTestDatabase();
     const second = await TestApp.start({ database });
     const there = http.with({ DATABASE_URL: database.url });
-    expect(await there.json<Report>('users', 'import', file)).toMatchObject({
+    expect(await there.json<ImportReport>('users', 'import', file)).toMatchObject({
       imported: VECTORS.length + 3,
       without_password: 1,
       refused: 0,
@@ -318,7 +304,7 @@ describe('platform-auth users export', () => {
       await second.login(`v${index}@example.org`, password).expect(200);
     await second.stop();
     await database.drop();
-  }, 240_000);
+  });
 
   it('leaves no file when it is interrupted', async () => {
     const file = http.path('interrupted.ndjson');
@@ -348,7 +334,7 @@ describe('platform-auth users export', () => {
     expect(() => statSync(other)).toThrow();
   });
 
-  it('writes to standard output, in pages', async () => {
+  it('writes to standard output, in pages, and is recorded', async () => {
     await app.database.query(`INSERT INTO users (id, email, password_hash, is_active, created_at, updated_at)
       SELECT gen_random_uuid(), 'bulk-' || i || '@example.org', '${HASH}', true, now(), now() FROM generate_series(1, 2500) i`);
     const [row] = await app.database.query<{ count: string }>('SELECT count(*) FROM users');
@@ -357,12 +343,8 @@ describe('platform-auth users export', () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: `Exported accounts: ${row!.count}.\n` });
     const emails = lines.map((line) => (JSON.parse(line) as { email: string }).email);
     expect(String(new Set(emails).size)).toBe(row!.count);
-  });
-
-  it('is recorded before the first account leaves', async () => {
-    await cli().run('users', 'export', '--yes');
     const [exported] = await recorded(app, { event: 'users.exported' });
-    expect(exported).toMatchObject({ actor: { door: 'cli', id: null }, details: { accounts: expect.any(Number) } });
+    expect(exported).toMatchObject({ actor: { door: 'cli', id: null }, details: { accounts: Number(row!.count) } });
   });
 });
 

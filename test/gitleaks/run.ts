@@ -7,8 +7,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { generateKey } from '../../src/crypto/key-format.js';
-import { generateSecret } from '../../src/crypto/secret.js';
+import { generateSecret, generateKey } from '../../src/crypto/secret.js';
 import { Checks } from '../../tools/checks.js';
 import { buildGoProgram } from '../../tools/go-modules.js';
 

@@ -1,7 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { redactSecrets } from '../../src/common/ids.js';
-import { findKeys, generateKey } from '../../src/crypto/key-format.js';
-import { generateSecret } from '../../src/crypto/secret.js';
+import { generateSecret, findKeys, generateKey } from '../../src/crypto/secret.js';
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const key = generateKey('pa_node_');

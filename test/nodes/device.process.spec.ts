@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { randomUUID } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { generateKey } from '../../src/crypto/key-format.js';
+import { generateKey } from '../../src/crypto/secret.js';
 import { urlOf } from '../support/cli.js';
 import { fromRoot } from '../support/from-root.js';
 import { HttpGate } from '../support/http-gate.js';

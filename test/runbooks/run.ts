@@ -2,12 +2,37 @@
 // block that cannot run here says why in the page. Needs psql, pg_dump and curl. The last line counts.
 import { deepStrictEqual, ok } from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { Client } from 'pg';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { Operator } from './operator.js';
-import { readBlocks, type Block } from './pages.js';
+import { fromRoot } from '../support/from-root.js';
+
+/** A shell block of a page. */
+interface Block {
+  /** The page and the line of the block. */
+  readonly name: string;
+  readonly text: string;
+  /** Why it cannot run here, as the page says in the paragraph before it. */
+  readonly reason: string | undefined;
+}
+
+const BLOCK = /^( *)```sh\n(.*?)^ *```$/gms;
+const NOT_RUN = /\*Not run by the tests: (.+)\*\s*$/;
+
+function readBlocks(page: string): Block[] {
+  const text = readFileSync(fromRoot(`docs/operations/${page}.md`), 'utf8');
+  return [...text.matchAll(BLOCK)].map(({ 1: indent = '', 2: code = '', index }) => {
+    const before = text.slice(0, index);
+    return {
+      name: `${page}.md:${before.split('\n').length}`,
+      text: code.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
+      reason: NOT_RUN.exec(before)?.[1],
+    };
+  });
+}
 
 const checks = new Checks();
 

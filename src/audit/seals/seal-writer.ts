@@ -137,7 +137,8 @@ export class SealWriter {
       return undefined;
     const entries = encodeEntries(rows.map((row) => this.toEntry(row)));
     const months = [...new Set(rows.map(({ month }) => month))].sort();
-    const through = rows.length === ROWS_PER_SEAL ? toPosition(rows.at(-1)) : null;
+    const { epoch, xid, time, id } = rows.at(-1) ?? BEFORE_ALL;
+    const through = rows.length === ROWS_PER_SEAL ? { epoch, xid, time, id } : null;
     const summary = { rows: rows.length, entries: digestEntries(entries), months };
     const seal = await this.append(transaction, last, { at, from, to, through, ...summary, dropped: null });
     const latest = findLatestTime(rows);
@@ -191,10 +192,6 @@ function toParameters(from: EpochSnapshot, to: EpochSnapshot, after: Position | 
   const xids = inProgress.split(',').filter((xid) => xid !== '');
   const { epoch, xid, time, id } = after ?? BEFORE_ALL;
   return [to.epoch, to.snapshot, from.epoch, xmax, xids, epoch, xid, time, id, limit];
-}
-
-function toPosition(row: RowToSeal | undefined): Position | null {
-  return row ? { epoch: row.epoch, xid: row.xid, time: row.time, id: row.id } : null;
 }
 
 function findLatestTime(rows: readonly RowToSeal[]): string | undefined {

@@ -18,8 +18,7 @@ import { MayNotMigrateError, migrate } from '../../database/migrate.js';
 import { MetricsRegistryModule } from '../../metrics/metrics-registry.js';
 import { RevocationModule } from '../../revocation/revocation-feed.js';
 import { LoggingModule } from '../../logging/log.js';
-import { SigningKeyOperationError, SigningKeyOperations } from '../../signing-keys/signing-key-rotation.js';
-import { SigningKey } from '../../signing-keys/signing-key.js';
+import { SigningKey, SigningKeyOperationError, SigningKeyOperations } from '../../signing-keys/signing-key-rotation.js';
 import { AccountTransfer } from '../../users/account-transfer.js';
 import { CommandFailedError, say } from '../terminal.js';
 
