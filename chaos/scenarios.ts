@@ -1,19 +1,7 @@
-import {
-  postgresKilled,
-  standbyPromoted,
-  connectionsCut,
-  blackHole,
-  slowNetwork,
-} from './scenarios/database.js';
+import { postgresKilled, standbyPromoted, connectionsCut, blackHole, slowNetwork } from './scenarios/database.js';
 import { failoverReusesIds, failoverReusesIdsWithGrace, restored } from './scenarios/failovers.js';
 import { bulkChange, poolExhausted } from './scenarios/locks.js';
-import {
-  replicaKilled,
-  replicaPaused,
-  replicasSwitched,
-  rollingRestart,
-  eightReplicas,
-} from './scenarios/replicas.js';
+import { replicaKilled, replicaPaused, replicasSwitched, rollingRestart, eightReplicas } from './scenarios/replicas.js';
 import { answerLost } from './scenarios/answer-lost.js';
 import { verifiersCut, verifiersPaused } from './scenarios/verifiers.js';
 import { keysRotated } from './scenarios/keys-rotated.js';
