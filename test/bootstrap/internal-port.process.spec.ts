@@ -1,32 +1,25 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { Client } from 'pg';
 import { claimPort } from '../../tools/claim-port.js';
 import { Caller } from '../support/caller.js';
 import { eventually } from '../../tools/eventually.js';
+import { holdTable } from '../support/row-lock.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
-
-const HOME = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
+import { VARIABLES } from '../support/settings.js';
+import { useTestDatabase } from '../support/test-database.js';
 
 describe('the process with INTERNAL_PORT', () => {
-  let database: TestDatabase;
+  const database = useTestDatabase();
   let internalPort: number;
   let callers: Caller[] = [];
 
   beforeAll(async () => {
-    database = await createTestDatabase();
     internalPort = await claimPort();
   });
 
   afterEach(async () => {
     callers.forEach((caller) => caller.hangUp());
     await endAll();
-  });
-
-  afterAll(async () => {
-    await database.drop();
   });
 
   const start = (variables: Record<string, string> = {}): Promise<ServiceProcess> => {
@@ -39,17 +32,9 @@ describe('the process with INTERNAL_PORT', () => {
     return callers;
   };
 
-  const registerNode = async (): Promise<Record<string, string>> => {
-    const headers = { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' };
-    const url = `http://127.0.0.1:${internalPort}/api/v0/admin/nodes`;
-    const answer = await fetch(url, { method: 'POST', headers, body: JSON.stringify(HOME) });
-    const { node_id, api_key } = (await answer.json()) as Record<string, string>;
-    return { 'X-API-Key': `${node_id}:${api_key}` };
-  };
-
   it.each(['1', '2'])('serves validations on that port only, with WORKERS=%s, and exits with 0', async (workers) => {
     const service = await start({ WORKERS: workers });
-    const headers = await registerNode();
+    const { headers } = await service.registerNode(internalPort);
     const internal = callersOf(`http://127.0.0.1:${internalPort}`);
     const validate = (caller: Caller) => caller.call('/internal/validate-node', { headers });
     expect(new Set(await Promise.all(internal.map(validate)))).toEqual(new Set([200]));
@@ -63,22 +48,18 @@ describe('the process with INTERNAL_PORT', () => {
 
   it('answers open requests on the internal port when it stops', async () => {
     const service = await start();
-    const headers = await registerNode();
+    const { headers } = await service.registerNode(internalPort);
     const internal = callersOf(`http://127.0.0.1:${internalPort}`);
     const validate = (caller: Caller) => caller.call('/internal/validate-node', { headers });
     await Promise.all(internal.map(validate));
-    const holder = new Client({ connectionString: database.url });
-    await holder.connect();
-    await holder.query('BEGIN; LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE');
+    const table = await holdTable(database, 'nodes');
     const answers = Promise.all(internal.map(validate));
-    const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    await eventually('they wait', async () => (await database.query(waiting)).length > 0);
+    await table.waiting(1);
     // Concurrent validations share a statement. A response to a later request shows that all have arrived.
     expect((await fetch(`http://127.0.0.1:${internalPort}/health/live`)).status).toBe(200);
     service.kill('SIGTERM');
     await eventually('it no longer listens', async () => (await service.status('/health/live')) === undefined);
-    await holder.query('ROLLBACK');
-    await holder.end();
+    await table.release();
     expect(new Set(await answers)).toEqual(new Set([200]));
     expect(await service.exited()).toBe(0);
   });

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { createMigrationOptions } from '../../src/database/migrate.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { useTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { fromRoot } from '../support/from-root.js';
 
 const ROOT = fromRoot('.');
@@ -9,19 +9,9 @@ const ROOT = fromRoot('.');
 const SCENARIO_MS = 600_000;
 
 describe('the migration commands', () => {
-  let database: TestDatabase;
+  const database = useTestDatabase({ isEmpty: true });
   /** By the service itself. */
-  let migrated: TestDatabase;
-
-  beforeAll(async () => {
-    migrated = await createTestDatabase();
-    database = await createTestDatabase({ isEmpty: true });
-  });
-
-  afterAll(async () => {
-    await database.drop();
-    await migrated.drop();
-  });
+  const migrated = useTestDatabase();
 
   /** What `npm run migration:…` runs after the build. */
   const command = async (name: 'run' | 'revert', databaseUrl = database.url): Promise<string> => {

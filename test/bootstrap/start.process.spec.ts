@@ -6,7 +6,7 @@ import { FirstRunFolder } from '../support/first-run-folder.js';
 import { fromRoot } from '../support/from-root.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, SECRET_KEY, VARIABLES, withSettings } from '../support/settings.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { createTestDatabase, useTestDatabase } from '../support/test-database.js';
 import type { Variables } from '../../src/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { LOCKS } from '../../src/database/locks.js';
@@ -160,98 +160,110 @@ const LIMIT = { startTimeoutSeconds: 8 };
 
 const WARNINGS = { ...VARIABLES, LOG_LEVEL: 'warn', ...withSettings(LIMIT) };
 
+interface Obstacle {
+  readonly name: string;
+  readonly waitingFor: string;
+  /** Puts it in the way of a start. @returns what takes it away again */
+  readonly prepare: (proxy: TcpProxy, client: Client) => unknown;
+  readonly variables?: Variables;
+  /** Part of the output. */
+  readonly says?: string;
+  /** The statement reached the proxy, which dropped it. */
+  readonly isSwallowed?: boolean;
+}
+
+const dropFrom = (bytes: string) => (proxy: TcpProxy) => proxy.blackHoleFrom(bytes);
+const dropFirstConnection = dropFrom('application_name\0platform-auth\0');
+const SLOW_CONNECT = withSettings({ ...LIMIT, databaseConnectTimeoutMs: 60_000 });
+
+const OBSTACLES: readonly Obstacle[] = [
+  {
+    name: 'a database that does not respond',
+    waitingFor: 'an answer of the database',
+    prepare: (proxy) => proxy.blackHole(true),
+  },
+  {
+    name: 'a database that refuses connections',
+    waitingFor: 'a database that can be used',
+    prepare: (proxy) => proxy.close(),
+    says: 'ECONNREFUSED',
+  },
+  ...['CREATE TABLE users', 'COMMIT'].map((statement) => ({
+    name: `a migration whose packets are dropped from ${statement} on`,
+    waitingFor: 'the migrations of the schema',
+    prepare: dropFrom(statement),
+    isSwallowed: true,
+  })),
+  {
+    name: 'the first connection of the pool',
+    waitingFor: 'the connections to the database',
+    prepare: dropFirstConnection,
+    variables: SLOW_CONNECT,
+  },
+  {
+    name: 'the first connection of the pools of two workers',
+    waitingFor: 'the workers',
+    prepare: dropFirstConnection,
+    variables: { ...SLOW_CONNECT, WORKERS: '2' },
+  },
+  {
+    name: 'the migration lock',
+    waitingFor: 'the lock of the migrations, which another process holds or held',
+    prepare: (_, client) => client.query('SELECT pg_advisory_lock($1)', [LOCKS.migrations]),
+  },
+  {
+    name: 'a migration that is blocked by the transaction of another client',
+    waitingFor: 'the migrations of the schema',
+    prepare: (_, client) => client.query('BEGIN; CREATE TABLE app_credentials ()'),
+  },
+];
+
 describe('a start that waits', () => {
-  let database: TestDatabase;
-  let proxy: TcpProxy;
+  const outcomes = new Map<Obstacle, { code: number | null; output: string; swallowedBytes: number }>();
 
-  beforeEach(async () => {
-    database = await createTestDatabase({ isEmpty: true });
-    proxy = await TcpProxy.before(database.url);
-  });
-
-  afterEach(async () => {
-    await endAll();
+  const run = async (obstacle: Obstacle): Promise<void> => {
+    const database = await createTestDatabase({ isEmpty: true });
+    const proxy = await TcpProxy.before(database.url);
+    const client = new Client({ connectionString: database.url });
+    await client.connect();
+    await obstacle.prepare(proxy, client);
+    const variables = { ...WARNINGS, DATABASE_URL: proxy.url, ...obstacle.variables };
+    const service = await ServiceProcess.spawn(variables);
+    const code = await service.exited();
+    outcomes.set(obstacle, { code, output: service.output, swallowedBytes: proxy.swallowedBytes });
+    await client.end();
     await proxy.close();
     await database.drop();
-  });
-
-  /** Starts the service, which must time out, and report meanwhile that it waits, and at the end what for. */
-  const expectGivenUp = async (waitingFor: string, more: Variables = {}): Promise<string> => {
-    const service = await ServiceProcess.spawn({ ...WARNINGS, DATABASE_URL: proxy.url, ...more });
-    expect(await service.exited()).toBe(1);
-    expect(service.output).toContain('"start_waits"');
-    expect(service.output).toContain(`waiting for ${waitingFor}`);
-    return service.output;
   };
 
-  it('for a database that does not respond logs that, and exits with 1', async () => {
-    proxy.blackHole(true);
-    await expectGivenUp('an answer of the database');
-  });
+  // Each waits for the whole limit, so all of them wait at the same time.
+  beforeAll(() => Promise.all(OBSTACLES.map(run)), SCENARIO_MS);
+  afterAll(endAll);
 
-  it('for a database that refuses connections exits with the reason', async () => {
-    await proxy.close();
-    expect(await expectGivenUp('a database that can be used')).toContain('ECONNREFUSED');
-    await proxy.open();
-  });
-
-  it.each(['CREATE TABLE users', 'COMMIT'])(
-    'for a migration whose packets are dropped from %s on exits, and names the migrations',
-    async (statement) => {
-      proxy.blackHoleFrom(statement);
-      await expectGivenUp('the migrations of the schema');
-      expect(proxy.swallowedBytes).toBeGreaterThan(0);
-    },
-  );
-
-  it.each([
-    [1, 'the connections to the database'],
-    [2, 'the workers'],
-  ])('for the first connection of the pool exits (%i workers)', async (workers, waitingFor) => {
-    proxy.blackHoleFrom('application_name\0platform-auth\0');
-    const settings = withSettings({ ...LIMIT, databaseConnectTimeoutMs: 60_000 });
-    await expectGivenUp(waitingFor, { ...settings, WORKERS: String(workers) });
-  });
-
-  it('for the migration lock exits', async () => {
-    const holder = new Client({ connectionString: database.url });
-    await holder.connect();
-    await holder.query('SELECT pg_advisory_lock($1)', [LOCKS.migrations]);
-    await expectGivenUp('the lock of the migrations, which another process holds or held');
-    await holder.end();
-  });
-
-  it('for a migration that is blocked by the transaction of another client exits', async () => {
-    const other = new Client({ connectionString: database.url });
-    await other.connect();
-    await other.query('BEGIN; CREATE TABLE app_credentials ()');
-    await expectGivenUp('the migrations of the schema');
-    await other.end();
+  it.each(OBSTACLES)('for $name logs that, and exits with 1', (obstacle) => {
+    const { code, output, swallowedBytes } = outcomes.get(obstacle)!;
+    expect(code).toBe(1);
+    for (const text of ['"start_waits"', `waiting for ${obstacle.waitingFor}`, obstacle.says ?? ''])
+      expect(output).toContain(text);
+    if (obstacle.isSwallowed) expect(swallowedBytes).toBeGreaterThan(0);
   });
 
   it('for a migration that PostgreSQL executes does not time out', async () => {
+    const database = await createTestDatabase({ isEmpty: true });
     await database.query(`CREATE FUNCTION delay() RETURNS event_trigger LANGUAGE plpgsql AS
       $$ BEGIN PERFORM pg_sleep(0.06); END $$`);
     await database.query('CREATE EVENT TRIGGER slow ON ddl_command_end EXECUTE FUNCTION delay()');
-    const service = await ServiceProcess.start({ ...WARNINGS, DATABASE_URL: proxy.url });
+    const service = await ServiceProcess.start({ ...WARNINGS, DATABASE_URL: database.url });
     expect(service.output).toContain('the migrations of the schema');
     expect(await service.stop()).toBe(0);
+    await database.drop();
   });
 });
 
 const REPLICAS = 8;
 
 describe('eight replicas that start together on an empty database', () => {
-  let database: TestDatabase;
-
-  beforeAll(async () => {
-    database = await createTestDatabase({ isEmpty: true });
-  });
-
-  afterAll(async () => {
-    await endAll();
-    await database.drop();
-  });
+  const database = useTestDatabase({ isEmpty: true });
 
   it('migrate once, accept each other’s nodes, and stop', async () => {
     const variables = { ...VARIABLES, DATABASE_URL: database.url, DATABASE_POOL_SIZE: '2' };
@@ -259,13 +271,7 @@ describe('eight replicas that start together on an empty database', () => {
     await Promise.all(replicas.map((replica) => replica.ready()));
     const all = createMigrationOptions(database.url).migrations as unknown[];
     expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
-    const registered = await fetch(`${replicas[0]!.url}/api/v0/admin/nodes`, {
-      method: 'POST',
-      headers: { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' },
-      body: JSON.stringify({ household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' }),
-    });
-    const node = (await registered.json()) as { node_id: string; api_key: string };
-    const headers = { 'X-API-Key': `${node.node_id}:${node.api_key}` };
+    const { headers } = await replicas[0]!.registerNode();
     const validations = replicas.map(({ url }) => fetch(`${url}/internal/validate-node`, { method: 'POST', headers }));
     expect((await Promise.all(validations)).map(({ status }) => status)).toEqual(Array(REPLICAS).fill(200));
     const exits = await Promise.all(replicas.map((replica) => replica.stop()));

@@ -1,27 +1,19 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { Client } from 'pg';
 import { Caller, type CallFailed } from '../support/caller.js';
 import { eventually } from '../../tools/eventually.js';
+import { holdTable } from '../support/row-lock.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES, withSettings } from '../support/settings.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { VARIABLES, withSettings } from '../support/settings.js';
+import { useTestDatabase } from '../support/test-database.js';
 
 const CALLERS = 50;
 
 describe('a graceful shutdown', () => {
-  let database: TestDatabase;
+  const database = useTestDatabase();
   let service: ServiceProcess;
   let callers: Caller[];
   let node: Record<string, string>;
-
-  beforeAll(async () => {
-    database = await createTestDatabase();
-  });
-
-  afterAll(async () => {
-    await database.drop();
-  });
 
   const start = async (delayMs: string, shutdownDeadlineMs = 40_000): Promise<void> => {
     service = await ServiceProcess.start({
@@ -33,13 +25,7 @@ describe('a graceful shutdown', () => {
       SHUTDOWN_DELAY_MS: delayMs,
     });
     callers = Array.from({ length: CALLERS }, () => new Caller(service.url));
-    const answer = await fetch(`${service.url}/api/v0/admin/nodes`, {
-      method: 'POST',
-      headers: { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' },
-      body: JSON.stringify({ household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' }),
-    });
-    const { node_id, api_key } = (await answer.json()) as Record<string, string>;
-    node = { 'X-API-Key': `${node_id}:${api_key}` };
+    node = (await service.registerNode()).headers;
   };
 
   afterEach(async () => {
@@ -112,18 +98,14 @@ describe('a graceful shutdown', () => {
     async (delayMs) => {
       await start(delayMs);
       await Promise.all(callers.map(validate));
-      const holder = new Client({ connectionString: database.url });
-      await holder.connect();
-      await holder.query('BEGIN; LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE');
+      const table = await holdTable(database, 'nodes');
       const answers = Promise.all(callers.map(validate));
-      const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
       // Concurrent validations share a statement. A response to a later request shows that all have arrived.
-      await eventually('they wait', async () => (await database.query(waiting)).length > 0);
+      await table.waiting(1);
       expect((await fetch(`${service.url}/health/live`)).status).toBe(200);
       service.kill('SIGTERM');
       await refused();
-      await holder.query('ROLLBACK');
-      await holder.end();
+      await table.release();
       expect(new Set(await answers)).toEqual(new Set([200]));
       expect(await service.exited()).toBe(0);
     },

@@ -4,20 +4,15 @@ import { delimiter, join } from 'node:path';
 import { eventually } from '../../tools/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { VARIABLES } from '../support/settings.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { useTestDatabase } from '../support/test-database.js';
 
 const START_MS = 90_000;
 const SCENARIO_MS = 240_000;
 
 describe('under systemd', () => {
-  let database: TestDatabase;
+  const database = useTestDatabase();
   let folder: string;
   let socket: string;
-
-  beforeAll(async () => {
-    database = await createTestDatabase();
-  });
-  afterAll(() => database.drop());
 
   // A program in the place of systemd-notify appends what it is told to the file that stands for the socket.
   beforeEach(() => {

@@ -7,29 +7,19 @@ import { Scrape } from '../support/scrape.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, VARIABLES, withSettings } from '../support/settings.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { useTestDatabase } from '../support/test-database.js';
 
 const CALLERS = 16;
 /** Each worker is a process that starts, one after the other where there is one processor. */
 const START_MS = 110_000;
 const ALL_200 = Array<number>(CALLERS).fill(200);
-const HEADERS = { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' };
 const LIVE = { route: '/health/live', method: 'GET', status: '200', door: 'none' };
 
 describe('several workers on one port', () => {
-  let database: TestDatabase;
+  const database = useTestDatabase({ isEmpty: true });
   let service: ServiceProcess;
   let metricsPort: number;
   let callers: Caller[];
-
-  beforeAll(async () => {
-    database = await createTestDatabase({ isEmpty: true });
-  });
-
-  afterAll(async () => {
-    await endAll();
-    await database.drop();
-  });
 
   afterEach(() => callers.forEach((caller) => caller.hangUp()));
 
@@ -60,13 +50,6 @@ describe('several workers on one port', () => {
 
   const countedLive = async (): Promise<number | undefined> => (await scrape()).value('http_requests_total', LIVE);
 
-  const registerNode = async () => {
-    const body = JSON.stringify({ household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' });
-    const answer = await fetch(`${service.url}/api/v0/admin/nodes`, { method: 'POST', headers: HEADERS, body });
-    const { node_id, api_key } = (await answer.json()) as Record<string, string>;
-    return { id: node_id!, headers: { 'X-API-Key': `${node_id}:${api_key}` } };
-  };
-
   const validate = (caller: Caller, headers: Record<string, string>): Promise<number> =>
     caller.call('/internal/validate-node', { headers });
 
@@ -77,9 +60,12 @@ describe('several workers on one port', () => {
     it('migrate once, and all refuse a key after one has answered its revocation', async () => {
       const all = createMigrationOptions(database.url).migrations as unknown[];
       expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
-      const { id, headers } = await registerNode();
+      const { id, headers } = await service.registerNode();
       expect(await Promise.all(callers.map((caller) => validate(caller, headers)))).toEqual(ALL_200);
-      const revoked = await fetch(`${service.url}/api/v0/admin/nodes/${id}`, { method: 'DELETE', headers: HEADERS });
+      const revoked = await fetch(`${service.url}/api/v0/admin/nodes/${id}`, {
+        method: 'DELETE',
+        headers: { 'X-Admin-Key': ADMIN_KEY },
+      });
       expect(revoked.status).toBe(204);
       const after = await Promise.all(callers.map((caller) => validate(caller, headers)));
       expect(new Set(after)).toEqual(new Set([401]));
@@ -158,7 +144,7 @@ describe('several workers on one port', () => {
 
     it('answer 200 until they stop listening when all processes get SIGTERM, and the primary exits with 0', async () => {
       const workers = service.children;
-      const { headers } = await registerNode();
+      const { headers } = await service.registerNode();
       const answers: number[] = [];
       let isReady = true;
       // Behind a load balancer, a caller uses another replica once this one is not ready.

@@ -5,7 +5,7 @@ import { LOCKS, withAdvisoryLock } from '../../src/database/locks.js';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
 import { endLockHolder } from '../support/row-lock.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { createTestDatabase, useTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { eventually } from '../../tools/eventually.js';
 import { useApp } from '../support/use-app.js';
 import { RequestPool } from '../../src/database/request-pool.js';
@@ -20,11 +20,7 @@ import { Callers, SHORT_WAITS } from '../support/outage.js';
 const LOCK = 4_712;
 
 describe('an advisory lock whose connection is lost', () => {
-  let database: TestDatabase;
-  beforeAll(async () => {
-    database = await createTestDatabase();
-  });
-  afterAll(() => database.drop());
+  const database = useTestDatabase();
 
   const withLock = <Result>(work: (lost: AbortSignal) => Promise<Result>) =>
     withAdvisoryLock(database.url, LOCK, work).catch((error: unknown) => error);
@@ -180,16 +176,13 @@ describe('the pool of connections', () => {
 const FOREIGN = { datestyle: 'SQL, DMY', default_transaction_isolation: 'serializable', jit: 'on' };
 
 describe('a database whose sessions have other settings', () => {
-  let database: TestDatabase;
+  const database = useTestDatabase();
 
   beforeAll(async () => {
-    database = await createTestDatabase();
     const [row] = await database.query<{ name: string }>('SELECT current_database() AS name');
     for (const [name, value] of Object.entries(FOREIGN))
       await database.query(`ALTER DATABASE ${row?.name} SET ${name} = '${value}'`);
   });
-
-  afterAll(() => database.drop());
 
   it('is used with the settings that the service relies on', async () => {
     const app = await TestApp.start({ database });

@@ -7,6 +7,7 @@ import { Callers, SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { TestApp, type Tokens } from '../support/test-app.js';
 import { refuseUnusable } from '../../src/database/connection-check.js';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
+import { holdTable } from '../support/row-lock.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { PASSWORD, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -15,40 +16,27 @@ import { useApp } from '../support/use-app.js';
 import { expectVerdict, untilVerdict } from '../support/until-verdict.js';
 
 describe('an overloaded database', () => {
-  let holder: Client;
   let callers: Callers;
 
   const start = async (databaseStatementTimeoutMs: number): Promise<void> => {
     const variables = { ...SHORT_WAITS.variables, DATABASE_POOL_SIZE: '1' };
     const settings = { ...SHORT_WAITS.settings, databaseStatementTimeoutMs };
     callers = await Callers.of(await TestApp.start({ variables, settings }));
-    holder = new Client({ connectionString: callers.app.database.url });
-    holder.on('error', () => undefined);
-    await holder.connect();
   };
 
-  afterEach(async () => {
-    await holder.end();
-    await callers.app.stop();
-  });
-
-  const someoneWaits = () =>
-    eventually('a statement waits for the lock', async () => {
-      const sql = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-      return (await callers.app.database.query(sql)).length > 0;
-    });
+  afterEach(() => callers.app.stop());
 
   it('answers 503 while the pool is exhausted, and again with verdicts once it is not', async () => {
     await start(20_000);
     const { app, tokens } = callers;
-    await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
+    const sessions = await holdTable(app.database, 'sessions');
     const slow = app.refresh(tokens.refresh_token).then((answer) => answer);
-    await someoneWaits();
+    await sessions.waiting(1);
     await callers.expectAllUnavailable();
     // The check has a connection of its own: the database itself is usable.
     await eventually('it is ready', async () => (await app.get('/health')).status === 200);
     await app.get('/health/live').expect(200);
-    await holder.query('ROLLBACK');
+    await sessions.release();
     const refreshed = await slow;
     expect(refreshed.status).toBe(200);
     callers.tokens = refreshed.body as Tokens;
@@ -58,13 +46,13 @@ describe('an overloaded database', () => {
   it('causes 503 for a refresh that waits too long for a lock, and the token stays valid', async () => {
     await start(1_000);
     const { app, tokens, alice } = callers;
-    await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
+    const sessions = await holdTable(app.database, 'sessions');
     const attempts = Array.from({ length: 10 }, () => app.refresh(tokens.refresh_token));
     for (const answer of await Promise.all(attempts)) expectProblem(answer, problems.unavailable);
     expectProblem(await app.login(alice.email), problems.unavailable);
     expectProblem(await app.me(tokens.access_token), problems.unavailable);
     await app.get('/health/live').expect(200);
-    await holder.query('ROLLBACK');
+    await sessions.release();
     await callers.expectRecovered();
   });
 });
@@ -139,25 +127,21 @@ describe('a pooler between the service and PostgreSQL', () => {
 });
 
 describe('a lost database session', () => {
+  const failWith = (code: string): Error => Object.assign(new DatabaseError('', 0, 'error'), { code });
+
   it.each(['42P05', '26000', '08P01', '57P01', '57P02', '57P03', '53300', '58P01', 'XX000', '25P02'])(
     '(SQLSTATE %s) counts as a database outage',
-    (code) => {
-      expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(true);
-    },
+    (code) => expect(isDatabaseFailure(failWith(code))).toBe(true),
   );
 
   it.each(['EPIPE', 'EADDRNOTAVAIL', 'ENETDOWN', 'EMFILE', 'EAI_FAIL', 'ERR_STREAM_DESTROYED'])(
     '(error code %s of the socket) counts as a database outage',
-    (code) => {
-      expect(isDatabaseFailure(new QueryFailedError('', [], Object.assign(new Error(), { code })))).toBe(true);
-    },
+    (code) => expect(isDatabaseFailure(new QueryFailedError('', [], Object.assign(new Error(), { code })))).toBe(true),
   );
 
   it.each(['42601', '42P01', '23505', '22P02'])(
     'is not reported by SQLSTATE %s, which is a bug of the service',
-    (code) => {
-      expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(false);
-    },
+    (code) => expect(isDatabaseFailure(failWith(code))).toBe(false),
   );
 });
 

@@ -1,13 +1,13 @@
-import { Client } from 'pg';
 import { eventually } from '../../tools/eventually.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
+import { holdTable } from '../support/row-lock.js';
 import { OwnPostgres } from '../support/own-postgres.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { PASSWORD, VARIABLES, withSettings } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { Caller } from '../support/caller.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { useTestDatabase } from '../support/test-database.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 
@@ -77,13 +77,9 @@ describe('a streaming standby', () => {
 });
 
 describe('a shutdown while the database', () => {
-  let database: TestDatabase;
+  const database = useTestDatabase();
   let proxy: TcpProxy;
   let service: ServiceProcess;
-
-  beforeAll(async () => {
-    database = await createTestDatabase();
-  });
 
   beforeEach(async () => {
     proxy = await TcpProxy.before(database.url);
@@ -106,10 +102,6 @@ describe('a shutdown while the database', () => {
     await proxy.close();
   });
 
-  afterAll(async () => {
-    await database.drop();
-  });
-
   it('refuses connections exits with 0', async () => {
     await proxy.close();
     await eventually('it is unready', async () => (await service.status('/health')) === 503);
@@ -128,17 +120,14 @@ describe('a shutdown while the database', () => {
   });
 
   it('holds a lock answers 503 to open requests and exits with 0', async () => {
-    const holder = new Client({ connectionString: database.url });
-    await holder.connect();
-    await holder.query('BEGIN; LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE');
+    const table = await holdTable(database, 'nodes');
     const caller = new Caller(service.url);
     const headers = { 'X-API-Key': '0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f:key' };
     const answer = caller.call('/internal/validate-node', { headers });
-    const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    await eventually('it waits', async () => (await database.query(waiting)).length > 0);
+    await table.waiting(1);
     expect(await service.stop()).toBe(0);
     expect(await answer).toBe(503);
-    await holder.end();
+    await table.release();
     caller.hangUp();
   });
 });

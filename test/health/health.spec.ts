@@ -9,11 +9,11 @@ import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { TestApp } from '../support/test-app.js';
 import { expectVerdict } from '../support/until-verdict.js';
-import { useAppPerTest } from '../support/use-app.js';
+import { useApp } from '../support/use-app.js';
 import { claimPort } from '../../tools/claim-port.js';
 
 describe('GET /health', () => {
-  const app = useAppPerTest();
+  const app = useApp();
 
   it('is 200 while the database answers, and open to everyone', async () => {
     const { body } = await app.get('/health').expect(200).expect('Cache-Control', 'no-store');
@@ -21,24 +21,13 @@ describe('GET /health', () => {
     await app.get('/health/live').expect(200, { status: 'ok' });
   });
 
-  it('is 503 with Retry-After without the database, without driver details, while /health/live is 200', async () => {
-    await app.database.drop();
-    const answer = await app.get('/health').expect(503);
-    expect(answer.headers['retry-after']).toBe(String(problems.unavailable.retryAfterSeconds));
-    expect(answer.body).toMatchObject({ status: 'error', error: { database: { status: 'down' } } });
-    const { hostname, port, pathname } = new URL(app.database.url);
-    for (const told of [pathname.slice(1), `${hostname}:${port}`, 'does not exist', 'postgres', 'SELECT']) {
-      expect(answer.text).not.toContain(told);
-    }
-    await app.get('/health/live').expect(200, { status: 'ok' });
-  });
-
   it('is 503 while the service drains and still answers requests', async () => {
-    app.nest.get(Readiness).drain();
-    const { body } = await app.get('/health').expect(503).expect('Cache-Control', 'no-store');
+    const replica = await app.startReplica();
+    replica.nest.get(Readiness).drain();
+    const { body } = await replica.get('/health').expect(503).expect('Cache-Control', 'no-store');
     expect(body).toMatchObject({ details: { service: { status: 'down' } } });
-    await app.get('/health/live').expect(200);
-    expect((await app.validateNode('a:b')).status).toBe(401);
+    await replica.get('/health/live').expect(200);
+    expect((await replica.validateNode('a:b')).status).toBe(401);
   });
 
   it('is 200 and degraded while the logging service is down', async () => {
@@ -50,10 +39,24 @@ describe('GET /health', () => {
     expect(body).toMatchObject({ details: { database: { status: 'up' }, logging_service: { status: 'degraded' } } });
     expect(text).not.toContain(LOGGING_SERVICE_URL);
   });
+
+  it('is 503 with Retry-After without the database, without driver details, while /health/live is 200', async () => {
+    await app.database.drop();
+    // The result of a check is kept for a moment.
+    await eventually('it is unready', async () => (await app.get('/health')).status === 503);
+    const answer = await app.get('/health').expect(503);
+    expect(answer.headers['retry-after']).toBe(String(problems.unavailable.retryAfterSeconds));
+    expect(answer.body).toMatchObject({ status: 'error', error: { database: { status: 'down' } } });
+    const { hostname, port, pathname } = new URL(app.database.url);
+    for (const told of [pathname.slice(1), `${hostname}:${port}`, 'does not exist', 'postgres', 'SELECT']) {
+      expect(answer.text).not.toContain(told);
+    }
+    await app.get('/health/live').expect(200, { status: 'ok' });
+  });
 });
 
 describe('the database check of GET /health', () => {
-  const app = useAppPerTest({
+  const app = useApp({
     isBehindProxy: true,
     variables: { DATABASE_POOL_SIZE: '2' },
     settings: { healthTimeoutMs: 5_000 },
@@ -75,16 +78,6 @@ describe('the database check of GET /health', () => {
     expect(await connections('platform-auth-health')).toBe(1);
   });
 
-  it('runs once for concurrent requests', async () => {
-    await app.get('/health').expect(200);
-    app.proxy.blackHole(true);
-    const queries = jest.spyOn(Client.prototype, 'query');
-    await eventually('a check finds nothing', async () => (await flood()).includes(503));
-    const checks = queries.mock.calls.filter(([statement]) => statement === IS_STANDBY);
-    queries.mockRestore();
-    expect(checks).toHaveLength(1);
-  });
-
   it('succeeds while every connection of the pool is taken, and takes none of them', async () => {
     const { nest } = app;
     const runners = [nest.get(DataSource).createQueryRunner(), nest.get(DataSource).createQueryRunner()];
@@ -104,6 +97,17 @@ describe('the database check of GET /health', () => {
     await eventually('it is ready', async () => (await app.get('/health')).status === 200);
     // PostgreSQL may take a moment to end the one that was cut.
     await eventually('one is left', async () => (await connections('platform-auth-health')) === 1);
+  });
+
+  // The last one, because nothing is answered any more.
+  it('runs once for concurrent requests', async () => {
+    await app.get('/health').expect(200);
+    app.proxy.blackHole(true);
+    const queries = jest.spyOn(Client.prototype, 'query');
+    await eventually('a check finds nothing', async () => (await flood()).includes(503));
+    const checks = queries.mock.calls.filter(([statement]) => statement === IS_STANDBY);
+    queries.mockRestore();
+    expect(checks).toHaveLength(1);
   });
 });
 

@@ -109,61 +109,49 @@ describe('/metrics', () => {
 
   it('counts 503 among the failures, which start at zero', async () => {
     const replica = await app.startReplica({ variables: ON });
-    try {
-      const before = await scrape(replica);
-      expect(before.value('http_failures_total', { status: '500' })).toBe(0);
-      expect(before.value('http_failures_total', { status: '503' })).toBe(0);
-      replica.nest.get(Readiness).drain();
-      await replica.get('/health').expect(503);
-      await replica.get('/health/live').expect(200);
-      const seen = await once(replica, (now) => now.value('http_failures_total', { status: '503' }) === 1);
-      expect(seen.value('http_failures_total', { status: '500' })).toBe(0);
-    } finally {
-      await replica.stop();
-    }
+    const before = await scrape(replica);
+    expect(before.value('http_failures_total', { status: '500' })).toBe(0);
+    expect(before.value('http_failures_total', { status: '503' })).toBe(0);
+    replica.nest.get(Readiness).drain();
+    await replica.get('/health').expect(503);
+    await replica.get('/health/live').expect(200);
+    const seen = await once(replica, (now) => now.value('http_failures_total', { status: '503' }) === 1);
+    expect(seen.value('http_failures_total', { status: '500' })).toBe(0);
+    await replica.stop();
   });
 
   it('exports the number of running and waiting hashes', async () => {
     const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '12' }, settings: { hashThreads: 1 } });
-    try {
-      let open = 0;
-      // Called again when the previous ones ended before a scrape saw them.
-      const logIn = (): void => {
-        for (const name of ['a', 'b', 'c', 'd', 'e', 'f']) {
-          open += 1;
-          void slow.login(`unknown-${name}@example.org`).then(() => (open -= 1));
-        }
-      };
-      await once(slow, (now) => {
-        if (open === 0) logIn();
-        return now.value('hashing_running') === 1 && (now.value('hashing_queued') ?? 0) > 0;
-      });
-      await eventually('all are answered', () => open === 0);
-      await once(slow, (now) => now.value('hashing_running') === 0 && now.value('hashing_queued') === 0);
-    } finally {
-      await slow.stop();
-    }
+    let open = 0;
+    // Called again when the previous ones ended before a scrape saw them.
+    const logIn = (): void => {
+      for (const name of ['a', 'b', 'c', 'd', 'e', 'f']) {
+        open += 1;
+        void slow.login(`unknown-${name}@example.org`).then(() => (open -= 1));
+      }
+    };
+    await once(slow, (now) => {
+      if (open === 0) logIn();
+      return now.value('hashing_running') === 1 && (now.value('hashing_queued') ?? 0) > 0;
+    });
+    await eventually('all are answered', () => open === 0);
+    await once(slow, (now) => now.value('hashing_running') === 0 && now.value('hashing_queued') === 0);
+    await slow.stop();
   });
 
   it('is off when METRICS_PORT is unset', async () => {
     const silent = await TestApp.start();
-    try {
-      expect(silent.nest.get(MetricsServer).port).toBeUndefined();
-    } finally {
-      await silent.stop();
-    }
+    expect(silent.nest.get(MetricsServer).port).toBeUndefined();
+    await silent.stop();
   });
 
   it('keeps the counts of each application apart, and stops with it', async () => {
     const other = await TestApp.start({ variables: ON });
     const url = metricsUrl(other);
-    try {
-      await other.get('/health/live');
-      const labels = { route: '/health/live', method: 'GET', status: '200', door: 'none' };
-      await once(other, (now) => now.value('http_requests_total', labels) === 1);
-    } finally {
-      await other.stop();
-    }
+    await other.get('/health/live');
+    const labels = { route: '/health/live', method: 'GET', status: '200', door: 'none' };
+    await once(other, (now) => now.value('http_requests_total', labels) === 1);
+    await other.stop();
     await expect(fetch(url)).rejects.toThrow();
   });
 });
@@ -172,15 +160,12 @@ describe('database_up', () => {
   it('follows the database without a request to /health', async () => {
     const app = await TestApp.start({ variables: ON, isBehindProxy: true });
     const { proxy } = app;
-    try {
-      expect((await scrape(app)).value('database_up')).toBe(1);
-      await proxy.close();
-      await once(app, (now) => now.value('database_up') === 0);
-      await proxy.open();
-      await once(app, (now) => now.value('database_up') === 1);
-    } finally {
-      await app.stop();
-    }
+    expect((await scrape(app)).value('database_up')).toBe(1);
+    await proxy.close();
+    await once(app, (now) => now.value('database_up') === 0);
+    await proxy.open();
+    await once(app, (now) => now.value('database_up') === 1);
+    await app.stop();
   });
 });
 
@@ -197,62 +182,56 @@ describe('what is read from the database', () => {
   it('counts live sessions at most twice a minute, by a monotonic clock', async () => {
     const clock = new TestClock();
     const app = await TestApp.start({ variables: ON, clock });
-    try {
-      expect((await scrape(app)).value('live_sessions')).toBe(0);
-      const user = await app.user();
-      const { refresh_token } = await user.logsIn();
-      await user.logsIn();
-      expect((await scrape(app)).value('live_sessions')).toBe(0);
-      clock.advance({ seconds: 60 });
-      expect((await scrape(app)).value('live_sessions')).toBe(0);
-      skip(30);
-      expect((await scrape(app)).value('live_sessions')).toBe(2);
-      await app.logout(refresh_token).expect(204);
-      clock.advance({ minutes: -5 });
-      skip(30);
-      expect((await scrape(app)).value('live_sessions')).toBe(1);
-      clock.advance({ days: 15 });
-      skip(30);
-      expect((await scrape(app)).value('live_sessions')).toBe(0);
-    } finally {
-      await app.stop();
-    }
+    expect((await scrape(app)).value('live_sessions')).toBe(0);
+    const user = await app.user();
+    const { refresh_token } = await user.logsIn();
+    await user.logsIn();
+    expect((await scrape(app)).value('live_sessions')).toBe(0);
+    clock.advance({ seconds: 60 });
+    expect((await scrape(app)).value('live_sessions')).toBe(0);
+    skip(30);
+    expect((await scrape(app)).value('live_sessions')).toBe(2);
+    await app.logout(refresh_token).expect(204);
+    clock.advance({ minutes: -5 });
+    skip(30);
+    expect((await scrape(app)).value('live_sessions')).toBe(1);
+    clock.advance({ days: 15 });
+    skip(30);
+    expect((await scrape(app)).value('live_sessions')).toBe(0);
+    await app.stop();
   });
 
   it('tells how far the background work is behind, as the route of the operators does', async () => {
     const app = await TestApp.start({ variables: ON });
-    try {
-      const read = async () => {
-        const { items } = (await app.admin.get('/background-work').expect(200)).body as BackgroundWorkResponse;
-        const overdue = items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name);
-        return { overdue, seconds: Object.fromEntries(items.map(({ name, seconds }) => [name, seconds])) };
-      };
-      expect(await read()).toMatchObject({
-        seconds: { audit_unsealed_seconds: 0, mail_waiting_seconds: 0 },
-        overdue: [],
-      });
-      await app.database.query(`UPDATE job_runs SET succeeded_at = now() - interval '3 hours'`);
-      await app.database.query(insertion(randomUUID(), 'now()', { recorded_at: `now() - interval '20 minutes'` }));
-      await app.database.query(
-        `INSERT INTO mail_requests (id, kind, recipient, networks, created_at, next_attempt_at)
-         VALUES (gen_random_uuid(), 'password_reset', 'bob@example.org', '{}', now() - interval '1 hour', now() + interval '1 day')`,
-      );
-      const names = ['purge', 'audit_maintenance', 'key_maintenance'].map((name) => `${name}_age_seconds`);
-      const behind = await read();
-      expect(behind.overdue).toEqual(['audit_unsealed_seconds', ...names]);
-      expect(behind.seconds.mail_waiting_seconds).toBeGreaterThanOrEqual(3_600);
-      skip(30);
-      const seen = await scrape(app);
-      expect(seen.value('audit_unsealed_seconds')).toBeGreaterThanOrEqual(1_200);
-      expect(seen.value('purge_age_seconds')).toBeGreaterThanOrEqual(10_800);
-      await app.nest.get(SealJob).sealNewRows();
-      await app.nest.get(PurgeJob).purgeExpired();
-      await app.nest.get(AuditJob).maintainAuditLog();
-      await app.nest.get(KeyMaterialJob).renewKeyMaterial();
-      expect(await read()).toMatchObject({ seconds: { audit_unsealed_seconds: 0 }, overdue: [] });
-    } finally {
-      await app.stop();
-    }
+    const read = async () => {
+      const { items } = (await app.admin.get('/background-work').expect(200)).body as BackgroundWorkResponse;
+      const overdue = items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name);
+      return { overdue, seconds: Object.fromEntries(items.map(({ name, seconds }) => [name, seconds])) };
+    };
+    expect(await read()).toMatchObject({
+      seconds: { audit_unsealed_seconds: 0, mail_waiting_seconds: 0 },
+      overdue: [],
+    });
+    await app.database.query(`UPDATE job_runs SET succeeded_at = now() - interval '3 hours'`);
+    await app.database.query(insertion(randomUUID(), 'now()', { recorded_at: `now() - interval '20 minutes'` }));
+    await app.database.query(
+      `INSERT INTO mail_requests (id, kind, recipient, networks, created_at, next_attempt_at)
+       VALUES (gen_random_uuid(), 'password_reset', 'bob@example.org', '{}', now() - interval '1 hour', now() + interval '1 day')`,
+    );
+    const names = ['purge', 'audit_maintenance', 'key_maintenance'].map((name) => `${name}_age_seconds`);
+    const behind = await read();
+    expect(behind.overdue).toEqual(['audit_unsealed_seconds', ...names]);
+    expect(behind.seconds.mail_waiting_seconds).toBeGreaterThanOrEqual(3_600);
+    skip(30);
+    const seen = await scrape(app);
+    expect(seen.value('audit_unsealed_seconds')).toBeGreaterThanOrEqual(1_200);
+    expect(seen.value('purge_age_seconds')).toBeGreaterThanOrEqual(10_800);
+    await app.nest.get(SealJob).sealNewRows();
+    await app.nest.get(PurgeJob).purgeExpired();
+    await app.nest.get(AuditJob).maintainAuditLog();
+    await app.nest.get(KeyMaterialJob).renewKeyMaterial();
+    expect(await read()).toMatchObject({ seconds: { audit_unsealed_seconds: 0 }, overdue: [] });
+    await app.stop();
   });
 
   it.each(['cut off', 'silent'])('is missing, alone, while the database is %s', async (outage) => {
@@ -262,20 +241,17 @@ describe('what is read from the database', () => {
       skip(60);
       return (await scrape(app)).value('live_sessions') === 0;
     };
-    try {
-      await eventually('it is counted', isCounted);
-      if (outage === 'silent') proxy.blackHole(true);
-      else await proxy.close();
-      skip(60);
-      const seen = await scrape(app);
-      expect(seen.value('live_sessions')).toBeUndefined();
-      expect(seen.value('hashing_queue_limit')).toBe(100);
-      if (outage === 'silent') proxy.blackHole(false);
-      else await proxy.open();
-      await eventually('it is counted again', isCounted);
-    } finally {
-      await app.stop();
-    }
+    await eventually('it is counted', isCounted);
+    if (outage === 'silent') proxy.blackHole(true);
+    else await proxy.close();
+    skip(60);
+    const seen = await scrape(app);
+    expect(seen.value('live_sessions')).toBeUndefined();
+    expect(seen.value('hashing_queue_limit')).toBe(100);
+    if (outage === 'silent') proxy.blackHole(false);
+    else await proxy.open();
+    await eventually('it is counted again', isCounted);
+    await app.stop();
   });
 });
 

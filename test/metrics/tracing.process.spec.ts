@@ -5,7 +5,7 @@ import { claimPort } from '../../tools/claim-port.js';
 import { serve } from '../support/serve.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, PASSWORD, VARIABLES, withSettings } from '../support/settings.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { useTestDatabase } from '../support/test-database.js';
 import { fromRoot } from '../support/from-root.js';
 
 const REPORT = fromRoot('dist/test/support/programs/report-modules.js');
@@ -21,7 +21,7 @@ interface OtlpExport {
 }
 
 describe('tracing', () => {
-  let database: TestDatabase;
+  const database = useTestDatabase();
   let collector: Awaited<ReturnType<typeof serve>>;
   /** What the collector received over HTTP. */
   const received = { paths: new Set<string>(), bodies: [] as string[] };
@@ -43,17 +43,13 @@ describe('tracing', () => {
   };
 
   beforeAll(async () => {
-    database = await createTestDatabase();
     collector = await serve(collect);
   });
   beforeEach(() => {
     received.bodies.length = 0;
     received.paths.clear();
   });
-  afterAll(async () => {
-    collector.close();
-    await database.drop();
-  });
+  afterAll(() => collector.close());
 
   const start = (variables: Variables): Promise<ServiceProcess> =>
     ServiceProcess.start({ ...VARIABLES, DATABASE_URL: database.url, OTEL_BSP_SCHEDULE_DELAY: '50', ...variables });

@@ -17,8 +17,15 @@ export function lockTables(database: TestDatabase, tables: string): Promise<Clie
 }
 
 /** Locks a row, so that a test decides the order of its changes. */
-export async function holdRow(database: TestDatabase, table: string, id: string) {
-  const client = await openTransaction(database, `SELECT id FROM ${table} WHERE id = '${id}' FOR UPDATE`);
+export const holdRow = (database: TestDatabase, table: string, id: string) =>
+  hold(database, `SELECT id FROM ${table} WHERE id = '${id}' FOR UPDATE`);
+
+/** Locks a table, so that every statement about it waits. */
+export const holdTable = (database: TestDatabase, table: string) =>
+  hold(database, `LOCK TABLE ${table} IN ACCESS EXCLUSIVE MODE`);
+
+async function hold(database: TestDatabase, lock: string) {
+  const client = await openTransaction(database, lock);
   const waiters = async (): Promise<number> => {
     const sql = `SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
     return (await database.query(sql)).length;

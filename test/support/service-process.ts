@@ -2,10 +2,12 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import type { Variables } from '../../src/config/environment.js';
+import { ApiClient } from '../../tools/api-client.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
 import { recordLogLine } from './run-log.js';
 import { fromRoot } from './from-root.js';
+import { ADMIN_KEY } from './settings.js';
 
 const MAIN = fromRoot('dist/service/main.js');
 const START_MS = 90_000;
@@ -84,6 +86,13 @@ export class ServiceProcess {
     } catch {
       return undefined;
     }
+  }
+
+  /** @returns a node with its id and the header of its key, registered at another port if one is given */
+  async registerNode(port = this.port): Promise<{ id: string; headers: Record<string, string> }> {
+    const home = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
+    const { node_id, api_key } = await new ApiClient(`http://127.0.0.1:${port}`, ADMIN_KEY).registerNode(home);
+    return { id: node_id, headers: { 'X-API-Key': `${node_id}:${api_key}` } };
   }
 
   kill(signal: NodeJS.Signals): void {

@@ -29,6 +29,22 @@ export async function createTestDatabase({ isEmpty = false } = {}): Promise<Test
   };
 }
 
+/** A database for all tests of the surrounding `describe`. */
+export function useTestDatabase(options?: { isEmpty?: boolean }): TestDatabase {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createTestDatabase(options);
+  });
+  afterAll(() => database.drop());
+  return {
+    get url() {
+      return database.url;
+    },
+    query: (sql, values) => database.query(sql, values),
+    drop: () => database.drop(),
+  };
+}
+
 let serverPool: Pool | undefined;
 let migratedTemplate: Promise<string> | undefined;
 
