@@ -1,5 +1,5 @@
 import { DataSource } from 'typeorm';
-import { parseDatabaseUrl, readVariables } from './src/config/environment.js';
+import { parseVariable, readVariables } from './src/config/environment.js';
 import { createMigrationOptions } from './src/database/migrate.js';
 
 /** The DataSource of the TypeORM command line. */
@@ -7,7 +7,7 @@ export default new DataSource(createMigrationOptions(databaseUrl()));
 
 function databaseUrl(): string {
   try {
-    return parseDatabaseUrl(readVariables());
+    return parseVariable(readVariables(), 'DATABASE_URL');
   } catch (error) {
     console.error((error as Error).message);
     process.exit(1);

@@ -111,12 +111,18 @@ export function toActor(request: Request): Actor {
   return {
     door: principal?.door ?? 'open',
     id: principal ? getActorId(principal) : null,
-    operator: principal?.door === 'admin' ? principal.operator?.name : undefined,
+    operator: getOperatorName(request),
     requestId: getRequestId(request),
     callerRequestId: getCallerRequestId(request),
     address: getClientAddress(request) ?? null,
     userAgent: readUserAgent(request),
   };
+}
+
+/** @returns undefined for the root key, and at the other doors */
+export function getOperatorName({ user }: Request): string | undefined {
+  const principal = user as Principal | undefined;
+  return principal?.door === 'admin' ? principal.operator?.name : undefined;
 }
 
 /** A call of a user about their own account. */

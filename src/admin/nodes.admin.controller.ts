@@ -24,7 +24,7 @@ import {
   TargetsField,
   UuidField,
 } from '../common/fields.js';
-import { ApiIdempotencyKey, readIdempotencyKey } from '../http/idempotency-key.js';
+import { ApiIdempotencyKey, readIdempotencyKey } from '../http/validation.js';
 import { createPageResponse, toPageRequest } from '../http/page.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { problems, refuseField } from '../problems/problems.js';

@@ -199,26 +199,22 @@ function orNullForAll<Schema extends { readonly description: string }>(schema: S
   return { ...schema, nullable: true, description: `${schema.description}; null: all` } as const;
 }
 
-export function TargetsField(whenAbsent = ''): PropertyDecorator {
-  const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different names of services`;
-  return RestrictionField(NULLABLE_TARGETS, detail, SERVICE_NAME.isName, whenAbsent);
-}
+export const TargetsField = (whenAbsent = '') =>
+  RestrictionField(NULLABLE_TARGETS, SERVICE_NAME, 'names of services', whenAbsent);
 
-export function AppScopesField(): PropertyDecorator {
-  const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different scopes, such as ${EXAMPLES.appScope}`;
-  return RestrictionField(NULLABLE_APP_SCOPES, detail, APP_SCOPE.isName);
-}
+export const AppScopesField = () =>
+  RestrictionField(NULLABLE_APP_SCOPES, APP_SCOPE, `scopes, such as ${EXAMPLES.appScope}`);
 
 function RestrictionField(
   schema: ApiPropertyOptions & { readonly description: string },
-  detail: string,
-  isName: (each: unknown) => each is string,
+  { isName }: NameKind,
+  names: string,
   whenAbsent = '',
 ): PropertyDecorator {
-  const accepts = (value: unknown): boolean => value === null || isRestriction(value, isName);
+  const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different ${names}`;
   return applyDecorators(
     Field({ ...schema, description: schema.description + whenAbsent }, { optional: true }),
-    Accepts('restriction', detail, accepts),
+    Accepts('restriction', detail, (value) => value === null || isRestriction(value, isName)),
   );
 }
 

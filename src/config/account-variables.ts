@@ -1,5 +1,5 @@
 import { MAX_BCRYPT_COST, SITE_BUDGET_FACTOR } from './limits.js';
-import { linkUrl, mailSender, mailUrl, productName } from './mail-url.js';
+import { linkUrl, mailSender, mailUrl, productName } from './urls.js';
 import * as kinds from './variable-kinds.js';
 import type { Section } from './variable-kinds.js';
 

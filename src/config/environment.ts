@@ -154,15 +154,12 @@ function readSecret(path: string): { value?: string; problem?: string } {
   return value === '' ? { problem: 'is empty' } : { value };
 }
 
-function parseVariable<Name extends VariableName>(variables: Variables, name: Name): Parsed[Name] {
+/** Parses one variable for a command, which may not know or need the others. */
+export function parseVariable<Name extends VariableName>(variables: Variables, name: Name): Parsed[Name] {
   const given = readSecretFiles(variables, FILE_VARIABLES.includes(name) ? [name] : []);
   const { data, error } = VARIABLE_TYPES[name].safeParse(given[name]);
   if (error) throw new InvalidEnvironmentError(error.issues.map(({ message }) => `${name} ${message}`));
   return data as Parsed[Name];
-}
-
-export function parseDatabaseUrl(variables: Variables): string {
-  return parseVariable(variables, 'DATABASE_URL');
 }
 
 /** @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is valid */
@@ -173,10 +170,6 @@ export function parseAuditSealSecret(variables: Variables): string {
   if (derived.SECRET_KEY === undefined)
     throw new InvalidEnvironmentError(['AUDIT_SEAL_KEY (or SECRET_KEY, if the service has none) is required']);
   return parseVariable(derived, 'SECRET_KEY');
-}
-
-export function parseAuditRetentionDays(variables: Variables): number {
-  return parseVariable(variables, 'AUDIT_RETENTION_DAYS');
 }
 
 export type TokenSettings = ReturnType<typeof parseTokenSettings>;

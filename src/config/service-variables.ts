@@ -1,4 +1,4 @@
-import { postgresUrl } from './postgres-url.js';
+import { postgresUrl } from './urls.js';
 import * as kinds from './variable-kinds.js';
 import type { Section } from './variable-kinds.js';
 

@@ -53,7 +53,11 @@ export const secret = z
 export const headerSecret = secret.regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without blanks, to fit a header');
 
 /** Text that is used as it is. */
-export function accepted(bounds: string, message: string, isAccepted: (text: string) => boolean) {
+export function accepted(
+  bounds: string,
+  isAccepted: (text: string) => boolean,
+  message = `must be ${bounds.replace('–', ' to ')}`,
+) {
   return z.string().refine(isAccepted, message).meta({ bounds });
 }
 
@@ -73,19 +77,11 @@ export function isHttpUrl(text: string): boolean {
   return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
 }
 
-export const httpUrl = accepted('http(s) URL', 'must be an http(s) URL', isHttpUrl);
+export const httpUrl = accepted('http(s) URL', isHttpUrl, 'must be an http(s) URL');
 
-export const word = accepted(
-  '1–200 printable characters without spaces',
-  'must be 1 to 200 printable characters without spaces',
-  (text) => /^[\x21-\x7e]{1,200}$/.test(text),
-);
+export const word = accepted('1–200 printable characters without spaces', (text) => /^[\x21-\x7e]{1,200}$/.test(text));
 
-export const serviceName = accepted(
-  '1–100 letters, digits, dots, dashes or underscores',
-  SERVICE_NAME.detail,
-  SERVICE_NAME.isName,
-);
+export const serviceName = accepted('1–100 letters, digits, dots, dashes or underscores', SERVICE_NAME.isName);
 
 export const targets = parsed(
   'names of services, separated by commas',
@@ -137,14 +133,13 @@ export const workers = parsed(
 
 export const folder = accepted(
   'the path of a folder',
-  'must be the path of a folder',
   (text) => statSync(text, { throwIfNoEntry: false })?.isDirectory() === true,
 );
 
 export const passwordBlocklist = accepted(
   '`common`, `off`, or the path of a file',
-  'must be common, off or the path of a file',
   (text) => ['common', 'off'].includes(text) || statSync(text, { throwIfNoEntry: false })?.isFile() === true,
+  'must be common, off or the path of a file',
 );
 
 const PROXY_RANGES = new Set(['loopback', 'linklocal', 'uniquelocal']);
@@ -181,8 +176,8 @@ export const origins = z
 /** The domain that passkeys belong to (WebAuthn §5.1.2). No address: browsers refuse those. */
 export const relyingPartyId = accepted(
   'domain in lower case',
-  'must be a domain in lower case, without scheme and port: example.org',
   (text) => /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z][a-z0-9-]{0,62}$/.test(text),
+  'must be a domain in lower case, without scheme and port: example.org',
 );
 
 export function limit(initial: string) {

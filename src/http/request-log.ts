@@ -1,5 +1,5 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
-import type { Principal } from '../access/actor.js';
+import { getOperatorName } from '../access/actor.js';
 import { getClientAddress } from '../common/network.js';
 import { getCallerRequestId, getRequestId } from '../common/ids.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
@@ -41,16 +41,11 @@ export function createRequestLog(
         status,
         duration_ms: Math.round(durationMs * 10) / 10,
         address: getClientAddress(request),
-        operator: getOperator(request),
+        operator: getOperatorName(request),
       });
     });
     next();
   };
-}
-
-function getOperator({ user }: Request): string | undefined {
-  const principal = user as Principal | undefined;
-  return principal?.door === 'admin' ? principal.operator?.name : undefined;
 }
 
 function getRoute(request: Request): string {

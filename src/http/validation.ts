@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@nestjs/common';
+import { ApiHeader } from '@nestjs/swagger';
 import * as transformerPackage from 'class-transformer';
 import { validate } from 'class-validator';
 import { raw, type NextFunction, type Request, type Response } from 'express';
@@ -15,7 +16,7 @@ import {
 import { MAX_REVOKED_KEYS } from '../config/limits.js';
 import { isForGateway, takesForm, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
 
-/** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
+/** The only fields of JSON bodies that may be lists, of texts, on their routes. Browsers send passkeys (WebAuthn §5.1). */
 const LIST_FIELDS: readonly { route: RegExp; pointer: string; maxCommas?: number }[] = [
   { route: /^\/api\/v0\/admin\/(nodes|app-credentials)\/revoke$/, pointer: '/ids', maxCommas: MAX_REVOKED_KEYS },
   { route: /^\/api\/v0\/admin\/keys\/identify$/, pointer: '/digests' },
@@ -150,3 +151,17 @@ function toFieldErrors(error: ValidationError, parent: string): FieldError[] {
   }));
   return [...own, ...(error.children ?? []).flatMap((child) => toFieldErrors(child, pointer))];
 }
+
+/** Without blanks: Node.js joins a repeated header with a comma and a blank. */
+const IDEMPOTENCY_KEY = { type: 'string', pattern: '^[!-~]{1,255}$', maxLength: 255 } as const;
+const IDEMPOTENCY_KEY_FORM = new RegExp(IDEMPOTENCY_KEY.pattern);
+
+/** Reads the header of draft-ietf-httpapi-idempotency-key-header, with or without its quotes. */
+export function readIdempotencyKey({ headers }: Request): string | undefined {
+  const sent = headers['idempotency-key'];
+  if (sent === undefined || (typeof sent === 'string' && IDEMPOTENCY_KEY_FORM.test(sent))) return sent;
+  return refuseField('', 'Idempotency-Key must be 1 to 255 printable ASCII characters without blanks');
+}
+
+export const ApiIdempotencyKey = (description: string): MethodDecorator =>
+  ApiHeader({ name: 'Idempotency-Key', required: false, schema: IDEMPOTENCY_KEY, description });

@@ -1,5 +1,5 @@
 import type { Environment } from '../config/environment.js';
-import type { MailSender, MailServer } from '../config/mail-url.js';
+import type { MailSender, MailServer } from '../config/urls.js';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 20_000;

@@ -30,8 +30,6 @@ const FIRST_ATTEMPT_TIMEOUT_MS = 10_000;
 const RETRY_TIMEOUT_MS = 60_000;
 const MAX_SERVED_NETWORKS = 1_000;
 const MAX_ATTEMPTS = 100;
-const MIN_BACKOFF_MS = 15_000;
-const MAX_BACKOFF_MS = 15 * 60_000;
 /** How long a stop waits for the mails that are being sent. */
 const STOP_GRACE_MS = 2_000;
 
@@ -82,7 +80,7 @@ export class MailWorker implements OnModuleDestroy {
     });
     // A series that begins at 1 has no increase: alerts would miss the first failure.
     for (const kind of MAIL_KINDS) for (const outcome of OUTCOMES) this.mails.inc({ kind, outcome }, 0);
-    const waiting = createSlowGauge(() => outbox.countWaiting());
+    const waiting = createSlowGauge(async () => (await outbox.measure()).waiting);
     metrics.addGauge('mails_waiting', 'Mails in the outbox, of all replicas.', waiting, 'max');
   }
 
@@ -209,7 +207,7 @@ export class MailWorker implements OnModuleDestroy {
   private async settleFailure(request: ClaimedRequest, userId: string, error: unknown): Promise<void> {
     const refusal = error instanceof MailNotAcceptedError ? error : undefined;
     if (this.stopping.signal.aborted) {
-      await this.outbox.postpone(request, 0);
+      await this.outbox.postpone(request, true);
       return;
     }
     const isFinal = refusal?.isFinal === true || request.attempts >= MAX_ATTEMPTS;
@@ -221,7 +219,7 @@ export class MailWorker implements OnModuleDestroy {
       error: toErrorFields(refusal?.cause ?? error),
     });
     if (isFinal) await this.removeWithEvent('user.mail.failed', request, userId);
-    else await this.outbox.postpone(request, computeBackoffMs(request.attempts));
+    else await this.outbox.postpone(request, false);
     this.mails.inc({ kind: request.kind, outcome: isFinal ? 'failed' : 'delayed' });
   }
 
@@ -237,12 +235,6 @@ export class MailWorker implements OnModuleDestroy {
       logFields: { user_id: userId, reason: kind, count: attempts },
     });
   }
-}
-
-/** Exponential, with jitter: half of the delay is random. */
-function computeBackoffMs(attempts: number): number {
-  const delay = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(attempts - 1, 20));
-  return delay * (0.5 + generateFraction() / 2);
 }
 
 @Module({

@@ -97,9 +97,15 @@ const TAKE = {
                    requested_at < now() - interval '${MAX_AGE}' AS "isExpired", requested_at::text AS "requestedAt"`,
 };
 const HOLD = 'SELECT id FROM mail_requests WHERE id = $1 FOR SHARE';
+/** Exponential backoff with jitter: half of the delay is random. */
 const POSTPONE = {
   name: 'mail_requests_postpone',
-  text: `UPDATE mail_requests SET next_attempt_at = now() + $2 * interval '1 millisecond' WHERE id = $1`,
+  text: `UPDATE mail_requests SET next_attempt_at = now() + (0.5 + random() / 2) *
+           least(interval '15 minutes', interval '15 seconds' * 2 ^ least(attempts - 1, 20)) WHERE id = $1`,
+};
+const RELEASE = {
+  name: 'mail_requests_release',
+  text: 'UPDATE mail_requests SET next_attempt_at = now() WHERE id = $1',
 };
 /** `$2`: a request that was repeated while its mail was being sent stays, and is sent again. */
 const REMOVE = {
@@ -110,10 +116,10 @@ const REMOVE_WITH_EVENT = withAuditEvent({
   name: 'mail_requests_remove_with_event',
   text: 'DELETE FROM mail_requests WHERE id = $1 AND requested_at = $2::timestamptz RETURNING id',
 });
-const COUNT = { name: 'mail_requests_count', text: 'SELECT count(*)::integer AS waiting FROM mail_requests' };
-const AGE = {
-  name: 'mail_requests_age',
-  text: 'SELECT extract(epoch FROM now() - min(created_at))::float8 AS seconds FROM mail_requests',
+const MEASURE = {
+  name: 'mail_requests_measure',
+  text: `SELECT count(*)::integer AS waiting, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
+         FROM mail_requests`,
 };
 
 /** The table of mails that wait. */
@@ -181,8 +187,9 @@ export class Outbox {
     return (await transaction.query<unknown[]>(HOLD, [id])).length > 0;
   }
 
-  async postpone({ id }: MailRequest, delayMs: number): Promise<void> {
-    await this.database.rows(POSTPONE, [id, delayMs]);
+  /** @param isDueNow a stop interrupted the attempt; otherwise the mail is tried again after a backoff */
+  async postpone({ id }: MailRequest, isDueNow: boolean): Promise<void> {
+    await this.database.rows(isDueNow ? RELEASE : POSTPONE, [id]);
   }
 
   /** @param event is recorded together with the removal */
@@ -191,13 +198,9 @@ export class Outbox {
     else await this.database.rows(REMOVE, [id, requestedAt]);
   }
 
-  async countWaiting(): Promise<number> {
-    return (await this.database.row<{ waiting: number }>(COUNT, []))?.waiting ?? 0;
-  }
-
-  /** @returns how long the oldest mail has waited, in seconds; 0 when none waits */
-  async measureAge(): Promise<number> {
-    return (await this.database.row<{ seconds: number | null }>(AGE, []))?.seconds ?? 0;
+  /** @returns how many mails wait, and for how long the oldest of them: 0 when none waits */
+  async measure(): Promise<{ readonly waiting: number; readonly seconds: number }> {
+    return (await this.database.row(MEASURE, [])) ?? { waiting: 0, seconds: 0 };
   }
 }
 

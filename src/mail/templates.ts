@@ -121,50 +121,36 @@ function toNotice(subject: string, what: string): Template {
   return toMail(subject, what, 'If you did not expect this, your account may be in danger: contact {{product}}.');
 }
 
+/** @param lead follows the first paragraph in plain text, before the link; HTML has words that are the link */
+function toLinkMail(subject: string, what: string, lead: string, words: string, otherwise: string): Template {
+  const end = `The link works once. ${otherwise}`;
+  const { text } = toMail(subject, what + lead, '{{link}}', end);
+  return { ...toMail(subject, what, `<a href="{{link}}">${words}</a> within {{minutes}} minutes.`, end), text };
+}
+
 /** The built-in texts. docs/operations/mail.md tells how to replace them. */
 export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
-  password_reset: {
-    subject: 'Reset your password',
-    text: `A new password was requested for the account {{email}} at {{product}}.
-
-To choose one, open this link within {{minutes}} minutes:
-
-{{link}}
-
-The link works once. If you did not ask for it, ignore this mail: your password stays as it is.
-`,
-    html: `<p>A new password was requested for the account {{email}} at {{product}}.</p>
-<p><a href="{{link}}">Choose a new password</a> within {{minutes}} minutes.</p>
-<p>The link works once. If you did not ask for it, ignore this mail: your password stays as it is.</p>
-`,
-  },
-  email_verification: {
-    subject: 'Confirm your e-mail address',
-    text: `Please confirm that {{email}} is your e-mail address at {{product}}. Open this link within {{minutes}} minutes:
-
-{{link}}
-
-The link works once. If you have no account with us, ignore this mail.
-`,
-    html: `<p>Please confirm that {{email}} is your e-mail address at {{product}}.</p>
-<p><a href="{{link}}">Confirm the address</a> within {{minutes}} minutes.</p>
-<p>The link works once. If you have no account with us, ignore this mail.</p>
-`,
-  },
-  email_change: {
-    subject: 'Confirm your new e-mail address',
-    text: `{{email}} was given as the new e-mail address of an account at {{product}}. To confirm it, open this link
-within {{minutes}} minutes:
-
-{{link}}
-
-The link works once. If you did not ask for it, ignore this mail: the account keeps its address.
-`,
-    html: `<p>{{email}} was given as the new e-mail address of an account at {{product}}.</p>
-<p><a href="{{link}}">Confirm the new address</a> within {{minutes}} minutes.</p>
-<p>The link works once. If you did not ask for it, ignore this mail: the account keeps its address.</p>
-`,
-  },
+  password_reset: toLinkMail(
+    'Reset your password',
+    'A new password was requested for the account {{email}} at {{product}}.',
+    '\n\nTo choose one, open this link within {{minutes}} minutes:',
+    'Choose a new password',
+    'If you did not ask for it, ignore this mail: your password stays as it is.',
+  ),
+  email_verification: toLinkMail(
+    'Confirm your e-mail address',
+    'Please confirm that {{email}} is your e-mail address at {{product}}.',
+    ' Open this link within {{minutes}} minutes:',
+    'Confirm the address',
+    'If you have no account with us, ignore this mail.',
+  ),
+  email_change: toLinkMail(
+    'Confirm your new e-mail address',
+    '{{email}} was given as the new e-mail address of an account at {{product}}.',
+    ' To confirm it, open this link\nwithin {{minutes}} minutes:',
+    'Confirm the new address',
+    'If you did not ask for it, ignore this mail: the account keeps its address.',
+  ),
   email_change_notice: toMail(
     'Your e-mail address is about to change',
     'Another e-mail address was given for the account {{email}} at {{product}}, by a person who knows its password. The ' +

@@ -58,7 +58,7 @@ export class BackgroundWork {
     const rows = await this.database.rows<{ job: string; seconds: number }>(READ, []);
     const measured = new Map(rows.map(({ job, seconds }) => [`${job}_age_seconds`, seconds]))
       .set('audit_unsealed_seconds', await this.seals.measureLag())
-      .set('mail_waiting_seconds', await this.outbox.measureAge());
+      .set('mail_waiting_seconds', (await this.outbox.measure()).seconds);
     return MEASURE_NAMES.map((name) => {
       const seconds = Math.floor(measured.get(name) ?? 0);
       return { name, seconds, is_overdue: seconds > LIMITS[name] };

@@ -12,7 +12,7 @@ import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER } from '../acces
 import { Answers, Public, RequireNode } from '../access/require.js';
 import { TARGETS, TextField } from '../common/fields.js';
 import { EXAMPLES, SERVICE_NAME } from '../common/names.js';
-import { ApiIdempotencyKey, readIdempotencyKey } from '../http/idempotency-key.js';
+import { ApiIdempotencyKey, readIdempotencyKey } from '../http/validation.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { ApiProblems } from '../problems/api-problems.js';

@@ -19,7 +19,7 @@ import {
   InvalidEnvironmentError,
   overrideVariables,
   parseAuditSealSecret,
-  parseDatabaseUrl,
+  parseVariable,
   readSecretFiles,
   type Variables,
 } from '../../src/config/environment.js';
@@ -260,14 +260,14 @@ describe('a secret in a file', () => {
   it('is read by commands of single variables, which do not touch the other files', () => {
     const others = { SECRET_KEY_FILE: join(folder, 'no-such-file') };
     const url = 'postgresql://user@localhost/auth';
-    expect(parseDatabaseUrl({ DATABASE_URL_FILE: write(`${url}\n`), ...others })).toBe(url);
+    expect(parseVariable({ DATABASE_URL_FILE: write(`${url}\n`), ...others }, 'DATABASE_URL')).toBe(url);
     expect(parseAuditSealSecret({ AUDIT_SEAL_KEY_FILE: write(SECRET_KEY), ...others })).toBe(SECRET_KEY);
     expect(parseAuditSealSecret({ SECRET_KEY_FILE: write(`${SECRET_KEY}\n`) })).toBe(SECRET_KEY);
     expect(refusalOf(() => parseAuditSealSecret(others))).toContain('SECRET_KEY_FILE');
   });
 
   it('keeps the bounds of the variable', () => {
-    const refusal = refusalOf(() => parseDatabaseUrl({ DATABASE_URL_FILE: write(SECRET) }));
+    const refusal = refusalOf(() => parseVariable({ DATABASE_URL_FILE: write(SECRET) }, 'DATABASE_URL'));
     expect(refusal).toContain('DATABASE_URL must be a PostgreSQL URL');
     expect(refusal).not.toContain(SECRET);
   });

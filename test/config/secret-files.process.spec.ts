@@ -74,14 +74,4 @@ describe('in production with its secrets in files', () => {
     expect(await cli.with(unreadable).fails('nodes', 'list')).not.toContain('_FILE');
     cli.remove();
   });
-
-  it.each([
-    ['a variable and its file', { SECRET_KEY }, 'SECRET_KEY and SECRET_KEY_FILE are both set'],
-    ['an empty file', { DATABASE_URL_FILE: empty }, 'DATABASE_URL_FILE names a file that is empty'],
-  ])('the service does not start with %s', async (_what, more, reason) => {
-    const service = await ServiceProcess.spawn(variables(more));
-    expect(await service.exited()).toBe(1);
-    expect(service.output).toContain(reason);
-    expect(service.output).not.toContain(SECRET_KEY);
-  });
 });

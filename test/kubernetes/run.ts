@@ -9,7 +9,7 @@ import { basename, join, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { parseEnvironment, readSecretFiles } from '../../src/config/environment.js';
-import { describeIgnoredVariables } from '../../src/config/ignored-variables.js';
+import { describeIgnoredVariables } from '../../src/bootstrap/start-report.js';
 import { renewChartFiles } from '../../tools/chart-text.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';

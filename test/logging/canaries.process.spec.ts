@@ -1,122 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, request as httpRequest, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import type { OpenAPIObject } from '@nestjs/swagger';
+import { serve } from '../support/serve.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { problems, toProblemType } from '../../src/problems/problems.js';
 
-const CANARY = 'CANARY4b1d';
-
-const HOSTILE = [CANARY, `${CANARY}\r\nINFO: forged`, `${CANARY}\u001b[31mred`, `${CANARY}\u2028line`];
-
-const HEADERS = [
-  'Authorization',
-  'X-API-Key',
-  'X-Admin-Key',
-  'X-Platform-App-Id',
-  'X-Platform-App-Key',
-  'X-Forwarded-For',
-  'Cookie',
-];
-
-describe('the log, at debug level', () => {
-  let database: TestDatabase;
-  let service: ServiceProcess;
-  const answers: string[] = [];
-
-  beforeAll(async () => {
-    database = await createTestDatabase();
-    service = await ServiceProcess.spawn({ ...VARIABLES, LOG_LEVEL: 'debug', DATABASE_URL: database.url });
-    await service.ready();
-  });
-
-  afterAll(async () => {
-    await service.stop();
-    await database.drop();
-  });
-
-  const call = async (
-    method: string,
-    path: string,
-    body?: unknown,
-    headers: Record<string, string> = {},
-  ): Promise<string> => {
-    const init = { method, headers: { ...headers, ...(body !== undefined && { 'Content-Type': 'application/json' }) } };
-    const answer = await fetch(service.url + path, {
-      ...init,
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    });
-    return (await answer.text()) + JSON.stringify([...answer.headers]);
-  };
-
-  it('never repeats what a caller sent, and neither does a response', async () => {
-    const admin = { 'X-Admin-Key': ADMIN_KEY };
-    for (const text of HOSTILE) {
-      answers.push(
-        await call('POST', '/api/v0/auth/register', { email: text, password: text, [text]: text }),
-        await call('POST', '/api/v0/auth/login', { email: `${randomUUID()}@example.org`, password: text }),
-        await call('POST', '/api/v0/auth/refresh', { refresh_token: text }),
-        await call('POST', '/api/v0/auth/logout', { refresh_token: text }),
-        await call('POST', '/internal/validate-app', { target: text }, admin),
-        await call('POST', '/api/v0/admin/nodes', { household_id: text, room: text, name: text }, admin),
-        await call('GET', `/api/v0/admin/nodes/${encodeURIComponent(text)}`, undefined, admin),
-        await call('GET', `/${encodeURIComponent(text)}?q=${encodeURIComponent(text)}`),
-        await call('GET', `/api/v0/admin/nodes?cursor=${encodeURIComponent(text)}`, undefined, admin),
-      );
-    }
-    for (const name of HEADERS) {
-      for (const path of ['/internal/validate-node', '/internal/validate-app', '/api/v0/auth/logout']) {
-        answers.push(await call('POST', path, {}, { [name]: `${CANARY}:${CANARY}` }));
-      }
-      answers.push(await call('GET', '/api/v0/users/me', undefined, { [name]: `Bearer ${CANARY}` }));
-      answers.push(await call('GET', '/api/v0/admin/users', undefined, { [name]: CANARY }));
-    }
-    expect(answers.filter((answer) => answer.includes(CANARY))).toEqual([]);
-    expect(service.output).not.toContain(CANARY);
-  });
-
-  it('never contains a secret that the service created or received', async () => {
-    const admin = { 'X-Admin-Key': ADMIN_KEY };
-    const person = { email: `${randomUUID()}@example.org`, password: `${CANARY} passphrase` };
-    await call('POST', '/api/v0/auth/register', person);
-    const json = async (path: string, body: object, headers = {}) =>
-      (await (
-        await fetch(service.url + path, {
-          method: 'POST',
-          headers: { 'Content-Type': 'application/json', ...headers },
-          body: JSON.stringify(body),
-        })
-      ).json()) as Record<string, string>;
-    const tokens = await json('/api/v0/auth/login', person);
-    const bearer = { Authorization: `Bearer ${tokens.access_token}`, 'User-Agent': `${CANARY} agent` };
-    const change = { current_password: `${CANARY} wrong`, new_password: `${CANARY} new passphrase` };
-    await call('POST', '/api/v0/users/me/password', change, bearer);
-    await call('POST', '/api/v0/users/me/password', { ...change, current_password: person.password }, bearer);
-    await call('POST', '/api/v0/users/me/delete', { password: change.current_password }, bearer);
-    const node = await json('/api/v0/admin/nodes', { household_id: randomUUID(), room: 'hall', name: 'lamp' }, admin);
-    const app = await json('/api/v0/admin/app-credentials', { caller: 'ocr', target: 'auth' }, admin);
-    await call('POST', '/internal/validate-node', undefined, { 'X-API-Key': `${node.node_id}:${node.api_key}` });
-    await call('GET', '/api/v0/users/me', undefined, { Authorization: `Bearer ${tokens.access_token}` });
-    const secrets = [person.password, tokens.access_token, tokens.refresh_token, node.api_key, app.app_key, ADMIN_KEY];
-    for (const secret of [...secrets, ...Object.values(change), bearer['User-Agent'], VARIABLES.SECRET_KEY]) {
-      expect(secret).toBeTruthy();
-      expect(service.output).not.toContain(secret);
-    }
-    expect(service.output).not.toContain(person.email);
-  });
-
-  it('is one JSON object a line', () => {
-    const lines = service.lines.filter(Boolean);
-    expect(lines.length).toBeGreaterThan(50);
-    for (const line of lines)
-      expect(JSON.parse(line)).toMatchObject({ service: 'platform-auth', msg: expect.any(String) });
-  });
-});
-
 type Headers = Record<string, string>;
+
+const OPERATOR = { 'content-type': 'application/json', 'x-admin-key': ADMIN_KEY };
 
 interface Answer {
   readonly status: number;
@@ -156,30 +50,26 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
   }
 
   let database: TestDatabase;
-  let logging: Server;
+  let logging: { url: string; close: () => void };
   let service: ServiceProcess;
   let shipped = '';
 
   beforeAll(async () => {
     database = await createTestDatabase();
-    logging = createServer((request, response) => {
+    logging = await serve((request, response) => {
       request.on('data', (chunk: Buffer) => (shipped += chunk.toString()));
       request.on('end', () => response.end());
-    }).listen(0, '127.0.0.1');
-    await once(logging, 'listening');
-    const url = `http://127.0.0.1:${(logging.address() as AddressInfo).port}`;
-    const variables = { ...VARIABLES, LOG_LEVEL: 'debug', DATABASE_URL: database.url };
-    service = await ServiceProcess.spawn({
-      ...variables,
-      ...(destination === 'logging service' && { LOGGING_SERVICE_URL: url }),
     });
-    await service.ready();
+    const variables = { ...VARIABLES, LOG_LEVEL: 'debug', DATABASE_URL: database.url };
+    service = await ServiceProcess.start({
+      ...variables,
+      ...(destination === 'logging service' && { LOGGING_SERVICE_URL: logging.url }),
+    });
   });
 
   afterAll(async () => {
     service.kill('SIGKILL');
     await service.exited();
-    logging.closeAllConnections();
     logging.close();
     await database.drop();
   });
@@ -203,20 +93,12 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
     return service.output + shipped;
   };
 
-  const inEveryHeader = async (method: string, path: string): Promise<Answer[]> => {
-    const answers: Answer[] = [];
-    for (const name of HEADERS) {
-      answers.push(await send(method, path, { [name]: name === 'authorization' ? `Bearer ${HOSTILE}` : HOSTILE }));
-    }
-    return answers;
-  };
+  const inEveryHeader = (method: string, path: string): Promise<Answer>[] =>
+    HEADERS.map((name) => send(method, path, { [name]: name === 'authorization' ? `Bearer ${HOSTILE}` : HOSTILE }));
 
-  const inEveryField = async (method: string, path: string, fields: object): Promise<Answer[]> => {
+  const inEveryField = (method: string, path: string, fields: object): Promise<Answer>[] => {
     const bodies = [{ [HOSTILE]: HOSTILE }, [CANARY], fields].map((body) => JSON.stringify(body));
-    const headers = { 'content-type': 'application/json', 'x-admin-key': ADMIN_KEY };
-    const answers: Answer[] = [];
-    for (const body of [...bodies, `{"x":"${CANARY}`]) answers.push(await send(method, path, headers, body));
-    return answers;
+    return [...bodies, `{"x":"${CANARY}`].map((body) => send(method, path, OPERATOR, body));
   };
 
   it('in any header, path, query or field of any route appears in no response and in no log line', async () => {
@@ -226,20 +108,18 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
     for (const [template, item] of Object.entries(document.paths)) {
       const path = `${template.replace(/\{\w+\}/g, encodeURIComponent(HOSTILE))}?${CANARY}=${CANARY}&limit=${CANARY}`;
       for (const method of Object.keys(item).map((name) => name.toUpperCase())) {
-        answers.push(...(await inEveryHeader(method, path)), ...(await inEveryField(method, path, fields)));
+        answers.push(...(await Promise.all([...inEveryHeader(method, path), ...inEveryField(method, path, fields)])));
       }
     }
-    for (const path of [`/${CANARY}`, `/api/v0/users/%E0%A4%A${CANARY}`, `/internal/${CANARY}?${CANARY}`]) {
-      answers.push(await send('GET', path, {}));
-    }
-    const json = { 'content-type': 'application/json' };
+    const unrouted = [`/${CANARY}`, `/api/v0/users/%E0%A4%A${CANARY}`, `/internal/${CANARY}?${CANARY}`];
+    for (const path of [...unrouted, `/api/v0/admin/nodes?cursor=${CANARY}`])
+      answers.push(await send('GET', path, OPERATOR));
     for (const headers of [
       { 'content-type': `text/${CANARY}` },
       { 'content-type': `application/json; charset=${CANARY}` },
-      { ...json, 'content-encoding': CANARY },
-    ]) {
+      { ...OPERATOR, 'content-encoding': CANARY },
+    ])
       answers.push(await send('POST', '/api/v0/auth/login', headers, '{}'));
-    }
     expect(answers.length).toBeGreaterThan(400);
     // A gateway that does not name its service gets a 503, which is not a verdict.
     const isGateways = (body: string): boolean => body.includes(toProblemType(problems.gatewayMisconfigured));
@@ -252,30 +132,54 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
   it('with line breaks or escape codes stays within one log line', async () => {
     const nasty = 'line\r\n{"level":60,"msg":"forged"}\u001b[2J\u0000\u2028\u0007';
     const escaped = encodeURIComponent(nasty);
-    const headers = { 'content-type': 'application/json', 'x-admin-key': ADMIN_KEY };
-    for (const path of [
-      '/api/v0/auth/login',
-      '/api/v0/auth/refresh',
-      '/internal/validate-app',
-      '/api/v0/admin/nodes',
-    ]) {
-      const fields = {
-        email: nasty,
-        password: nasty,
-        refresh_token: nasty,
-        target: nasty,
-        room: nasty,
-        [nasty]: nasty,
-      };
-      await send('POST', `${path}?${escaped}`, headers, JSON.stringify(fields));
-    }
-    await send('GET', `/api/v0/admin/nodes/${escaped}?cursor=${escaped}`, headers);
+    const fields = { email: nasty, password: nasty, refresh_token: nasty, target: nasty, room: nasty, [nasty]: nasty };
+    for (const path of ['/api/v0/auth/login', '/api/v0/auth/refresh', '/internal/validate-app', '/api/v0/admin/nodes'])
+      await send('POST', `${path}?${escaped}`, OPERATOR, JSON.stringify(fields));
+    await send('GET', `/api/v0/admin/nodes/${escaped}?cursor=${escaped}`, OPERATOR);
     await send('GET', `/${escaped}`, { 'x-request-id': '%0d%0aforged', 'user-agent': '\u009b2J' });
     const log = await written();
     const lines = log.split('\n').filter((line) => line !== '');
+    for (const line of service.lines.filter(Boolean))
+      expect(JSON.parse(line)).toMatchObject({ service: 'platform-auth', msg: expect.any(String) });
     for (const line of lines) expect(line).toMatch(/^\{.*\}$/);
     // eslint-disable-next-line no-control-regex
     expect(lines.join('')).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/);
     expect(log).not.toContain('forged');
+  });
+
+  it('never contains a secret that the service created or received', async () => {
+    const post = async (
+      path: string,
+      body: object | undefined,
+      headers: Headers = {},
+    ): Promise<Record<string, string>> => {
+      const sent = body && JSON.stringify(body);
+      const answer = await send('POST', path, { 'content-type': 'application/json', ...headers }, sent);
+      return answer.body === '' ? {} : (JSON.parse(answer.body) as Record<string, string>);
+    };
+    const person = { email: `${randomUUID()}@example.org`, password: `${CANARY} passphrase` };
+    await post('/api/v0/auth/register', person);
+    await post('/api/v0/auth/login', { ...person, email: `${randomUUID()}@example.org` });
+    const tokens = await post('/api/v0/auth/login', person);
+    const bearer = { authorization: `Bearer ${tokens.access_token}`, 'user-agent': `${CANARY} agent` };
+    const change = { current_password: `${CANARY} wrong`, new_password: `${CANARY} new passphrase` };
+    await post('/api/v0/users/me/password', change, bearer);
+    await post('/api/v0/users/me/password', { ...change, current_password: person.password }, bearer);
+    await post('/api/v0/users/me/delete', { password: change.current_password }, bearer);
+    const node = await post(
+      '/api/v0/admin/nodes',
+      { household_id: randomUUID(), room: 'hall', name: 'lamp' },
+      OPERATOR,
+    );
+    const app = await post('/api/v0/admin/app-credentials', { caller: 'ocr', target: 'auth' }, OPERATOR);
+    await post('/internal/validate-node', undefined, { 'x-api-key': `${node.node_id}:${node.api_key}` });
+    await send('GET', '/api/v0/users/me', { authorization: `Bearer ${tokens.access_token}` });
+    const log = await written();
+    const secrets = [person.password, tokens.access_token, tokens.refresh_token, node.api_key, app.app_key, ADMIN_KEY];
+    for (const secret of [...secrets, ...Object.values(change), bearer['user-agent'], VARIABLES.SECRET_KEY]) {
+      expect(secret).toBeTruthy();
+      expect(log).not.toContain(secret);
+    }
+    expect(log).not.toContain(person.email);
   });
 });

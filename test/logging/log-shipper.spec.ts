@@ -1,8 +1,8 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { LogLine } from '../../src/logging/log.js';
 import { LogShipper } from '../../src/logging/log-shipper.js';
 import { eventually } from '../../tools/eventually.js';
+import { serve } from '../support/serve.js';
 import { type Service, TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 
@@ -17,28 +17,17 @@ const answering =
 class StandIn {
   readonly deliveries: LogLine[][] = [];
   answer: Answer = answering(202);
-
-  private constructor(private readonly server: Server) {}
+  url!: string;
+  stop!: () => void;
 
   static async start(): Promise<StandIn> {
-    const server = createServer();
-    const standIn = new StandIn(server);
-    server.on('request', (request, response) => void standIn.receive(request, response));
-    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
-    return standIn;
-  }
-
-  get url(): string {
-    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/logs`;
+    const standIn = new StandIn();
+    const { url, close } = await serve((request, response) => void standIn.receive(request, response));
+    return Object.assign(standIn, { url: `${url}/logs`, stop: close });
   }
 
   get lines(): LogLine[] {
     return this.deliveries.flat();
-  }
-
-  async stop(): Promise<void> {
-    this.server.closeAllConnections();
-    await new Promise((closed) => this.server.close(closed));
   }
 
   private async receive(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -78,9 +67,7 @@ describe('the log shipper', () => {
     states.length = 0;
   });
 
-  afterEach(async () => {
-    await standIn.stop();
-  });
+  afterEach(() => standIn.stop());
 
   it('delivers waiting lines in one batch, with its credential', async () => {
     let headers: IncomingMessage['headers'] = {};
@@ -118,9 +105,8 @@ describe('the log shipper', () => {
   );
 
   it('accepts one line at a time while the service is unreachable, and reports that once', async () => {
-    const { url } = standIn;
-    await standIn.stop();
-    const shipper = shipperTo(url);
+    standIn.stop();
+    const shipper = shipperTo(standIn.url);
     shipper.enqueue(line('first'));
     await shipper.flush();
     for (let i = 0; i < 5; i++) {
@@ -131,7 +117,6 @@ describe('the log shipper', () => {
     expect(states).toEqual([false]);
     expect(undelivered).toHaveLength(6);
     await shipper.stop();
-    standIn = await StandIn.start();
   });
 
   it('queues a bounded number of lines while a delivery hangs', async () => {
@@ -182,16 +167,34 @@ describe('a stop', () => {
     await app.stop();
     expect(standIn.lines.filter(({ context }) => context.route === '/health/live')).toHaveLength(calls);
     expect(standIn.lines.length).toBeGreaterThan(delivered);
-    await standIn.stop();
+    standIn.stop();
   });
 });
 
 describe('a logging service that validates each delivery through this service', () => {
   const operator = useApp();
   let own: Service;
+  let standIn: StandIn;
+  let app: TestApp;
 
   beforeAll(async () => {
     own = await operator.service('auth', 'logging');
+    standIn = await StandIn.start();
+    app = await operator.startReplica({
+      variables: {
+        LOG_LEVEL: 'debug',
+        // On a machine that stalls, the change feed would log lines of its own.
+        REVOCATION_LEASE_MS: '0',
+        LOGGING_SERVICE_URL: standIn.url,
+        LOGGING_APP_ID: own.appId,
+        LOGGING_APP_KEY: own.appKey,
+      },
+    });
+  });
+
+  afterAll(async () => {
+    await app.stop();
+    standIn.stop();
   });
 
   it.each([
@@ -206,20 +209,9 @@ describe('a logging service that validates each delivery through this service', 
   ])(
     '%s, receives no lines about these validations, which would cause endless traffic',
     async (_how, path, id, key, status) => {
-      const standIn = await StandIn.start();
-      const app = await operator.startReplica({
-        variables: {
-          LOG_LEVEL: 'debug',
-          // On a machine that stalls, the change feed would log lines of its own.
-          REVOCATION_LEASE_MS: '0',
-          LOGGING_SERVICE_URL: standIn.url,
-          LOGGING_APP_ID: own.appId,
-          LOGGING_APP_KEY: own.appKey,
-        },
-      });
       const verdicts: number[] = [];
-      standIn.answer = async (_logs, request, response) => {
-        const { headers } = request;
+      standIn.deliveries.length = 0;
+      standIn.answer = async (_logs, { headers }, response) => {
         const presented = {
           'X-Platform-App-Id': id === 'ID' ? own.appId.toUpperCase() : String(headers['x-platform-app-id']),
           'X-Platform-App-Key': key === 'wrong' ? key : String(headers['x-platform-app-key']),
@@ -234,14 +226,12 @@ describe('a logging service that validates each delivery through this service', 
       await app.log.flush();
       const deliveries = standIn.deliveries.length;
       await app.log.flush();
-      await app.stop();
 
       expect(standIn.deliveries).toHaveLength(deliveries);
       expect(standIn.lines.filter(({ context }) => context.route === '/health/live')).toHaveLength(20);
       const others = standIn.lines.filter(({ context }) => context.route !== '/health/live');
       expect(others.filter(({ message }) => message === 'request')).toEqual([]);
       expect(verdicts).toEqual(standIn.deliveries.map(() => status));
-      await standIn.stop();
     },
   );
 });

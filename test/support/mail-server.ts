@@ -106,10 +106,13 @@ export class MailServer {
   }
 }
 
-/** Runs a mail server for all tests of the file, before the application that uses its variables starts. */
-export function useMailServer(options?: SMTPServerOptions): { server: MailServer; variables: Variables } {
-  const server = new MailServer(options);
-  const variables: Record<string, string> = { ...MAIL_VARIABLES };
+/**
+ * Runs a mail server for all tests of the file, before the application that uses its variables starts.
+ * @param more variables of that application
+ */
+export function useMailServer(more: Variables = {}): { server: MailServer; variables: Variables } {
+  const server = new MailServer();
+  const variables: Variables = { ...MAIL_VARIABLES, ...more };
   // The port is known only now; the application reads the variables when it starts.
   Object.defineProperty(variables, 'MAIL_URL', { get: () => server.url, enumerable: true });
   beforeAll(() => server.start());

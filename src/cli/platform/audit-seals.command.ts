@@ -10,7 +10,7 @@ import {
   type SealContent,
   type StoredSeal,
 } from '../../audit/seals/seal.js';
-import { parseAuditSealSecret, parseDatabaseUrl, readVariables } from '../../config/environment.js';
+import { parseAuditSealSecret, parseVariable, readVariables } from '../../config/environment.js';
 import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
 import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError, print } from '../terminal.js';
@@ -114,7 +114,10 @@ async function withDatabase<Result>(work: (query: Query, key: SealKey) => Promis
   const { Client } = await import('pg');
   const { BEGIN_VERIFICATION } = await import('../../audit/seals/seal-verifier.js');
   const variables = readVariables();
-  const client = new Client({ connectionString: parseDatabaseUrl(variables), connectionTimeoutMillis: 5_000 });
+  const client = new Client({
+    connectionString: parseVariable(variables, 'DATABASE_URL'),
+    connectionTimeoutMillis: 5_000,
+  });
   const key = new SealKey(parseAuditSealSecret(variables));
   client.on('error', () => undefined);
   await client.connect();

@@ -2,7 +2,7 @@
 // The service may run meanwhile.
 import type { Command } from 'commander';
 import { COMMAND_LINE } from '../../access/actor.js';
-import { parseAuditRetentionDays, parseDatabaseUrl, readVariables } from '../../config/environment.js';
+import { parseVariable, readVariables } from '../../config/environment.js';
 import type { SigningKeyOperations } from '../../signing-keys/signing-key-rotation.js';
 import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
 import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
@@ -23,8 +23,8 @@ With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETE
     .option('--grant-to <role>', 'grant this role the least privileges that the service needs; see docs/audit.md')
     .action(async ({ grantTo: role }: { grantTo?: string }, command: Command) => {
       const variables = readVariables();
-      const databaseUrl = parseDatabaseUrl(variables);
-      const auditRetentionDays = parseAuditRetentionDays(variables);
+      const databaseUrl = parseVariable(variables, 'DATABASE_URL');
+      const auditRetentionDays = parseVariable(variables, 'AUDIT_RETENTION_DAYS');
       const { migrateWatched } = await import('./database-services.js');
       const report = { migrations: await migrateWatched(databaseUrl), granted_to: role };
       if (role !== undefined) {

@@ -5,7 +5,7 @@ import {
   type TokenSettings,
   type Variables,
   overrideVariables,
-  parseDatabaseUrl,
+  parseVariable,
   parseTokenSettings,
   readProcessVariables,
   readVariables,
@@ -97,7 +97,7 @@ export function readDatabaseVariables(own: EnvFile | undefined): Variables & { r
         'On the first run, give DATABASE_URL in the environment.',
       'strange_env_dir',
     );
-  return { DATABASE_URL: parseDatabaseUrl(variables) };
+  return { DATABASE_URL: parseVariable(variables, 'DATABASE_URL') };
 }
 
 const JWKS_URL_VARIABLE = 'AUTH_JWKS_URL';
