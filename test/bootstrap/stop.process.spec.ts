@@ -72,7 +72,7 @@ describe('a graceful shutdown', () => {
   );
 
   it('refuses only new connections after it has stopped listening', async () => {
-    await start('10000');
+    await start('1000');
     const failures: CallFailed[] = [];
     const answers: number[] = [];
     // These callers do not check readiness.
