@@ -3,7 +3,7 @@ import { Client } from 'pg';
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { readClaims } from '../../tools/read-claims.js';
-import { CodeVerifier } from '../../src/second-factors/totp.js';
+import { CodeVerifier } from '../../src/second-factors/codes.js';
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { recorded } from '../audit/record.js';
