@@ -1,7 +1,7 @@
 import { printTable } from '../tools/table.js';
 import type { Judge } from './judge.js';
 import type { Progress } from './lane.js';
-import { MAX_GROWTH_MEGABYTES, type MemoryWatch } from './memory.js';
+import { MAX_GROWTH_MEGABYTES, type MemoryWatch } from './service.js';
 
 const PROGRESS_INTERVAL_MS = 5_000;
 

@@ -2,10 +2,12 @@ import { eventually } from '../../tools/eventually.js';
 import { Load, type Actor, type LoadOptions, type LoadSetting } from '../load.js';
 import type { VerifierProcess } from '../verifiers/verifier-process.js';
 import { keyKinds } from './key-kinds.js';
-import { liveKey } from './key-life.js';
-import { liveUser } from './user-life.js';
+import { liveKey, issueNow, validate } from './key-life.js';
+import { liveUser, startSessionNow } from './user-life.js';
 import { verifyKey, watchVerifier } from './verifiers.js';
-import { makeKept, watchKeys, watchLogins, watchRevoked, watchSessions } from './watchers.js';
+import type { Credential, Kept, Session } from '../ledger.js';
+import { pickOne, randomAddress } from '../random.js';
+import { logIn, me, refresh } from './sessions.js';
 
 const ACTORS: readonly Actor[] = [
   ...Array.from({ length: 3 }, () => (load: Load) => liveKey(load, keyKinds.node)),
@@ -30,4 +32,38 @@ async function awaitStart(load: Load, verifier: VerifierProcess): Promise<void> 
   const accepts = async (): Promise<boolean> =>
     (await Promise.all(credentials.map((one) => verifyKey(load, verifier, one)))).every((verdict) => verdict === true);
   await eventually(`the ${verifier.name} verifier accepts a key`, accepts);
+}
+
+const KEPT = 3;
+
+async function makeKept(load: Load): Promise<Kept> {
+  const credentials: Credential[] = [];
+  const sessions: Session[] = [];
+  for (let made = 0; made < KEPT; made += 1) {
+    for (const kind of Object.values(keyKinds)) credentials.push(await issueNow(load, kind));
+    sessions.push(await startSessionNow(load));
+  }
+  return { credentials, sessions };
+}
+
+async function watchKeys(load: Load): Promise<void> {
+  for (const credential of load.kept.credentials) await validate(load, credential, { from: randomAddress() });
+}
+
+async function watchSessions(load: Load): Promise<void> {
+  for (const session of load.kept.sessions) await me(load, session);
+}
+
+/** Logs in and refreshes without a pause, so that a gap between correct responses is the service's. */
+async function watchLogins(load: Load): Promise<void> {
+  for (const { user } of load.kept.sessions) {
+    const session = await logIn(load, user);
+    if (session) await refresh(load, session);
+  }
+}
+
+/** Revoked credentials stay refused, also on a promoted standby and on a replica that was paused. */
+async function watchRevoked(load: Load): Promise<void> {
+  const { revoked } = load.ledger;
+  if (revoked.length > 0) await validate(load, pickOne(revoked), { from: randomAddress() });
 }

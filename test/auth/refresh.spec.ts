@@ -1,11 +1,10 @@
 import { computeDigest, computeMac, deriveKey, findKeys } from '../../src/crypto/secret.js';
 import { problems } from '../../src/problems/problems.js';
-import { atOnce } from '../support/at-once.js';
+import { atOnce, ROUNDS } from '../support/at-once.js';
 import { expectEnded, expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
-import { ROUNDS } from '../support/repeat-race.js';
 import { recorded } from '../audit/record.js';
 
 const app = useApp();

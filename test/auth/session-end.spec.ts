@@ -3,9 +3,8 @@ import type { Test as SupertestRequest } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { recorded } from '../audit/record.js';
-import { atOnce } from '../support/at-once.js';
+import { atOnce, ROUNDS, repeatRace } from '../support/at-once.js';
 import { expectEnded, expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { ROUNDS, repeatRace } from '../support/repeat-race.js';
 import type { Tokens, User } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
 

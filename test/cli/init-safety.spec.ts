@@ -5,8 +5,7 @@ import { migrate } from '../../src/database/migrate.js';
 import { withServices } from '../../src/cli/platform/database-services.js';
 import { actions, OwnPlatform, SHIPPED_MAP, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 import { LOCKS } from '../../src/database/locks.js';
-import { holdWrites } from '../support/barrier.js';
-import { endLockHolder } from '../support/lock-holder.js';
+import { holdWrites, endLockHolder } from '../support/row-lock.js';
 
 const NOT_CONFIRMED = new Error('not confirmed');
 

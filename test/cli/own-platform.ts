@@ -11,7 +11,7 @@ import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables } from '../../src/common/names.js';
 import { parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/database/migrate.js';
-import { holdWrites } from '../support/barrier.js';
+import { holdWrites } from '../support/row-lock.js';
 import { recordLogLine } from '../support/run-log.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';

@@ -4,7 +4,7 @@ import type { ImportReport } from '../../src/cli/platform/user-transfer.js';
 import { eventually } from '../../tools/eventually.js';
 import { withClient } from '../../tools/postgres.js';
 import { recorded } from '../audit/record.js';
-import { holdWrites } from '../support/barrier.js';
+import { holdWrites } from '../support/row-lock.js';
 import { useCli } from '../support/cli.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { TestApp } from '../support/test-app.js';

@@ -3,7 +3,7 @@ import type { Test as SupertestRequest } from 'supertest';
 import { DataSource, type EntityManager } from 'typeorm';
 import { LOCKS, withAdvisoryLock } from '../../src/database/locks.js';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
-import { endLockHolder } from '../support/lock-holder.js';
+import { endLockHolder } from '../support/row-lock.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { createTestDatabase, useTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { eventually } from '../../tools/eventually.js';

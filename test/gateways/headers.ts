@@ -1,10 +1,7 @@
 // What a client claims in headers does not reach the upstream.
-import { DOORS } from './credentials.js';
-import { expectEqual, expectIdentity } from './expectations.js';
-import { forgeIdentity, forgeOrigin, ORIGIN_NAMES } from './forgeries.js';
+import { DOORS, type Headers, type World } from './world.js';
+import { expectEqual, expectIdentity, send, type Received } from './http.js';
 import type { Gateway } from './gateways.js';
-import { send, type Received } from './http.js';
-import type { World } from './world.js';
 
 export async function checkHeaders({ name, port }: Gateway, { checks, credentials }: World): Promise<void> {
   for (const door of DOORS) {
@@ -69,4 +66,82 @@ function expectOwnOrigin(received: Received): void {
     { address, host, scheme, ...rest },
     { address: '127.0.0.1', host: 'recipes.example.org', scheme: 'http' },
   );
+}
+
+/** By which services learn where a request came from, or which path was asked for. */
+const ORIGIN_NAMES: readonly string[] = [
+  'forwarded',
+  'x-forwarded-for',
+  'x-forwarded-proto',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  'x-forwarded-prefix',
+  'x-forwarded-server',
+  'x-forwarded-scheme',
+  'x-forwarded-ssl',
+  'x-forwarded-uri',
+  'x-forwarded-user',
+  'x-forwarded-email',
+  'x-real-ip',
+  'x-original-url',
+  'x-rewrite-url',
+];
+
+/** Characters that frameworks read as a hyphen: many of them the underscore, PHP also the dot. */
+const SEPARATORS = ['_', '.'];
+
+/** @returns the name with the separator instead of its first hyphen, and instead of all hyphens */
+function confuse(name: string, separator: string): string[] {
+  return [name.replace('-', separator), name.replaceAll('-', separator).toLowerCase()];
+}
+
+/** Every header of an origin, in all spellings that some framework takes for it, and repeated. */
+export function forgeOrigin(): Headers {
+  return ORIGIN_NAMES.flatMap((name): Headers => {
+    const spellings = [name, name.toUpperCase(), ...SEPARATORS.flatMap((other) => confuse(name, other))];
+    return spellings.map((spelling) => [spelling, '192.0.2.66']);
+  });
+}
+
+/** Every identity header, in all spellings that some framework takes for it. */
+export function forgeIdentity(): Headers {
+  const names = ['Door', 'Node-Id', 'Household-Id', 'App-Id', 'Caller', 'User-Id', 'Session-Id', 'Amr', 'Other'];
+  return names.flatMap((end): Headers => {
+    const name = `X-Auth-${end}`;
+    // nginx and others cannot name a header that no one sends: only known ones are removed.
+    const known = [name, name.toLowerCase(), name.toUpperCase(), name];
+    const confusable = SEPARATORS.flatMap((other) => [...confuse(name, other), `X-Auth${other}${end}`]);
+    return [...(end === 'Other' ? [] : known), ...confusable].map((spelling) => [spelling, 'forged']);
+  });
+}
+
+/** Lines of a header that is written unusually. `[name, value]` is a good credential. */
+export function writeUnusually([name, value]: readonly [string, string]): Readonly<Record<string, readonly string[]>> {
+  return {
+    'no space': [`${name}:${value}`],
+    'spaces and tabs around it': [`${name}: \t ${value} \t `],
+    'small letters': [`${name.toLowerCase()}: ${value}`],
+    'capital letters': [`${name.toUpperCase()}: ${value}`],
+    underscores: [`${name.replaceAll('-', '_')}: ${value}`],
+    'a space before the colon': [`${name} : ${value}`],
+    'a folded line': [`${name}: ${value}`, ' x'],
+    'a folded empty line': [`${name}:`, ` ${value}`],
+    'joined with a comma': [`${name}: ${value}, ${value}`],
+    'a comma at the end': [`${name}: ${value},`],
+    'an empty value': [`${name}:`],
+    'an empty second one': [`${name}: ${value}`, `${name}:`],
+    'an empty first one': [`${name}:`, `${name}: ${value}`],
+    doubled: [`${name}: ${value}`, `${name}: ${value}`],
+    'doubled in another case': [`${name}: ${value}`, `${name.toUpperCase()}: ${value}`],
+    'another one first': [`${name}: x`, `${name}: ${value}`],
+    'a null byte': [`${name}: ${value}\0`],
+    'a control character': [`${name}: \x01${value}`],
+    'a delete character': [`${name}: ${value}\x7f`],
+    'a carriage return': [`${name}: ${value}\rX-Other: y`],
+    'bytes that are not ASCII': [`${name}: ${value}\xe9\xff`],
+    'quotation marks': [`${name}: "${value}"`],
+    '7,000 characters': [`${name}: ${'x'.repeat(7_000)}`],
+    '12,000 characters': [`${name}: ${'x'.repeat(12_000)}`],
+    '40,000 characters': [`${name}: ${'x'.repeat(40_000)}`],
+  };
 }

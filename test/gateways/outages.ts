@@ -1,13 +1,11 @@
-// No verdict: never a 401, and never a pass.
+// No verdict, or answers that platform-auth never gives: never a 401, and never a pass.
 import { eventually } from '../../tools/eventually.js';
 import { isHealthy } from '../../tools/server-process.js';
 import { StandIn } from '../guards/stand-in.js';
-import { DOORS } from './credentials.js';
-import { expectEqual, expectUnavailable } from './expectations.js';
+import { DOORS, expectRecovery, type World } from './world.js';
+import { expectEqual, expectUnavailable, send } from './http.js';
 import type { Gateway } from './gateways.js';
-import { send } from './http.js';
-import { FAILURE_CASES } from './stand-ins.js';
-import { expectRecovery, type World } from './world.js';
+import * as standIn from '../guards/stand-in.js';
 
 export async function checkOutages(gateway: Gateway, world: World): Promise<void> {
   const { name, port } = gateway;
@@ -55,3 +53,39 @@ export async function checkFailures(gateway: Gateway, world: World): Promise<voi
   standIn.stop();
   await expectRecovery(gateway, world);
 }
+
+type Answers = Parameters<StandIn['answerWith']>;
+
+interface FailureCase {
+  readonly name: string;
+  readonly answers: Answers;
+}
+
+const challenge =
+  (value: string, status = 401): Answers[number] =>
+  (response) =>
+    void response.writeHead(status, { 'WWW-Authenticate': value, 'Content-Type': 'text/html' }).end('<h1>Sign in</h1>');
+
+const FAILURE_CASES: readonly FailureCase[] = [
+  { name: 'is unavailable', answers: [standIn.problem(503, 'unavailable')] },
+  { name: 'breaks connections', answers: [standIn.breakConnection] },
+  { name: 'hangs', answers: [standIn.hang] },
+  { name: 'fails', answers: [standIn.problem(500, 'internal_error')] },
+  { name: 'does not know the path', answers: [standIn.problem(404, 'not_found')] },
+  { name: 'forbids', answers: [standIn.problem(403, 'forbidden')] },
+  { name: 'asks to wait', answers: [standIn.problem(429, 'too_many_requests')] },
+  { name: 'redirects', answers: [standIn.redirect] },
+  { name: 'is another server that answers 200', answers: [standIn.page(200)] },
+  { name: 'is another server that answers 400', answers: [standIn.page(400)] },
+  { name: 'is another server that answers 401', answers: [standIn.page(401)] },
+  { name: 'is another server that demands a password', answers: [challenge('Basic realm="intranet"')] },
+  {
+    name: 'is another server that demands a token',
+    answers: [challenge('Bearer realm="intranet", error="invalid_token"')],
+  },
+  {
+    name: 'is another server that demands a scope',
+    answers: [challenge('PlatformApp realm="intranet", error="insufficient_scope", scope="x"', 403)],
+  },
+  { name: 'is another server that answers 431', answers: [standIn.page(431)] },
+];

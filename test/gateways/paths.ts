@@ -1,9 +1,7 @@
 // The door of a path, and paths that the upstream could resolve to another one.
-import { DOORS } from './credentials.js';
-import { expectEqual, expectIdentity } from './expectations.js';
+import { DOORS, type World } from './world.js';
+import { expectEqual, expectIdentity, send, sendRaw } from './http.js';
 import type { Gateway } from './gateways.js';
-import { send, sendRaw } from './http.js';
-import type { World } from './world.js';
 
 /** Between two folders: what some service takes for a step from the first into the second. */
 const STEPS: readonly string[] = [

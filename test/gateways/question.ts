@@ -1,12 +1,9 @@
 // What the gateway asks, seen by a server in the place of platform-auth, and what it makes of the answer.
 import { eventually } from '../../tools/eventually.js';
-import { DOORS, type Door, type Headers } from './credentials.js';
-import { expectEqual, expectIdentity } from './expectations.js';
-import { forgeIdentity, forgeOrigin } from './forgeries.js';
+import { DOORS, type Door, type Headers, type World } from './world.js';
+import { expectEqual, expectIdentity, Echo, send, type Answer, type Received } from './http.js';
+import { forgeIdentity, forgeOrigin, originOf } from './headers.js';
 import type { Gateway } from './gateways.js';
-import { originOf } from './headers.js';
-import { Echo, send, type Answer, type Received } from './http.js';
-import type { World } from './world.js';
 
 const FACTORS = 'pwd otp mfa';
 

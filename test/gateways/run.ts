@@ -3,13 +3,12 @@
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
-import { checkBodies } from './bodies.js';
+import { checkBodies, checkUpgrades } from './bodies.js';
 import { startCaddy, startHaproxy, startNginx } from './gateways.js';
 import { checkHeaders } from './headers.js';
 import { checkFailures, checkOutages } from './outages.js';
 import { checkPaths } from './paths.js';
 import { checkQuestion } from './question.js';
-import { checkUpgrades } from './upgrades.js';
 import { checkUnusualForms, checkVerdicts } from './verdicts.js';
 import { expectRecovery, makeWorld } from './world.js';
 

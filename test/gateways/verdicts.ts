@@ -1,10 +1,16 @@
 // Who passes, and who is refused.
-import { DOORS } from './credentials.js';
-import { expectEqual, expectIdentity, expectMissingScope, expectRefusal } from './expectations.js';
-import { writeUnusually } from './forgeries.js';
+import { DOORS, type World } from './world.js';
+import {
+  expectEqual,
+  expectIdentity,
+  expectMissingScope,
+  expectRefusal,
+  parseReceived,
+  send,
+  sendRaw,
+} from './http.js';
+import { writeUnusually } from './headers.js';
 import type { Gateway } from './gateways.js';
-import { parseReceived, send, sendRaw } from './http.js';
-import type { World } from './world.js';
 
 const REFUSALS: readonly (number | undefined)[] = [400, 401, 431];
 const CREDENTIAL_NAMES = ['x-api-key', 'authorization', 'x-platform-app-id', 'x-platform-app-key', 'x-platform-target'];

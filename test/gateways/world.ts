@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { claimPort } from '../../tools/claim-port.js';
 import type { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
@@ -6,9 +7,10 @@ import { PostgresServer } from '../../tools/postgres-server.js';
 import { isHealthy, ServerProcess } from '../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
-import { DOORS, makeCredentials, type Credentials } from './credentials.js';
 import type { Gateway } from './gateways.js';
 import { Echo, send } from './http.js';
+import { ApiClient } from '../../tools/api-client.js';
+import { readClaims } from '../../tools/read-claims.js';
 
 /** What stands around a gateway. */
 export interface World {
@@ -52,4 +54,82 @@ export async function expectRecovery({ port }: Gateway, { credentials }: World):
     );
     return answers.every(({ status }) => status === 200);
   });
+}
+
+export const DOORS = ['node', 'app', 'user'] as const;
+export type Door = (typeof DOORS)[number];
+export type Headers = readonly (readonly [string, string])[];
+
+/** The guarded service: the name in the configurations. */
+const SERVICE_NAME = 'recipes';
+const HOUSEHOLD_ID = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+const PERSON = { email: 'alice@example.org', password: 'correct horse battery' };
+
+interface Credential {
+  readonly good: Headers;
+  readonly bad: Headers;
+  /** What the upstream receives, in the order of the names. */
+  readonly identity: Readonly<Record<string, string>>;
+  /** Members of a 401's body and challenge. */
+  readonly code: string;
+  readonly challenge: string;
+}
+
+interface Credentials extends Readonly<Record<Door, Credential>> {
+  /** A valid key of an app without the scope `documents:read`. */
+  readonly restricted: Pick<Credential, 'good' | 'identity'>;
+}
+
+const sessionClaims = z.object({ sub: z.string(), sid: z.string() });
+
+async function makeCredentials(url: string, adminKey: string): Promise<Credentials> {
+  const client = new ApiClient(url, adminKey);
+  const node = await client.registerNode({ household_id: HOUSEHOLD_ID, room: 'hall', name: 'lamp' });
+  const app = await client.issueAppCredential({ caller: 'ocr', target: SERVICE_NAME });
+  const foreign = await client.issueAppCredential({ caller: 'ocr', target: 'speech' });
+  const restricted = await client.issueAppCredential({
+    caller: 'speech',
+    target: SERVICE_NAME,
+    scopes: ['pages:count'],
+  });
+  await client.register(PERSON);
+  const [{ access_token }, ended] = [await client.logIn(PERSON), await client.logIn(PERSON)];
+  await client.logOut(ended);
+  const { sub, sid } = sessionClaims.parse(readClaims(access_token));
+  return {
+    node: {
+      good: [['X-API-Key', `${node.node_id}:${node.api_key}`]],
+      bad: [['X-API-Key', `${node.node_id}:wrong`]],
+      identity: { 'x-auth-door': 'node', 'x-auth-household-id': HOUSEHOLD_ID, 'x-auth-node-id': node.node_id },
+      code: 'invalid_node_credentials',
+      challenge: 'NodeKey ',
+    },
+    app: {
+      good: toAppHeaders(app),
+      // A live key for another service, whose name the client claims.
+      bad: [...toAppHeaders(foreign), ['X-Platform-Target', 'speech']],
+      identity: { 'x-auth-app-id': app.app_id, 'x-auth-caller': 'ocr', 'x-auth-door': 'app' },
+      code: 'invalid_app_credentials',
+      challenge: 'PlatformApp ',
+    },
+    user: {
+      good: [['Authorization', `Bearer ${access_token}`]],
+      // Of a session that has ended: the signature alone does not tell.
+      bad: [['Authorization', `Bearer ${ended.access_token}`]],
+      identity: { 'x-auth-amr': 'pwd', 'x-auth-door': 'user', 'x-auth-session-id': sid, 'x-auth-user-id': sub },
+      code: 'invalid_access_token',
+      challenge: 'Bearer ',
+    },
+    restricted: {
+      good: toAppHeaders(restricted),
+      identity: { 'x-auth-app-id': restricted.app_id, 'x-auth-caller': 'speech', 'x-auth-door': 'app' },
+    },
+  };
+}
+
+function toAppHeaders({ app_id, app_key }: { readonly app_id: string; readonly app_key: string }): Headers {
+  return [
+    ['X-Platform-App-Id', app_id],
+    ['X-Platform-App-Key', app_key],
+  ];
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Problem, problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { repeatRace } from '../support/repeat-race.js';
+import { repeatRace } from '../support/at-once.js';
 import { holdRow } from '../support/row-lock.js';
 import type { TestApp } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';

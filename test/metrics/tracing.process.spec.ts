@@ -1,10 +1,8 @@
-import { createServer } from 'node:http';
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import type { RequestListener } from 'node:http';
 import { isTracingRequested, type Variables } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
-import { OtlpCollector } from '../support/otlp-collector.js';
 import { claimPort } from '../../tools/claim-port.js';
+import { serve } from '../support/serve.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, PASSWORD, VARIABLES, withSettings } from '../support/settings.js';
 import { useTestDatabase } from '../support/test-database.js';
@@ -12,18 +10,46 @@ import { fromRoot } from '../support/from-root.js';
 
 const REPORT = fromRoot('dist/test/support/programs/report-modules.js');
 
+interface OtlpSpan {
+  readonly name: string;
+  readonly parentSpanId?: string;
+  readonly spanId: string;
+  readonly attributes: { key: string; value: object }[];
+}
+interface OtlpExport {
+  readonly resourceSpans: { scopeSpans: { spans: OtlpSpan[] }[] }[];
+}
+
 describe('tracing', () => {
   const database = useTestDatabase();
-  let collector: OtlpCollector;
+  let collector: Awaited<ReturnType<typeof serve>>;
+  /** What the collector received over HTTP. */
+  const received = { paths: new Set<string>(), bodies: [] as string[] };
+  const collect: RequestListener = (request, response) => {
+    let body = '';
+    request.setEncoding('latin1').on('data', (text: string) => (body += text));
+    request.on('end', () => {
+      received.paths.add(request.url ?? '');
+      received.bodies.push(body);
+      response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
+    });
+  };
+  /** Spans that came as JSON. */
+  const readSpans = (): OtlpSpan[] => {
+    const exports = received.bodies.map((body) => JSON.parse(body) as OtlpExport);
+    return exports.flatMap(({ resourceSpans }) =>
+      resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans)),
+    );
+  };
 
   beforeAll(async () => {
-    collector = await OtlpCollector.start();
+    collector = await serve(collect);
   });
   beforeEach(() => {
-    collector.bodies.length = 0;
-    collector.paths.clear();
+    received.bodies.length = 0;
+    received.paths.clear();
   });
-  afterAll(() => collector.stop());
+  afterAll(() => collector.close());
 
   const start = (variables: Variables): Promise<ServiceProcess> =>
     ServiceProcess.start({ ...VARIABLES, DATABASE_URL: database.url, OTEL_BSP_SCHEDULE_DELAY: '50', ...variables });
@@ -36,28 +62,28 @@ describe('tracing', () => {
     });
     const canaries = await callWithCanaries(service);
     const route = '/internal/validate-node';
-    await eventually('the span arrives', () => collector.spans.some(({ name }) => name === `POST ${route}`));
-    const request = collector.spans.find(({ name }) => name === `POST ${route}`)!;
+    await eventually('the span arrives', () => readSpans().some(({ name }) => name === `POST ${route}`));
+    const request = readSpans().find(({ name }) => name === `POST ${route}`)!;
     expect(request.attributes).toContainEqual({ key: 'http.route', value: { stringValue: route } });
-    const statements = collector.spans.filter(({ parentSpanId }) => parentSpanId === request.spanId);
+    const statements = readSpans().filter(({ parentSpanId }) => parentSpanId === request.spanId);
     expect(statements.map(({ name }) => name)).toEqual([expect.stringMatching(/^pg\.query/)]);
     expect(JSON.stringify(statements)).toContain('WHERE id = ANY ((SELECT $1::uuid[])::uuid[])');
 
     expect(await service.stop()).toBe(0);
-    expect(new Set(collector.paths)).toEqual(new Set(['/v1/traces']));
-    const everything = collector.bodies.join('\n');
+    expect(new Set(received.paths)).toEqual(new Set(['/v1/traces']));
+    const everything = received.bodies.join('\n');
     expect(everything).toContain('/api/v0/auth/login');
     expect(canaries.filter((canary) => everything.includes(canary))).toEqual([]);
     expect(everything).not.toMatch(/canary/i);
-    expect(collector.spans.map(({ name }) => name)).not.toContainEqual(expect.stringContaining('health'));
+    expect(readSpans().map(({ name }) => name)).not.toContainEqual(expect.stringContaining('health'));
   });
 
   it('exports protobuf by default, and flushes when it stops', async () => {
     const service = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_BSP_SCHEDULE_DELAY: '600000' });
     const canaries = await callWithCanaries(service);
-    expect(collector.bodies).toEqual([]);
+    expect(received.bodies).toEqual([]);
     expect(await service.stop()).toBe(0);
-    const everything = collector.bodies.join('\n');
+    const everything = received.bodies.join('\n');
     expect(everything).toContain('/internal/validate-node');
     expect(everything).toContain('platform-auth');
     expect([...canaries, 'canary'].filter((canary) => everything.includes(canary))).toEqual([]);
@@ -71,14 +97,11 @@ describe('tracing', () => {
   });
 
   it('does not delay the shutdown beyond its deadline when the collector hangs', async () => {
-    const hanging = createServer(() => undefined).listen(0, '127.0.0.1');
-    await once(hanging, 'listening');
-    const { port } = hanging.address() as AddressInfo;
-    const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}` };
+    const hanging = await serve(() => undefined);
+    const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: hanging.url };
     const service = await start({ ...endpoint, ...withSettings({ shutdownDeadlineMs: 20_000 }) });
     await callWithCanaries(service);
     expect(await service.stop()).toBe(0);
-    hanging.closeAllConnections();
     hanging.close();
   });
 

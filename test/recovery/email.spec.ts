@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
+import { afterNext } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { Links } from '../support/links.js';
-import { receive, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
+import { Links, receive, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
 import { Owner, WRONG } from '../support/owner.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
-import { afterNext } from '../support/after-next.js';
 import { raceForRow } from '../support/row-lock.js';
 import { countByStatus } from '../support/throttled.js';
 

@@ -1,7 +1,6 @@
 import { problems } from '../../src/problems/problems.js';
 import { expectEnded, expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { Links } from '../support/links.js';
-import { receive, useMailServer, workOff } from '../support/mail-server.js';
+import { Links, receive, useMailServer, workOff } from '../support/mail-server.js';
 import { NEW_PASSWORD } from '../support/owner.js';
 import { PASSWORD } from '../support/settings.js';
 import { recorded } from '../audit/record.js';

@@ -6,6 +6,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Checks } from '../../tools/checks.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
+import { prepareVerifierPython } from '../../tools/verifier-python.js';
 
 const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
 const TARBALL = `platform-auth-verifier-${version}.tgz`;
@@ -90,13 +91,17 @@ async function tryTypescript(folder: string, release: string): Promise<void> {
 }
 
 async function tryPython(folder: string, release: string): Promise<void> {
-  run(process.env.PYTHON ?? 'python3', ['-m', 'venv', 'venv'], folder);
+  // The pip of the packages' tests installs into it: a copy of its own would take seconds of CPU.
+  const pip = prepareVerifierPython();
+  run(pip, ['-m', 'venv', '--without-pip', 'venv'], folder);
   const python = join(folder, 'venv/bin/python');
-  const install = (...words: string[]): string => run(python, ['-m', 'pip', 'install', '--quiet', ...words], folder);
+  const runPip = (...words: string[]): string =>
+    run(pip, ['-m', 'pip', '--quiet', '--python', python, ...words], folder);
+  const install = (...words: string[]): string => runPip('install', ...words);
   const tryIt = (expected: string): void => {
     const found = run(python, ['-I', '-c', TRY_PYTHON], folder).trim();
     if (found !== expected) throw new Error(`${found} instead of ${expected}`);
-    run(python, ['-m', 'pip', 'uninstall', '--quiet', '--yes', 'platform-auth'], folder);
+    runPip('uninstall', '--yes', 'platform-auth');
   };
   await checks.run('installs the wheel into an empty environment', () => {
     install(join(release, WHEEL));

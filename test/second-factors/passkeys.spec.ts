@@ -1,8 +1,7 @@
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { problems } from '../../src/problems/problems.js';
 import { readClaims } from '../../tools/read-claims.js';
-import { afterNext } from '../support/after-next.js';
-import { atOnce } from '../support/at-once.js';
+import { afterNext, atOnce } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
@@ -233,6 +232,16 @@ describe('POST /api/v0/auth/login/passkey', () => {
     expect((await app.me(access_token).expect(200)).body).toMatchObject({ id: owner.user.id });
     expect(readClaims(access_token).amr).toEqual(['hwk', 'user', 'mfa']);
     await app.refresh(refresh_token).expect(200);
+  });
+
+  it('answers 403 without a verified address where REQUIRE_VERIFIED_EMAIL is set, and the same answer logs in then', async () => {
+    const strict = await app.startReplica({ variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
+    const owner = await FactorOwner.of(app);
+    const passkey = (await owner.registers()).get(await passkeyOptions(strict));
+    expectProblem(await logInWithPasskey(strict, passkey), problems.emailNotVerified);
+    await app.database.query('UPDATE users SET email_verified_at = now() WHERE id = $1', [owner.user.id]);
+    await logInWithPasskey(strict, passkey).expect(200);
+    await strict.stop();
   });
 
   it('writes nothing for options that are never answered', async () => {

@@ -2,8 +2,10 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,21 +24,20 @@ def mypy(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [sys.executable, "-m", "mypy", "--config-file", str(PROJECT / "pyproject.toml"), "--cache-dir", cache]
 
 
-def check(commands: list[list[str]], folder: Path) -> None:
+def check(*commands: list[str], folder: Path = PROJECT) -> None:
     for command in commands:
         checked = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_types_hold_under_both_strict_checkers(mypy: list[str]) -> None:
-    check([mypy, [PYRIGHT, "--pythonpath", sys.executable]], PROJECT)
-
-
-def test_a_strictly_typed_service_passes_mypy_and_pyright(mypy: list[str], tmp_path: Path) -> None:
-    configuration = {"include": ["."], "typeCheckingMode": "strict", "pythonVersion": "3.11"}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(configuration))
-    (tmp_path / "consumer.py").write_text((PROJECT / "tests/consumer.py").read_text())
-    check([[*mypy, "consumer.py"], [PYRIGHT, "--pythonpath", sys.executable]], tmp_path)
+def test_the_sources_and_a_strictly_typed_service_pass_mypy_and_pyright(mypy: list[str], tmp_path: Path) -> None:
+    consumer = shutil.copy(PROJECT / "tests/consumer.py", tmp_path)
+    # As pyproject.toml configures it, in one run: each reads the types of all packages anew.
+    configuration = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["pyright"]
+    included = [str(PROJECT / "src"), consumer]
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({**configuration, "include": included}))
+    check(mypy)
+    check([*mypy, "consumer.py"], [PYRIGHT, "--pythonpath", sys.executable], folder=tmp_path)
 
 
 def test_the_readme_has_at_most_60_lines() -> None:

@@ -1,7 +1,32 @@
+import { randomBytes } from 'node:crypto';
 import { prepareLogFolder } from './log-file.js';
-import { prepareRunDatabase } from './run-database.js';
+import { Cleanup } from '../../../tools/cleanup.js';
+import { startPostgres, UNSAFE, withClient } from '../../../tools/postgres.js';
+
+const cleanup = new Cleanup();
 
 export default async function setup(): Promise<void> {
   prepareLogFolder();
   await prepareRunDatabase();
+}
+
+/** Chooses the PostgreSQL of one test run: TEST_DATABASE_URL (a superuser's), or an embedded one that may lose its data. */
+async function prepareRunDatabase(): Promise<void> {
+  process.env.TEST_DATABASE_URL ??= await startServer();
+  const url = process.env.TEST_DATABASE_URL;
+  const template = `test_template_${randomBytes(6).toString('hex')}`;
+  // The first test that needs it creates it (test-database.ts).
+  process.env.TEST_TEMPLATE_DATABASE = template;
+  cleanup.defer(() => withClient(url, (client) => client.query(`DROP DATABASE IF EXISTS ${template}`)));
+}
+
+export function removeRunDatabase(): Promise<void> {
+  return cleanup.run();
+}
+
+async function startServer(): Promise<string> {
+  const server = await startPostgres({ cleanup, purpose: 'test', settings: { ...UNSAFE, max_connections: '300' } });
+  // In watch mode, the next run starts a server of its own.
+  cleanup.defer(() => delete process.env.TEST_DATABASE_URL);
+  return server.url();
 }

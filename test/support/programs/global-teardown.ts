@@ -1,3 +1,1 @@
-import { removeRunDatabase } from './run-database.js';
-
-export default removeRunDatabase;
+export { removeRunDatabase as default } from './global-setup.js';

@@ -1,10 +1,12 @@
-import pg from 'pg';
+import pg, { DatabaseError, type Client } from 'pg';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { withClient } from '../../tools/postgres.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
 import { keyKinds } from '../actors/key-kinds.js';
 import { issueNow, validate, validateEverywhere } from '../actors/key-life.js';
-import { lockTables } from '../lock-tables.js';
 import type { Scenario, Stage } from '../stage.js';
+import { send } from '../client.js';
+import type { Replica } from '../replica.js';
 
 const NODES = 300_000;
 const SHORT_RUN_NODES = 30_000;
@@ -76,4 +78,64 @@ async function expectCached(stage: Stage): Promise<void> {
     });
     stage.expect(wasAccepted === true, `${kept.key.name} was not answered from the cache of ${url}`);
   }
+}
+
+const DEADLOCK = '40P01';
+const MAX_ATTEMPTS = 5;
+
+/**
+ * Begins a transaction that locks tables against every other. Tries again when PostgreSQL ends it because of a deadlock: a
+ * transaction of a replica may hold one of the tables and wait for another.
+ */
+async function lockTables(client: Client, tables: readonly string[]): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    await client.query('BEGIN');
+    try {
+      await client.query(`LOCK TABLE ${tables.join(', ')} IN ACCESS EXCLUSIVE MODE`);
+      return;
+    } catch (error) {
+      const isDeadlock = error instanceof DatabaseError && error.code === DEADLOCK;
+      if (!isDeadlock || attempt === MAX_ATTEMPTS) throw error;
+      await client.query('ROLLBACK');
+    }
+  }
+}
+
+const LOCKED_MS = 5_000;
+const PROBE_INTERVAL_MS = 100;
+const PROBE_TIMEOUT_MS = 2_000;
+const MAX_LIVE_MS = 500;
+
+/** A transaction locks all tables, until every connection of every pool waits for it. */
+export const poolExhausted: Scenario = {
+  name: 'pool-exhausted',
+  title: 'all tables locked for 5 s: every connection of the pools waits',
+  bounds: { errors: ['503', 'balancer 503'], silenceMs: 9_000, slowestMs: 6_000, backMs: 2_000 },
+  async run(stage) {
+    const { postgres, replicas } = stage.world;
+    await stage.begin({ variables: { DATABASE_POOL_SIZE: '3' } });
+    await stage.rest();
+    const slowest = await withClient(postgres.url, async (locker) => {
+      await lockTables(locker, ['users', 'sessions', 'nodes', 'app_credentials']);
+      return probe(replicas, LOCKED_MS);
+    });
+    stage.markHealed();
+    const bound = stage.scale(MAX_LIVE_MS);
+    stage.expect(slowest <= bound, `/health/live: ${Math.round(slowest)} ms, over ${bound}`);
+    await stage.rest();
+  },
+};
+
+/** @returns milliseconds of the slowest response of /health/live; Infinity when one was not 200 */
+async function probe(replicas: readonly Replica[], lengthMs: number): Promise<number> {
+  let slowest = 0;
+  const request = { method: 'GET', path: '/health/live', timeoutMs: PROBE_TIMEOUT_MS };
+  for (let probedMs = 0; probedMs < lengthMs; probedMs += PROBE_INTERVAL_MS) {
+    const answers = await Promise.all(replicas.map(({ url }) => send(url, request)));
+    for (const { status, startedAt, endedAt } of answers) {
+      slowest = status === 200 ? Math.max(slowest, endedAt - startedAt) : Infinity;
+    }
+    await sleep(PROBE_INTERVAL_MS);
+  }
+  return slowest;
 }

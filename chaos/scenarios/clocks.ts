@@ -1,0 +1,169 @@
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { makeTemporaryFolder } from '../../tools/postgres.js';
+import { statusOf } from '../../tools/server-process.js';
+import { keyKinds } from '../actors/key-kinds.js';
+import { issueNow, rotateAtOnce, validate } from '../actors/key-life.js';
+import { meOf } from '../actors/sessions.js';
+import { hasBalancer } from '../balancer.js';
+import { now } from '../client.js';
+import { Replica } from '../replica.js';
+import type { Scenario } from '../stage.js';
+import { replaceSettings } from '../../tools/replace-settings.js';
+import type { PostgresServer } from '../../tools/postgres-server.js';
+import type { World } from '../world.js';
+
+const ROOT = '/usr/lib';
+
+/** The path of libfaketime, which changes the clock of a process; undefined when it is not installed. */
+const FAKETIME = findLibrary();
+
+/** For `whyNot` of a scenario. */
+function whyNoFaketime(): string | undefined {
+  return FAKETIME === undefined ? 'libfaketime is not installed' : undefined;
+}
+
+function findLibrary(): string | undefined {
+  const folders = existsSync(ROOT) ? readdirSync(ROOT).map((name) => join(ROOT, name)) : [];
+  return folders.map((folder) => join(folder, 'faketime', 'libfaketime.so.1')).find((file) => existsSync(file));
+}
+
+const DAY_MS = 24 * 3_600_000;
+const JUMP_TIMEOUT_MS = 60_000;
+const POLL_INTERVAL_MS = 100;
+
+/** The replica whose clock jumps is out of the balancer's rotation, and asked beside it. The load goes on during each jump. */
+export const clockJumps: Scenario = {
+  name: 'clock-jumps',
+  title: 'the clock of a replica jumps by +2 days, then to −2 days, then back',
+  // Until the balancer has noticed.
+  bounds: { errors: ['503'], silenceMs: 3_000, slowestMs: 3_000 },
+  whyNot: () => (hasBalancer ? whyNoFaketime() : 'haproxy is not installed'),
+  async run(stage) {
+    const { world } = stage;
+    const file = join(makeTemporaryFolder(world.cleanup, 'clock'), 'offset');
+    const setClock = (days: number): void => writeFileSync(file, `${days < 0 ? '' : '+'}${days}d`);
+    setClock(0);
+    const ofFirst = {
+      LD_PRELOAD: FAKETIME,
+      FAKETIME_TIMESTAMP_FILE: file,
+      FAKETIME_CACHE_DURATION: '1',
+      DONT_FAKE_MONOTONIC: '1',
+    };
+    const load = await stage.begin({ ofFirst, load: { onlyBalancer: true } });
+    const jumping = world.replica(0);
+    const [session] = load.kept.sessions;
+    const jump = async (days: number): Promise<void> => {
+      setClock(days);
+      stage.expect(await hasJumped(jumping, days), `the clock did not jump to ${days} days`);
+      const expected = days === 0 ? 200 : 503;
+      const health = await statusOf(`${jumping.url}/health`);
+      stage.expect(health === expected, `/health was ${health} at ${days} days`);
+      const answer = session && (await load.ask(meOf(session), jumping.url));
+      stage.expect(answer?.status === expected, `an access token was answered ${answer?.status} at ${days} days`);
+    };
+    await stage.rest();
+    await jump(2);
+    const rotated = await issueNow(load, keyKinds.node);
+    const old = await rotateAtOnce(load, rotated);
+    stage.expect(old !== undefined, 'no key was rotated at +2 days');
+    await stage.rest();
+    await jump(-2);
+    // No clock decides about a key that was rotated away without an overlap.
+    const accepted = old && (await validate(load, rotated, { key: old, base: jumping.url }));
+    stage.expect(accepted === false, 'the old key of a rotation was not refused at −2 days');
+    await stage.rest();
+    await jump(0);
+    await stage.rest();
+  },
+};
+
+/** Waits until the Date header of a replica's responses shows the changed clock. */
+async function hasJumped({ url }: Replica, days: number): Promise<boolean> {
+  for (const deadline = now() + JUMP_TIMEOUT_MS; now() < deadline;) {
+    const { headers, body } = await fetch(`${url}/health/live`);
+    await body?.cancel();
+    const ahead = Date.parse(headers.get('date') ?? '') - Date.now();
+    if (Math.abs(ahead - days * DAY_MS) < DAY_MS / 24) return true;
+    await sleep(POLL_INTERVAL_MS);
+  }
+  return false;
+}
+
+const DAYS = 500;
+/** Jobs run every minute, the shortest interval. */
+const JOBS_TIMEOUT_MS = 120_000;
+const JOBS_SETTLE_DELAY_MS = 2_000;
+const WARNING = 'clock_skewed_nothing_is_deleted';
+
+/** The names of everything that retention may delete, by what it is. */
+const KEPT = {
+  sessions: 'SELECT id AS name FROM sessions',
+  nodes: 'SELECT id AS name FROM nodes',
+  'app credentials': 'SELECT id AS name FROM app_credentials',
+  'audit events': 'SELECT id AS name FROM audit_events',
+  'audit months': 'SELECT name FROM audit_events_months()',
+};
+const namesRead = z.array(z.object({ name: z.union([z.string(), z.number()]) }));
+
+export const wrongClock: Scenario = {
+  name: 'wrong-clock',
+  title: `two more replicas, their clocks ${DAYS} days ahead and behind, run their jobs beside the others`,
+  bounds: { errors: [], silenceMs: 3_000, slowestMs: 3_000 },
+  whyNot: whyNoFaketime,
+  /** They are unready and serve no load: what their jobs delete is tested. */
+  async run(stage) {
+    const { world } = stage;
+    await stage.begin();
+    await stage.rest();
+    const before = await readNames(world.postgres);
+    const wrong = await Promise.all([startWithClock(world, `+${DAYS}d`), startWithClock(world, `-${DAYS}d`)]);
+    for (const replica of wrong) {
+      stage.expect((await statusOf(`${replica.url}/health`)) === 503, 'a replica whose clock is wrong was ready');
+      stage.expect(await hasWarned(replica), 'a replica did not notice that its clock is wrong');
+    }
+    await sleep(JOBS_SETTLE_DELAY_MS);
+    const after = await readNames(world.postgres);
+    for (const [what, names] of before) {
+      const left = after.get(what);
+      stage.expect(
+        [...names].every((name) => left?.has(name)),
+        `${what} were deleted`,
+      );
+    }
+    for (const replica of wrong) await replica.kill();
+    await stage.rest();
+  },
+};
+
+async function startWithClock(world: World, offset: string): Promise<Replica> {
+  const variables = {
+    LD_PRELOAD: FAKETIME,
+    FAKETIME: offset,
+    DONT_FAKE_MONOTONIC: '1',
+    NODE_OPTIONS: replaceSettings({ purgeIntervalMinutes: 1 }),
+  };
+  const isAlive = async (url: string): Promise<boolean> => (await statusOf(`${url}/health/live`)) === 200;
+  const replica = await Replica.create(world.cleanup, world.variables(variables), isAlive);
+  await replica.start();
+  return replica;
+}
+
+async function hasWarned(replica: Replica): Promise<boolean> {
+  for (const deadline = now() + JOBS_TIMEOUT_MS; now() < deadline;) {
+    if (replica.countInLog(WARNING) > 0) return true;
+    await sleep(POLL_INTERVAL_MS);
+  }
+  return false;
+}
+
+async function readNames(postgres: PostgresServer): Promise<Map<string, Set<string | number>>> {
+  const names = new Map<string, Set<string | number>>();
+  for (const [what, sql] of Object.entries(KEPT)) {
+    const rows = namesRead.parse(await postgres.query(sql));
+    names.set(what, new Set(rows.map(({ name }) => name)));
+  }
+  return names;
+}
