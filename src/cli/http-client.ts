@@ -180,7 +180,8 @@ function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: Problem
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
   if (code === 'not_found')
     return '\n  Is the id right? `list` shows every id. With INTERNAL_PORT set, --url or AUTH_URL must name that port.';
-  if (status === 503 || status === 429) return `\n  Try again in ${replaceControlCharacters(retryAfter ?? 'a few')} seconds.`;
+  if (status === 503 || status === 429)
+    return `\n  Try again in ${replaceControlCharacters(retryAfter ?? 'a few')} seconds.`;
   return '';
 }
 
