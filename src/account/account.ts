@@ -15,12 +15,8 @@ import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/names.js';
 import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
-import {
-  NewPasswords,
-  PasswordsModule,
-  PasswordVerifier,
-  REAUTHENTICATION_PROBLEMS,
-} from '../passwords/password-verifier.js';
+import { NewPasswords } from '../passwords/new-passwords.js';
+import { PasswordsModule, PasswordVerifier, REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';

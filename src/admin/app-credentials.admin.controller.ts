@@ -6,8 +6,8 @@ import { toActor } from '../access/actor.js';
 import {
   AppCredentialsService,
   MAX_UNUSED_SCOPES,
-  UnusedScopeResponse,
   type AppCredential,
+  type UnusedScope,
 } from '../app-credentials/app-credentials.service.js';
 import { UNUSED_DAYS } from '../config/limits.js';
 import { EXAMPLES } from '../common/names.js';
@@ -96,6 +96,13 @@ export class AppCredentialResponse extends KeyResponse {
 function toScopeUses({ scopes, scopeUses }: AppCredential): ScopeUseResponse[] {
   const names = new Set([...(scopes ?? []), ...Object.keys(scopeUses)]);
   return [...names].sort().map((scope) => ({ scope, last_used_at: scopeUses[scope] ?? null }));
+}
+
+class UnusedScopeResponse implements UnusedScope {
+  @ApiProperty(ID) app_id!: string;
+  @ApiProperty({ example: EXAMPLES.caller }) caller!: string;
+  @ApiProperty({ example: EXAMPLES.target }) target!: string;
+  @ApiProperty({ example: EXAMPLES.appScope }) scope!: string;
 }
 
 export class UnusedScopesResponse {

@@ -18,7 +18,6 @@ import {
 import { EXAMPLES, OPERATOR_NAME, toCanonicalOperatorName } from '../common/names.js';
 import { AUDIT_EVENT_NAMES, AUDIT_EVENT_PATTERNS, listMatchingEvents } from '../common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
-import { BackgroundWork, MEASURE_NAMES, type Measurement } from '../maintenance/background-work.js';
 import { OperatorsService } from '../operators/operators.service.js';
 
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
@@ -184,30 +183,5 @@ export class AuditEventsAdminController {
       until: parseMoment(query.until),
     };
     return AuditEventPageResponse.from(await this.audit.listEvents(filter, getPageLimit(query), query.cursor));
-  }
-}
-
-class MeasurementResponse implements Measurement {
-  @ApiProperty({ enum: MEASURE_NAMES, description: 'as the metric' }) name!: string;
-  @ApiProperty({ type: 'integer', example: 3 }) seconds!: number;
-  @ApiProperty({ description: 'whether an operator should look after it', example: false }) is_overdue!: boolean;
-}
-
-export class BackgroundWorkResponse {
-  @ApiProperty({ type: [MeasurementResponse] }) items!: Measurement[];
-}
-
-@AdminController('/background-work')
-export class BackgroundWorkAdminController {
-  constructor(private readonly work: BackgroundWork) {}
-
-  @Get()
-  @RequireAdmin('read', {
-    summary: 'How far is the work behind that no request waits for?',
-    description: 'Seals of the audit log, mails and the jobs of the maintenance, of all replicas together.',
-    returns: BackgroundWorkResponse,
-  })
-  async getBackgroundWork(): Promise<BackgroundWorkResponse> {
-    return { items: await this.work.measure() };
   }
 }

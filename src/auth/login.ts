@@ -2,7 +2,7 @@
  * Logins, step by step: 1. the password, 2. the challenge of a user with a second factor, 3. the answer to it, or a passkey
  * alone, 4. the session. They begin in LoginService, at the end of this file. Invariants: a wrong password, an unknown
  * address and a disabled account have the same response and the same cost (user enumeration). A guess is reserved in a
- * throttle before it is verified, and settled by the verdict; for codes, in second-factors/totp.ts. Proofs are consumed in
+ * throttle before it is verified, and settled by the verdict; for codes, in second-factors/codes.ts. Proofs are consumed in
  * the transaction that starts the session.
  */
 import { Injectable } from '@nestjs/common';
@@ -13,7 +13,7 @@ import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Challenges, toPasswordContext, type PresentedChallenge } from '../second-factors/challenges.js';
-import { CodeVerifier } from '../second-factors/totp.js';
+import { CodeVerifier } from '../second-factors/codes.js';
 import {
   mustVerifyEmail,
   RefusedProofError,

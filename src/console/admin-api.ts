@@ -3,7 +3,7 @@ import { METHOD_METADATA } from '@nestjs/common/constants.js';
 import { ModuleRef } from '@nestjs/core';
 import type { Request } from 'express';
 import { SCOPE_OF_ROUTE } from '../access/require.js';
-import { AdminStrategy, lacksScope } from '../admin/admin.module.js';
+import { AdminStrategy, lacksScope } from '../admin/admin-door.js';
 import type { RouteScope } from '../common/names.js';
 import { createValidationPipe } from '../http/validation.js';
 import type { ConsoleSession } from './console-sessions.js';

@@ -8,9 +8,9 @@ import type { VNode } from 'preact';
 import {
   AuditEventsAdminController,
   AuditEventsQuery,
-  BackgroundWorkAdminController,
   type AuditEventResponse,
 } from '../admin/audit-events.admin.controller.js';
+import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
 import { isId } from '../common/ids.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';

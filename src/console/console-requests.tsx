@@ -1,7 +1,7 @@
 /**
  * What surrounds the pages: the login and its cookie, the guard that asks for a session and checks each form, and the filter
- * that turns refusals into pages. Invariants: a request that changes something comes from a form that a page of this session made, from
- * this origin, and is done once (ASVS 3.5.1); GET changes nothing.
+ * that turns refusals into pages. Invariants: a request that changes something comes from a form that a page of this session
+ * made, from this origin, and is done once (ASVS 3.5.1); GET changes nothing.
  */
 import {
   applyDecorators,
@@ -22,7 +22,7 @@ import {
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { Public } from '../access/require.js';
-import { AdminStrategy } from '../admin/admin.module.js';
+import { AdminStrategy } from '../admin/admin-door.js';
 import { Log } from '../logging/log.js';
 import { refuseHostileText } from '../http/validation.js';
 import { ProblemFilter } from '../problems/problem.filter.js';

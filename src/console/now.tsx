@@ -2,7 +2,7 @@
 import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
-import { BackgroundWorkAdminController } from '../admin/audit-events.admin.controller.js';
+import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
 import { COUNTED_EVENTS } from '../audit/counted-refusals.js';
 import { EXPIRY_NOTICE_DAYS } from '../config/limits.js';
 import { ComparedClock } from '../database/compared-clock.js';

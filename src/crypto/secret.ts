@@ -1,5 +1,6 @@
-// Random secrets, their digests and keys derived from SECRET_KEY. Generated secrets have 256 bits and are stored as one
-// SHA-256; passwords have little entropy, and are in passwords/. Secrets and digests are compared in constant time.
+// Random secrets, their digests, keys derived from SECRET_KEY, and the form of our keys. Generated secrets have 256 bits and
+// are stored as one SHA-256; passwords have little entropy, and are in passwords/. Secrets and digests are compared in
+// constant time.
 
 import {
   createHmac,

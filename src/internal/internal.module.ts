@@ -13,7 +13,8 @@ import type { Request, Response } from 'express';
 import * as z from 'zod';
 import { getPrincipal } from '../access/actor.js';
 import { Answers, RequireApp } from '../access/require.js';
-import { AppCredentialsModule, AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
+import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { EXAMPLES, APP_SCOPE } from '../common/names.js';
@@ -213,7 +214,7 @@ class ChangesResponse {
 
 @ApiTags('internal')
 @Controller('internal')
-export class ChangesController {
+class ChangesController {
   constructor(private readonly changes: ChangesService) {}
 
   @Post('changes')

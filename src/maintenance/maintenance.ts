@@ -20,7 +20,7 @@ import { Log, toErrorFields } from '../logging/log.js';
 import { MailModule } from '../mail/mail-worker.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
 import { RevocationFeed } from '../revocation/revocation-feed.js';
-import { SecondFactorsModule } from '../second-factors/totp-enrolment.js';
+import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';

@@ -244,6 +244,9 @@ function toAuditEvent(
   return { event, actor, subject: id, details, logFields: { household_id: householdId } };
 }
 
+// The codes, which people read aloud and type: nine random characters (45 bits) and the check symbol of Crockford's base 32
+// (value modulo 37), in two groups. Values whose symbol is not a letter or a digit are skipped.
+
 const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 const RANDOM_CHARACTERS = 9;
 const GROUP_LENGTH = 5;
@@ -255,13 +258,14 @@ export function generateEnrolmentCode(): string {
   for (;;) {
     const value = generateSecretBytes(RANDOM_BYTES).readUIntBE(0, RANDOM_BYTES) % ALPHABET.length ** RANDOM_CHARACTERS;
     const check = ALPHABET[value % CHECK_MODULUS];
-    const code = encode(value);
-    if (check !== undefined) return `${code.slice(0, GROUP_LENGTH)}-${code.slice(GROUP_LENGTH)}${check}`;
+    if (check === undefined) continue;
+    const code = encode(value) + check;
+    return `${code.slice(0, GROUP_LENGTH)}-${code.slice(GROUP_LENGTH)}`;
   }
 }
 
 /** @returns the code as it is compared: without hyphens and blanks, in capitals, and with digits for O, I and L */
-export function canonicalizeCode(typed: string): string {
+function canonicalizeCode(typed: string): string {
   return typed.toUpperCase().replace(/[\s-]/g, '').replaceAll('O', '0').replace(/[IL]/g, '1');
 }
 

@@ -22,7 +22,7 @@ import { EnrolmentsService, NodeEnrolment } from './enrolments.service.js';
 import { NODE_KEYS, type NodeKeys, NODE_KEY_TABLE, NodeDevice, NodesService } from './nodes.service.js';
 
 @Injectable()
-export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
+class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
   constructor(
     doors: Doors,
     @Inject(NODE_KEYS) private readonly keys: NodeKeys,
@@ -58,7 +58,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
   }
 }
 
-export class ValidNodeResponse {
+class ValidNodeResponse {
   @ApiProperty({ enum: [true] }) valid!: true;
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) node_id!: string;
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
@@ -67,7 +67,7 @@ export class ValidNodeResponse {
 
 @ApiTags('internal')
 @Controller('internal')
-export class ValidateNodeController {
+class ValidateNodeController {
   constructor(private readonly freshness: Freshness) {}
 
   @Post('validate-node')
@@ -90,7 +90,7 @@ export class ValidateNodeController {
 /** Room for hyphens and blanks between the ten characters. */
 const MAX_CODE_LENGTH = 64;
 
-export class EnrolNodeRequest {
+class EnrolNodeRequest {
   @TextField(MAX_CODE_LENGTH, {
     description: 'in any letter case, with or without the hyphen; O is read as 0, I and L as 1',
     example: EXAMPLES.enrolmentCode,
@@ -98,7 +98,7 @@ export class EnrolNodeRequest {
   code!: string;
 }
 
-export class EnrolledNodeResponse {
+class EnrolledNodeResponse {
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) node_id!: string;
   @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' }) api_key!: string;
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
@@ -110,7 +110,7 @@ export class EnrolledNodeResponse {
 
 @ApiTags('auth')
 @Controller('api/v0/nodes')
-export class EnrolController {
+class EnrolController {
   constructor(private readonly enrolments: EnrolmentsService) {}
 
   @Post('enrol')

@@ -3,7 +3,7 @@
  * Terms: an enrolment begins with the password and shows the secret; its confirmation proves that the app has it. Logins ask
  * for codes from then on. A new enrolment replaces one that was not confirmed, and another password voids it.
  */
-import { applyDecorators, Body, Controller, Get, Injectable, Module, Post, Req } from '@nestjs/common';
+import { applyDecorators, Body, Controller, Get, Injectable, Post, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
@@ -13,30 +13,13 @@ import { Clock } from '../common/clock.js';
 import { CharactersBetween, type Presence } from '../common/fields.js';
 import type { AuditEventName } from '../common/security-events.js';
 import { Environment, getProductName } from '../config/environment.js';
-import { MailModule } from '../mail/mail-worker.js';
-import { PasswordsModule, REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { TokensModule } from '../tokens/user-door.js';
-import { Challenges } from './challenges.js';
+import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
 import { FactorChanges, ProofRequest } from './factor-changes.js';
-import { PasskeysController, PasskeysService } from './passkeys.js';
-import {
-  LoginExplanations,
-  SecondFactorsService,
-  toFactorRefusal,
-  type UserWithFactors,
-} from './second-factors.service.js';
-import {
-  CodeVerifier,
-  drawQrCode,
-  generateTotpSecret,
-  replaceRecoveryCodes,
-  toBase32,
-  toOtpauthUrl,
-  TotpVault,
-} from './totp.js';
-import { RelyingParty } from './webauthn.js';
+import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
+import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
 
 /**
  * No row when an enrolment is confirmed. The moment of an enrolment is later than the password that it needed, and not before a
@@ -261,21 +244,3 @@ export class TotpController {
     return { recovery_codes: await this.totp.replaceRecoveryCodes(toOwnCall(request), body) };
   }
 }
-
-const SHARED = [
-  SecondFactorsService,
-  LoginExplanations,
-  FactorChanges,
-  CodeVerifier,
-  RelyingParty,
-  Challenges,
-  TotpVault,
-];
-
-@Module({
-  imports: [MailModule, PasswordsModule, TokensModule],
-  controllers: [TotpController, PasskeysController],
-  providers: [...SHARED, TotpService, PasskeysService],
-  exports: SHARED,
-})
-export class SecondFactorsModule {}

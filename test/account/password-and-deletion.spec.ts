@@ -4,6 +4,7 @@ import { recorded } from '../audit/record.js';
 import { atOnce, afterNext, repeatRace } from '../support/at-once.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
+import type { TestApp } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
@@ -138,17 +139,21 @@ describe('wrong current passwords', () => {
 
   it('share one budget with wrong logins, over all replicas and routes: 24 at once cost only the limit', async () => {
     const alice = await Owner.of(one);
-    const answers = await atOnce(24, (index) => {
-      const on = index % 2 ? one : two;
-      if (index % 3 === 0) return on.login(alice.user.email, WRONG);
-      return index % 3 === 1 ? alice.changePassword(WRONG, NEW_PASSWORD, on) : alice.deleteAccount(WRONG, on);
-    });
+    const guesses = [
+      (on: TestApp) => on.login(alice.user.email, WRONG),
+      (on: TestApp) => alice.changePassword(WRONG, NEW_PASSWORD, on),
+      (on: TestApp) => alice.changeEmail(`new-${alice.user.email}`, WRONG, on),
+      (on: TestApp) => alice.deleteAccount(WRONG, on),
+    ];
+    const answers = await atOnce(24, (index) => guesses[index % 4]!(index % 8 < 4 ? one : two));
     const counts = countByStatus(answers);
     expect((counts[401] ?? 0) + (counts[403] ?? 0)).toBe(LIMIT);
     expect(counts[429]).toBe(24 - LIMIT);
     const wait = jest.spyOn(one.nest.get(Propagation), 'awaitPropagation');
     expect(expectThrottled(await alice.changePassword())).toMatchObject({ policy: 'login-account-address' });
     expect(expectThrottled(await alice.deleteAccount())).toMatchObject({ points: LIMIT });
+    const email = alice.changeEmail(`new-${alice.user.email}`);
+    expect(expectThrottled(await email)).toMatchObject({ policy: 'login-account-address' });
     expect(wait).not.toHaveBeenCalled();
     await one.me(alice.tokens.access_token).expect(200);
   });

@@ -461,8 +461,12 @@ describe('platform-auth', () => {
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('nothing to change') });
   });
 
-  it('revokes a node, which the filters of a list then leave out', async () => {
-    const { nodeId, header } = await app.node();
+  it('rotates the key of a node, and revokes the node, which the filters of a list then leave out', async () => {
+    const { nodeId, header: old } = await app.node();
+    const { api_key } = await cli.json<{ api_key: string }>('nodes', 'rotate', nodeId, '--overlap-hours', '0');
+    const header = `${nodeId}:${api_key}`;
+    expectProblem(await app.validateNode(old), problems.invalidNodeCredentials);
+    await app.validateNode(header).expect(200);
     expect(await cli.fails('nodes', 'revoke', nodeId)).toMatch(
       /^This revokes the node [^/]+\/[^/]+ permanently\. Add --yes/,
     );

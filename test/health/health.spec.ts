@@ -78,14 +78,13 @@ describe('the database check of GET /health', () => {
     expect(await connections('platform-auth-health')).toBe(1);
   });
 
-  it('succeeds while every connection of the pool is taken, and takes none of them', async () => {
+  it('succeeds while every connection of the pool is taken', async () => {
     const { nest } = app;
     const runners = [nest.get(DataSource).createQueryRunner(), nest.get(DataSource).createQueryRunner()];
     for (const runner of runners) await runner.connect();
+    // A check that took one of them would wait for it, and answer 503.
     expect(await flood()).toEqual([200]);
     expect(nest.get(Database).pool).toMatchObject({ total: 2, idle: 0 });
-    // A job of the service may wait too.
-    expect(nest.get(Database).pool.waiting).toBeLessThan(2);
     for (const runner of runners) await runner.release();
   });
 

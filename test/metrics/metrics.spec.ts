@@ -8,7 +8,7 @@ import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { Readiness } from '../../src/health/health.js';
-import type { BackgroundWorkResponse } from '../../src/admin/audit-events.admin.controller.js';
+import type { BackgroundWorkResponse } from '../../src/admin/background-work.admin.controller.js';
 import { AuditJob, KeyMaterialJob, PurgeJob, SealJob } from '../../src/maintenance/maintenance.js';
 import { MetricsServer } from '../../src/metrics/metrics-server.js';
 import { insertion } from '../audit/auditor.js';

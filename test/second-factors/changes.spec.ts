@@ -3,7 +3,7 @@ import { Client } from 'pg';
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { readClaims } from '../../tools/read-claims.js';
-import { CodeVerifier } from '../../src/second-factors/totp.js';
+import { CodeVerifier } from '../../src/second-factors/codes.js';
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { recorded } from '../audit/record.js';
@@ -199,16 +199,19 @@ describe('a proof whose use could not be committed', () => {
     },
   );
 
-  it('of a login with a passkey alone is 503, and the same answer logs in then', async () => {
-    const owner = await FactorOwner.of(patient);
-    const authenticator = await owner.registers();
-    const passkey = authenticator.get(await passkeyOptions(patient));
-    const answer = (): PromiseLike<Response> => logInWithPasskey(app, passkey);
-    expectProblem(await whileBlocked('passkeys', answer), problems.unavailable);
-    expect((await untilVerdict(answer)).status).toBe(200);
-    await expectNoRefusal(owner);
-    expectProblem(await untilVerdict(answer), problems.invalidPasskey);
-  });
+  it.each(['passkeys', 'used_challenges', 'sessions'])(
+    'of a login with a passkey alone, blocked at %s, is 503, and the same answer logs in then',
+    async (table) => {
+      const owner = await FactorOwner.of(patient);
+      const authenticator = await owner.registers();
+      const passkey = authenticator.get(await passkeyOptions(patient));
+      const answer = (): PromiseLike<Response> => logInWithPasskey(app, passkey);
+      expectProblem(await whileBlocked(table, answer), problems.unavailable);
+      expect((await untilVerdict(answer)).status).toBe(200);
+      await expectNoRefusal(owner);
+      expectProblem(await untilVerdict(answer), problems.invalidPasskey);
+    },
+  );
 
   it.each(['/totp/remove', '/recovery-codes'])('at %s is 503, and the same code is accepted then', async (path) => {
     const owner = await FactorOwner.withTotp(patient);

@@ -7,6 +7,7 @@ import { PASSWORD } from '../support/settings.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { untilVerdict } from '../support/until-verdict.js';
 import { useApp, useReplica } from '../support/use-app.js';
+import { recorded } from '../audit/record.js';
 import { FactorOwner } from './owner.js';
 
 const app = useApp();
@@ -86,7 +87,8 @@ describe('POST /api/v0/auth/login/second-factor', () => {
     expect(countByStatus(answers)).toEqual({ 200: 1, 401: 9 });
   });
 
-  it('says that an address is not verified to a right code only, which stays usable', async () => {
+  it('says that an address is not verified to a right code only, which stays usable, and counts both refusals in the audit log', async () => {
+    app.clock.enterNextWindow();
     const strict = await app.startReplica({ variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
     const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
@@ -94,6 +96,8 @@ describe('POST /api/v0/auth/login/second-factor', () => {
     expectProblem(wrong, problems.invalidSecondFactor);
     const code = owner.code();
     expectProblem(await owner.answers(challenge, 'totp', { code }, strict), problems.emailNotVerified);
+    const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
+    expect(rows).toMatchObject([{ count: 2, details: { reasons: { wrong_code: 1, email_not_verified: 1 } } }]);
     await owner.answers(challenge, 'totp', { code }).expect(200);
     await strict.stop();
   });

@@ -234,6 +234,16 @@ describe('POST /api/v0/auth/login/passkey', () => {
     await app.refresh(refresh_token).expect(200);
   });
 
+  it('answers 403 without a verified address where REQUIRE_VERIFIED_EMAIL is set, and the same answer logs in then', async () => {
+    const strict = await app.startReplica({ variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
+    const owner = await FactorOwner.of(app);
+    const passkey = (await owner.registers()).get(await passkeyOptions(strict));
+    expectProblem(await logInWithPasskey(strict, passkey), problems.emailNotVerified);
+    await app.database.query('UPDATE users SET email_verified_at = now() WHERE id = $1', [owner.user.id]);
+    await logInWithPasskey(strict, passkey).expect(200);
+    await strict.stop();
+  });
+
   it('writes nothing for options that are never answered', async () => {
     const [before] = await app.database.query('SELECT count(*) FROM used_challenges');
     await passkeyOptions(app);

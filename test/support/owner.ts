@@ -48,8 +48,8 @@ export class Owner {
     return this.as(app.post('/api/v0/users/me/password', body));
   }
 
-  changeEmail(new_email: string, password = PASSWORD): SupertestRequest {
-    return this.as(this.app.post('/api/v0/users/me/email', { password, new_email }));
+  changeEmail(new_email: string, password = PASSWORD, app = this.app): SupertestRequest {
+    return this.as(app.post('/api/v0/users/me/email', { password, new_email }));
   }
 
   deleteAccount(password = PASSWORD, app = this.app): SupertestRequest {
