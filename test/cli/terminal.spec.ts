@@ -175,6 +175,7 @@ describe('a new password without a terminal', () => {
   ])('is the first line of standard input, which must not be empty: %j', async (sent, expected) => {
     const stdin = new PassThrough().end(sent);
     const read = readNewPassword({ stdin, stderr: new PassThrough() } as unknown as Terminal);
-    expect(await read.catch(({ code }: { code: string }) => ({ code }))).toEqual(expected);
+    const outcome = await read.catch((error: unknown) => ({ code: (error as { code: string }).code }));
+    expect(outcome).toEqual(expected);
   });
 });
