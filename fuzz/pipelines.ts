@@ -1,3 +1,4 @@
+// Lanes that write to the socket themselves: pipelined requests, responses that the client does not read, and bytes that are not quite HTTP.
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';

@@ -1,3 +1,4 @@
+// Ids of rows and requests, and the secrets that a text of a caller may hold in place of a name or an id.
 import type { Request } from 'express';
 import { v4, v7, validate } from 'uuid';
 

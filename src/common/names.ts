@@ -1,4 +1,4 @@
-// Names and words that requests, metrics, log lines and the audit log share.
+// Names and words that requests, metrics, log lines and the audit log share, and their examples.
 
 /** A kind of name: the form that it has, and what a caller is told whose text has another form. */
 export interface NameKind {

@@ -78,20 +78,20 @@ export interface NodeFilter extends KeyFilter {
   readonly search: string | undefined;
 }
 
-const VALID_DAYS = 1;
+const IDEMPOTENCY_KEY_DAYS = 1;
 
 /**
- * Inserts the key, or replaces one that has expired. A concurrent registration with the same key waits here until the first
- * one commits, and then gets no row.
+ * Inserts an Idempotency-Key, or replaces one that has expired. A concurrent registration with the same one waits here until
+ * the first one commits, and then gets no row.
  */
-const CLAIM = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at) VALUES ($1, $2, $3, $4)
+const CLAIM_IDEMPOTENCY_KEY = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at) VALUES ($1, $2, $3, $4)
   ON CONFLICT (key_mac) DO UPDATE
     SET body_mac = excluded.body_mac, node_id = excluded.node_id, created_at = excluded.created_at
     WHERE held.created_at <= $5
   RETURNING node_id`;
-const READ = 'SELECT body_mac, node_id FROM idempotency_keys WHERE key_mac = $1';
+const READ_IDEMPOTENCY_KEY = 'SELECT body_mac, node_id FROM idempotency_keys WHERE key_mac = $1';
 
-interface HeldKey {
+interface HeldIdempotencyKey {
   readonly body_mac: Buffer;
   readonly node_id: string;
 }
@@ -141,7 +141,8 @@ export class NodesService {
     const issued = this.issueNode(registration);
     const { credential: node } = issued;
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
-      const held = idempotencyKey && (await this.claimKey(transaction, idempotencyKey, registration, node.id));
+      const held =
+        idempotencyKey && (await this.claimIdempotencyKey(transaction, idempotencyKey, registration, node.id));
       if (held) return held;
       await this.insertNode(transaction, node, 'admin.node.registered', actor);
       return undefined;
@@ -150,7 +151,7 @@ export class NodesService {
   }
 
   /** @returns the id of the node that was registered with this key before; undefined when there is none */
-  private async claimKey(
+  private async claimIdempotencyKey(
     transaction: EntityManager,
     key: string,
     registration: object,
@@ -159,10 +160,10 @@ export class NodesService {
     const now = await this.databaseClock.now(transaction);
     for (const macKey of this.macKeys) {
       const [keyMac, bodyMac] = [computeMac(macKey, key), computeMac(macKey, JSON.stringify(registration))];
-      const values = [keyMac, bodyMac, nodeId, now, addDays(now, -VALID_DAYS)];
-      const claimed = await transaction.query<unknown[]>(CLAIM, values);
+      const values = [keyMac, bodyMac, nodeId, now, addDays(now, -IDEMPOTENCY_KEY_DAYS)];
+      const claimed = await transaction.query<unknown[]>(CLAIM_IDEMPOTENCY_KEY, values);
       if (claimed.length > 0) continue;
-      const [held] = await transaction.query<HeldKey[]>(READ, [keyMac]);
+      const [held] = await transaction.query<HeldIdempotencyKey[]>(READ_IDEMPOTENCY_KEY, [keyMac]);
       if (!held) throw new Error('The row that is locked here has disappeared');
       if (!isSameDigest(held.body_mac, bodyMac)) throw new ProblemException(problems.idempotencyKeyReused);
       return held.node_id;

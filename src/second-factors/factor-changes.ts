@@ -39,6 +39,7 @@ const REMOVE_FACTORS = `WITH
     keys AS (DELETE FROM passkeys WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
              RETURNING user_id)
   SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
+
 export class ProofRequest {
   @PasswordField() password!: string;
 }

@@ -236,8 +236,11 @@ describe('a start that waits', () => {
     await database.drop();
   };
 
-  // Each waits for the whole limit, so all of them wait at the same time.
-  beforeAll(() => Promise.all(OBSTACLES.map(run)), SCENARIO_MS);
+  // Each waits for the whole limit, so two of them wait at the same time. More starts at once would be too slow for the limit.
+  beforeAll(async () => {
+    for (let index = 0; index < OBSTACLES.length; index += 2)
+      await Promise.all(OBSTACLES.slice(index, index + 2).map(run));
+  }, SCENARIO_MS);
   afterAll(endAll);
 
   it.each(OBSTACLES)('for $name logs that, and exits with 1', (obstacle) => {

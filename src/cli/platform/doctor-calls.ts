@@ -1,3 +1,5 @@
+// What doctor finds without the database: what the running services answer, and what is wrong with the credentials of a plan.
+// Apart from doctor.ts, because `doctor` without --env-dir loads neither TypeORM nor the modules of the service.
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import type { EnvFile } from '../../config/env-file.js';

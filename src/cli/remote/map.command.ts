@@ -34,7 +34,7 @@ export function addMapCommand(root: Command): void {
 }
 
 /** One box for each set of targets. */
-export function toCallsOfNodes({ targets, live }: NodesOfTargets, index: number): Call[] {
+function toCallsOfNodes({ targets, live }: NodesOfTargets, index: number): Call[] {
   const caller = `${live} ${live === 1 ? 'node' : 'nodes'} (set ${index + 1})`;
   const call = { caller, label: 'accepted', state: 'ok', last_used_at: null, expires_at: null } as const;
   return targets.map((target) => ({ ...call, target }));

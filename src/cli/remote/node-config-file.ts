@@ -87,7 +87,7 @@ export interface NodePair {
 }
 
 /** A file that is not valid in its format. The message never quotes the file: it may hold secrets. */
-export class UnreadableConfigError extends Error {
+class UnreadableConfigError extends Error {
   override readonly name = 'UnreadableConfigError';
 }
 
