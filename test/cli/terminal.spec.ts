@@ -171,8 +171,11 @@ describe('a new password without a terminal', () => {
     ['secret words\n', 'secret words'],
     ['secret words', 'secret words'],
     [' spaces \r\nrest', ' spaces '],
-  ])('is the first line of standard input: %j', async (sent, password) => {
+    ['', { code: 'no_password' }],
+  ])('is the first line of standard input, which must not be empty: %j', async (sent, expected) => {
     const stdin = new PassThrough().end(sent);
-    expect(await readNewPassword({ stdin, stderr: new PassThrough() } as unknown as Terminal)).toBe(password);
+    const read = readNewPassword({ stdin, stderr: new PassThrough() } as unknown as Terminal);
+    const outcome = await read.catch((error: unknown) => ({ code: (error as { code: string }).code }));
+    expect(outcome).toEqual(expected);
   });
 });
