@@ -85,7 +85,7 @@ const NULLS: Readonly<Record<string, string>> = { expires: 'never', scopes: 'all
 export function toParameters(options: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const parameters = Object.entries(options).map(([option, value]) => [
     PARAMETERS[option] ?? option.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-    value === NULLS[option] ? null : value,
+    option in NULLS && value === NULLS[option] ? null : value,
   ]);
   return Object.fromEntries(parameters.filter(([name]) => name !== 'url')) as Record<string, unknown>;
 }
