@@ -32,8 +32,25 @@ export class CommandFailedError extends Error {
 
 /** Prints the result on standard output: as JSON for scripts, or as the text that `toText` makes of it for people. */
 export function print<Result>(command: Command, result: Result, toText: (result: Result) => string): void {
+  process.stdout.write(formatResult(command, result, toText));
+}
+
+export function formatResult<Result>(command: Command, result: Result, toText: (result: Result) => string): string {
   const { json } = command.optsWithGlobals<Output>();
-  process.stdout.write(`${json ? JSON.stringify(result, null, 2) : toText(result)}\n`);
+  return `${json ? JSON.stringify(result, null, 2) : toText(result)}\n`;
+}
+
+/**
+ * Writes a key that is shown only this once.
+ * @param remedy what to do when it could not be written
+ */
+export async function writeKey(text: string, remedy: string): Promise<void> {
+  try {
+    await writeKeys(text);
+  } catch (error) {
+    const message = `Standard output cannot be written: ${(error as Error).message}. The key is lost. ${remedy}`;
+    throw new CommandFailedError(message, 'output_unusable');
+  }
 }
 
 /**

@@ -34,6 +34,19 @@ describe('platform-auth apps and explain', () => {
     );
   });
 
+  it.each([
+    ['apps issue --caller full --target disk', 'App credential'],
+    ['operators issue full-disk --scopes read', 'Operator'],
+    ['nodes register --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room full --name disk', 'Node'],
+    ['nodes register --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room env --name disk --format env', 'Node'],
+  ])('%s names what is live when its key cannot be written', async (line, name) => {
+    const { code, stderr } = await cli.runInto('/dev/full', ...line.split(' '));
+    expect(code).toBe(1);
+    expect(stderr).toMatch(new RegExp(`The key is lost. ${name} [0-9a-f-]{36} is live: rotate it, or revoke it.\n$`));
+    const { code: ended, stderr: said } = await cli.runIntoClosedPipe(...line.replaceAll('disk', 'pipe').split(' '));
+    expect({ ended, said }).toEqual({ ended: 1, said: expect.stringContaining('The key is lost.') });
+  });
+
   it('revokes the credentials of a file with one confirmation', async () => {
     const [one, two] = [await app.service(), await app.service()];
     writeFileSync(cli.path('ids'), `${one.appId}\n${two.appId} ${randomUUID()}\n`);

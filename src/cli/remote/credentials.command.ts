@@ -191,18 +191,25 @@ function addRotate(group: Command, kind: IssuedKind, example: string): void {
   const description = 'Make a new key and print it; it cannot be printed again.';
   addRemote(group, `rotate <${named?.argument ?? idField}>`, description, example)
     .addOption(createOverlapOption())
-    .answer(
+    .answerKey(
       async (client, name: string, { overlapHours }: { overlapHours?: number }) => {
         const id = (await named?.findId(client, name)) ?? name;
         return rotateKey<IssuedApp | IssuedOperator>(client, kind, id, overlapHours);
       },
       (rotated) => `${formatIssued(kind, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
+      (rotated) => adviseOnLost(kind, rotated),
     );
 }
 
 function formatIssued({ fields, shownOnce }: IssuedKind, issued: IssuedApp | IssuedOperator): string {
   const optional = (['scopes', 'expires_at'] as const).filter((name) => issued[name] !== null);
   return `${formatItem(issued, new Set([...fields, ...optional]))}\n\n${shownOnce}`;
+}
+
+/** A credential whose new key nobody has seen is live. */
+function adviseOnLost({ name }: IssuedKind, issued: IssuedApp | IssuedOperator): string {
+  const id = 'app_id' in issued ? issued.app_id : issued.operator_id;
+  return `${name} ${id} is live: rotate it, or revoke it.`;
 }
 
 /** Says for how long the old key is valid after a rotation. @param until the end of the overlap; null: it ended at once */
@@ -240,7 +247,7 @@ export function addAppsCommands(root: Command): void {
     .requiredOption('--target <service>', 'the service that it is valid at')
     .option('--scopes <list>', `${SCOPES_OF_APP} (default: all)`, parseAppScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
-    .answer(
+    .answerKey(
       async (client, options: Readonly<Record<string, string>>) =>
         client.post<IssuedApp>(
           APPS.path,
@@ -248,6 +255,7 @@ export function addAppsCommands(root: Command): void {
           `If \`platform-auth apps list --caller ${options.caller} --target ${options.target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
         ),
       (issued) => formatIssued(APPS, issued),
+      (issued) => adviseOnLost(APPS, issued),
     );
   addShow(apps, APPS);
   const change =
@@ -283,7 +291,7 @@ export function addOperatorsCommands(root: Command): void {
     .alias('add')
     .requiredOption('--scopes <list>', `what it may do, separated by commas: ${SCOPES.join(', ')}`, parseScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
-    .answer(
+    .answerKey(
       async (client, name: string, options: Readonly<Record<string, unknown>>) =>
         client.post<IssuedOperator>(
           OPERATORS.path,
@@ -291,6 +299,7 @@ export function addOperatorsCommands(root: Command): void {
           'If `platform-auth operators list --live` shows it, its key is lost: rotate it. Otherwise run this again.',
         ),
       (issued) => formatIssued(OPERATORS, issued),
+      (issued) => adviseOnLost(OPERATORS, issued),
     );
   const change = 'Change the scopes or the expiry of an operator; its key stays.';
   addUpdate(operators, OPERATORS, change, `${EXAMPLES.operator} --scopes read,users --expires never`)

@@ -12,7 +12,7 @@ import {
 } from '../command-options.js';
 import { isPassing } from '../http-client.js';
 import { formatFields } from '../tables.js';
-import { CommandFailedError, print, say } from '../terminal.js';
+import { CommandFailedError, formatResult, print, say, writeKey } from '../terminal.js';
 import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../admin/enrolments.admin.controller.js';
 import type { IssuedNodeResponse } from '../../admin/nodes.admin.controller.js';
 import type { AdminClient } from './admin-client.js';
@@ -148,13 +148,16 @@ async function openConfigFile(path: string, format: ConfigFormat | undefined) {
 /** The only place that prints a node's key. */
 async function showKey(command: Command, node: IssuedNodeResponse, format?: ConfigFormat): Promise<void> {
   const { node_id, api_key } = node;
+  const remedy = `Node ${node_id} is live: rotate it, or revoke it.`;
   if (format) {
     const { setPair } = await import('./node-config-file.js');
-    process.stdout.write(setPair('', format, { nodeId: node_id, apiKey: api_key }));
-    return;
+    return writeKey(setPair('', format, { nodeId: node_id, apiKey: api_key }), remedy);
   }
   const use = `The key is shown only this once. The node sends it as\n  X-API-Key: ${node_id}:${api_key}`;
-  print(command, node, () => `${formatFields({ node_id, api_key })}\n\n${use}`);
+  await writeKey(
+    formatResult(command, node, () => `${formatFields({ node_id, api_key })}\n\n${use}`),
+    remedy,
+  );
 }
 
 // A code for a device that fetches its own key.

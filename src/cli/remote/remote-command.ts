@@ -3,7 +3,7 @@ import { Command, Option } from 'commander';
 import { type Variables, readVariables, readSecretFiles } from '../../config/environment.js';
 import { addCommand, createNumberParser, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
 import { formatFields, Table, type Cell, type TableOptions } from '../tables.js';
-import { print, say, type Output } from '../terminal.js';
+import { formatResult, print, say, writeKey, type Output } from '../terminal.js';
 import { AdminClient, type Query } from './admin-client.js';
 import type { ScopeUseResponse } from '../../admin/app-credentials.admin.controller.js';
 
@@ -36,6 +36,21 @@ export class RemoteCommand extends Command {
       const parameters = passed as Parameters;
       const result = await work(createClient(this), ...parameters);
       print(this, result, (it) => toText(it, ...parameters));
+    });
+  }
+
+  /**
+   * As {@link answer}, for a result with a key that is shown only this once.
+   * @param toRemedy what to do when it could not be written
+   */
+  answerKey<Result>(
+    work: (client: AdminClient, ...parameters: never[]) => Promise<Result>,
+    toText: (result: Result) => string,
+    toRemedy: (result: Result) => string,
+  ): this {
+    return this.action(async (...passed) => {
+      const result = await work(createClient(this), ...(passed as never[]));
+      await writeKey(formatResult(this, result, toText), toRemedy(result));
     });
   }
 
