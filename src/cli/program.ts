@@ -1,7 +1,7 @@
 import { Argument, Command, type Option } from 'commander';
 import { EXIT_CODES } from './command-options.js';
 import { reportFailure } from './failures.js';
-import { refuseNullOutput, type Output } from './terminal.js';
+import type { Output } from './terminal.js';
 import { addApplyCommand } from './remote/apply.command.js';
 import { addCheckpointCommand, addVerifyCommand } from './platform/audit-seals.command.js';
 import {
@@ -22,9 +22,6 @@ import { addReplayCommand } from './remote/replay.command.js';
 import { addStatusCommand } from './remote/status.command.js';
 import { addUsersCommands } from './remote/users.command.js';
 
-/** They print a key once, unless --config names a file for it. */
-const PRINT_KEYS = 'apps issue|apps rotate|operators issue|operators rotate|nodes register|nodes rotate'.split('|');
-
 /**
  * @returns all commands. What only one of them needs (TypeORM, the parser of YAML) is loaded when that one runs: a node on
  * a slow device should not pay for it.
@@ -40,10 +37,6 @@ export function createProgram(version: string, output: Output): Command {
     // The most similar word may revoke or delete.
     .showSuggestionAfterError(false)
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
-    .hook('preAction', (_root, command) => {
-      const name = `${command.parent?.name()} ${command.name()}`;
-      if (PRINT_KEYS.includes(name) && command.getOptionValue('config') === undefined) refuseNullOutput();
-    })
     .exitOverride();
   addInitCommand(root);
   addApplyCommand(root);

@@ -12,7 +12,7 @@ import {
 } from '../command-options.js';
 import { isPassing } from '../http-client.js';
 import { formatFields } from '../tables.js';
-import { CommandFailedError, formatResult, print, say, writeKey } from '../terminal.js';
+import { CommandFailedError, formatResult, print, refuseNullOutput, say, writeKey } from '../terminal.js';
 import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../admin/enrolments.admin.controller.js';
 import type { IssuedNodeResponse } from '../../admin/nodes.admin.controller.js';
 import type { AdminClient } from './admin-client.js';
@@ -78,6 +78,7 @@ function addRegister(nodes: Command): void {
     .option('--replace', 'replace the pair even if its node is not revoked', false)
     .action(async ({ config, format, replace, ...node }: RegisterOptions, command: Command) => {
       const client = createClient(command);
+      if (config === undefined) refuseNullOutput();
       const file = config === undefined ? undefined : await openConfigFile(config, format);
       if (file && !replace) await refuseToOverwrite(client, file);
       const registration = toParameters(node) as Registration;
@@ -125,6 +126,7 @@ function addRotate(nodes: Command): void {
         );
       const client = createClient(command);
       if (config === undefined) {
+        refuseNullOutput();
         await showKey(command, await rotateKey<IssuedNodeResponse>(client, NODES, nodeId, overlapHours), format);
         return;
       }

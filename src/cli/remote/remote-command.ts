@@ -3,7 +3,7 @@ import { Command, Option } from 'commander';
 import { type Variables, readVariables, readSecretFiles } from '../../config/environment.js';
 import { addCommand, createNumberParser, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
 import { formatFields, Table, type Cell, type TableOptions } from '../tables.js';
-import { formatResult, print, say, writeKey, type Output } from '../terminal.js';
+import { formatResult, print, refuseNullOutput, say, writeKey, type Output } from '../terminal.js';
 import { AdminClient, type Query } from './admin-client.js';
 import type { ScopeUseResponse } from '../../admin/app-credentials.admin.controller.js';
 
@@ -49,6 +49,7 @@ export class RemoteCommand extends Command {
     toRemedy: (result: Result) => string,
   ): this {
     return this.action(async (...passed) => {
+      refuseNullOutput();
       const result = await work(createClient(this), ...(passed as never[]));
       await writeKey(formatResult(this, result, toText), toRemedy(result));
     });
