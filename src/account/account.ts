@@ -13,7 +13,7 @@ import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/names.js';
-import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
+import { ID, MOMENT, NETWORK, PasswordField } from '../common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
 import { PasswordsModule, PasswordVerifier, REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
@@ -89,7 +89,7 @@ interface OwnSession {
 
 /** What users see of their own sessions, and operators of all. */
 export abstract class SessionFields {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
+  @ApiProperty(ID) id!: string;
   @ApiProperty({ ...MOMENT, description: 'the login' }) created_at!: string;
 
   @ApiProperty({ ...NETWORK, description: 'the network of the login: an IPv4 address, or an IPv6 /64' })

@@ -15,6 +15,7 @@ import { getPrincipal } from '../access/actor.js';
 import { Answers, RequireApp } from '../access/require.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { ID } from '../common/fields.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { EXAMPLES, APP_SCOPE } from '../common/names.js';
@@ -158,7 +159,7 @@ const CALLER_HEADER = 'X-Platform-Caller';
 
 class UseBody {
   @ApiProperty({ enum: ['node', 'app'] }) kind!: 'node' | 'app';
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
+  @ApiProperty(ID) id!: string;
   @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 }) ago_ms!: number;
 
   @ApiPropertyOptional({
@@ -185,7 +186,7 @@ class ChangesBody {
 
 class ChangeResponse {
   @ApiProperty({ enum: ['node', 'app', 'session', 'user', 'signing_key'] }) kind!: string;
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
+  @ApiProperty(ID) id!: string;
 }
 
 class ChangesResponse {

@@ -18,6 +18,7 @@ import type { Request } from 'express';
 import { createRefusal, Doors } from '../access/doors.js';
 import type { UserPrincipal } from '../access/actor.js';
 import { RequireWith } from '../access/require.js';
+import { ID } from '../common/fields.js';
 import { EXAMPLES } from '../common/names.js';
 import { MAX_TEXT_LENGTH, refuseHostileText } from '../http/validation.js';
 import { MAX_NAMES } from '../http/request-guards.js';
@@ -43,7 +44,7 @@ class ActiveTokenResponse {
   @ApiPropertyOptional({ type: 'integer', example: 1_763_769_600 }) exp!: number;
   @ApiPropertyOptional({ type: 'integer', example: 1_763_768_700 }) iat!: number;
   @ApiPropertyOptional({ type: String, example: 'platform-auth' }) iss!: string;
-  @ApiPropertyOptional({ type: String, format: 'uuid', example: EXAMPLES.id }) jti!: string;
+  @ApiPropertyOptional(ID) jti!: string;
   @ApiPropertyOptional({ enum: ['Bearer'] }) token_type!: 'Bearer';
   @ApiPropertyOptional({ type: String, description: 'the e-mail address', example: EXAMPLES.email }) username!: string;
 

@@ -10,7 +10,7 @@ import type { Request } from 'express';
 import { toActor, getPrincipal, type NodePrincipal, type Principal } from '../access/actor.js';
 import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER } from '../access/doors.js';
 import { Answers, Public, RequireNode } from '../access/require.js';
-import { TARGETS, TextField } from '../common/fields.js';
+import { HOUSEHOLD_ID, ID, TARGETS, TextField } from '../common/fields.js';
 import { EXAMPLES, SERVICE_NAME } from '../common/names.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../http/validation.js';
 import { provideKeyStore } from '../keys/key-store.js';
@@ -60,8 +60,8 @@ class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
 
 class ValidNodeResponse {
   @ApiProperty({ enum: [true] }) valid!: true;
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) node_id!: string;
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
+  @ApiProperty(ID) node_id!: string;
+  @ApiProperty(HOUSEHOLD_ID) household_id!: string;
   @ApiPropertyOptional(TARGETS) targets?: readonly string[];
 }
 
@@ -99,9 +99,9 @@ class EnrolNodeRequest {
 }
 
 class EnrolledNodeResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) node_id!: string;
+  @ApiProperty(ID) node_id!: string;
   @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' }) api_key!: string;
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId }) household_id!: string;
+  @ApiProperty(HOUSEHOLD_ID) household_id!: string;
 
   static from({ credential: { id, householdId }, key }: IssuedCredential<NodeDevice>): EnrolledNodeResponse {
     return { node_id: id, api_key: key, household_id: householdId };

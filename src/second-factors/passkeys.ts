@@ -13,8 +13,7 @@ import { Answers, RequireUser } from '../access/require.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { EXAMPLES } from '../common/names.js';
-import { LabelField, MOMENT } from '../common/fields.js';
+import { ID, LabelField, MOMENT } from '../common/fields.js';
 import { createId, isId } from '../common/ids.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database, type Statement } from '../database/database.js';
@@ -173,7 +172,7 @@ class RegisterPasskeyRequest extends RenamePasskeyRequest {
 }
 
 class PasskeyResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
+  @ApiProperty(ID) id!: string;
   @ApiProperty({ example: 'phone' }) name!: string;
 
   @ApiProperty({ description: 'whether the authenticator may copy it to other devices', example: true })

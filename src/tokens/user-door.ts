@@ -12,6 +12,7 @@ import { Strategy } from 'passport-jwt';
 import { readBearer, createRefusal, Doors } from '../access/doors.js';
 import { getPrincipal, type UserPrincipal } from '../access/actor.js';
 import { Answers, RequireForwardedUser } from '../access/require.js';
+import { ID } from '../common/fields.js';
 import { EXAMPLES } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { ComparedClock } from '../database/compared-clock.js';
@@ -86,7 +87,7 @@ function readToken(request: IncomingMessage): string | null {
 
 class ValidUserResponse {
   @ApiProperty({ enum: [true] }) valid!: true;
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) user_id!: string;
+  @ApiProperty(ID) user_id!: string;
   @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-80aa-7c11-8a3e-6f0b1f4f2a10' }) session_id!: string;
   @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email }) email!: string;
 

@@ -5,7 +5,7 @@ import type { Request } from 'express';
 import { getPrincipal } from '../access/actor.js';
 import { Answers, RequireAdminOr, RequireUser } from '../access/require.js';
 import { EXAMPLES } from '../common/names.js';
-import { EmailField, NewEmailField, MOMENT, NEW_PASSWORD, PasswordField } from '../common/fields.js';
+import { EmailField, ID, MOMENT, NEW_PASSWORD, NewEmailField, PasswordField } from '../common/fields.js';
 import { MailModule } from '../mail/mail-worker.js';
 import { PasswordsModule } from '../passwords/password-verifier.js';
 import { ApiProblems } from '../problems/api-problems.js';
@@ -25,7 +25,7 @@ export class CredentialsRequest {
 }
 
 export class UserResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id }) id!: string;
+  @ApiProperty(ID) id!: string;
   @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email }) email!: string;
   @ApiProperty({ example: true }) is_active!: boolean;
   @ApiProperty(MOMENT) created_at!: string;
