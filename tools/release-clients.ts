@@ -1,9 +1,9 @@
 // Makes what strangers install: the packages of both verifiers, with the changelog and checksums, in release/ or the folder that is
-// named. The version is that of the project's package.json.
+// named, which must be absent or empty. The version is that of the project's package.json.
 //   npm run release:clients -- [FOLDER]
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { prepareVerifierPython } from './verifier-python.js';
@@ -24,10 +24,13 @@ interface Manifest {
 }
 
 const folder = resolve(process.argv[2] ?? 'release');
+if (existsSync(folder) && readdirSync(folder).length > 0) {
+  console.error(`${folder} is not empty: remove it, or name another folder.`);
+  process.exit(1);
+}
 const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as Manifest;
 const stage = mkdtempSync(join(tmpdir(), 'platform-auth-release-'));
 try {
-  rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   packTypescript(join(stage, 'typescript'));
   packPython(join(stage, 'python'));

@@ -1,17 +1,23 @@
-// Builds dist/, or the folder that is named: the verifier with the code that it shares with the service, bundled, and its types.
+// Builds dist/ anew, or a named folder that is absent or empty: the verifier with the code that it shares with the service, bundled, and its types.
 // Needs the development packages of the root of the project.
 import { execFileSync } from 'node:child_process';
-import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { build } from 'esbuild';
 
 const PACKAGE = import.meta.dirname;
-const DIST = resolve(process.argv[2] ?? join(PACKAGE, 'dist'));
+const OWN_DIST = join(PACKAGE, 'dist');
+const DIST = process.argv[2] === undefined ? OWN_DIST : resolve(process.argv[2]);
 const TYPES = join(DIST, '.types');
 const require = createRequire(import.meta.url);
 
-rmSync(DIST, { recursive: true, force: true });
+if (DIST === OWN_DIST) rmSync(OWN_DIST, { recursive: true, force: true });
+if (existsSync(DIST) && readdirSync(DIST).length > 0) {
+  console.error(`${DIST} is not empty: remove it, or name another folder.`);
+  process.exit(1);
+}
+
 const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(PACKAGE, 'package.json'), 'utf8'));
 
 // With splitting, the adapters share the classes of the main entry: one RefusedError, one Verifier.

@@ -12,6 +12,7 @@ export function recordLogLine(line: string): void {
 }
 
 export function writeRunLog(): void {
-  if (lines.length === 0) return;
-  writeFileSync(logFileOf(expect.getState().testPath!), `${lines.splice(0).join('\n')}\n`);
+  const file = logFileOf(expect.getState().testPath!);
+  const text = `${lines.splice(0).join('\n')}\n`;
+  if (file !== undefined) writeFileSync(file, text);
 }

@@ -1,17 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { prepareLogFolder } from './log-file.js';
 import { Cleanup } from '../../../tools/cleanup.js';
 import { startPostgres, UNSAFE, withClient } from '../../../tools/postgres.js';
 
 const cleanup = new Cleanup();
 
-export default async function setup(): Promise<void> {
-  prepareLogFolder();
-  await prepareRunDatabase();
-}
-
 /** Chooses the PostgreSQL of one test run: TEST_DATABASE_URL (a superuser's), or an embedded one that may lose its data. */
-async function prepareRunDatabase(): Promise<void> {
+export default async function prepareRunDatabase(): Promise<void> {
   process.env.TEST_DATABASE_URL ??= await startServer();
   const url = process.env.TEST_DATABASE_URL;
   const template = `test_template_${randomBytes(6).toString('hex')}`;

@@ -1,17 +1,18 @@
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join, relative, sep } from 'node:path';
+import { fromRoot } from '../from-root.js';
 
-/** Makes the folder for the log files of one test run. The workers of Jest inherit its name. */
-export function prepareLogFolder(): void {
-  process.env.TEST_LOG_FOLDER = mkdtempSync(join(tmpdir(), 'platform-auth-test-logs-'));
+/** Set by the reporter of the run (log-reporter.ts); the workers of Jest inherit it. */
+export const LOG_FOLDER_VARIABLE = 'TEST_LOG_FOLDER';
+
+/** Read at once, because a test may replace the environment of its process. */
+const folder = process.env[LOG_FOLDER_VARIABLE];
+
+/** @returns the file in the folder for the log lines of the services that a test file starts */
+export function logFileIn(folder: string, testPath: string): string {
+  return join(folder, `${relative(fromRoot('.'), testPath).replaceAll(sep, '-')}.log`);
 }
 
-export function logFolder(): string {
-  return process.env.TEST_LOG_FOLDER ?? tmpdir();
-}
-
-/** @returns the file for the log lines of the services that a test file starts */
-export function logFileOf(testPath: string): string {
-  return join(logFolder(), `${relative(process.cwd(), testPath).replaceAll(sep, '-')}.log`);
+/** @returns the same file, for a worker of Jest; undefined in a process that no reporter started */
+export function logFileOf(testPath: string): string | undefined {
+  return folder === undefined ? undefined : logFileIn(folder, testPath);
 }
