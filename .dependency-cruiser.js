@@ -1,18 +1,30 @@
-/** The rooms in the order of docs/architecture.md, from the ground up. A file imports its own room and rooms of lower floors. */
+/** The storeys of docs/architecture.md from the ground up, and within each its rooms from the ground up. */
+const STOREYS = {
+  foundation: [
+    ['common'],
+    ['config'],
+    ['crypto', 'database', 'logging'],
+    ['problems', 'embedded-postgres'],
+    ['access', 'throttling'],
+    ['http'],
+    ['metrics'],
+  ],
+  domain: [
+    ['revocation'],
+    ['audit'],
+    ['keys', 'signing-keys', 'passwords', 'mail'],
+    ['users', 'tokens', 'app-credentials', 'nodes', 'operators'],
+    ['second-factors'],
+    ['maintenance'],
+  ],
+  api: [['health'], ['account', 'internal'], ['auth', 'recovery', 'admin']],
+};
+
+/** A file imports its own room and rooms of lower floors. */
 const FLOORS = [
-  ['common'],
-  ['config'],
-  ['crypto', 'database', 'logging'],
-  ['problems', 'embedded-postgres'],
-  ['access', 'throttling'],
-  ['http', 'revocation'],
-  ['metrics'],
-  ['audit', 'health'],
-  ['keys', 'signing-keys', 'passwords', 'mail'],
-  ['users', 'tokens', 'app-credentials', 'nodes', 'operators'],
-  ['second-factors', 'account', 'internal'],
-  ['maintenance'],
-  ['auth', 'recovery', 'admin'],
+  ...Object.entries(STOREYS).flatMap(([storey, floors]) =>
+    floors.map((rooms) => rooms.map((room) => `${storey}/${room}`)),
+  ),
   ['console', 'cli'],
   ['app.module.ts'],
   ['bootstrap'],
@@ -23,7 +35,7 @@ const toPattern = (rooms) => `^src/(${rooms.join('|').replaceAll('.', '\\.')})(/
 
 const floorRules = FLOORS.flatMap((rooms, floor) =>
   rooms.map((room) => ({
-    name: `${room}-imports-downwards`,
+    name: `${room.replace('/', '-')}-imports-downwards`,
     severity: 'error',
     from: { path: toPattern([room]) },
     to: { path: '^src/', pathNot: toPattern([room, ...FLOORS.slice(0, floor).flat()]) },
@@ -45,7 +57,7 @@ export default {
     {
       name: 'only-crypto-uses-cryptography',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(crypto|passwords)/' },
+      from: { path: '^src/', pathNot: '^src/(foundation/crypto|domain/passwords)/' },
       to: { path: '^(node:)?crypto$|node_modules/(bcrypt|bcryptjs|argon2|hash-wasm|jsonwebtoken|jose|@noble)/' },
     },
     {

@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm';
-import { parseVariable, readVariables } from './src/config/environment.js';
-import { createMigrationOptions } from './src/database/migrate.js';
+import { parseVariable, readVariables } from './src/foundation/config/environment.js';
+import { createMigrationOptions } from './src/foundation/database/migrate.js';
 
 /** The DataSource of the TypeORM command line. */
 export default new DataSource(createMigrationOptions(databaseUrl()));

@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { createHash, createHmac, randomUUID } from 'node:crypto';
-import { ANY_GIVEN_ID } from '../src/database/database.js';
-import { RESERVE } from '../src/throttling/throttle-windows.js';
-import { buildDeletion, SESSIONS } from '../src/maintenance/maintenance.js';
-import { READ_LIVE } from '../src/tokens/sessions.service.js';
-import { ROTATE } from '../src/tokens/refresh-tokens.js';
+import { ANY_GIVEN_ID } from '../src/foundation/database/database.js';
+import { RESERVE } from '../src/foundation/throttling/throttle-windows.js';
+import { buildDeletion, SESSIONS } from '../src/domain/maintenance/maintenance.js';
+import { READ_LIVE } from '../src/domain/tokens/sessions.service.js';
+import { ROTATE } from '../src/domain/tokens/refresh-tokens.js';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
 import { itemOf, createHttpContestant, createOwnRequests, type HttpRequest } from './loads.js';

@@ -7,7 +7,7 @@ import { toSettings } from '../clients/typescript/src/options.js';
 import type { PresentedRequest } from '../clients/typescript/src/presented-request.js';
 import { createSystemRuntime } from '../clients/typescript/src/runtime.js';
 import { VerifierCore } from '../clients/typescript/src/verifier-core.js';
-import { computeDigest } from '../src/crypto/secret.js';
+import { computeDigest } from '../src/foundation/crypto/secret.js';
 import { measureCpuSince, repeatConcurrently } from './loops.js';
 import type { Load } from './measure.js';
 import type { OwnKey, WorkTask } from './work-messages.js';

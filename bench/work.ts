@@ -3,8 +3,8 @@
 import { createHmac, createSecretKey, hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import pg from 'pg';
-import { RESERVE } from '../src/throttling/throttle-windows.js';
-import { ROTATE } from '../src/tokens/refresh-tokens.js';
+import { RESERVE } from '../src/foundation/throttling/throttle-windows.js';
+import { ROTATE } from '../src/domain/tokens/refresh-tokens.js';
 import { measureCpuSince, repeatConcurrently } from './loops.js';
 import type { Load } from './measure.js';
 import { INSERT_SESSION, POOL_SIZE, READ_LIVE_SESSION, READ_NODE, READ_USER } from './statements.js';

@@ -1,4 +1,4 @@
-import type { Variables } from '../src/config/environment.js';
+import type { Variables } from '../src/foundation/config/environment.js';
 import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { isHealthy, ServerProcess } from '../tools/server-process.js';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Variables } from '../src/config/environment.js';
+import type { Variables } from '../src/foundation/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { verifyKey } from './actors/verifiers.js';
 import { audit } from './audit.js';

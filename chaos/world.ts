@@ -1,4 +1,4 @@
-import type { Variables } from '../src/config/environment.js';
+import type { Variables } from '../src/foundation/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { PostgresServer } from '../tools/postgres-server.js';
 import { untilVerdict } from '../tools/repeat-while.js';

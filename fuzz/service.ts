@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Variables } from '../src/config/environment.js';
-import type { FixedSettings } from '../src/config/limits.js';
+import type { Variables } from '../src/foundation/config/environment.js';
+import type { FixedSettings } from '../src/foundation/config/limits.js';
 import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { startPostgres, UNSAFE } from '../tools/postgres.js';

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { TOTP } from 'otpauth';
 import { parse } from 'uuid';
 import { z } from 'zod';
-import { generateEnrolmentCode } from '../src/nodes/enrolments.service.js';
+import { generateEnrolmentCode } from '../src/domain/nodes/enrolments.service.js';
 import { tokenPair } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
 import type { Client } from './send.js';
@@ -34,7 +34,7 @@ export interface Route {
   readonly toBody: (kind: Kind, round: number) => object;
 }
 
-/** The parts of a challenge (src/second-factors/challenges.ts) that a client can read, and so can forge. */
+/** The parts of a challenge (src/domain/second-factors/challenges.ts) that a client can read, and so can forge. */
 const CHALLENGE = { bytes: 71, timeAt: 1, timeBytes: 6, userAt: 7, userBytes: 16 };
 const UNKNOWN_TAIL_BYTES = 6;
 
@@ -176,7 +176,7 @@ class Setup {
     const challenge = Buffer.from(challenged.parse(json).challenge, 'base64url');
     const { bytes, userAt, userBytes } = CHALLENGE;
     if (challenge.length !== bytes || !challenge.subarray(userAt, userAt + userBytes).equals(parse(userId)))
-      throw new Error('The layout of challenges has changed: see src/second-factors/challenges.ts');
+      throw new Error('The layout of challenges has changed: see src/domain/second-factors/challenges.ts');
     return challenge;
   }
 

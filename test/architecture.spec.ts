@@ -31,7 +31,7 @@ describe('src/', () => {
   });
 
   it('reads process.env in one file', () => {
-    expect(filesWith(/process(\.|\?\.|\[['"`])env\b/)).toEqual(['config/environment.ts']);
+    expect(filesWith(/process(\.|\?\.|\[['"`])env\b/)).toEqual(['foundation/config/environment.ts']);
     expect(filesWith(/\benv\b[^;]*=\s*process\b|import[^;]*\benv\b[^;]*from '(node:)?process'/)).toEqual([]);
   });
 

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { problems } from '../src/problems/problems.js';
+import { problems } from '../src/foundation/problems/problems.js';
 import { claimPort } from './claim-port.js';
 import { listRoutes, problemTable, routeTable } from './api-tables.js';
 import { Cleanup } from './cleanup.js';

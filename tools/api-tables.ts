@@ -1,5 +1,5 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { toProblemType, type Problem } from '../src/problems/problems.js';
+import { toProblemType, type Problem } from '../src/foundation/problems/problems.js';
 
 interface Operation {
   readonly summary?: string;

@@ -5,9 +5,9 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { NestFactory } from '@nestjs/core';
 import { AppModule } from '../src/app.module.js';
-import { findPackageFile } from '../src/common/package-version.js';
-import { parseEnvironment } from '../src/config/environment.js';
-import { LinkedExpressAdapter } from '../src/http/linked-express.adapter.js';
+import { findPackageFile } from '../src/foundation/common/package-version.js';
+import { parseEnvironment } from '../src/foundation/config/environment.js';
+import { LinkedExpressAdapter } from '../src/foundation/http/linked-express.adapter.js';
 import { createOpenApiDocument } from './openapi-document.js';
 import { makeSecrets, productionVariables } from './service.js';
 

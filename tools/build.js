@@ -33,7 +33,7 @@ const FOREIGN = /^test\/clients\/(src|generated)\//;
 
 const SERVICE = 'dist/service';
 /** Programs beside the service: the threads that hash passwords, and the command line. */
-const PROGRAMS = ['passwords/password.worker.js', 'cli/platform-auth.js'];
+const PROGRAMS = ['domain/passwords/password.worker.js', 'cli/platform-auth.js'];
 /** Names of the programs of the service, which share a bundle, and what src/bootstrap/programs.ts exports for each. */
 const SERVICE_PROGRAMS = { 'main.js': 'runService', 'worker.js': 'runWorker' };
 const LOADER = 'service-code.js';

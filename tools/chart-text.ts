@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { format } from 'prettier';
 import { isMap, isScalar, parseDocument, type YAMLMap } from 'yaml';
-import { VARIABLE_TYPES } from '../src/config/variables.js';
+import { VARIABLE_TYPES } from '../src/foundation/config/variables.js';
 import { replacePart } from './marked-part.js';
 
 // What is generated of the chart: the table of its README, from the comments of values.yaml, and the names of `config` in

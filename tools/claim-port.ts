@@ -1,6 +1,6 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { findFreePort } from '../src/embedded-postgres/embedded-postgres.js';
+import { findFreePort } from '../src/foundation/embedded-postgres/embedded-postgres.js';
 
 /**
  * @returns a port of the loopback address that is not given to another caller while this process runs, so that a server may

@@ -1,16 +1,16 @@
 import type { z } from 'zod';
 import { SCHEMAS } from '../src/cli/platform/platform-map.js';
-import { toFileVariable } from '../src/config/environment.js';
-import type { Section, Variable } from '../src/config/variable-kinds.js';
-import { RULES, SECTIONS } from '../src/config/variables.js';
+import { toFileVariable } from '../src/foundation/config/environment.js';
+import type { Section, Variable } from '../src/foundation/config/variable-kinds.js';
+import { RULES, SECTIONS } from '../src/foundation/config/variables.js';
 import { replacePart } from './marked-part.js';
 
-// What .env.example and docs/configuration.md say about the variables, made from the schema of src/config/variables.ts.
+// What .env.example and docs/configuration.md say about the variables, made from the schema of src/foundation/config/variables.ts.
 
 const WIDTH = 118;
 const HEADING = `\
 # Every variable that the service reads, with its default. Copy this file to .env and uncomment what you change.
-# Written by npm run docs:configuration from src/config/; do not edit it here.
+# Written by npm run docs:configuration from src/foundation/config/; do not edit it here.
 #
 # Outside production .env is read from the folder you start in; a variable of the process wins over the file.
 # In production (see NODE_ENV) .env is not read: give the service real environment variables.
@@ -112,6 +112,6 @@ function readBounds(type: z.ZodType): string {
   const bounds = unwrap(type)
     .map((each) => each.meta()?.bounds)
     .find((value) => value !== undefined);
-  if (typeof bounds !== 'string') throw new Error('A type of src/config/variable-kinds.ts has no bounds.');
+  if (typeof bounds !== 'string') throw new Error('A type of src/foundation/config/variable-kinds.ts has no bounds.');
   return bounds;
 }

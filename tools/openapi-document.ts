@@ -1,10 +1,10 @@
 import { STATUS_CODES } from 'node:http';
 import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
-import { SCOPE_EXTENSION } from '../src/access/require.js';
-import { readPackageVersion } from '../src/common/package-version.js';
-import { EXAMPLES, listAcceptedScopes, type RouteScope } from '../src/common/names.js';
-import { createProblemExamples, ProblemSchema } from '../src/problems/api-problems.js';
+import { SCOPE_EXTENSION } from '../src/foundation/access/require.js';
+import { readPackageVersion } from '../src/foundation/common/package-version.js';
+import { EXAMPLES, listAcceptedScopes, type RouteScope } from '../src/foundation/common/names.js';
+import { createProblemExamples, ProblemSchema } from '../src/foundation/problems/api-problems.js';
 
 // The OpenAPI document, made when the service is built: what @nestjs/swagger finds in the controllers, completed by what it
 // cannot express, and by what holds for every operation, so that no controller repeats it.

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { z } from 'zod';
 import { claimPort } from './claim-port.js';
-import { EmbeddedPostgres, locate, type Location } from '../src/embedded-postgres/embedded-postgres.js';
+import { EmbeddedPostgres, locate, type Location } from '../src/foundation/embedded-postgres/embedded-postgres.js';
 import type { Cleanup } from './cleanup.js';
 import { makePassword, makeServerFolder, withClient } from './postgres.js';
 import type { ProgramUser } from './program.js';

@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
-import { EmbeddedPostgres } from '../src/embedded-postgres/embedded-postgres.js';
+import { EmbeddedPostgres } from '../src/foundation/embedded-postgres/embedded-postgres.js';
 import { claimPort } from './claim-port.js';
 import type { Cleanup } from './cleanup.js';
 

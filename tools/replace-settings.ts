@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { replacedSettings, type FixedSettings } from '../src/config/limits.js';
+import { replacedSettings, type FixedSettings } from '../src/foundation/config/limits.js';
 
 // Replaces fixed settings of a service in another process: Node.js preloads this module there, and the settings are in the
 // query of its URL.

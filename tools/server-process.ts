@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Variables } from '../src/config/environment.js';
+import type { Variables } from '../src/foundation/config/environment.js';
 import type { Cleanup } from './cleanup.js';
 
 const START_TIMEOUT_MS = 120_000;

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
-import type { Variables } from '../src/config/environment.js';
+import type { Variables } from '../src/foundation/config/environment.js';
 
 /** The service's program, built. */
 export const SERVICE_SCRIPT = fileURLToPath(new URL('../service/main.js', import.meta.url));

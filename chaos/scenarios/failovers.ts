@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Variables } from '../../src/config/environment.js';
+import type { Variables } from '../../src/foundation/config/environment.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
 import { issueBothNow, validate, validateEverywhere } from '../actors/key-life.js';
 import { verifyKey, verifySessionEverywhere } from '../actors/verifiers.js';

@@ -3,7 +3,7 @@
 import { createHmac, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { generateKeyPair } from '../../src/crypto/key-pair.js';
+import { generateKeyPair } from '../../src/foundation/crypto/key-pair.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 

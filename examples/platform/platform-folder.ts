@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { findFreePort } from '../../src/embedded-postgres/embedded-postgres.js';
+import { findFreePort } from '../../src/foundation/embedded-postgres/embedded-postgres.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { EXAMPLE, ExampleError, toPath } from './paths.js';
 

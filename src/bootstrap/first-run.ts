@@ -1,10 +1,10 @@
 import { existsSync, rmSync } from 'node:fs';
-import { createFile } from '../common/durable-file.js';
-import { EXAMPLES } from '../common/names.js';
-import { EnvFile, FileChangedError } from '../config/env-file.js';
-import type { Environment, Variables } from '../config/environment.js';
-import { generateSecret, ADMIN_KEY_PREFIX, generateKey } from '../crypto/secret.js';
-import { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
+import { createFile } from '../foundation/common/durable-file.js';
+import { EXAMPLES } from '../foundation/common/names.js';
+import { EnvFile, FileChangedError } from '../foundation/config/env-file.js';
+import type { Environment, Variables } from '../foundation/config/environment.js';
+import { generateSecret, ADMIN_KEY_PREFIX, generateKey } from '../foundation/crypto/secret.js';
+import { EmbeddedPostgres } from '../foundation/embedded-postgres/embedded-postgres.js';
 
 const FILE = '.env';
 const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';

@@ -1,4 +1,4 @@
-import { isTracingRequested } from '../config/environment.js';
+import { isTracingRequested } from '../foundation/config/environment.js';
 import type { StopTracing } from './tracing.js';
 
 // The programs of the service: a process of its own (main.ts), and a worker of a fleet (worker.ts). tools/build.js makes one

@@ -7,8 +7,8 @@ import {
   readWorkerEnvironment,
   selectWorkerVariables,
   type Environment,
-} from '../config/environment.js';
-import type { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
+} from '../foundation/config/environment.js';
+import type { EmbeddedPostgres } from '../foundation/embedded-postgres/embedded-postgres.js';
 import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
 import type { StopTracing } from './tracing.js';
 import type { OpenPorts } from './serve-app.js';

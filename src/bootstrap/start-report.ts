@@ -1,16 +1,16 @@
 import { execFile } from 'node:child_process';
 import leven from 'leven';
-import { StartTimeoutError, StartWatch } from '../common/start-watch.js';
+import { StartTimeoutError, StartWatch } from '../foundation/common/start-watch.js';
 import {
   InvalidEnvironmentError,
   readProcessVariables,
   toFileVariable,
   type Environment,
   type Variables,
-} from '../config/environment.js';
-import { FILE_VARIABLES, VARIABLE_TYPES } from '../config/variables.js';
-import { toErrorFields, Log } from '../logging/log.js';
-import { isMailEnabled } from '../mail/mail-transport.js';
+} from '../foundation/config/environment.js';
+import { FILE_VARIABLES, VARIABLE_TYPES } from '../foundation/config/variables.js';
+import { toErrorFields, Log } from '../foundation/logging/log.js';
+import { isMailEnabled } from '../domain/mail/mail-transport.js';
 
 // What a start tells the operator and systemd. Its log lines go to the console only, so that a start that fails need not
 // wait for a delivery.

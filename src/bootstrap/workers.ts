@@ -5,12 +5,12 @@
 import cluster, { type Worker } from 'node:cluster';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client';
-import type { StartWatch } from '../common/start-watch.js';
-import type { Environment, Variables } from '../config/environment.js';
-import { migrate, retryUntilReachable } from '../database/migrate.js';
-import { Log } from '../logging/log.js';
-import { PREFIX } from '../metrics/metrics-registry.js';
-import { MetricsEndpoint } from '../metrics/metrics-server.js';
+import type { StartWatch } from '../foundation/common/start-watch.js';
+import type { Environment, Variables } from '../foundation/config/environment.js';
+import { migrate, retryUntilReachable } from '../foundation/database/migrate.js';
+import { Log } from '../foundation/logging/log.js';
+import { PREFIX } from '../foundation/metrics/metrics-registry.js';
+import { MetricsEndpoint } from '../foundation/metrics/metrics-server.js';
 import type { OpenPorts } from './serve-app.js';
 import { onStopSignal, WorkerStartError } from './start-report.js';
 

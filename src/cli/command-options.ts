@@ -1,7 +1,7 @@
 // How commands are added, and how their options are parsed.
 import { Command, InvalidArgumentError } from 'commander';
-import { isId } from '../common/ids.js';
-import { isRestriction, SERVICE_NAME } from '../common/names.js';
+import { isId } from '../foundation/common/ids.js';
+import { isRestriction, SERVICE_NAME } from '../foundation/common/names.js';
 import { parseBaseUrl } from './http-client.js';
 
 export const NEEDS_ADMIN_KEY =

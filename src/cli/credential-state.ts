@@ -1,6 +1,6 @@
 /** Live, unused and expiring as `doctor`, `map` and the colours of lists judge them; SQL in keys/key-table.ts does so for lists. */
-import type { KeyResponse } from '../admin/key.dto.js';
-import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../config/limits.js';
+import type { KeyResponse } from '../api/admin/key.dto.js';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../foundation/config/limits.js';
 
 const DAY_MS = 86_400_000;
 

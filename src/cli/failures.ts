@@ -1,7 +1,7 @@
 import { types } from 'node:util';
 import { CommanderError } from 'commander';
-import { StartTimeoutError } from '../common/start-watch.js';
-import { InvalidEnvironmentError } from '../config/environment.js';
+import { StartTimeoutError } from '../foundation/common/start-watch.js';
+import { InvalidEnvironmentError } from '../foundation/config/environment.js';
 import { CommandFailedError, say, type Output } from './terminal.js';
 
 const EXIT_FAILED = 1;

@@ -3,8 +3,8 @@
 // service over HTTP, with the admin key. Standard output holds the result (`--json` for scripts), standard error all
 // else; with --json its last line is a failure, `{"code", "message"}`. Exit codes: 0 done, 1 failed or something is
 // broken, 2 wrong usage, 3 when a plan would change something, 141 when the reader of its output has ended (as shells report SIGPIPE).
-import { readPackageVersion } from '../common/package-version.js';
-import { StartTimeoutError } from '../common/start-watch.js';
+import { readPackageVersion } from '../foundation/common/package-version.js';
+import { StartTimeoutError } from '../foundation/common/start-watch.js';
 import { reportFailure, describeCause } from './failures.js';
 import { CommandFailedError, isUndoingUnwritten } from './terminal.js';
 import { runCommand } from './program.js';

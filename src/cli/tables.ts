@@ -3,7 +3,7 @@
 // the number of rows, and no call takes a row as a parameter: a list may have hundreds of thousands.
 import { styleText } from 'node:util';
 import measureWidth from 'string-width';
-import { readProcessVariables } from '../config/environment.js';
+import { readProcessVariables } from '../foundation/config/environment.js';
 
 const MAX_LINE = 72;
 const PRINTABLE_ASCII = /^[\u0020-\u007e]*$/;

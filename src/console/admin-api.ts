@@ -2,10 +2,10 @@ import { Injectable, RequestMethod, type Type } from '@nestjs/common';
 import { METHOD_METADATA } from '@nestjs/common/constants.js';
 import { ModuleRef } from '@nestjs/core';
 import type { Request } from 'express';
-import { SCOPE_OF_ROUTE } from '../access/require.js';
-import { AdminStrategy, lacksScope } from '../admin/admin-door.js';
-import type { RouteScope } from '../common/names.js';
-import { createValidationPipe } from '../http/validation.js';
+import { SCOPE_OF_ROUTE } from '../foundation/access/require.js';
+import { AdminStrategy, lacksScope } from '../api/admin/admin-door.js';
+import type { RouteScope } from '../foundation/common/names.js';
+import { createValidationPipe } from '../foundation/http/validation.js';
 import type { ConsoleSession } from './console-sessions.js';
 
 /** A controller of the operators' API. */

@@ -9,9 +9,9 @@ import {
   AuditEventsAdminController,
   AuditEventsQuery,
   type AuditEventResponse,
-} from '../admin/audit-events.admin.controller.js';
-import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
-import { isId } from '../common/ids.js';
+} from '../api/admin/audit-events.admin.controller.js';
+import { BackgroundWorkAdminController } from '../api/admin/background-work.admin.controller.js';
+import { isId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';

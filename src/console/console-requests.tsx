@@ -21,13 +21,13 @@ import {
 } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { Public } from '../access/require.js';
-import { AdminStrategy } from '../admin/admin-door.js';
-import { Log } from '../logging/log.js';
-import { refuseHostileText } from '../http/validation.js';
-import { ProblemFilter } from '../problems/problem.filter.js';
-import { ProblemException, problems, type Occurrence, type Problem } from '../problems/problems.js';
-import { getRequestId } from '../common/ids.js';
+import { Public } from '../foundation/access/require.js';
+import { AdminStrategy } from '../api/admin/admin-door.js';
+import { Log } from '../foundation/logging/log.js';
+import { refuseHostileText } from '../foundation/http/validation.js';
+import { ProblemFilter } from '../foundation/problems/problem.filter.js';
+import { ProblemException, problems, type Occurrence, type Problem } from '../foundation/problems/problems.js';
+import { getRequestId } from '../foundation/common/ids.js';
 import { ConsoleSessions, readFormToken, type ConsoleSession } from './console-sessions.js';
 import { Field, Page, sendPage, setPageHeaders, toAddress } from './view.js';
 

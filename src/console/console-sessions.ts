@@ -6,11 +6,11 @@
  */
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
-import { toActor, type AdminPrincipal, type OperatorIdentity } from '../access/actor.js';
-import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
-import { AuditLog } from '../audit/audit-log.js';
-import { addSeconds } from '../common/clock.js';
-import { Environment } from '../config/environment.js';
+import { toActor, type AdminPrincipal, type OperatorIdentity } from '../foundation/access/actor.js';
+import { withAuditEvent, type AuditEvent } from '../domain/audit/audit-events.js';
+import { AuditLog } from '../domain/audit/audit-log.js';
+import { addSeconds } from '../foundation/common/clock.js';
+import { Environment } from '../foundation/config/environment.js';
 import {
   computeDigest,
   computeMac,
@@ -18,10 +18,10 @@ import {
   isSameDigest,
   isSameSecret,
   type SecretDigest,
-} from '../crypto/secret.js';
-import { ComparedClock } from '../database/compared-clock.js';
-import { batchReads, Database } from '../database/database.js';
-import { isRefusal, judgeKey, listKeyColumns, type KeyRow } from '../keys/key-ends.js';
+} from '../foundation/crypto/secret.js';
+import { ComparedClock } from '../foundation/database/compared-clock.js';
+import { batchReads, Database } from '../foundation/database/database.js';
+import { isRefusal, judgeKey, listKeyColumns, type KeyRow } from '../domain/keys/key-ends.js';
 
 const IDLE_SECONDS = 30 * 60;
 const MAX_SECONDS = 8 * 3_600;

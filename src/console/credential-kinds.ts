@@ -4,22 +4,22 @@ import {
   AppCredentialsQuery,
   IssueAppCredentialRequest,
   UpdateAppCredentialRequest,
-} from '../admin/app-credentials.admin.controller.js';
-import type { KeyResponse } from '../admin/key.dto.js';
+} from '../api/admin/app-credentials.admin.controller.js';
+import type { KeyResponse } from '../api/admin/key.dto.js';
 import {
   NodesAdminController,
   NodesQuery,
   RegisterNodeRequest,
   UpdateNodeRequest,
-} from '../admin/nodes.admin.controller.js';
+} from '../api/admin/nodes.admin.controller.js';
 import {
   OperatorsAdminController,
   OperatorsQuery,
   RegisterOperatorRequest,
   UpdateOperatorRequest,
-} from '../admin/operators.admin.controller.js';
-import { credentialVariables, SCOPES } from '../common/names.js';
-import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
+} from '../api/admin/operators.admin.controller.js';
+import { credentialVariables, SCOPES } from '../foundation/common/names.js';
+import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
 import type { Act, Kind } from './things.js';
 import { MOMENT_HINT, toAddress, type FieldProps } from './view.js';
 

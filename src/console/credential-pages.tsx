@@ -1,8 +1,8 @@
 /** The pages of what has a key: app credentials, nodes and operators (credential-kinds.ts). */
 import type { Request } from 'express';
 import type { VNode } from 'preact';
-import { ExplanationsAdminController, type ExplanationResponse } from '../admin/explanations.admin.controller.js';
-import { RotateRequest, type KeyResponse } from '../admin/key.dto.js';
+import { ExplanationsAdminController, type ExplanationResponse } from '../api/admin/explanations.admin.controller.js';
+import { RotateRequest, type KeyResponse } from '../api/admin/key.dto.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields } from './console-requests.js';
 import { APPS, NODES, OPERATORS, showValue, type Credential, type CredentialKind } from './credential-kinds.js';

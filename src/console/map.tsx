@@ -7,7 +7,7 @@ import {
   AppCredentialsAdminController,
   AppCredentialsQuery,
   type AppCredentialResponse,
-} from '../admin/app-credentials.admin.controller.js';
+} from '../api/admin/app-credentials.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';

@@ -2,12 +2,12 @@
 import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
-import { BackgroundWorkAdminController } from '../admin/background-work.admin.controller.js';
-import { COUNTED_EVENTS } from '../audit/counted-refusals.js';
-import { EXPIRY_NOTICE_DAYS } from '../config/limits.js';
-import { ComparedClock } from '../database/compared-clock.js';
-import { Database } from '../database/database.js';
-import { ThrottleWindows } from '../throttling/throttle-windows.js';
+import { BackgroundWorkAdminController } from '../api/admin/background-work.admin.controller.js';
+import { COUNTED_EVENTS } from '../domain/audit/counted-refusals.js';
+import { EXPIRY_NOTICE_DAYS } from '../foundation/config/limits.js';
+import { ComparedClock } from '../foundation/database/compared-clock.js';
+import { Database } from '../foundation/database/database.js';
+import { ThrottleWindows } from '../foundation/throttling/throttle-windows.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';

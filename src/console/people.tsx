@@ -1,16 +1,16 @@
 /** The pages of users: their state, sessions and factors, and what an operator may do. */
 import type { Request } from 'express';
 import type { VNode } from 'preact';
-import { ExplanationsAdminController } from '../admin/explanations.admin.controller.js';
+import { ExplanationsAdminController } from '../api/admin/explanations.admin.controller.js';
 import {
   UpdateUserRequest,
   UsersAdminController,
   UsersQuery,
   type PasswordResetResponse,
   type SessionResponse,
-} from '../admin/users.admin.controller.js';
-import { PageQuery } from '../http/page.js';
-import { RegistrationRequest, type UserResponse } from '../users/users.controller.js';
+} from '../api/admin/users.admin.controller.js';
+import { PageQuery } from '../foundation/http/page.js';
+import { RegistrationRequest, type UserResponse } from '../domain/users/users.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields } from './console-requests.js';
 import { ThingPages, type Description, type Kind } from './things.js';

@@ -6,9 +6,9 @@
 import { Get, Param, Post, Query, Req, Res, type Type } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
-import { isId } from '../common/ids.js';
-import type { Scope } from '../common/names.js';
-import { ProblemException, problems } from '../problems/problems.js';
+import { isId } from '../foundation/common/ids.js';
+import type { Scope } from '../foundation/common/names.js';
+import { ProblemException, problems } from '../foundation/problems/problems.js';
 import type { AdminApi, Controller } from './admin-api.js';
 import { ConsoleRefusal, getSession, readFields, refuseOutdated, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './audit.js';

@@ -2,7 +2,7 @@
 import type { Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
-import { createRandomId } from '../common/ids.js';
+import { createRandomId } from '../foundation/common/ids.js';
 import { createFormToken, type ConsoleSession } from './console-sessions.js';
 
 /** No inline script, no inline style, nothing of another origin (ASVS 3.4.3). Data URLs are the icons of the style sheet. */

@@ -7,10 +7,10 @@ import {
   ExplanationsAdminController,
   type ExplanationResponse,
   type ReasonResponse,
-} from '../admin/explanations.admin.controller.js';
-import { UsersAdminController, UsersQuery } from '../admin/users.admin.controller.js';
-import { isId, redactSecrets } from '../common/ids.js';
-import { SERVICE_NAME } from '../common/names.js';
+} from '../api/admin/explanations.admin.controller.js';
+import { UsersAdminController, UsersQuery } from '../api/admin/users.admin.controller.js';
+import { isId, redactSecrets } from '../foundation/common/ids.js';
+import { SERVICE_NAME } from '../foundation/common/names.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './audit.js';

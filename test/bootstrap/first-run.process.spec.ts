@@ -4,7 +4,7 @@ import { eventually } from '../../tools/eventually.js';
 import { FirstRunFolder, isAlive } from '../support/first-run-folder.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { PASSWORD } from '../support/settings.js';
-import { EmbeddedPostgres } from '../../src/embedded-postgres/embedded-postgres.js';
+import { EmbeddedPostgres } from '../../src/foundation/embedded-postgres/embedded-postgres.js';
 import { IS_NIGHTLY } from '../../tools/nightly.js';
 import { makePassword, withClient } from '../../tools/postgres.js';
 

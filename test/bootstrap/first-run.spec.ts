@@ -3,10 +3,10 @@ import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'dotenv';
 import { ensureSecrets } from '../../src/bootstrap/first-run.js';
-import { appendChecksum, CHECKSUM_LENGTH, findKeys } from '../../src/crypto/secret.js';
+import { appendChecksum, CHECKSUM_LENGTH, findKeys } from '../../src/foundation/crypto/secret.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { describeStartFailure } from '../../src/bootstrap/start-report.js';
-import { EmbeddedPostgres } from '../../src/embedded-postgres/embedded-postgres.js';
+import { EmbeddedPostgres } from '../../src/foundation/embedded-postgres/embedded-postgres.js';
 
 describe('the secrets of a first start', () => {
   const before = process.cwd();

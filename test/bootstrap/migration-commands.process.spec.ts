@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { createMigrationOptions } from '../../src/database/migrate.js';
+import { createMigrationOptions } from '../../src/foundation/database/migrate.js';
 import { useTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { fromRoot } from '../support/from-root.js';
 

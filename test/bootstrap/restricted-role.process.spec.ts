@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { AuditJob, PurgeJob } from '../../src/maintenance/maintenance.js';
-import { Auditor, insertion, seal } from '../audit/auditor.js';
-import { oldMonth, partitionsOf } from '../audit/months.js';
-import { recorded } from '../audit/record.js';
+import { AuditJob, PurgeJob } from '../../src/domain/maintenance/maintenance.js';
+import { Auditor, insertion, seal } from '../domain/audit/auditor.js';
+import { oldMonth, partitionsOf } from '../domain/audit/months.js';
+import { recorded } from '../domain/audit/record.js';
 import { Cli } from '../support/cli.js';
 import { fromRoot } from '../support/from-root.js';
 import { createTwoRoles, type TwoRoles } from '../support/roles.js';

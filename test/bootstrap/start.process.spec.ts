@@ -7,11 +7,11 @@ import { fromRoot } from '../support/from-root.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, SECRET_KEY, VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, useTestDatabase } from '../support/test-database.js';
-import type { Variables } from '../../src/config/environment.js';
+import type { Variables } from '../../src/foundation/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
-import { LOCKS } from '../../src/database/locks.js';
+import { LOCKS } from '../../src/foundation/database/locks.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
-import { createMigrationOptions } from '../../src/database/migrate.js';
+import { createMigrationOptions } from '../../src/foundation/database/migrate.js';
 
 const START_MS = 90_000;
 

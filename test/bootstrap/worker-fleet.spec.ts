@@ -1,4 +1,4 @@
-import { parseEnvironment } from '../../src/config/environment.js';
+import { parseEnvironment } from '../../src/foundation/config/environment.js';
 import { computeBackoffMs, WorkerFleet } from '../../src/bootstrap/workers.js';
 import { WorkerStartError } from '../../src/bootstrap/start-report.js';
 import { eventually } from '../../tools/eventually.js';

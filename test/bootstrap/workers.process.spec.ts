@@ -1,6 +1,6 @@
-import { createMigrationOptions } from '../../src/database/migrate.js';
+import { createMigrationOptions } from '../../src/foundation/database/migrate.js';
 import { Caller } from '../support/caller.js';
-import type { Variables } from '../../src/config/environment.js';
+import type { Variables } from '../../src/foundation/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { Scrape } from '../support/scrape.js';

@@ -1,8 +1,8 @@
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { EXAMPLES } from '../../src/common/names.js';
-import type { Variables } from '../../src/config/environment.js';
+import { EXAMPLES } from '../../src/foundation/common/names.js';
+import type { Variables } from '../../src/foundation/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';

@@ -4,7 +4,7 @@ import { parseAllDocuments } from 'yaml';
 import { readPlatformMap } from '../../src/cli/platform/platform-map.js';
 import { AdminClient } from '../../src/cli/remote/admin-client.js';
 import { apply } from '../../src/cli/remote/apply.js';
-import { createId } from '../../src/common/ids.js';
+import { createId } from '../../src/foundation/common/ids.js';
 import { eventually } from '../../tools/eventually.js';
 import { urlOf, useCli } from '../support/cli.js';
 import { HttpGate } from '../support/http-gate.js';

@@ -1,14 +1,14 @@
 import type { AddressInfo } from 'node:net';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { computeDigest, generateSecret } from '../../src/crypto/secret.js';
-import { problems } from '../../src/problems/problems.js';
+import { computeDigest, generateSecret } from '../../src/foundation/crypto/secret.js';
+import { problems } from '../../src/foundation/problems/problems.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { DRAWINGS, toCalls } from '../../src/cli/remote/map.command.js';
-import type { AppCredentialResponse } from '../../src/admin/app-credentials.admin.controller.js';
+import type { AppCredentialResponse } from '../../src/api/admin/app-credentials.admin.controller.js';
 
 const app = useApp();
 const cli = useCli(app);

@@ -9,7 +9,7 @@ import { addYes, createConfirm, Progress } from '../../src/cli/terminal.js';
 import { serve } from '../support/serve.js';
 import { useApp } from '../support/use-app.js';
 import { toFailure } from '../../src/cli/failures.js';
-import { readSchemaState } from '../../src/database/migrate.js';
+import { readSchemaState } from '../../src/foundation/database/migrate.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { SHIPPED_MAP } from './own-platform.js';

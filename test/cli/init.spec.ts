@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
-import { EnvFile } from '../../src/config/env-file.js';
-import { migrate } from '../../src/database/migrate.js';
+import { EnvFile } from '../../src/foundation/config/env-file.js';
+import { migrate } from '../../src/foundation/database/migrate.js';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SHIPPED_MAP, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Table } from '../../src/cli/tables.js';
-import { generateKey } from '../../src/crypto/secret.js';
+import { generateKey } from '../../src/foundation/crypto/secret.js';
 import { eventually } from '../../tools/eventually.js';
 import { Cli } from '../support/cli.js';
 import { serve } from '../support/serve.js';

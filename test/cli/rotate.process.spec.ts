@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { problems } from '../../src/problems/problems.js';
+import { problems } from '../../src/foundation/problems/problems.js';
 import { Cli, urlOf, useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { HttpGate, type Cut } from '../support/http-gate.js';

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { untilVerdict } from '../../tools/repeat-while.js';
 import { serve } from '../support/serve.js';
-import { credentialVariables } from '../../src/common/names.js';
+import { credentialVariables } from '../../src/foundation/common/names.js';
 
 type FileVariables = Readonly<Record<string, string | undefined>>;
 

@@ -3,13 +3,13 @@ import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import type { ImportReport } from '../../src/cli/platform/user-transfer.js';
 import { eventually } from '../../tools/eventually.js';
 import { withClient } from '../../tools/postgres.js';
-import { recorded } from '../audit/record.js';
+import { recorded } from '../domain/audit/record.js';
 import { holdWrites } from '../support/row-lock.js';
 import { useCli } from '../support/cli.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
-import { VECTORS } from '../users/foreign-hashes.js';
+import { VECTORS } from '../domain/users/foreign-hashes.js';
 
 const HASH = '$2y$05$ojPk9YnUuv2.JYqFWjuUoeABv8G9Dc3bYyj8pxjz7HWQZhbC04yxq';
 const HASHED = 'correct horse battery';

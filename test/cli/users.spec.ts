@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { problems } from '../../src/problems/problems.js';
+import { problems } from '../../src/foundation/problems/problems.js';
 import { Cli, useCli } from '../support/cli.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { expectThrottled } from '../support/throttled.js';
 import { serve } from '../support/serve.js';
 import { useApp } from '../support/use-app.js';
-import { FactorOwner } from '../second-factors/owner.js';
+import { FactorOwner } from '../domain/second-factors/owner.js';
 
 describe('platform-auth users and audit', () => {
   const app = useApp({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '3/900' } });

@@ -1,6 +1,6 @@
 import { ADMIN_KEY } from '../support/settings.js';
-import { CountedRefusals } from '../../src/audit/counted-refusals.js';
-import { recorded } from '../audit/record.js';
+import { CountedRefusals } from '../../src/domain/audit/counted-refusals.js';
+import { recorded } from '../domain/audit/record.js';
 import { Browser, HOST } from '../support/console-browser.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';

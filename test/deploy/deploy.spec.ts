@@ -4,7 +4,7 @@ import { hostname, tmpdir, userInfo } from 'node:os';
 import { basename, join } from 'node:path';
 import { parse } from 'yaml';
 import { fromRoot } from '../support/from-root.js';
-import { parseEnvironment } from '../../src/config/environment.js';
+import { parseEnvironment } from '../../src/foundation/config/environment.js';
 import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase } from '../support/test-database.js';
 

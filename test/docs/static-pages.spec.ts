@@ -3,7 +3,7 @@ import request from 'supertest';
 import { parse } from 'yaml';
 import { useApp } from '../support/use-app.js';
 import { fromRoot } from '../support/from-root.js';
-import { problems } from '../../src/problems/problems.js';
+import { problems } from '../../src/foundation/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 
 const { version } = JSON.parse(readFileSync(fromRoot('package.json'), 'utf8')) as { version: string };

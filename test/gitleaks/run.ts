@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { generateSecret, generateKey } from '../../src/crypto/secret.js';
+import { generateSecret, generateKey } from '../../src/foundation/crypto/secret.js';
 import { Checks } from '../../tools/checks.js';
 import { buildGoProgram } from '../../tools/go-modules.js';
 

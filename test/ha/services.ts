@@ -1,4 +1,4 @@
-import type { Variables } from '../../src/config/environment.js';
+import type { Variables } from '../../src/foundation/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
 import { Program } from '../../tools/program.js';

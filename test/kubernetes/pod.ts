@@ -15,7 +15,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import type { Variables } from '../../src/config/environment.js';
+import type { Variables } from '../../src/foundation/config/environment.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
 import type { Pod } from './chart.js';

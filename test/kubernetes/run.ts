@@ -8,7 +8,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { parseEnvironment, readSecretFiles } from '../../src/config/environment.js';
+import { parseEnvironment, readSecretFiles } from '../../src/foundation/config/environment.js';
 import { describeIgnoredVariables } from '../../src/bootstrap/start-report.js';
 import { renewChartFiles } from '../../tools/chart-text.js';
 import { Checks } from '../../tools/checks.js';

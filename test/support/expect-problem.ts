@@ -1,5 +1,5 @@
 import type { Response } from 'supertest';
-import { problems, toProblemType, type Problem } from '../../src/problems/problems.js';
+import { problems, toProblemType, type Problem } from '../../src/foundation/problems/problems.js';
 import type { TestApp, Tokens } from './test-app.js';
 
 /** Expects exactly this problem of the catalogue, in full (RFC 9457). */

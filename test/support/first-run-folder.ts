@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { getServerFolder } from '../../src/embedded-postgres/embedded-postgres.js';
+import { getServerFolder } from '../../src/foundation/embedded-postgres/embedded-postgres.js';
 import { eventually } from '../../tools/eventually.js';
 
 /** A working directory for a first start, with everything that the service creates there. */

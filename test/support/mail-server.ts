@@ -3,8 +3,8 @@ import { createServer, type AddressInfo, type Server, type Socket } from 'node:n
 import { text as readText } from 'node:stream/consumers';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import type { Test as SupertestRequest } from 'supertest';
-import type { Variables } from '../../src/config/environment.js';
-import { MailWorker } from '../../src/mail/mail-worker.js';
+import type { Variables } from '../../src/foundation/config/environment.js';
+import { MailWorker } from '../../src/domain/mail/mail-worker.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
 import type { TestApp } from './test-app.js';

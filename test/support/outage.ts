@@ -1,5 +1,5 @@
 import type { Response, Test as SupertestRequest } from 'supertest';
-import { problems } from '../../src/problems/problems.js';
+import { problems } from '../../src/foundation/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from './expect-problem.js';
 import { ADMIN_KEY, PASSWORD, SETTINGS } from './settings.js';

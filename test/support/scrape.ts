@@ -1,4 +1,4 @@
-import { MetricsServer } from '../../src/metrics/metrics-server.js';
+import { MetricsServer } from '../../src/foundation/metrics/metrics-server.js';
 import type { TestApp } from './test-app.js';
 
 /** One response of `/metrics`. */

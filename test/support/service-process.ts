@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import type { Variables } from '../../src/config/environment.js';
+import type { Variables } from '../../src/foundation/config/environment.js';
 import { ApiClient } from '../../tools/api-client.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';

@@ -1,5 +1,5 @@
-import type { Variables } from '../../src/config/environment.js';
-import type { FixedSettings } from '../../src/config/limits.js';
+import type { Variables } from '../../src/foundation/config/environment.js';
+import type { FixedSettings } from '../../src/foundation/config/limits.js';
 import { PATIENT_SETTINGS, replaceSettings } from '../../tools/replace-settings.js';
 
 export const ADMIN_KEY = 'test-admin-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u';

@@ -1,6 +1,6 @@
 import type { DataSource, EntityManager } from 'typeorm';
-import { Clock } from '../../src/common/clock.js';
-import { DatabaseClock } from '../../src/database/database.js';
+import { Clock } from '../../src/foundation/common/clock.js';
+import { DatabaseClock } from '../../src/foundation/database/database.js';
 
 interface Duration {
   readonly seconds?: number;

@@ -63,7 +63,7 @@ async function prepareTemplate(): Promise<string> {
     if (rows.length > 0) return template;
     const unfinished = `${template}_unfinished`;
     await client.query(`CREATE DATABASE ${unfinished}`);
-    const { migrate } = await import('../../src/database/migrate.js');
+    const { migrate } = await import('../../src/foundation/database/migrate.js');
     await migrate(urlOf(unfinished));
     await client.query(`ALTER DATABASE ${unfinished} RENAME TO ${template}`);
     return template;

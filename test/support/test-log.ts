@@ -1,4 +1,4 @@
-import { type LogFields, type LogLevel, Log } from '../../src/logging/log.js';
+import { type LogFields, type LogLevel, Log } from '../../src/foundation/logging/log.js';
 import { recordLogLine } from './run-log.js';
 
 /** A log that keeps its lines in memory, and shows them when a test fails. */

@@ -1,5 +1,5 @@
 import type { Response } from 'supertest';
-import { problems, toProblemType } from '../../src/problems/problems.js';
+import { problems, toProblemType } from '../../src/foundation/problems/problems.js';
 
 /** The limit that a 429 reports. */
 export interface Throttled {

@@ -4,7 +4,7 @@ import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import type { Variables } from '../../../src/config/environment.js';
+import type { Variables } from '../../../src/foundation/config/environment.js';
 import { claimPort } from '../../../tools/claim-port.js';
 import { repeatWhile } from '../../../tools/repeat-while.js';
 import { ApiClient } from '../../../tools/api-client.js';

@@ -2,7 +2,7 @@ import { eventually } from '../../../tools/eventually.js';
 import { SECRET_KEY } from '../../../test/support/settings.js';
 import { TcpProxy } from '../../../tools/tcp-proxy.js';
 import { TestApp } from '../../../test/support/test-app.js';
-import { problems, toProblemBody } from '../../../src/problems/problems.js';
+import { problems, toProblemBody } from '../../../src/foundation/problems/problems.js';
 import { RefusedError } from '../src/errors.js';
 import { toSettings } from '../src/options.js';
 import { createMissingScope, DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS } from '../src/refusals.js';

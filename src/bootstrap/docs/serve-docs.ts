@@ -8,9 +8,9 @@ import { gzip } from 'node:zlib';
 import type { INestApplication } from '@nestjs/common';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Express, Request, Response } from 'express';
-import { findPackageFile, readPackageVersion } from '../../common/package-version.js';
-import { findMethods } from '../../http/known-paths.js';
-import { ProblemException, problems } from '../../problems/problems.js';
+import { findPackageFile, readPackageVersion } from '../../foundation/common/package-version.js';
+import { findMethods } from '../../foundation/http/known-paths.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
 
 const NAME = 'platform-auth';
 const LINKS = { docs: '/docs', openapi: '/docs-json', health: '/health' } as const;

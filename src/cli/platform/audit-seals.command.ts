@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, type Command } from 'commander';
-import type { Query, Verification } from '../../audit/seals/seal-verifier.js';
+import type { Query, Verification } from '../../domain/audit/seals/seal-verifier.js';
 import {
   formatCheckpoint,
   isCheckpoint,
@@ -9,8 +9,8 @@ import {
   SealKey,
   type SealContent,
   type StoredSeal,
-} from '../../audit/seals/seal.js';
-import { parseAuditSealSecret, parseVariable, readVariables } from '../../config/environment.js';
+} from '../../domain/audit/seals/seal.js';
+import { parseAuditSealSecret, parseVariable, readVariables } from '../../foundation/config/environment.js';
 import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
 import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError, print } from '../terminal.js';
@@ -30,7 +30,7 @@ export function addVerifyCommand(audit: Command): void {
     .option('--checkpoint <line>', 'a line that "audit checkpoint" printed earlier', parseCheckpoint)
     .option('--old-keys <file>', 'former seal keys, one per line')
     .action(async ({ checkpoint, oldKeys }: { checkpoint?: string; oldKeys?: string }, command: Command) => {
-      const { SealVerifier } = await import('../../audit/seals/seal-verifier.js');
+      const { SealVerifier } = await import('../../domain/audit/seals/seal-verifier.js');
       const old = oldKeys === undefined ? [] : readOldKeys(oldKeys);
       const verification = withDatabase((query, key) => {
         const keys = new Map([...old, key].map((each) => [each.id, each]));
@@ -112,7 +112,7 @@ function readOldKeys(path: string): SealKey[] {
 
 async function withDatabase<Result>(work: (query: Query, key: SealKey) => Promise<Result>): Promise<Result> {
   const { Client } = await import('pg');
-  const { BEGIN_VERIFICATION } = await import('../../audit/seals/seal-verifier.js');
+  const { BEGIN_VERIFICATION } = await import('../../domain/audit/seals/seal-verifier.js');
   const variables = readVariables();
   const client = new Client({
     connectionString: parseVariable(variables, 'DATABASE_URL'),

@@ -1,9 +1,9 @@
 // Commands that connect to the database: migrate, the signing keys (docs/operations/keys.md), and the transfer of accounts.
 // The service may run meanwhile.
 import type { Command } from 'commander';
-import { COMMAND_LINE } from '../../access/actor.js';
-import { parseVariable, readVariables } from '../../config/environment.js';
-import type { SigningKeyOperations } from '../../signing-keys/signing-key-rotation.js';
+import { COMMAND_LINE } from '../../foundation/access/actor.js';
+import { parseVariable, readVariables } from '../../foundation/config/environment.js';
+import type { SigningKeyOperations } from '../../domain/signing-keys/signing-key-rotation.js';
 import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
 import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
 import { formatTable, wrapText } from '../tables.js';
@@ -28,7 +28,7 @@ With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETE
       const { migrateWatched } = await import('./database-services.js');
       const report = { migrations: await migrateWatched(databaseUrl), granted_to: role };
       if (role !== undefined) {
-        const { grantToService } = await import('../../database/grants.js');
+        const { grantToService } = await import('../../foundation/database/grants.js');
         await grantToService(databaseUrl, role, auditRetentionDays);
       }
       print(command, report, formatMigration);

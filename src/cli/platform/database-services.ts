@@ -4,23 +4,32 @@
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { AccessModule } from '../../access/doors.js';
-import { AppCredentialsModule } from '../../app-credentials/app-credentials.module.js';
-import { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
-import { AuditLog, AuditModule } from '../../audit/audit-log.js';
-import { Clock } from '../../common/clock.js';
-import { StartWatch } from '../../common/start-watch.js';
-import { ConfigModule } from '../../config/config.module.js';
-import { type Environment, parseEnvironment, readSecretFiles, type Variables } from '../../config/environment.js';
-import { generateSecret } from '../../crypto/secret.js';
-import { DatabaseClock } from '../../database/database.js';
-import { DatabaseModule } from '../../database/database.module.js';
-import { MayNotMigrateError, migrate } from '../../database/migrate.js';
-import { MetricsRegistryModule } from '../../metrics/metrics-registry.js';
-import { RevocationModule } from '../../revocation/revocation-feed.js';
-import { LoggingModule } from '../../logging/log.js';
-import { SigningKey, SigningKeyOperationError, SigningKeyOperations } from '../../signing-keys/signing-key-rotation.js';
-import { AccountTransfer } from '../../users/account-transfer.js';
+import { AccessModule } from '../../foundation/access/doors.js';
+import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
+import { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
+import { AuditLog, AuditModule } from '../../domain/audit/audit-log.js';
+import { Clock } from '../../foundation/common/clock.js';
+import { StartWatch } from '../../foundation/common/start-watch.js';
+import { ConfigModule } from '../../foundation/config/config.module.js';
+import {
+  type Environment,
+  parseEnvironment,
+  readSecretFiles,
+  type Variables,
+} from '../../foundation/config/environment.js';
+import { generateSecret } from '../../foundation/crypto/secret.js';
+import { DatabaseClock } from '../../foundation/database/database.js';
+import { DatabaseModule } from '../../foundation/database/database.module.js';
+import { MayNotMigrateError, migrate } from '../../foundation/database/migrate.js';
+import { MetricsRegistryModule } from '../../foundation/metrics/metrics-registry.js';
+import { RevocationModule } from '../../domain/revocation/revocation-feed.js';
+import { LoggingModule } from '../../foundation/logging/log.js';
+import {
+  SigningKey,
+  SigningKeyOperationError,
+  SigningKeyOperations,
+} from '../../domain/signing-keys/signing-key-rotation.js';
+import { AccountTransfer } from '../../domain/users/account-transfer.js';
 import { CommandFailedError, say } from '../terminal.js';
 
 /** What commands work with. */

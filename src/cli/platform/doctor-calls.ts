@@ -2,14 +2,14 @@
 // Apart from doctor.ts, because `doctor` without --env-dir loads neither TypeORM nor the modules of the service.
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
-import type { EnvFile } from '../../config/env-file.js';
-import { UNUSED_DAYS } from '../../config/limits.js';
+import type { EnvFile } from '../../foundation/config/env-file.js';
+import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { formatPair, isExpiring, isOverlapOpen, isUnused } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
 import { isDelivered, type Plan, type PlannedPair } from './plan.js';
-import { credentialVariables } from '../../common/names.js';
+import { credentialVariables } from '../../foundation/common/names.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
 /** One problem, and what to do about it. Holds no secret. */

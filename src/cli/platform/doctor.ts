@@ -1,12 +1,12 @@
 // What is wrong with a platform: what `init` would do, what it leaves behind, and what the running services answer. The
 // findings are in the order in which an operator would repair.
 import { existsSync, statSync } from 'node:fs';
-import { Clock } from '../../common/clock.js';
-import { EnvFile } from '../../config/env-file.js';
-import { InvalidEnvironmentError } from '../../config/environment.js';
-import { secret } from '../../config/variable-kinds.js';
-import { isSameSecret } from '../../crypto/secret.js';
-import { readSchemaState, type SchemaState } from '../../database/migrate.js';
+import { Clock } from '../../foundation/common/clock.js';
+import { EnvFile } from '../../foundation/config/env-file.js';
+import { InvalidEnvironmentError } from '../../foundation/config/environment.js';
+import { secret } from '../../foundation/config/variable-kinds.js';
+import { isSameSecret } from '../../foundation/crypto/secret.js';
+import { readSchemaState, type SchemaState } from '../../foundation/database/migrate.js';
 import { describeCause, describeDatabaseFailure } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
 import { withServices, type Services } from './database-services.js';
@@ -25,7 +25,7 @@ import {
 } from './environment-files.js';
 import { readLiveCredentials } from './init.js';
 import { makePlan, type LiveCredentials, type PlannedService } from './plan.js';
-import { credentialVariables } from '../../common/names.js';
+import { credentialVariables } from '../../foundation/common/names.js';
 import { NODE_TARGETS, OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const RUN_INIT = 'Run init, then restart the service.';

@@ -1,6 +1,6 @@
 // The environment files of a platform: how they are read, and what the map and this service's own file determine of them.
 import { join } from 'node:path';
-import { NotRegularFileError } from '../../common/durable-file.js';
+import { NotRegularFileError } from '../../foundation/common/durable-file.js';
 import {
   type TokenSettings,
   type Variables,
@@ -10,8 +10,8 @@ import {
   readProcessVariables,
   readVariables,
   toFileVariable,
-} from '../../config/environment.js';
-import { EnvFile } from '../../config/env-file.js';
+} from '../../foundation/config/environment.js';
+import { EnvFile } from '../../foundation/config/env-file.js';
 import { NODE_TARGETS, OWN_NAME, OWN_URL_VARIABLE, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailedError } from '../terminal.js';
 import { describeCause } from '../failures.js';

@@ -3,10 +3,10 @@
 // only once its caller's file holds the key, so that the next run completes what was interrupted.
 import { basename } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
-import { credentialVariables } from '../../common/names.js';
-import { DEFAULT_OVERLAP_HOURS } from '../../config/limits.js';
-import { generateSecret, ADMIN_KEY_PREFIX, generateKey } from '../../crypto/secret.js';
+import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
+import { credentialVariables } from '../../foundation/common/names.js';
+import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
+import { generateSecret, ADMIN_KEY_PREFIX, generateKey } from '../../foundation/crypto/secret.js';
 import { formatPair } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';

@@ -7,9 +7,9 @@ import {
   isRestriction,
   MAX_RESTRICTIONS,
   toVariablePrefix,
-} from '../../common/names.js';
-import { toFileVariable } from '../../config/environment.js';
-import { SECTIONS, VARIABLE_TYPES } from '../../config/variables.js';
+} from '../../foundation/common/names.js';
+import { toFileVariable } from '../../foundation/config/environment.js';
+import { SECTIONS, VARIABLE_TYPES } from '../../foundation/config/variables.js';
 import { describeCause } from '../failures.js';
 import { CommandFailedError } from '../terminal.js';
 

@@ -3,12 +3,12 @@
 import { join } from 'node:path';
 import { parseAllDocuments, stringify } from 'yaml';
 import * as z from 'zod';
-import { readRegular, rehearseReplacement, replaceFile } from '../../common/durable-file.js';
-import { FileChangedError } from '../../config/env-file.js';
+import { readRegular, rehearseReplacement, replaceFile } from '../../foundation/common/durable-file.js';
+import { FileChangedError } from '../../foundation/config/env-file.js';
 import { describeCause } from '../failures.js';
 import { CommandFailedError, refuseNullOutput, writeKeys } from '../terminal.js';
 import { readEnvFile, readOrExplain, type ServiceFile } from './environment-files.js';
-import { toVariablePrefix } from '../../common/names.js';
+import { toVariablePrefix } from '../../foundation/common/names.js';
 import { type PlatformMap } from './platform-map.js';
 
 type Values = Readonly<Record<string, string>>;

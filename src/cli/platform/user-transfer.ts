@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { createReadStream, fstatSync, openSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
-import { Clock } from '../../common/clock.js';
-import { readVariables } from '../../config/environment.js';
+import { Clock } from '../../foundation/common/clock.js';
+import { readVariables } from '../../foundation/config/environment.js';
 import {
   formatAccountLine,
   parseAccountLine,
@@ -11,8 +11,8 @@ import {
   type ImportCounts,
   type LineFormat,
   type PortableAccount,
-} from '../../users/account-transfer.js';
-import { hasPassword } from '../../passwords/password-hasher.js';
+} from '../../domain/users/account-transfer.js';
+import { hasPassword } from '../../domain/passwords/password-hasher.js';
 import { CommandFailedError, Progress, writeExport } from '../terminal.js';
 import { withServices } from './database-services.js';
 

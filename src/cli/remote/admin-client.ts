@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { Variables } from '../../config/environment.js';
+import type { Variables } from '../../foundation/config/environment.js';
 import type { NodePair } from './node-config-file.js';
 import {
   callService,

@@ -3,9 +3,9 @@
 import { mkdirSync } from 'node:fs';
 import * as z from 'zod';
 import { formatPair } from '../credential-state.js';
-import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
-import { isId } from '../../common/ids.js';
-import { computeDigest } from '../../crypto/secret.js';
+import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
+import { isId } from '../../foundation/common/ids.js';
+import { computeDigest } from '../../foundation/crypto/secret.js';
 import { HEADER_VALUE } from '../http-client.js';
 import type { AdminClient } from './admin-client.js';
 import { revokeKeys } from './credentials.command.js';
@@ -29,7 +29,7 @@ import {
   type Plan,
   type PlanReport,
 } from '../platform/plan.js';
-import { credentialVariables } from '../../common/names.js';
+import { credentialVariables } from '../../foundation/common/names.js';
 import { type PlatformMap } from '../platform/platform-map.js';
 import { openDocuments, type Documents } from '../platform/secret-documents.js';
 

@@ -1,15 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, type Command } from 'commander';
-import { isId } from '../../common/ids.js';
-import { AUDIT_EVENT_NAMES, listMatchingEvents } from '../../common/security-events.js';
-import { readVariables } from '../../config/environment.js';
+import { isId } from '../../foundation/common/ids.js';
+import { AUDIT_EVENT_NAMES, listMatchingEvents } from '../../foundation/common/security-events.js';
+import { readVariables } from '../../foundation/config/environment.js';
 import { createNumberParser, NEEDS_DATABASE, parsePast } from '../command-options.js';
 import { isPassing } from '../http-client.js';
 import { print, say, writeExport, type WriteLines } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import { Names, type AdminClient, type Kind, type Query, type Reference } from './admin-client.js';
 import { addRemote, createClient, readOptions } from './remote-command.js';
-import type { AuditEventResponse } from '../../admin/audit-events.admin.controller.js';
+import type { AuditEventResponse } from '../../api/admin/audit-events.admin.controller.js';
 import { findUserId } from './users.command.js';
 
 const COLUMNS = ['time', 'event', 'actor', 'subject', 'details', 'address', 'count', 'request_id', 'id'] as const;
@@ -169,7 +169,7 @@ async function readService(command: Command, query: Query, writeLines: WriteLine
 
 async function readDatabase({ event, since, until }: Query, writeLines: WriteLines): Promise<void> {
   const { withServices } = await import('../platform/database-services.js');
-  const { AuditEventResponse } = await import('../../admin/audit-events.admin.controller.js');
+  const { AuditEventResponse } = await import('../../api/admin/audit-events.admin.controller.js');
   const toDate = (text: string | undefined): Date | undefined => (text === undefined ? undefined : new Date(text));
   const filter = {
     actor: undefined,

@@ -1,9 +1,9 @@
 // `platform-auth apps` and `platform-auth operators`, and what the commands for nodes share with them.
 import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { isId } from '../../common/ids.js';
-import { EXAMPLES, APP_SCOPE, isScopeList, SCOPES, type Scope } from '../../common/names.js';
-import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, MAX_REVOKED_KEYS } from '../../config/limits.js';
+import { isId } from '../../foundation/common/ids.js';
+import { EXAMPLES, APP_SCOPE, isScopeList, SCOPES, type Scope } from '../../foundation/common/names.js';
+import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, MAX_REVOKED_KEYS } from '../../foundation/config/limits.js';
 import {
   addCommand,
   createNumberParser,
@@ -16,9 +16,9 @@ import { isExpiring } from '../credential-state.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { replaceControlCharacters, type Colour } from '../tables.js';
 import { IDEMPOTENT_ADVICE, Names, type AdminClient, type Kind } from './admin-client.js';
-import type { IssuedAppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
-import type { RevokedKeysResponse } from '../../admin/key.dto.js';
-import type { IssuedOperatorResponse, OperatorResponse } from '../../admin/operators.admin.controller.js';
+import type { IssuedAppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
+import type { RevokedKeysResponse } from '../../api/admin/key.dto.js';
+import type { IssuedOperatorResponse, OperatorResponse } from '../../api/admin/operators.admin.controller.js';
 import { addRemote, formatItem, toParameters, type List, type RemoteCommand } from './remote-command.js';
 
 /** A kind of credential: what its commands differ by. */

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Command } from 'commander';
-import { httpUrl } from '../../config/variable-kinds.js';
+import { httpUrl } from '../../foundation/config/variable-kinds.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import type { Finding } from '../platform/doctor-calls.js';
 import { createMapOption, ENV_DIR, MAP_EXAMPLE, readMap, URL_OF_OWN_FILE } from '../platform/platform-commands.js';

@@ -1,16 +1,16 @@
 import type { Command } from 'commander';
-import { EXAMPLES } from '../../common/names.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
 import type { AdminClient } from './admin-client.js';
 import { addRemote } from './remote-command.js';
-import type { AuditEventResponse } from '../../admin/audit-events.admin.controller.js';
+import type { AuditEventResponse } from '../../api/admin/audit-events.admin.controller.js';
 import type {
   ExplanationResponse,
   ReasonResponse,
   UserExplanationResponse,
-} from '../../admin/explanations.admin.controller.js';
-import type { AdminUserResponse, SessionResponse } from '../../admin/users.admin.controller.js';
+} from '../../api/admin/explanations.admin.controller.js';
+import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
 import { buildLoginPath } from './users.command.js';
 
 const MAX_CHANGES = 100;

@@ -4,15 +4,15 @@ import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
 import type { Command } from 'commander';
 import * as z from 'zod';
-import { secret } from '../../config/variable-kinds.js';
-import { computeDigest, findKeys } from '../../crypto/secret.js';
+import { secret } from '../../foundation/config/variable-kinds.js';
+import { computeDigest, findKeys } from '../../foundation/crypto/secret.js';
 import { NEEDS_ADMIN_KEY } from '../command-options.js';
 import { describeFileReason } from '../failures.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
 import { addRemote, createClient } from './remote-command.js';
-import type { IdentifiedKeysResponse } from '../../admin/identify.admin.controller.js';
+import type { IdentifiedKeysResponse } from '../../api/admin/identify.admin.controller.js';
 
 type KnownKey = IdentifiedKeysResponse['items'][number];
 

@@ -2,11 +2,11 @@
 // credentials and the targets of nodes, as text, Mermaid, Graphviz or SVG.
 import { Option, type Command } from 'commander';
 import * as z from 'zod';
-import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../config/limits.js';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { isExpiring, isLive, isUnused } from '../credential-state.js';
 import { formatTable } from '../tables.js';
 import { addRemote } from './remote-command.js';
-import type { AppCredentialResponse } from '../../admin/app-credentials.admin.controller.js';
+import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 
 type Format = keyof typeof DRAWINGS;
 /** Live nodes with the same targets. */

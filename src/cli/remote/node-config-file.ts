@@ -10,10 +10,10 @@ import {
   rehearseReplacement,
   replaceFile,
   type FoundFile,
-} from '../../common/durable-file.js';
+} from '../../foundation/common/durable-file.js';
 import { describeFileReason } from '../failures.js';
 import { CommandFailedError } from '../terminal.js';
-import { detectLineEnd, setVariable } from '../../config/env-file.js';
+import { detectLineEnd, setVariable } from '../../foundation/config/env-file.js';
 
 /** As long as a real pair, so that a rehearsal needs as much disk space. */
 const SAMPLE: NodePair = { nodeId: '0'.repeat(36), apiKey: '0'.repeat(57) };

@@ -1,6 +1,6 @@
-import type { ExplanationResponse } from '../../admin/explanations.admin.controller.js';
-import type { IssuedNodeResponse, NodeResponse } from '../../admin/nodes.admin.controller.js';
-import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
+import type { ExplanationResponse } from '../../api/admin/explanations.admin.controller.js';
+import type { IssuedNodeResponse, NodeResponse } from '../../api/admin/nodes.admin.controller.js';
+import { MAX_OVERLAP_HOURS } from '../../foundation/config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile, NodePair } from './node-config-file.js';
 import { withAdvice } from '../http-client.js';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { EXAMPLES } from '../../common/names.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
 import {
   addCommand,
   NEEDS_ADMIN_KEY,
@@ -13,8 +13,8 @@ import {
 import { isPassing } from '../http-client.js';
 import { formatFields } from '../tables.js';
 import { CommandFailedError, formatResult, print, refuseNullOutput, say, writeKey } from '../terminal.js';
-import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../admin/enrolments.admin.controller.js';
-import type { IssuedNodeResponse } from '../../admin/nodes.admin.controller.js';
+import type { IssuedEnrolmentResponse, NodeEnrolmentResponse } from '../../api/admin/enrolments.admin.controller.js';
+import type { IssuedNodeResponse } from '../../api/admin/nodes.admin.controller.js';
 import type { AdminClient } from './admin-client.js';
 import {
   addList,

@@ -1,11 +1,11 @@
 // Commands that call the service: what they share of options, and how they print one answer, or a list of any length.
 import { Command, Option } from 'commander';
-import { type Variables, readVariables, readSecretFiles } from '../../config/environment.js';
+import { type Variables, readVariables, readSecretFiles } from '../../foundation/config/environment.js';
 import { addCommand, createNumberParser, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
 import { formatFields, Table, type Cell, type TableOptions } from '../tables.js';
 import { formatResult, print, refuseNullOutput, say, writeKey, type Output } from '../terminal.js';
 import { AdminClient, type Query } from './admin-client.js';
-import type { ScopeUseResponse } from '../../admin/app-credentials.admin.controller.js';
+import type { ScopeUseResponse } from '../../api/admin/app-credentials.admin.controller.js';
 
 const DEFAULT_PORT = '7701';
 const DEFAULT_LIMIT = 50;

@@ -9,7 +9,7 @@ import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
 import { inParallel, type AdminClient } from './admin-client.js';
 import { addRemote, createClient } from './remote-command.js';
-import type { AdminUserResponse, SessionResponse } from '../../admin/users.admin.controller.js';
+import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
 
 const KEYS: Readonly<Record<string, string>> = {
   'admin.node.revoked': '/nodes',

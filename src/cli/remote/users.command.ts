@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import type { UserExplanationResponse } from '../../admin/explanations.admin.controller.js';
-import type { AdminUserResponse, PasswordResetResponse } from '../../admin/users.admin.controller.js';
-import { EXAMPLES } from '../../common/names.js';
+import type { UserExplanationResponse } from '../../api/admin/explanations.admin.controller.js';
+import type { AdminUserResponse, PasswordResetResponse } from '../../api/admin/users.admin.controller.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields } from '../tables.js';
 import type { AdminClient } from './admin-client.js';

@@ -41,7 +41,7 @@ class Problem:
 _REALM = 'realm="platform-auth"'
 _NOT_VALID = {"valid": False}
 
-# The refusals of each door. Texts and headers are those of the service (src/problems/problems.ts).
+# The refusals of each door. Texts and headers are those of the service (src/foundation/problems/problems.ts).
 REFUSALS: Mapping[Door, Problem] = {
     "app": Problem(
         status=401,

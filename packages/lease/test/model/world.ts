@@ -1,4 +1,4 @@
-import { computeWaitMs } from '../../../../src/revocation/propagation.js';
+import { computeWaitMs } from '../../../../src/domain/revocation/propagation.js';
 import { createCredentials, USER, type Credential } from './credentials.js';
 import { Database } from './database.js';
 import { LEASE_MS, type Step } from './histories.js';

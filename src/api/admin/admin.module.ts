@@ -1,0 +1,50 @@
+/**
+ * The operators' API: the door of `X-Admin-Key` (admin-door.ts), and every route behind it. A controller's file begins with its requests and
+ * responses; it translates between them and the services, and holds no rules. Every change is an audit event with the
+ * operator as its actor.
+ */
+import { Module } from '@nestjs/common';
+import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
+import { MaintenanceModule } from '../../domain/maintenance/maintenance.js';
+import { NodesModule } from '../../domain/nodes/nodes.module.js';
+import { OperatorsModule } from '../../domain/operators/operators.service.js';
+import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
+import { TokensModule } from '../../domain/tokens/user-door.js';
+import { UsersModule } from '../../domain/users/users.controller.js';
+import { AdminStrategy } from './admin-door.js';
+import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
+import { AuditEventsAdminController } from './audit-events.admin.controller.js';
+import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
+import { EnrolmentsAdminController } from './enrolments.admin.controller.js';
+import { ExplanationsAdminController } from './explanations.admin.controller.js';
+import { IdentifyAdminController } from './identify.admin.controller.js';
+import { NodesAdminController } from './nodes.admin.controller.js';
+import { OperatorsAdminController } from './operators.admin.controller.js';
+import { UsersAdminController } from './users.admin.controller.js';
+
+@Module({
+  imports: [
+    UsersModule,
+    TokensModule,
+    AppCredentialsModule,
+    NodesModule,
+    OperatorsModule,
+    SecondFactorsModule,
+    MaintenanceModule,
+  ],
+  controllers: [
+    UsersAdminController,
+    AppCredentialsAdminController,
+    // Before the routes of one node, which `enrolments` would match.
+    EnrolmentsAdminController,
+    NodesAdminController,
+    OperatorsAdminController,
+    ExplanationsAdminController,
+    IdentifyAdminController,
+    AuditEventsAdminController,
+    BackgroundWorkAdminController,
+  ],
+  providers: [AdminStrategy],
+  exports: [AdminStrategy],
+})
+export class AdminModule {}

@@ -1,0 +1,191 @@
+import { Get, Query } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { IsIn, Matches } from 'class-validator';
+import { describeAdmin } from '../../foundation/access/actor.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import type { StoredAuditEvent } from '../../domain/audit/audit-events.js';
+import { AuditLog } from '../../domain/audit/audit-log.js';
+import {
+  AddressField,
+  ID,
+  IfSent,
+  MOMENT,
+  MomentField,
+  NULLABLE_TEXT,
+  parseMoment,
+  UuidField,
+} from '../../foundation/common/fields.js';
+import { EXAMPLES, OPERATOR_NAME, toCanonicalOperatorName } from '../../foundation/common/names.js';
+import {
+  AUDIT_EVENT_NAMES,
+  AUDIT_EVENT_PATTERNS,
+  listMatchingEvents,
+} from '../../foundation/common/security-events.js';
+import { createPageResponse, getPageLimit, PageQuery } from '../../foundation/http/page.js';
+import { OperatorsService } from '../../domain/operators/operators.service.js';
+
+const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
+const OPERATOR = /^operator:(.+)$/;
+const ACTOR = `^(${UUID}|admin|open|cli|service|operator:${OPERATOR_NAME.schema.pattern.slice(1, -1)})$`;
+const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
+
+export class AuditEventsQuery extends PageQuery {
+  @ApiPropertyOptional({
+    type: String,
+    pattern: ACTOR,
+    maxLength: 'operator:'.length + OPERATOR_NAME.schema.maxLength,
+    description:
+      'id of a user, app credential, node or operator; operator:<name>; or the door of an actor without an id: admin ' +
+      '(the root key), open, cli, service',
+    example: 'admin',
+  })
+  @IfSent()
+  @Matches(new RegExp(ACTOR), { message: 'must be a UUID, operator:<name>, admin, open, cli or service' })
+  actor?: string;
+
+  @ApiPropertyOptional({
+    type: String,
+    pattern: SUBJECT,
+    maxLength: 40,
+    description: 'id of the user, app credential, node or operator that the event is about, or unknown:… as in an item',
+    example: EXAMPLES.id,
+  })
+  @IfSent()
+  @Matches(new RegExp(SUBJECT), { message: 'must be a UUID, or unknown: and 32 hexadecimal digits' })
+  subject?: string;
+
+  @UuidField(
+    { example: EXAMPLES.id, description: 'of the request, as in X-Request-Id; no index serves it: send since too' },
+    { optional: true },
+  )
+  request_id?: string;
+
+  @AddressField('of the client; a counted event has that of its first refusal; send since too', { optional: true })
+  address?: string;
+
+  @ApiPropertyOptional({
+    enum: [...AUDIT_EVENT_NAMES, ...AUDIT_EVENT_PATTERNS],
+    description: 'a name, or the beginning of names and `.*`',
+    example: 'admin.node.revoked',
+  })
+  @IfSent()
+  @IsIn([...AUDIT_EVENT_NAMES, ...AUDIT_EVENT_PATTERNS], {
+    message: 'must be the name of an audit event, or the beginning of names and .*, as in user.*',
+  })
+  event?: string;
+
+  @MomentField('only events at or after this moment') since?: string;
+  @MomentField('only events before this moment') until?: string;
+}
+
+export class AuditActorResponse {
+  @ApiProperty({
+    enum: ['user', 'app', 'node', 'admin', 'open', 'cli', 'service'],
+    description: 'open: an unauthenticated caller; cli: the command line of an operator; service: this service itself',
+    example: 'admin',
+  })
+  door!: string;
+
+  @ApiProperty({
+    ...ID,
+    nullable: true,
+    description: 'of the user, app credential, node or operator; null for the root key (ADMIN_API_KEY)',
+  })
+  id!: string | null;
+
+  @ApiProperty({
+    ...NULLABLE_TEXT,
+    description: 'operator:<name> when an operator acted; for cli the name that was given, if any; otherwise null',
+    example: `operator:${EXAMPLES.operator}`,
+  })
+  name!: string | null;
+}
+
+export class AuditEventResponse {
+  @ApiProperty(ID) id!: string;
+  @ApiProperty(MOMENT) time!: string;
+  @ApiProperty({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' }) event!: string;
+  @ApiProperty({ type: AuditActorResponse }) actor!: AuditActorResponse;
+
+  @ApiProperty({
+    ...NULLABLE_TEXT,
+    description:
+      'id of the user, app credential, node or operator that the event is about; unknown:… for an address without an account',
+    example: EXAMPLES.id,
+  })
+  subject!: string | null;
+
+  @ApiProperty({ ...NULLABLE_TEXT, description: 'as in the logs', example: EXAMPLES.id }) request_id!: string | null;
+  @ApiProperty({ ...NULLABLE_TEXT, example: '192.0.2.7' }) address!: string | null;
+
+  @ApiProperty({
+    type: 'integer',
+    description: 'failed logins of the window, or ended sessions; otherwise 1',
+    example: 1,
+  })
+  count!: number;
+
+  @ApiProperty({
+    type: 'object',
+    additionalProperties: true,
+    description: 'the values before and after, without secrets',
+    example: { before: { revoked_at: null }, after: { revoked_at: '2026-11-21T09:00:00.000Z' } },
+  })
+  details!: Record<string, unknown>;
+
+  static from(row: StoredAuditEvent): AuditEventResponse {
+    return {
+      id: row.id,
+      time: row.time.toISOString(),
+      event: row.event,
+      actor: { door: row.actor_door, id: row.actor_id, name: toActorName(row) },
+      subject: row.subject,
+      request_id: row.request_id,
+      address: row.address,
+      count: row.count,
+      details: row.details,
+    };
+  }
+}
+
+function readOperatorName(actor: string | undefined): string | undefined {
+  const name = OPERATOR.exec(actor ?? '')?.[1];
+  return name === undefined ? undefined : toCanonicalOperatorName(name);
+}
+
+function toActorName({ actor_door, actor_id, details }: StoredAuditEvent): string | null {
+  if (actor_door === 'cli' && typeof details.operator === 'string') return details.operator;
+  if (actor_door !== 'admin' || actor_id === null || typeof details.operator !== 'string') return null;
+  return describeAdmin(details.operator);
+}
+
+class AuditEventPageResponse extends createPageResponse(AuditEventResponse) {}
+
+@AdminController('/audit-events')
+export class AuditEventsAdminController {
+  constructor(
+    private readonly audit: AuditLog,
+    private readonly operators: OperatorsService,
+  ) {}
+
+  @Get()
+  @RequireAdmin('read', {
+    summary: 'List audit events',
+    description: 'Newest first. Failed logins are one item for each account and window of 15 minutes, with a count.',
+    returns: AuditEventPageResponse,
+  })
+  async listAuditEvents(@Query() query: AuditEventsQuery): Promise<AuditEventPageResponse> {
+    const operator = readOperatorName(query.actor);
+    const filter = {
+      actor: operator === undefined ? query.actor?.toLowerCase() : undefined,
+      operators: operator === undefined ? undefined : await this.operators.listOperatorIds(operator),
+      subject: query.subject?.toLowerCase(),
+      requestId: query.request_id?.toLowerCase(),
+      address: query.address,
+      events: query.event === undefined ? undefined : listMatchingEvents(query.event),
+      since: parseMoment(query.since),
+      until: parseMoment(query.until),
+    };
+    return AuditEventPageResponse.from(await this.audit.listEvents(filter, getPageLimit(query), query.cursor));
+  }
+}

@@ -1,0 +1,178 @@
+import { Body, Post, Req } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
+import { ArrayMaxSize, ArrayMinSize, IsArray, Matches } from 'class-validator';
+import type { Request } from 'express';
+import { getPrincipal } from '../../foundation/access/actor.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
+import { ID, NULLABLE_MOMENT, NULLABLE_TEXT } from '../../foundation/common/fields.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
+import { getClientAddress } from '../../foundation/common/network.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { computeDigest, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { isRefusal, judgeKey } from '../../domain/keys/key-ends.js';
+import type { KeyColumns } from '../../domain/keys/key-table.js';
+import { NodesService } from '../../domain/nodes/nodes.service.js';
+import { OperatorsService } from '../../domain/operators/operators.service.js';
+import { Throttle } from '../../foundation/throttling/throttle.js';
+import { SessionsService } from '../../domain/tokens/sessions.service.js';
+
+/** No body has more names or list items (http/validation.ts). */
+const MAX_DIGESTS = 32;
+const DIGEST_PATTERN = /^[0-9a-f]{64}$/;
+const DIGESTS_DETAIL = `must be a list of 1 to ${MAX_DIGESTS} SHA-256 digests in lower-case hexadecimal`;
+
+/** The kinds of credentials, and the scope that an operator needs to be told of them, or `read`. */
+const SCOPE_OF_KIND = { node: 'nodes', app: 'apps', operator: 'operators', session: 'users' } as const;
+type Kind = keyof typeof SCOPE_OF_KIND;
+const KINDS = Object.keys(SCOPE_OF_KIND) as Kind[];
+
+class IdentifyKeysRequest {
+  @ApiProperty({
+    type: 'array',
+    items: { type: 'string', pattern: DIGEST_PATTERN.source, maxLength: 64 },
+    minItems: 1,
+    maxItems: MAX_DIGESTS,
+    description: 'SHA-256 of each key as it was found, in lower-case hexadecimal',
+    example: ['9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08'],
+  })
+  @IsArray({ message: DIGESTS_DETAIL })
+  @ArrayMinSize(1, { message: DIGESTS_DETAIL })
+  @ArrayMaxSize(MAX_DIGESTS, { message: DIGESTS_DETAIL })
+  @Matches(DIGEST_PATTERN, { each: true, message: DIGESTS_DETAIL })
+  digests!: string[];
+}
+
+export class IdentifiedKeyResponse {
+  @ApiProperty({ type: String, example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08' })
+  digest!: string;
+
+  @ApiProperty({ enum: [...KINDS, 'root'] }) kind!: Kind | 'root';
+  @ApiProperty({ ...ID, nullable: true, description: 'of the credential; null for the root key' }) id!: string | null;
+
+  @ApiProperty({
+    description:
+      'room/name of a node, caller → target of an app credential, name of an operator, id of the user of a session, ' +
+      'ADMIN_API_KEY of the root key',
+    example: 'kitchen/speaker',
+  })
+  owner!: string;
+
+  @ApiProperty({ description: 'whether a door would accept it now', example: true }) live!: boolean;
+  @ApiProperty({ description: 'false: it is the key from before the last rotation', example: true }) current!: boolean;
+
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'of the credential; of a session, its last refresh' })
+  last_used_at!: string | null;
+
+  @ApiProperty({ ...NULLABLE_TEXT, description: 'the service it was last used for', example: EXAMPLES.caller })
+  last_used_for!: string | null;
+}
+
+export class IdentifiedKeysResponse {
+  @ApiProperty({ type: [IdentifiedKeyResponse], description: 'digests of no credential are left out' })
+  items!: IdentifiedKeyResponse[];
+
+  @ApiProperty({
+    type: 'array',
+    items: { type: 'string', enum: KINDS },
+    description: 'the kinds that were looked for: those of the operator’s scopes; all with `read`',
+    example: KINDS,
+  })
+  searched!: Kind[];
+}
+
+@AdminController('/keys')
+export class IdentifyAdminController {
+  constructor(
+    private readonly nodes: NodesService,
+    private readonly apps: AppCredentialsService,
+    private readonly operators: OperatorsService,
+    private readonly sessions: SessionsService,
+    private readonly clock: ComparedClock,
+    private readonly environment: Environment,
+    private readonly throttle: Throttle,
+  ) {}
+
+  @Post('identify')
+  @RequireAdmin('any', {
+    summary: 'Tell whose keys these digests are of',
+    description:
+      'For keys that were found in a place where they should not be. The keys themselves are not sent. It reads whole tables: not ' +
+      'for a loop. Of refresh tokens it knows the current one of each session. A call of an operator with digests that are of no credential ' +
+      'counts as a wrong admin key, because one of them may be a guess of the root key.',
+    returns: IdentifiedKeysResponse,
+  })
+  async identifyKeys(@Req() request: Request, @Body() body: IdentifyKeysRequest): Promise<IdentifiedKeysResponse> {
+    const { operator } = getPrincipal(request, 'admin');
+    const may = (kind: Kind): boolean =>
+      !operator || operator.scopes.includes('read') || operator.scopes.includes(SCOPE_OF_KIND[kind]);
+    const searched = KINDS.filter(may);
+    const digests = body.digests.map((text) => Buffer.from(text, 'hex') as SecretDigest);
+    const items: IdentifiedKeyResponse[] = [];
+    for (const kind of searched) items.push(...(await this.findOfKind(kind, digests)));
+    const unknown = body.digests.filter((text) => items.every(({ digest }) => digest !== text));
+    if (searched.includes('operator') && unknown.length > 0) {
+      // An operator could guess the root key here: a call with unknown digests counts as a wrong admin key does.
+      if (operator) await this.throttle.countCall('admin-key', getClientAddress(request));
+      items.push(...this.findRootKey(unknown));
+    }
+    return { items, searched };
+  }
+
+  private async findOfKind(kind: Kind, digests: SecretDigest[]): Promise<IdentifiedKeyResponse[]> {
+    const toItems = <Row extends KeyColumns>(rows: readonly Row[], toOwner: (row: Row) => string) =>
+      rows.flatMap((row) => this.toItems(digests, row, { kind, owner: toOwner(row) }));
+    switch (kind) {
+      case 'node':
+        return toItems(await this.nodes.keys.findByDigests(digests), ({ room, name }) => `${room}/${name}`);
+      case 'app':
+        return toItems(await this.apps.keys.findByDigests(digests), ({ caller, target }) => `${caller} → ${target}`);
+      case 'operator':
+        return toItems(await this.operators.findByDigests(digests), ({ name }) => name);
+      case 'session': {
+        const found = await this.sessions.findByDigests(digests);
+        return found.map(({ session, isLive }) => ({
+          digest: session.tokenDigest.toString('hex'),
+          kind,
+          id: session.id,
+          owner: session.userId,
+          live: isLive,
+          current: true,
+          last_used_at: session.rotatedAt.toISOString(),
+          last_used_for: null,
+        }));
+      }
+    }
+  }
+
+  private findRootKey(digests: readonly string[]): IdentifiedKeyResponse[] {
+    const { adminApiKey } = this.environment;
+    const held = adminApiKey === undefined ? undefined : computeDigest(adminApiKey);
+    const empty = { id: null, last_used_at: null, last_used_for: null };
+    return digests
+      .filter((digest) => held && isSameDigest(Buffer.from(digest, 'hex'), held))
+      .map((digest) => ({ digest, kind: 'root', owner: 'ADMIN_API_KEY', live: true, current: true, ...empty }));
+  }
+
+  /** Both keys of a rotation may have been found. */
+  private toItems(
+    digests: readonly SecretDigest[],
+    row: KeyColumns,
+    owner: { kind: Kind; owner: string },
+  ): IdentifiedKeyResponse[] {
+    const isOf = (digest: SecretDigest): boolean =>
+      [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest));
+    return digests
+      .filter(isOf)
+      .map((digest) => ({
+        digest: digest.toString('hex'),
+        ...owner,
+        id: row.id,
+        live: !isRefusal(judgeKey(digest, row, this.clock)),
+        current: isSameDigest(row.keyDigest, digest),
+        last_used_at: row.lastUsedAt?.toISOString() ?? null,
+        last_used_for: row.lastUsedFor,
+      }));
+  }
+}

@@ -1,0 +1,119 @@
+import type { Type } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
+import { ArrayMaxSize, ArrayNotEmpty, IsUUID } from 'class-validator';
+import { EXAMPLES } from '../../foundation/common/names.js';
+import {
+  FlagField,
+  MOMENT,
+  MomentField,
+  NULLABLE_MOMENT,
+  parseMoment,
+  WholeNumberField,
+} from '../../foundation/common/fields.js';
+import {
+  DEFAULT_OVERLAP_HOURS,
+  EXPIRY_NOTICE_DAYS,
+  MAX_OVERLAP_HOURS,
+  MAX_REVOKED_KEYS,
+  UNUSED_DAYS,
+} from '../../foundation/config/limits.js';
+import { PageQuery } from '../../foundation/http/page.js';
+import type { KeyColumns, KeyCounts, KeyFilter } from '../../domain/keys/key-table.js';
+import { problems, type Problem } from '../../foundation/problems/problems.js';
+
+/** The query of every list of keys. */
+export class KeysQuery extends PageQuery {
+  @FlagField('only keys that are neither revoked nor expired') live?: true;
+
+  @MomentField('only keys that were not used since this moment; a key that was never used counts from its creation')
+  unused_since?: string;
+
+  @MomentField('only keys that expire before this moment') expires_before?: string;
+  @FlagField('only keys that were rotated, and whose former key is still valid') in_overlap?: true;
+}
+
+export function toKeyFilter({ live, unused_since, expires_before, in_overlap }: KeysQuery): KeyFilter {
+  return {
+    isLive: live === true,
+    unusedSince: parseMoment(unused_since),
+    expiresBefore: parseMoment(expires_before),
+    isInOverlap: in_overlap === true,
+  };
+}
+
+export class KeyCountsResponse implements KeyCounts {
+  @ApiProperty({ type: 'integer', description: 'neither revoked nor expired', example: 20 }) live!: number;
+  @ApiProperty({ type: 'integer', description: 'revoked or expired, and not purged yet', example: 3 }) ended!: number;
+
+  @ApiProperty({ type: 'integer', description: `live, and not used for ${UNUSED_DAYS} days`, example: 1 })
+  unused!: number;
+
+  @ApiProperty({ type: 'integer', description: `live, and expiring within ${EXPIRY_NOTICE_DAYS} days`, example: 0 })
+  expiring!: number;
+}
+
+/** The fields of a key that may be shown: no key and no digest. */
+export abstract class KeyResponse {
+  @ApiProperty(MOMENT) created_at!: string;
+  @ApiProperty(MOMENT) updated_at!: string;
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused from this moment on' }) expires_at!: string | null;
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused since this moment' }) revoked_at!: string | null;
+  @ApiProperty(NULLABLE_MOMENT) rotated_at!: string | null;
+
+  @ApiProperty({
+    ...NULLABLE_MOMENT,
+    description: 'until then the key before the last rotation is valid too, unless the new one is used first',
+  })
+  previous_key_expires_at!: string | null;
+
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'written with a delay of up to half a minute' })
+  last_used_at!: string | null;
+
+  protected static toKeyFields(row: KeyColumns): KeyResponse {
+    return {
+      created_at: row.createdAt.toISOString(),
+      updated_at: row.updatedAt.toISOString(),
+      expires_at: row.expiresAt?.toISOString() ?? null,
+      revoked_at: row.revokedAt?.toISOString() ?? null,
+      rotated_at: row.rotatedAt?.toISOString() ?? null,
+      previous_key_expires_at: row.previousKeyExpiresAt?.toISOString() ?? null,
+      last_used_at: row.lastUsedAt?.toISOString() ?? null,
+    };
+  }
+}
+
+const OVERLAP_DESCRIPTION = `how long the old key stays valid if the new one is not used; 0 ends it at once. Default: ${DEFAULT_OVERLAP_HOURS}`;
+
+export class RotateRequest {
+  @WholeNumberField(0, MAX_OVERLAP_HOURS, OVERLAP_DESCRIPTION, DEFAULT_OVERLAP_HOURS)
+  overlap_hours = DEFAULT_OVERLAP_HOURS;
+}
+
+export class RevokeKeysRequest {
+  @ApiProperty({ type: [String], format: 'uuid', minItems: 1, maxItems: MAX_REVOKED_KEYS, example: [EXAMPLES.id] })
+  @IsUUID('loose', { each: true, message: 'must be a list of UUIDs' })
+  @ArrayNotEmpty({ message: 'must not be empty' })
+  @ArrayMaxSize(MAX_REVOKED_KEYS, { message: `must have at most ${MAX_REVOKED_KEYS} items` })
+  ids!: string[];
+}
+
+export class RevokedKeysResponse {
+  @ApiProperty({ type: [String], description: 'those that this call revoked', example: [EXAMPLES.id] })
+  revoked!: string[];
+}
+
+/** @param owners of the keys, in the plural */
+export const describeRevocations = (owners: string) => ({
+  summary: `Revoke several ${owners}`,
+  description: 'As one by one, with one wait. Unknown ones, and those that were revoked before, are skipped.',
+  returns: RevokedKeysResponse,
+});
+
+/** @param owner of the key, with its article */
+export const describeRotation = (owner: string, returns: Type, ...further: Problem[]) => ({
+  summary: `Rotate the key of ${owner}`,
+  description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
+  refusals: [problems.notFound, ...further, problems.credentialRevoked, problems.credentialExpired],
+  optionalBody: RotateRequest,
+  returns,
+});

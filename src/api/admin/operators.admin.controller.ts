@@ -1,0 +1,141 @@
+import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { getPrincipal, toActor } from '../../foundation/access/actor.js';
+import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { type Scope, SCOPES, sortScopes, EXAMPLES } from '../../foundation/common/names.js';
+import { ExpiresAtField, ID, OperatorNameField, parseMoment, ScopesField } from '../../foundation/common/fields.js';
+import type { IssuedCredential } from '../../domain/keys/key-table.js';
+import { createPageResponse, toPageRequest } from '../../foundation/http/page.js';
+import {
+  OperatorsService,
+  type OperatorChange,
+  type AdminCaller,
+  type Operator,
+} from '../../domain/operators/operators.service.js';
+import { problems } from '../../foundation/problems/problems.js';
+import { describeRotation, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
+
+export class RegisterOperatorRequest {
+  @OperatorNameField() name!: string;
+  @ScopesField() scopes!: Scope[];
+  @ExpiresAtField() expires_at?: string | null;
+}
+
+export class UpdateOperatorRequest {
+  @ScopesField({ optional: true }) scopes?: Scope[];
+  @ExpiresAtField() expires_at?: string | null;
+}
+
+function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): OperatorChange {
+  return {
+    ...(scopes !== undefined && { scopes: sortScopes(scopes) }),
+    ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
+  };
+}
+
+export class OperatorsQuery extends KeysQuery {
+  @OperatorNameField({ optional: true }) name?: string;
+}
+
+export class OperatorResponse extends KeyResponse {
+  @ApiProperty(ID) operator_id!: string;
+  @ApiProperty({ description: 'in lower case', example: EXAMPLES.operator }) name!: string;
+
+  @ApiProperty({ type: 'array', items: { type: 'string', enum: [...SCOPES] }, example: ['read', 'nodes'] })
+  scopes!: Scope[];
+
+  static from(operator: Operator): OperatorResponse {
+    return {
+      operator_id: operator.id,
+      name: operator.name,
+      scopes: operator.scopes,
+      ...KeyResponse.toKeyFields(operator),
+    };
+  }
+}
+
+export class IssuedOperatorResponse extends OperatorResponse {
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_admin_Zt5…' }) api_key!: string;
+
+  static fromIssued({ credential, key }: IssuedCredential<Operator>): IssuedOperatorResponse {
+    return { ...OperatorResponse.from(credential), api_key: key };
+  }
+}
+
+class OperatorPageResponse extends createPageResponse(OperatorResponse) {}
+
+@AdminController('/operators')
+export class OperatorsAdminController {
+  constructor(private readonly operators: OperatorsService) {}
+
+  @Post()
+  @RequireAdmin('operators', {
+    summary: 'Register an operator',
+    description:
+      'The api_key is shown only in this response. The operator sends it as X-Admin-Key. An operator registers only operators ' +
+      'with no scope that it lacks, and with no later expiry than its own.',
+    refusals: [problems.operatorExists, problems.exceedsOwnRights],
+    creates: IssuedOperatorResponse,
+  })
+  async registerOperator(@Req() request: Request, @Body() body: RegisterOperatorRequest) {
+    const { name, scopes, expires_at = null } = body;
+    const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
+    const issued = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
+    request.res?.location(`/api/v0/admin/operators/${issued.credential.id}`);
+    return IssuedOperatorResponse.fromIssued(issued);
+  }
+
+  @Get()
+  @RequireAdmin('operators', {
+    summary: 'List operators',
+    description: 'Includes revoked operators: see revoked_at.',
+    returns: OperatorPageResponse,
+  })
+  async listOperators(@Query() query: OperatorsQuery): Promise<OperatorPageResponse> {
+    const page = await this.operators.listOperators(toPageRequest(query), toKeyFilter(query), query.name);
+    return OperatorPageResponse.from(page);
+  }
+
+  @Get(':operator_id')
+  @RequireAdmin('operators', { summary: 'Get an operator', refusals: [problems.notFound], returns: OperatorResponse })
+  async getOperator(@Param('operator_id') id: string): Promise<OperatorResponse> {
+    return OperatorResponse.from(await this.operators.findOperator(id));
+  }
+
+  @Patch(':operator_id')
+  @RequireAdmin('operators', {
+    summary: 'Change the scopes or the expiry of an operator',
+    description: 'Takes effect on the next call. An operator manages only operators with no more rights than its own.',
+    refusals: [problems.notFound, problems.exceedsOwnRights, problems.credentialRevoked],
+    returns: OperatorResponse,
+  })
+  async updateOperator(@Req() request: Request, @Param('operator_id') id: string, @Body() body: UpdateOperatorRequest) {
+    return OperatorResponse.from(await this.operators.updateOperator(id, toOperatorChange(body), toCaller(request)));
+  }
+
+  @Delete(':operator_id')
+  @RequireAdmin('operators', {
+    summary: 'Revoke an operator',
+    description: 'Its key is refused from the next call on. The operator stays in lists, for the record.',
+    refusals: [problems.notFound, problems.exceedsOwnRights],
+  })
+  async revokeOperator(@Req() request: Request, @Param('operator_id') id: string): Promise<void> {
+    await this.operators.revokeOperator(id, toCaller(request));
+  }
+
+  @Post(':operator_id/rotate')
+  @RequireAdmin('operators', describeRotation('an operator', IssuedOperatorResponse, problems.exceedsOwnRights))
+  async rotateOperator(
+    @Req() request: Request,
+    @Param('operator_id') id: string,
+    @Body() { overlap_hours }: RotateRequest,
+  ) {
+    const issued = await this.operators.rotateOperatorKey(id, overlap_hours, toCaller(request));
+    return IssuedOperatorResponse.fromIssued(issued);
+  }
+}
+
+function toCaller(request: Request): AdminCaller {
+  return { operator: getPrincipal(request, 'admin').operator, actor: toActor(request) };
+}

@@ -1,0 +1,246 @@
+import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import type { Request } from 'express';
+import type { EntityManager } from 'typeorm';
+import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
+import { toActor } from '../../foundation/access/actor.js';
+import { SessionFields } from '../account/account.js';
+import {
+  EmailField,
+  FlagField,
+  MOMENT,
+  MomentField,
+  NETWORK,
+  NewEmailField,
+  NULLABLE_MOMENT,
+  parseMoment,
+  SearchField,
+  SwitchField,
+} from '../../foundation/common/fields.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.js';
+import { Propagation } from '../../domain/revocation/propagation.js';
+import { problems, refuseField } from '../../foundation/problems/problems.js';
+import { FactorChanges } from '../../domain/second-factors/factor-changes.js';
+import { SESSION_END_REASONS, SessionsService, type Session } from '../../domain/tokens/sessions.service.js';
+import { UserResponse, RegistrationRequest } from '../../domain/users/users.controller.js';
+import { OneTimeTokens, type IssuedLink } from '../../domain/users/one-time-tokens.js';
+import { Registration, UserChanges, type UserChange } from '../../domain/users/accounts.js';
+import { UsersService, type Account, type UserFilter } from '../../domain/users/users.service.js';
+
+export class UpdateUserRequest {
+  @SwitchField({ example: false, description: 'false ends all sessions and refuses logins' }) is_active?: boolean;
+  @NewEmailField({ optional: true }) email?: string;
+
+  @SwitchField({
+    example: true,
+    description: 'whether the address counts as proven. Without it, another address does not',
+  })
+  email_verified?: boolean;
+}
+
+function toUserChange({ is_active, email, email_verified }: UpdateUserRequest): UserChange {
+  if (is_active === undefined && email === undefined && email_verified === undefined)
+    refuseField('/is_active', 'must be true or false, unless email or email_verified is sent');
+  return { isActive: is_active, email, isEmailVerified: email_verified };
+}
+
+export class AdminUserResponse extends UserResponse {
+  @ApiProperty({ description: 'whether the link of a mail, or an operator, has proven the address', example: true })
+  email_verified!: boolean;
+
+  static override from(user: Account): AdminUserResponse {
+    return { ...UserResponse.from(user), email_verified: user.emailVerifiedAt !== null };
+  }
+}
+
+class UserPageResponse extends createPageResponse(AdminUserResponse) {}
+
+export class UsersQuery extends PageQuery {
+  @EmailField({ optional: true }) email?: string;
+  @SearchField('alice', 'only users whose e-mail address contains this, in any case') search?: string;
+  @FlagField('only disabled users') disabled?: true;
+  @FlagField('only users without a proven e-mail address') unverified?: true;
+  @FlagField('only users without a second factor') without_factor?: true;
+
+  @FlagField(
+    'only users of whom a login or a code is refused now because of wrong ones; pages may be shorter than the limit',
+  )
+  throttled?: true;
+
+  @MomentField('only users created at or after this moment') created_since?: string;
+}
+
+function toUserFilter(query: UsersQuery): UserFilter {
+  return {
+    email: query.email,
+    search: query.search,
+    isDisabled: query.disabled === true,
+    isUnverified: query.unverified === true,
+    hasNoFactor: query.without_factor === true,
+    isThrottled: query.throttled === true,
+    createdSince: parseMoment(query.created_since),
+  };
+}
+
+export class SessionResponse extends SessionFields {
+  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' }) rotated_at!: string;
+  @ApiProperty({ ...NETWORK, description: 'the network of the last refresh' }) rotated_from!: string | null;
+  @ApiProperty(NULLABLE_MOMENT) ended_at!: string | null;
+
+  @ApiProperty({ type: String, enum: [...SESSION_END_REASONS, null], nullable: true, example: null })
+  end_reason!: string | null;
+
+  static from(session: Session): SessionResponse {
+    return {
+      ...SessionFields.toFields(session),
+      rotated_at: session.rotatedAt.toISOString(),
+      rotated_from: session.rotatedFrom,
+      ended_at: session.endedAt?.toISOString() ?? null,
+      end_reason: session.endReason,
+    };
+  }
+}
+
+class SessionPageResponse extends createPageResponse(SessionResponse) {}
+
+export class PasswordResetResponse {
+  @ApiProperty({ description: 'shown once; valid once', example: EXAMPLES.resetToken }) token!: string;
+
+  @ApiPropertyOptional({
+    description: 'PASSWORD_RESET_URL with the token; absent when it is not set',
+    example: `https://app.example.org/password-reset#token=${EXAMPLES.resetToken}`,
+  })
+  link?: string;
+
+  @ApiProperty({ ...MOMENT, description: '30 minutes from now' }) expires_at!: string;
+
+  static from({ token, link, expiresAt }: IssuedLink): PasswordResetResponse {
+    return { token, ...(link !== undefined && { link }), expires_at: expiresAt.toISOString() };
+  }
+}
+
+@AdminController('/users')
+export class UsersAdminController {
+  constructor(
+    private readonly registration: Registration,
+    private readonly users: UsersService,
+    private readonly changes: UserChanges,
+    private readonly sessions: SessionsService,
+    private readonly factorChanges: FactorChanges,
+    private readonly oneTimeTokens: OneTimeTokens,
+    private readonly propagation: Propagation,
+  ) {}
+
+  @Post()
+  @RequireAdmin('users', {
+    summary: 'Create a user',
+    description: 'Works while registration is closed, too.',
+    refusals: [problems.emailTaken, problems.hashingBusy],
+    creates: AdminUserResponse,
+  })
+  async createUser(@Req() request: Request, @Body() { email, password }: RegistrationRequest) {
+    const user = await this.registration.registerUserByOperator({ email, password }, toActor(request));
+    request.res?.location(`/api/v0/admin/users/${user.id}`);
+    return AdminUserResponse.from(user);
+  }
+
+  @Get()
+  @RequireAdmin('users', { summary: 'List users', returns: UserPageResponse })
+  async listUsers(@Query() query: UsersQuery): Promise<UserPageResponse> {
+    return UserPageResponse.from(await this.users.listUsers(toPageRequest(query), toUserFilter(query)));
+  }
+
+  @Get(':id')
+  @RequireAdmin('users', { summary: 'Get a user', refusals: [problems.notFound], returns: AdminUserResponse })
+  async getUserAsAdmin(@Param('id') id: string): Promise<AdminUserResponse> {
+    return AdminUserResponse.from(await this.users.findUser(id));
+  }
+
+  @Patch(':id')
+  @RequireAdmin('users', {
+    summary: 'Disable or enable a user, or set or verify the address',
+    description:
+      'Disabling ends all sessions of the user. So does another address: it is the one to log in with from now on, every link ' +
+      'that was sent before is void, and both addresses are told by mail.',
+    refusals: [problems.notFound, problems.emailTaken],
+    returns: AdminUserResponse,
+  })
+  async updateUser(@Req() request: Request, @Param('id') id: string, @Body() body: UpdateUserRequest) {
+    // In the transaction of the change, so that no session starts after it.
+    const endSessions = (transaction: EntityManager, userId: string, reason: 'disabled' | 'admin'): Promise<number> =>
+      this.sessions.endAllSessions(transaction, userId, reason);
+    const call = { id, change: toUserChange(body), actor: toActor(request), endSessions };
+    return AdminUserResponse.from(await this.changes.updateUser(call));
+  }
+
+  @Delete(':id')
+  @RequireAdmin('users', {
+    summary: 'Delete a user',
+    description: 'Also deletes all of their sessions. It cannot be undone.',
+    refusals: [problems.notFound],
+  })
+  async deleteUser(@Req() request: Request, @Param('id') id: string): Promise<void> {
+    await this.changes.deleteUser(id, toActor(request));
+  }
+
+  @Get(':id/sessions')
+  @RequireAdmin('users', {
+    summary: 'List the sessions of a user',
+    description: 'Includes ended sessions until they are purged.',
+    refusals: [problems.notFound],
+    returns: SessionPageResponse,
+  })
+  async listUserSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
+    const { id: userId } = await this.users.findUser(id);
+    return SessionPageResponse.from(await this.sessions.listSessions(userId, toPageRequest(query)));
+  }
+
+  @Delete(':id/sessions')
+  @RequireAdmin('users', { summary: 'End all sessions of a user', refusals: [problems.notFound] })
+  async endUserSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
+    // Also propagates before a 404: another request may have just deleted the user.
+    await this.propagation.propagateAfter(async () => {
+      const { id: userId } = await this.users.findUser(id);
+      await this.sessions.endSessionsByOperator(userId, toActor(request));
+    });
+  }
+
+  @Delete(':id/factors')
+  @RequireAdmin('users', {
+    summary: 'Remove all second factors of a user',
+    description:
+      'For a user who has lost them: the authenticator app, the recovery codes and all passkeys. Ends all of their ' +
+      'sessions. The password alone is enough afterwards, so make sure who asks.',
+    refusals: [problems.notFound],
+  })
+  async removeUserFactors(@Req() request: Request, @Param('id') id: string): Promise<void> {
+    await this.factorChanges.removeAllFactors(id, toActor(request));
+  }
+
+  @Delete(':id/throttles')
+  @RequireAdmin('users', {
+    summary: 'Remove the throttles of a user',
+    description:
+      'For a user whose passwords, codes or requests for mails are refused with 429. The limits of networks stay: another ' +
+      'user may have exhausted them.',
+    refusals: [problems.notFound],
+  })
+  async removeUserThrottles(@Req() request: Request, @Param('id') id: string): Promise<void> {
+    await this.users.unlockUser(id, toActor(request));
+  }
+
+  @Post(':id/password-reset')
+  @RequireAdmin('users', {
+    summary: 'Issue a token with which a user resets the password',
+    description:
+      'For the operator to hand over, also without a mail server. The user sends it to ' +
+      'POST /api/v0/auth/password-reset/confirm. It replaces the one that was issued before. ' +
+      'A disabled user gets none.',
+    refusals: [problems.notFound, problems.userDisabled],
+    creates: PasswordResetResponse,
+  })
+  async issuePasswordReset(@Req() request: Request, @Param('id') id: string): Promise<PasswordResetResponse> {
+    return PasswordResetResponse.from(await this.oneTimeTokens.issueTokenForOperator(id, toActor(request)));
+  }
+}

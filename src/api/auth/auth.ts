@@ -1,0 +1,253 @@
+/**
+ * What is open to every client: registration, logins (login.ts), and the refresh and the end of a session. Invariant: a reused
+ * refresh token ends its session, and that is committed before the refusal leaves.
+ */
+import { Body, Controller, Injectable, Module, Post, Req } from '@nestjs/common';
+import { ApiBody, ApiOperation, ApiProperty, ApiSecurity, ApiTags } from '@nestjs/swagger';
+import { IsIn, ValidateIf } from 'class-validator';
+import type { Request } from 'express';
+import { toActor, type Actor } from '../../foundation/access/actor.js';
+import { createRefusal, readBearer } from '../../foundation/access/doors.js';
+import { Answers, Public } from '../../foundation/access/require.js';
+import { TextField } from '../../foundation/common/fields.js';
+import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';
+import { ApiProblems } from '../../foundation/problems/api-problems.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { Propagation } from '../../domain/revocation/propagation.js';
+import { PasswordsModule } from '../../domain/passwords/password-verifier.js';
+import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
+import { CodeField } from '../../domain/second-factors/totp-enrolment.js';
+import { PasskeyField, PasskeyRequestOptionsResponse } from '../../domain/second-factors/webauthn.js';
+import { Throttled } from '../../foundation/throttling/throttle.js';
+import { AccessTokens, type TokenPair } from '../../domain/tokens/access-tokens.js';
+import { SessionsService } from '../../domain/tokens/sessions.service.js';
+import { TokenRotation } from '../../domain/tokens/refresh-tokens.js';
+import { TokensModule } from '../../domain/tokens/user-door.js';
+import { Registration } from '../../domain/users/accounts.js';
+import {
+  UserResponse,
+  CredentialsRequest,
+  RegistrationRequest,
+  UsersModule,
+} from '../../domain/users/users.controller.js';
+import { LoginService, SecondFactorLogins } from './login.js';
+
+@Injectable()
+class AuthService {
+  constructor(
+    private readonly sessions: SessionsService,
+    private readonly rotation: TokenRotation,
+    private readonly accessTokens: AccessTokens,
+    private readonly propagation: Propagation,
+  ) {}
+
+  async refreshSession(refreshToken: string, actor: Actor): Promise<TokenPair> {
+    return this.accessTokens.signTokenPair(await this.rotation.rotateRefreshToken(refreshToken, actor));
+  }
+
+  /**
+   * Ends the session of the refresh token, of the access token, or of both. Idempotent: a session that has ended, or
+   * never existed, is a success too. When it has returned, no verifier accepts a token of the session.
+   */
+  async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
+    if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
+    const claims = bearer === undefined ? undefined : await this.accessTokens.verifyIgnoringExpiry(bearer);
+    // A valid refresh token ends its session even when the bearer beside it is invalid.
+    if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
+    const isRefreshToken =
+      refreshToken !== undefined && (await this.rotation.endSessionByRefreshToken(refreshToken, actor));
+    if (claims) await this.sessions.endSessionByLogout(claims.sid, claims.sub, actor);
+    // Text that is not a token cannot have ended a session, also not in an earlier call.
+    if (isRefreshToken || claims) await this.propagation.awaitPropagation();
+  }
+}
+
+const MAX_REFRESH_TOKEN_LENGTH = 512;
+const REFRESH_TOKEN = {
+  description: 'opaque; the refresh_token of the last login or refresh response',
+  example: 'pa_rt_AZhfTnw6e1KdHi9qjEsNEQAAAAB…',
+};
+
+class RefreshRequest {
+  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN) refresh_token!: string;
+}
+
+class LogoutRequest {
+  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN, { optional: true }) refresh_token?: string;
+}
+
+/** RFC 6749 §5.1. */
+class TokenPairResponse {
+  @ApiProperty({
+    description: 'JWT, signed with HS256 or ES256 (`ACCESS_TOKEN_ALGORITHM`)',
+    example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIwMTk4NWY0ZSJ9.c2lnbmF0dXJl',
+  })
+  access_token!: string;
+
+  @ApiProperty({ description: 'opaque; shown once', example: 'pa_rt_AZhfTnw6e1KdHi9qjEsNEQAAAAB…' })
+  refresh_token!: string;
+
+  @ApiProperty({ enum: ['Bearer'] }) token_type!: 'Bearer';
+
+  @ApiProperty({ type: 'integer', description: 'seconds until the access token expires', example: 900 })
+  expires_in!: number;
+
+  static from({ accessToken, refreshToken, ttlSeconds }: TokenPair): TokenPairResponse {
+    return { access_token: accessToken, refresh_token: refreshToken, token_type: 'Bearer', expires_in: ttlSeconds };
+  }
+}
+
+const MAX_CHALLENGE_LENGTH = 200;
+
+class SecondFactorRequest {
+  @TextField(MAX_CHALLENGE_LENGTH, { description: 'of the second_factor_required', example: 'AQGT…' })
+  challenge!: string;
+
+  @ApiProperty({ enum: SECOND_FACTOR_METHODS, example: 'totp' })
+  @IsIn(SECOND_FACTOR_METHODS, { message: `must be one of ${SECOND_FACTOR_METHODS.join(', ')}` })
+  method!: SecondFactorMethod;
+
+  @CodeField('with the methods totp and recovery_code', { optional: true })
+  @ValidateIf(({ method }: SecondFactorRequest, value) => method !== 'passkey' || value !== undefined)
+  code?: string;
+
+  @PasskeyField('with the method passkey: what toJSON() of the PublicKeyCredential returns in the browser', {
+    optional: true,
+  })
+  @ValidateIf(({ method }: SecondFactorRequest, value) => method === 'passkey' || value !== undefined)
+  passkey?: object;
+}
+
+class PasskeyLoginRequest {
+  @PasskeyField() passkey!: object;
+}
+
+@ApiTags('auth')
+@Controller('api/v0/auth')
+class AuthController {
+  constructor(
+    private readonly registration: Registration,
+    private readonly logins: LoginService,
+    private readonly secondFactors: SecondFactorLogins,
+    private readonly auth: AuthService,
+  ) {}
+
+  @Post('register')
+  @Public()
+  @Throttled('registration')
+  @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
+  @ApiOperation({ summary: 'Register a new user' })
+  @Answers(201, UserResponse)
+  async register(@Req() request: Request, @Body() body: RegistrationRequest): Promise<UserResponse> {
+    const user = await this.registration.registerUser(body, toActor(request));
+    request.res?.location(`/api/v0/users/${user.id}`);
+    return UserResponse.from(user);
+  }
+
+  @Post('login')
+  @Public()
+  @ApiProblems(
+    problems.invalidCredentials,
+    problems.emailNotVerified,
+    problems.secondFactorRequired,
+    problems.tooManyRequests,
+    problems.hashingBusy,
+  )
+  @ApiOperation({
+    summary: 'Log in',
+    description:
+      'An unknown e-mail address, a wrong password and a disabled account get the same response. Wrong passwords are ' +
+      'counted per account and per network; over the limit the response is 429, and the password is not verified. A ' +
+      'user has a limited number of sessions: a login beyond it ends the oldest. For a user with a second factor the ' +
+      'response to the right password is 403 with a challenge. With REQUIRE_VERIFIED_EMAIL the right password of an ' +
+      'account whose address is not verified is 403.',
+  })
+  @Answers(200, TokenPairResponse)
+  async login(@Req() request: Request, @Body() body: CredentialsRequest): Promise<TokenPairResponse> {
+    return TokenPairResponse.from(await this.logins.logInWithPassword(body, toActor(request)));
+  }
+
+  @Post('refresh')
+  @Public()
+  @Throttled('refresh')
+  @ApiProblems(problems.invalidRefreshToken)
+  @ApiOperation({
+    summary: 'Exchange a refresh token for a new pair',
+    description:
+      'Rotates the refresh token. Idempotent within the grace: the old token, sent again because the response was lost, ' +
+      'returns the same new refresh token. Later, or once the new one was used, it is a replay and ends the session.',
+  })
+  @Answers(200, TokenPairResponse)
+  async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
+    return TokenPairResponse.from(await this.auth.refreshSession(body.refresh_token, toActor(request)));
+  }
+
+  @Post('logout')
+  @Public()
+  @ApiSecurity('user')
+  @ApiSecurity({})
+  @ApiProblems(problems.nothingToLogOut, problems.invalidAccessToken)
+  @ApiOperation({
+    summary: 'End a session',
+    description: 'By its refresh token, by an access token as bearer, or by both.',
+  })
+  @ApiBody({ type: LogoutRequest, required: false })
+  @Answers(204, 'The session has ended, by this request or before')
+  async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
+    await this.auth.logOut(body.refresh_token, readBearer(request), toActor(request));
+  }
+
+  @Post('login/second-factor')
+  @Public()
+  @Throttled('second-factor-address')
+  @ApiProblems(
+    problems.invalidSecondFactor,
+    problems.emailNotVerified,
+    problems.hashingBusy,
+    problems.totpSecretUnreadable,
+  )
+  @ApiOperation({
+    summary: 'Answer the challenge of a login',
+    description:
+      'After `second_factor_required`: with a code of the authenticator app, a recovery code, or a passkey. Each code ' +
+      'works once, and wrong ones are counted per account: over the limit the response is 429, and the code is not ' +
+      'verified. The challenge can be tried again after a wrong code.',
+  })
+  @Answers(200, TokenPairResponse)
+  async answerSecondFactor(@Req() request: Request, @Body() body: SecondFactorRequest): Promise<TokenPairResponse> {
+    return TokenPairResponse.from(await this.secondFactors.logInWithSecondFactor(body, toActor(request)));
+  }
+
+  @Post('login/passkey/options')
+  @Public()
+  @Throttled('second-factor-address')
+  @ApiProblems(problems.notFound)
+  @ApiOperation({
+    summary: 'Get the options to log in with a passkey alone',
+    description: 'For navigator.credentials.get() of the browser. Valid for 5 minutes, and for one login.',
+  })
+  @Answers(200, PasskeyRequestOptionsResponse)
+  async createPasskeyLoginOptions(): Promise<PasskeyRequestOptionsResponse> {
+    return this.secondFactors.createPasskeyOptions();
+  }
+
+  @Post('login/passkey')
+  @Public()
+  @Throttled('second-factor-address')
+  @ApiProblems(problems.invalidPasskey, problems.emailNotVerified, problems.notFound)
+  @ApiOperation({
+    summary: 'Log in with a passkey alone',
+    description: 'The authenticator must have verified the user, by a PIN or a fingerprint for example.',
+  })
+  @Answers(200, TokenPairResponse)
+  async logInWithPasskey(@Req() request: Request, @Body() body: PasskeyLoginRequest): Promise<TokenPairResponse> {
+    return TokenPairResponse.from(await this.secondFactors.logInWithPasskey(body.passkey, toActor(request)));
+  }
+}
+
+@Module({
+  imports: [PasswordsModule, UsersModule, TokensModule, SecondFactorsModule],
+  controllers: [AuthController],
+  providers: [LoginService, SecondFactorLogins, AuthService],
+})
+export class AuthModule {}

@@ -1,0 +1,235 @@
+// Health checks for load balancers and orchestrators: `/health` (ready to serve), `/health/ready` (ready to serve, or to answer
+// from the cache in an outage of PostgreSQL) and `/health/live` (the process runs). A replica is ready while PostgreSQL can be
+// used, its clock is right and no stop has begun; an outage of the logging service only degrades it. The metric `database_up`
+// has the same verdict on PostgreSQL.
+
+import {
+  Controller,
+  Get,
+  Injectable,
+  Module,
+  Res,
+  type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
+  type OnApplicationShutdown,
+} from '@nestjs/common';
+import {
+  ApiOperation,
+  ApiProperty,
+  ApiPropertyOptional,
+  ApiServiceUnavailableResponse,
+  ApiTags,
+} from '@nestjs/swagger';
+import { HealthCheckService, HealthIndicatorService, TerminusModule, type HealthCheckResult } from '@nestjs/terminus';
+import type { Response } from 'express';
+import { Client } from 'pg';
+import { Answers, Public } from '../../foundation/access/require.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { IS_STANDBY, refuseStandby, type StandbyRow } from '../../foundation/database/connection-check.js';
+import { Log } from '../../foundation/logging/log.js';
+import { MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { RevocationLease } from '../../../packages/lease/src/lease.js';
+
+/** Health checks reach PostgreSQL at most four times a second, however frequent they are. */
+const RESULT_TTL_MS = 250;
+const GAUGE_INTERVAL_MS = 2_000;
+const UNREADY: ReadonlySet<string> = new Set(['error', 'shutting_down']);
+
+/**
+ * Checks whether this replica can use PostgreSQL: single flight, with a short cache, on a connection of its own. A
+ * flood of health checks takes no connection from the pool, and an exhausted pool is not an outage. While metrics are
+ * served a timer repeats the check for the metric `database_up`, so that a scrape never waits for the database.
+ */
+@Injectable()
+class HealthProbe implements OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown {
+  private client: Client | undefined;
+  private result: Promise<boolean> | undefined;
+  private isUp: boolean | undefined;
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly environment: Environment,
+    metrics: MetricsRegistry,
+  ) {
+    const read = (): number | undefined => (this.isUp === undefined ? undefined : Number(this.isUp));
+    // The minimum of all workers, so that one that cannot use the database raises an alert.
+    metrics.addGauge('database_up', '1: PostgreSQL can be used. 0: it cannot, or is a standby.', read, 'min');
+  }
+
+  async onApplicationBootstrap(): Promise<void> {
+    if (this.environment.metricsPort === undefined) return;
+    const update = async (): Promise<void> => void (this.isUp = await this.isUsable());
+    await update();
+    this.timer = setInterval(() => void update(), GAUGE_INTERVAL_MS).unref();
+  }
+
+  beforeApplicationShutdown(): void {
+    clearInterval(this.timer);
+  }
+
+  onApplicationShutdown(): void {
+    this.disconnect();
+  }
+
+  /** @returns false when PostgreSQL does not answer in time, or is a standby */
+  isUsable(): Promise<boolean> {
+    return (this.result ??= this.checkPrimary());
+  }
+
+  private async checkPrimary(): Promise<boolean> {
+    const timeout = setTimeout(() => this.disconnect(), this.environment.healthTimeoutMs);
+    try {
+      const client = this.client ?? (await this.connect());
+      refuseStandby((await client.query<StandbyRow>(IS_STANDBY)).rows);
+      return true;
+    } catch {
+      this.disconnect();
+      return false;
+    } finally {
+      clearTimeout(timeout);
+      setTimeout(() => (this.result = undefined), RESULT_TTL_MS).unref();
+    }
+  }
+
+  private async connect(): Promise<Client> {
+    const { databaseUrl } = this.environment;
+    const client = new Client({ connectionString: databaseUrl, application_name: 'platform-auth-health' });
+    this.client = client;
+    // Without a listener, the error of a connection that is lost between two checks would end the process.
+    client.on('error', () => undefined);
+    client.on('end', () => {
+      if (this.client === client) this.client = undefined;
+    });
+    await client.connect();
+    return client;
+  }
+
+  /** Makes a check in flight fail at once, also while the connection is being opened. */
+  private disconnect(): void {
+    const { client } = this;
+    this.client = undefined;
+    client?.connection.stream.destroy();
+  }
+}
+
+/** Whether a stop has begun: the process becomes unready before it stops answering. */
+@Injectable()
+export class Readiness {
+  isDraining = false;
+
+  drain(): void {
+    this.isDraining = true;
+  }
+}
+
+const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
+
+class HealthResponse {
+  @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], example: 'ok' }) status!: string;
+  @ApiPropertyOptional({ ...INDICATORS, example: { database: { status: 'up' } } }) info?: object;
+  @ApiPropertyOptional({ ...INDICATORS, example: {} }) error?: object;
+  @ApiProperty({ ...INDICATORS, example: { database: { status: 'up' } } }) details!: object;
+}
+
+class LiveResponse {
+  @ApiProperty({ enum: ['ok'] }) status!: 'ok';
+}
+
+@ApiTags('health')
+@Controller('health')
+class HealthController {
+  constructor(
+    private readonly health: HealthCheckService,
+    private readonly indicators: HealthIndicatorService,
+    private readonly probe: HealthProbe,
+    private readonly readiness: Readiness,
+    private readonly lease: RevocationLease,
+    private readonly clock: ComparedClock,
+    private readonly log: Log,
+  ) {}
+
+  @Get()
+  @ApiOperation({
+    summary: 'Ready to serve?',
+    description: 'An outage of the logging service is shown, and does not cause a 503.',
+  })
+  @Answers(200, HealthResponse)
+  @ApiServiceUnavailableResponse({
+    type: HealthResponse,
+    description: 'The database cannot be used, the clock of the replica is wrong, or the service is stopping',
+  })
+  // Below the 503, because decorators apply from the bottom up, and @Public() would replace it.
+  @Public()
+  async checkReadiness(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
+    const result = await this.checkIndicators(false);
+    if (UNREADY.has(result.status))
+      response.status(503).setHeader('Retry-After', String(problems.unavailable.retryAfterSeconds));
+    return result;
+  }
+
+  @Get('ready')
+  @Public()
+  @ApiOperation({
+    summary: 'Ready to serve, or to answer from the cache?',
+    description:
+      'As /health, but an outage of the database causes a 503 only when `OUTAGE_GRACE_SECONDS` is over. Until then the ' +
+      'replica accepts cached app and node keys, and answers 503 to everything else.',
+  })
+  @Answers(200, HealthResponse)
+  async checkCacheReadiness(): Promise<HealthCheckResult> {
+    const result = await this.checkIndicators(true);
+    if (UNREADY.has(result.status)) throw new ProblemException(problems.unavailable, { isLogged: false });
+    return result;
+  }
+
+  @Get('live')
+  @Public()
+  @ApiOperation({ summary: 'Alive?', description: 'Answers as long as the process runs.' })
+  @Answers(200, LiveResponse)
+  checkLiveness(): LiveResponse {
+    return { status: 'ok' };
+  }
+
+  private async checkIndicators(countsCache: boolean): Promise<HealthCheckResult> {
+    try {
+      return await this.health.check([
+        async () => {
+          const database = this.indicators.check('database');
+          if (await this.probe.isUsable()) return database.up();
+          if (countsCache && this.lease.isHeld) return database.degraded('cannot be used: cached keys are accepted');
+          return database.down('cannot be used');
+        },
+        () => {
+          const clock = this.indicators.check('clock');
+          const skew = Math.round(this.clock.skewSeconds ?? 0);
+          return this.clock.isWrong ? clock.down(`${skew} s ahead of the clock of the database`) : clock.up();
+        },
+        () => {
+          const logging = this.indicators.check('logging_service');
+          if (this.log.isDelivering === undefined)
+            return logging.up({ message: 'not configured: lines go to the console' });
+          return this.log.isDelivering ? logging.up() : logging.degraded('cannot be used: lines go to the console');
+        },
+        () => {
+          const service = this.indicators.check('service');
+          return this.readiness.isDraining ? service.down('shutting down') : service.up();
+        },
+      ]);
+    } catch (error) {
+      // Terminus throws its report when something is down.
+      if (error instanceof Error && 'getResponse' in error)
+        return (error as { getResponse(): HealthCheckResult }).getResponse();
+      throw error;
+    }
+  }
+}
+
+@Module({
+  imports: [TerminusModule.forRoot({ logger: false })],
+  controllers: [HealthController],
+  providers: [Readiness, HealthProbe],
+  exports: [Readiness],
+})
+export class HealthModule {}

@@ -1,0 +1,195 @@
+/**
+ * Authorization for gateways (`auth_request` of nginx and the like): a door asked about a request of the gateway's client. The
+ * verdict is a status alone: 200 with the identity in headers, 401, 403 for a scope that an app credential lacks, or 503. A
+ * gateway takes every other status for an answer to its client, so no other status is sent.
+ */
+import {
+  applyDecorators,
+  Controller,
+  Get,
+  Injectable,
+  mixin,
+  type CanActivate,
+  type ExecutionContext,
+  type Type,
+} from '@nestjs/common';
+import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
+import type { Request, Response } from 'express';
+import { createRefusal, DOORS, Doors, SCOPE_HEADER, TARGET_HEADER } from '../../foundation/access/doors.js';
+import type { Principal } from '../../foundation/access/actor.js';
+import { RequireWith } from '../../foundation/access/require.js';
+import { EXAMPLES, APP_SCOPE, SERVICE_NAME } from '../../foundation/common/names.js';
+import type { GatewayDoor } from '../../foundation/http/request-guards.js';
+import { Log } from '../../foundation/logging/log.js';
+import { ApiProblems } from '../../foundation/problems/api-problems.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import type { ResponseLocals } from '../../foundation/problems/problem.filter.js';
+
+/** Words of RFC 8176. Bounded, because a proxy refuses an answer with a large header. */
+const AMR_PATTERN = '^[a-z]{1,16}( [a-z]{1,16}){0,7}$';
+const AMR_WORDS = new RegExp(AMR_PATTERN);
+
+function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
+  @Injectable()
+  class GatewayGuard implements CanActivate {
+    private readonly loggedMistakes = new Set<string>();
+
+    constructor(
+      private readonly doors: Doors,
+      private readonly log: Log,
+    ) {}
+
+    async canActivate(context: ExecutionContext): Promise<true> {
+      const http = context.switchToHttp();
+      const request = http.getRequest<Request>();
+      const response = http.getResponse<Response>();
+      if (door === 'app') {
+        const locals = response.locals as ResponseLocals;
+        locals.presentedTo = this.readTarget(request);
+        locals.askedScope = this.readScope(request);
+      } else {
+        // Only app credentials have scopes: ignored, it would pass for checked.
+        if (request.headers[SCOPE_HEADER] !== undefined) this.refuseMistake('gateway_misplaces_scope');
+        if (door === 'node' && request.headers[TARGET_HEADER] !== undefined) this.readTarget(request);
+      }
+      try {
+        const principal = await this.doors.authenticate(door, request);
+        // RequestMetrics counts verdicts by the principal of the request.
+        request.user = principal;
+        response.set({ 'X-Auth-Door': door, ...toHeaders(principal) });
+      } catch (error) {
+        throw toGatewayProblem(door, error, (response.locals as ResponseLocals).askedScope);
+      }
+      return true;
+    }
+
+    /** A gateway that does not name its service would have every key refused, which is not a verdict. */
+    private readTarget({ headers }: Request): string {
+      const target = headers[TARGET_HEADER];
+      return SERVICE_NAME.isName(target) ? target : this.refuseMistake('gateway_names_no_target');
+    }
+
+    private readScope({ headers }: Request): string | undefined {
+      const scope = headers[SCOPE_HEADER];
+      return scope === undefined || APP_SCOPE.isName(scope) ? scope : this.refuseMistake('gateway_names_no_scope');
+    }
+
+    private refuseMistake(mistake: string): never {
+      if (!this.loggedMistakes.has(mistake)) this.log.warn(mistake);
+      this.loggedMistakes.add(mistake);
+      throw new ProblemException(problems.gatewayMisconfigured, { isLogged: false });
+    }
+  }
+  return mixin(GatewayGuard);
+}
+
+/** nginx passes on no body of a 403: it knows the verdict by its challenge (RFC 6750 §3.1), as that of a 401. */
+function toGatewayProblem(door: GatewayDoor, error: unknown, scope = ''): ProblemException {
+  if (!(error instanceof ProblemException)) return new ProblemException(problems.unavailable, { cause: error });
+  const { status, code } = error.problem;
+  if (status === 400) return createRefusal(door, 'unreadable');
+  if (code === problems.missingScope.code) {
+    const challenge = `${DOORS[door].problem.challenge}, error="insufficient_scope", scope="${scope}"`;
+    return error.withHeaders({ 'WWW-Authenticate': challenge });
+  }
+  return status === 401 ? error : new ProblemException(problems.unavailable, { cause: error });
+}
+
+/** The identity that a gateway passes on in place of the credential. */
+function toHeaders(principal: Principal): Record<string, string> {
+  switch (principal.door) {
+    case 'node':
+      return { 'X-Auth-Node-Id': principal.nodeId, 'X-Auth-Household-Id': principal.householdId };
+    case 'app':
+      return { 'X-Auth-App-Id': principal.appId, 'X-Auth-Caller': principal.caller };
+    case 'user': {
+      const { userId, sessionId, amr } = principal;
+      return { 'X-Auth-User-Id': userId, 'X-Auth-Session-Id': sessionId, ...toAmrHeader(amr) };
+    }
+    case 'admin':
+      throw new Error('Gateways do not ask about operators');
+  }
+}
+
+/** Absent when there is nothing to state: a route that requires a word then refuses. */
+function toAmrHeader(amr: readonly string[]): Record<string, string> {
+  const words = amr.join(' ');
+  return AMR_WORDS.test(words) ? { 'X-Auth-Amr': words } : {};
+}
+
+type HeaderObject = NonNullable<ApiResponseOptions['headers']>[string];
+
+const AMR_HEADER: HeaderObject = {
+  description:
+    'How the user authenticated at the login (RFC 8176): words with spaces between them, `mfa` among them with more than one ' +
+    'factor. Absent when the session states none.',
+  schema: { type: 'string', pattern: AMR_PATTERN, example: 'pwd otp mfa' },
+};
+
+/** Any method, and any path below: `guardHead` replaces those of the gateway's client. */
+const Authorize = (
+  door: GatewayDoor,
+  names: readonly string[],
+  optional: Readonly<Record<string, HeaderObject>> = {},
+) =>
+  applyDecorators(
+    RequireWith(createGatewayGuard(door), door),
+    ApiOperation({
+      summary: `Authorize a request at a gateway, at the ${door} door`,
+      description:
+        'For `auth_request` of nginx and the like: any method, any path below, and the body is never read. The answer is ' +
+        `200 without a body, 401, ${door === 'app' ? '403 for a missing scope, ' : ''}or 503.`,
+    }),
+    ApiProblems(problems.gatewayMisconfigured),
+    ApiOkResponse({
+      description: 'The credential is valid',
+      headers: {
+        ...Object.fromEntries(['X-Auth-Door', ...names].map((name) => [name, { schema: { type: 'string' } }])),
+        ...optional,
+      },
+    }),
+  );
+
+const TARGET_SCHEMA = { ...SERVICE_NAME.schema, example: EXAMPLES.target };
+
+@ApiTags('internal')
+@Controller('internal/authorize')
+export class AuthorizeController {
+  @Get('node')
+  @Authorize('node', ['X-Auth-Node-Id', 'X-Auth-Household-Id'])
+  @ApiHeader({
+    name: 'X-Platform-Target',
+    required: false,
+    schema: TARGET_SCHEMA,
+    description:
+      'The service behind the gateway. A node with `targets` is refused without it, and at any other service.',
+  })
+  authorizeNode(): void {
+    // The guard has answered.
+  }
+
+  @Get('app')
+  @Authorize('app', ['X-Auth-App-Id', 'X-Auth-Caller'])
+  @ApiProblems(problems.missingScope)
+  @ApiHeader({
+    name: 'X-Platform-Target',
+    required: true,
+    schema: TARGET_SCHEMA,
+    description: 'The service behind the gateway. Without it, or with two of them, the answer is 503.',
+  })
+  @ApiHeader({
+    name: 'X-Platform-Scope',
+    required: false,
+    schema: APP_SCOPE.schema,
+    description: 'The scope that the route needs. A credential that lacks it is a 403, because its key is valid.',
+  })
+  authorizeApp(): void {
+    // The guard has answered.
+  }
+
+  @Get('user')
+  @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id'], { 'X-Auth-Amr': AMR_HEADER })
+  authorizeUser(): void {
+    // The guard has answered.
+  }
+}

@@ -1,0 +1,124 @@
+/**
+ * Links by e-mail: a user who cannot log in asks for a new password, proves an address, or changes it.
+ * Terms: a request goes to the outbox and tells nothing about the account; the worker then looks the account up, issues a
+ * one-time token and sends the mail with the link; a confirmation (recovery.ts) uses the token. Invariant: an
+ * anonymous request costs the same work for every address, and a token is never stored.
+ */
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor, OwnCall } from '../../foundation/access/actor.js';
+import { toUserEvent } from '../../domain/audit/audit-events.js';
+import { AuditLog } from '../../domain/audit/audit-log.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { isMailEnabled } from '../../domain/mail/mail-transport.js';
+import { MailWorker, type ComposedMail } from '../../domain/mail/mail-worker.js';
+import { Outbox, type MailRequest } from '../../domain/mail/outbox.js';
+import { isNotice, type MailKind, type NoticeKind } from '../../domain/mail/templates.js';
+import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
+import { Throttle } from '../../foundation/throttling/throttle.js';
+import { buildLink, OneTimeTokens, TOKEN_TTL_MINUTES } from '../../domain/users/one-time-tokens.js';
+import { lockAccount } from '../../domain/users/accounts.js';
+import { User } from '../../domain/users/users.service.js';
+
+@Injectable()
+export class LinkRequests {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly outbox: Outbox,
+    private readonly throttle: Throttle,
+    private readonly passwords: PasswordVerifier,
+    private readonly audit: AuditLog,
+  ) {}
+
+  /** @throws {ProblemException} too_many_requests, alike for addresses without an account */
+  async requestLink(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
+    await this.throttle.countMails([email], actor.address);
+    await this.outbox.add(kind, email, actor);
+    this.audit.logOnly('user.mail.requested', actor, { reason: kind });
+  }
+
+  /** The new address gets a link, the old one a notice. Only the worker looks whether the new one is taken. */
+  async requestEmailChange(call: OwnCall, password: string, newEmail: string): Promise<void> {
+    const verified = await this.passwords.reauthenticateUser(call, password);
+    const { id: userId, email } = verified;
+    const { actor } = call;
+    await this.throttle.countMails([email, newEmail], actor.address);
+    await this.dataSource.transaction(async (transaction) => {
+      // A change of the password voids the requests that were made with the old one, so this one must not come later.
+      await lockAccount(transaction, verified);
+      const requested = { userId, requester: actor };
+      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, ...requested });
+      await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, ...requested });
+      await this.audit.record(transaction, toUserEvent('user.email.change_requested', actor, userId));
+    });
+  }
+}
+
+type LinkPages = Readonly<Record<Exclude<MailKind, 'email_change_notice' | NoticeKind>, string>>;
+
+/** Fails closed: without a page, a mail would carry the token alone. */
+export function readLinkPages({
+  passwordResetUrl,
+  emailVerificationUrl,
+}: Pick<Environment, 'passwordResetUrl' | 'emailVerificationUrl'>): LinkPages {
+  if (!passwordResetUrl) throw new Error('Mails need PASSWORD_RESET_URL');
+  if (!emailVerificationUrl) throw new Error('Mails need EMAIL_VERIFICATION_URL');
+  return {
+    password_reset: passwordResetUrl,
+    email_verification: emailVerificationUrl,
+    email_change: emailVerificationUrl,
+  };
+}
+
+/** Decides who gets a mail, and issues its token, immediately before the mail is sent. */
+@Injectable()
+export class LinkMails implements OnModuleInit {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly outbox: Outbox,
+    private readonly worker: MailWorker,
+    private readonly tokens: OneTimeTokens,
+    private readonly environment: Environment,
+  ) {}
+
+  onModuleInit(): void {
+    if (!isMailEnabled(this.environment)) return;
+    const pages = readLinkPages(this.environment);
+    this.worker.start({
+      composeMail: (request) => this.composeMail(request, pages),
+      findUserId: (request) => this.findUserId(request),
+    });
+  }
+
+  /** @returns undefined when no account may get the mail. The HTTP request has been answered by then, so its time tells nothing. */
+  private async composeMail(request: MailRequest, pages: LinkPages): Promise<ComposedMail | undefined> {
+    return this.dataSource.transaction(async (transaction) => {
+      const user = await this.findRecipient(transaction, request);
+      // The row of the user is locked first (one-time-tokens.ts).
+      if (!user || !(await this.outbox.hold(transaction, request))) return undefined;
+      const { kind, recipient } = request;
+      const addressed = { userId: user.id, to: recipient };
+      if (kind === 'email_change_notice' || isNotice(kind)) return { ...addressed, values: { email: recipient } };
+      const { token } = await this.tokens.issueToken(transaction, user.id, kind, recipient);
+      const link = buildLink(pages[kind], token);
+      return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };
+    });
+  }
+
+  private async findUserId(request: MailRequest): Promise<string | undefined> {
+    return this.dataSource.transaction(async (transaction) => (await this.findRecipient(transaction, request))?.id);
+  }
+
+  private async findRecipient(transaction: EntityManager, request: MailRequest): Promise<User | undefined> {
+    const { kind, recipient, userId } = request;
+    const where = userId === null ? { email: recipient } : { id: userId };
+    const user = await transaction.findOne(User, { where, lock: { mode: 'pessimistic_read' } });
+    if (user && isNotice(kind)) return user;
+    if (!user?.isActive) return undefined;
+    if (kind === 'email_verification' && user.emailVerifiedAt !== null) return undefined;
+    // The owner of a taken address must not get a link that gives the address to another account.
+    const isTaken =
+      kind === 'email_change' && user.email !== recipient && (await transaction.existsBy(User, { email: recipient }));
+    return isTaken ? undefined : user;
+  }
+}

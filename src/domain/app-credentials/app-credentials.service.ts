@@ -1,0 +1,174 @@
+/**
+ * App credentials: which service (caller) may call which (target). Their keys live in keys/key-store.ts. Invariant: a pair
+ * has at most one that is neither revoked nor expired. A revoked credential stays as a row until it is purged.
+ */
+import { Inject, Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import {
+  Column,
+  Entity,
+  Index,
+  IsNull,
+  LessThanOrEqual,
+  MoreThan,
+  PrimaryColumn,
+  type EntityManager,
+  type Repository,
+} from 'typeorm';
+import type { Actor } from '../../foundation/access/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { createId } from '../../foundation/common/ids.js';
+import { UNUSED_DAYS } from '../../foundation/config/limits.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
+import { findPage, type Page, type PageRequest } from '../../foundation/http/page.js';
+import type { KeyStore } from '../keys/key-store.js';
+import {
+  isLiveAt,
+  KeyColumns,
+  toKeyFilters,
+  type IssuedCredential,
+  type KeyFilter,
+  type KeyTable,
+} from '../keys/key-table.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+
+@Entity('app_credentials')
+@Index('app_credentials_live_pair_key', ['caller', 'target'], { unique: true, where: 'revoked_at IS NULL' })
+@Index('app_credentials_dead_at_idx', { synchronize: false })
+export class AppCredential extends KeyColumns {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'app_credentials_pkey' }) declare id: string;
+  @Column({ type: 'text' }) caller!: string;
+  @Column({ type: 'text' }) target!: string;
+
+  /** Null: all that the target knows. */
+  @Column({ type: 'text', array: true, nullable: true }) scopes!: readonly string[] | null;
+  @Column({ name: 'scopes_changed_at', type: 'timestamptz', nullable: true }) scopesChangedAt!: Date | null;
+
+  /** When each scope was last asked for, in ISO 8601. */
+  @Column({ name: 'scope_uses', type: 'jsonb', default: {} }) scopeUses!: Readonly<Record<string, string>>;
+}
+
+interface AppIdentity {
+  readonly caller: string;
+  readonly target: string;
+  readonly scopes: readonly string[] | null;
+}
+
+export const APP_KEYS = Symbol('APP_KEYS');
+export type AppKeys = KeyStore<AppCredential, AppIdentity>;
+export const APP_KEY_TABLE: KeyTable<AppCredential> = {
+  name: 'app_credentials',
+  door: 'app',
+  auditPrefix: 'admin.app_credential',
+  identityColumns: ['caller', 'target', 'scopes'],
+  labels: [],
+  scopeUsesColumn: 'scope_uses',
+  targetColumn: 'target',
+  keyPrefix: 'pa_app_',
+  findMisuse: ({ target, scopes }, asked) => {
+    if (asked.target !== undefined && asked.target !== target)
+      return {
+        code: 'other_target',
+        detail: `It is valid at ${target} only. Each pair of services has its own credential.`,
+      };
+    if (asked.scope === undefined || !scopes || scopes.includes(asked.scope)) return undefined;
+    return { code: 'missing_scope', detail: `It has these scopes only: ${scopes.join(', ')}. Its key is valid.` };
+  },
+  toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
+  toChangeableFields: ({ scopes }) => ({ ...(scopes && { scopes }) }),
+};
+
+export interface UnusedScope {
+  readonly app_id: string;
+  readonly caller: string;
+  readonly target: string;
+  readonly scope: string;
+}
+
+export const MAX_UNUSED_SCOPES = 100;
+const UNUSED_SCOPES = `SELECT id AS app_id, caller, target, scope FROM app_credentials, unnest(scopes) AS scope
+  WHERE ${isLiveAt('$1::timestamptz')}
+    AND GREATEST(created_at, scopes_changed_at, (scope_uses ->> scope)::timestamptz) < $1 - interval '${UNUSED_DAYS} days'
+  ORDER BY caller, target, scope LIMIT ${MAX_UNUSED_SCOPES}`;
+
+/** Undefined: any. */
+type AppFilter = KeyFilter & Readonly<Record<'caller' | 'target', string | undefined>>;
+
+@Injectable()
+export class AppCredentialsService {
+  constructor(
+    @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
+    @Inject(APP_KEYS) readonly keys: AppKeys,
+    private readonly audit: AuditLog,
+    private readonly clock: ComparedClock,
+  ) {}
+
+  /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
+  async issueAppCredential(
+    { caller, target, expiresAt, scopes }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt' | 'scopes'>,
+    actor: Actor,
+  ): Promise<IssuedCredential<AppCredential>> {
+    const { key, keyDigest } = this.keys.issueKey();
+    // A wrong clock would revoke the pair's credential as expired.
+    const now = this.clock.trustedNow();
+    const row = { id: createId(), caller, target, expiresAt, scopes, keyDigest, createdAt: now, updatedAt: now };
+    const credential = this.credentials.create({ ...row, scopeUses: {} });
+    try {
+      await this.credentials.manager.transaction(async (transaction) => {
+        await this.revokeExpired(transaction, { caller, target }, now, actor);
+        await transaction.insert(AppCredential, credential);
+        const after = { caller, target, expires_at: expiresAt, ...APP_KEY_TABLE.toChangeableFields(credential) };
+        const act = { event: 'admin.app_credential.minted', actor, time: now, subject: credential.id } as const;
+        const logFields = APP_KEY_TABLE.toLogFields(credential);
+        await this.audit.record(transaction, { ...act, details: { after }, logFields });
+      });
+    } catch (error) {
+      if (getViolatedConstraint(error) === 'app_credentials_live_pair_key')
+        throw new ProblemException(problems.appCredentialExists);
+      throw error;
+    }
+    return { credential, key };
+  }
+
+  /** @param scopes null: all. The key stays. */
+  async updateScopes(id: string, scopes: readonly string[] | null, actor: Actor): Promise<AppCredential> {
+    return this.keys.updateCredential(id, { scopes, scopesChangedAt: this.clock.now() }, actor);
+  }
+
+  /** @returns the scopes of live credentials that were not asked for in {@link UNUSED_DAYS} days, nor changed since */
+  async listUnusedScopes(): Promise<UnusedScope[]> {
+    return this.credentials.query(UNUSED_SCOPES, [this.clock.now()]);
+  }
+
+  async listAppCredentials(page: PageRequest, filter: AppFilter): Promise<Page<AppCredential>> {
+    const { caller, target } = filter;
+    return findPage(this.credentials, page, { caller, target }, toKeyFilters(filter, this.clock.now()));
+  }
+
+  /** @returns credentials that are neither revoked nor expired: at most one for each pair */
+  async listLiveAppCredentials(): Promise<AppCredential[]> {
+    const expiry = [IsNull(), MoreThan(this.clock.now())];
+    const where = expiry.map((expiresAt) => ({ revokedAt: IsNull(), expiresAt }));
+    return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
+  }
+
+  /** Without this, the unique index would let an expired credential block its pair. */
+  private async revokeExpired(
+    transaction: EntityManager,
+    pair: Pick<AppIdentity, 'caller' | 'target'>,
+    now: Date,
+    actor: Actor,
+  ): Promise<void> {
+    const revoked = await transaction
+      .createQueryBuilder()
+      .update(AppCredential)
+      .set({ revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now })
+      .where({ ...pair, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) })
+      .returning('id')
+      .execute();
+    const details = { before: { revoked_at: null }, after: { revoked_at: now } };
+    const act = { event: 'admin.app_credential.revoked', actor, time: now, details } as const;
+    for (const { id } of revoked.raw as { id: string }[]) await this.audit.record(transaction, { ...act, subject: id });
+  }
+}

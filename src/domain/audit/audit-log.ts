@@ -1,0 +1,217 @@
+/**
+ * The audit log: one row of audit_events for each act on users, sessions, nodes, app credentials, operators and signing
+ * keys. A row is committed together with its act, or neither is. The act is logged and counted after the commit, so that
+ * neither reports what was rolled back. Refused logins, second factors, admin keys and scopes are counted instead
+ * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { Global, Injectable, Module } from '@nestjs/common';
+import { Counter } from 'prom-client';
+import {
+  DataSource,
+  type EntityManager,
+  type EntitySubscriberInterface,
+  type QueryRunner,
+  type TransactionCommitEvent,
+} from 'typeorm';
+import { describeAdmin, type Actor } from '../../foundation/access/actor.js';
+import { Clock } from '../../foundation/common/clock.js';
+import { isId } from '../../foundation/common/ids.js';
+import {
+  isWarning,
+  type SecurityEvent,
+  AUDIT_EVENT_NAMES,
+  type AuditEventName,
+} from '../../foundation/common/security-events.js';
+import { Database, type Statement } from '../../foundation/database/database.js';
+import { createCursorProblem, type Page } from '../../foundation/http/page.js';
+import { type LogFields, Log } from '../../foundation/logging/log.js';
+import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-registry.js';
+import {
+  AUDIT_COLUMNS,
+  INSERT_AUDIT_EVENT,
+  toAuditValues,
+  type AuditEvent,
+  type StoredAuditEvent,
+} from './audit-events.js';
+import { COUNTED_EVENTS, CountedRefusals, OPEN_WINDOWS } from './counted-refusals.js';
+
+interface AuditFilter {
+  /** The id of the actor, or the door of an actor without an id. */
+  readonly actor: string | undefined;
+  /** The ids of operators, in place of `actor`. */
+  readonly operators?: readonly string[] | undefined;
+  readonly subject: string | undefined;
+  readonly requestId?: string | undefined;
+  /** Of the client. */
+  readonly address?: string | undefined;
+  readonly events: readonly AuditEventName[] | undefined;
+  /** Inclusive. */
+  readonly since: Date | undefined;
+  /** Exclusive. */
+  readonly until: Date | undefined;
+}
+
+type Position = Pick<StoredAuditEvent, 'time' | 'id'>;
+
+const FIND_ACTOR = `SELECT actor_door, details ->> 'operator' AS operator FROM audit_events
+  WHERE subject = $1 AND request_id = $2 ORDER BY time DESC LIMIT 1`;
+
+@Injectable()
+export class AuditLog implements EntitySubscriberInterface {
+  private readonly pending = new WeakMap<QueryRunner, AuditEvent[]>();
+  private readonly acts;
+
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly database: Database,
+    private readonly serviceLog: Log,
+    private readonly clock: Clock,
+    { registry }: MetricsRegistry,
+  ) {
+    dataSource.subscribers.push(this);
+    this.acts = new Counter({
+      name: `${PREFIX}acts_total`,
+      help: 'Committed acts, by the name of their audit event.',
+      labelNames: ['event'],
+      registers: [registry],
+    });
+    // A series that begins at 1 has no increase: alerts would miss the first act of its kind.
+    for (const event of AUDIT_EVENT_NAMES) if (isCountedAct(event)) this.acts.inc({ event }, 0);
+  }
+
+  /** @param hasEffect an act that changed nothing has a log line only */
+  async record(transaction: EntityManager, event: AuditEvent, hasEffect = true): Promise<void> {
+    if (!hasEffect) {
+      this.logOnly(event.event, event.actor, event.logFields ?? {});
+      return;
+    }
+    await transaction.query(INSERT_AUDIT_EVENT, [...toAuditValues(event, this.clock.now()), event.count ?? 1]);
+    this.reportAfterCommit(transaction, event);
+  }
+
+  /** Records a change with the fields before and after it. @returns whether it changes anything */
+  async recordChange(transaction: EntityManager, event: AuditEvent, before: object, after: object): Promise<boolean> {
+    const hasEffect = !isDeepStrictEqual(before, after);
+    await this.record(transaction, { ...event, details: { before, after } }, hasEffect);
+    return hasEffect;
+  }
+
+  afterTransactionCommit({ queryRunner }: TransactionCommitEvent): void {
+    for (const event of this.pending.get(queryRunner) ?? []) this.report(event);
+    this.pending.delete(queryRunner);
+  }
+
+  /** @param act made by {@link withAuditEvent}. When it returns no row, nothing is recorded. */
+  async execute<Row extends object>(
+    act: Statement,
+    actValues: unknown[],
+    event: AuditEvent,
+    transaction?: EntityManager,
+  ): Promise<Row[]> {
+    const values = [...actValues, ...toAuditValues(event, this.clock.now())];
+    const rows = await (transaction?.query<Row[]>(act.text, values) ?? this.database.rows<Row>(act, values));
+    if (rows.length === 0) return rows;
+    if (transaction) this.reportAfterCommit(transaction, event);
+    else this.report(event);
+    return rows;
+  }
+
+  /** For events that are not in the audit log, and for acts that changed nothing. */
+  logOnly(event: SecurityEvent, { operator, requestId, callerRequestId, address }: Actor, fields: LogFields): void {
+    const line = {
+      event,
+      request_id: requestId ?? undefined,
+      caller_request_id: callerRequestId,
+      address: address ?? undefined,
+      operator,
+      ...fields,
+    };
+    if (isWarning(event)) this.serviceLog.warn(event, line);
+    else this.serviceLog.info(event, line);
+  }
+
+  /** Newest first, including the windows of counted refusals that are still open. */
+  async listEvents(filter: AuditFilter, limit: number, cursor?: string | null): Promise<Page<StoredAuditEvent>> {
+    const { text, values } = buildQuery(filter, limit + 1, cursor == null ? undefined : decodeCursor(cursor));
+    const rows = await this.dataSource.query<StoredAuditEvent[]>(text, values);
+    const items = rows.slice(0, limit);
+    const last = items.at(-1);
+    return { items, nextCursor: rows.length > limit && last ? encodeCursor(last) : null };
+  }
+
+  /** @returns who acted on a subject in a request: a door, or `operator:<name>`; null when it is not in the audit log */
+  async findActor(subject: string, requestId: string): Promise<string | null> {
+    const [found] = await this.dataSource.query<{ actor_door: string; operator: string | null }[]>(FIND_ACTOR, [
+      subject,
+      requestId,
+    ]);
+    if (!found) return null;
+    return found.actor_door === 'admin' ? describeAdmin(found.operator) : found.actor_door;
+  }
+
+  private reportAfterCommit({ queryRunner }: EntityManager, event: AuditEvent): void {
+    if (!queryRunner) throw new Error('An audit event needs a transaction');
+    this.pending.set(queryRunner, [...(this.pending.get(queryRunner) ?? []), event]);
+  }
+
+  private report({ event, actor, logFields }: AuditEvent): void {
+    this.acts.inc({ event });
+    if (logFields) this.logOnly(event, actor, logFields);
+  }
+}
+
+/** Not refusals, which have metrics of their own, nor what the command line or a batch records. */
+function isCountedAct(event: AuditEventName): boolean {
+  const isRefusal = (COUNTED_EVENTS as readonly AuditEventName[]).includes(event);
+  return !isRefusal && !/^(signing_key|users)\.|\.first_used$/.test(event);
+}
+
+function buildQuery(filter: AuditFilter, limit: number, after: Position | undefined) {
+  const { where, values } = toConditions(filter, after);
+  const newest = `${where} ORDER BY time DESC, id DESC LIMIT ${limit}`;
+  const text = `(SELECT ${AUDIT_COLUMNS} FROM audit_events ${newest})
+    UNION ALL (SELECT ${AUDIT_COLUMNS} FROM (${OPEN_WINDOWS}) AS open_windows ${newest})
+    ORDER BY time DESC, id DESC LIMIT ${limit}`;
+  return { text, values };
+}
+
+function toConditions(filter: AuditFilter, after: Position | undefined) {
+  const { actor, operators, subject, requestId, address, events, since, until } = filter;
+  const values: unknown[] = [];
+  const conditions: string[] = [];
+  const add = (condition: (...names: string[]) => string, ...added: unknown[]): void => {
+    if (added[0] === undefined) return;
+    conditions.push(condition(...added.map((value) => `$${values.push(value)}`)));
+  };
+  const byActor =
+    actor === undefined || isId(actor)
+      ? (name: string) => `actor_id = ${name}`
+      : (name: string) => `actor_door = ${name} AND actor_id IS NULL`;
+  add(byActor, actor);
+  add((name) => `actor_id = ANY(${name})`, operators);
+  add((name) => `subject = ${name}`, subject);
+  add((name) => `request_id = ${name}`, requestId);
+  add((name) => `address = ${name}`, address);
+  add((name) => `event = ANY(${name})`, events);
+  add((name) => `time >= ${name}`, since);
+  add((name) => `time < ${name}`, until);
+  // The first condition prunes the partitions of later months, which a comparison of pairs does not.
+  add((time, id) => `time <= ${time} AND (time, id) < (${time}, ${id})`, after?.time, after?.id);
+  return { where: conditions.length > 0 ? `WHERE ${conditions.join(' AND ')}` : '', values };
+}
+
+function encodeCursor({ time, id }: Position): string {
+  return Buffer.from(`${time.getTime()} ${id}`).toString('base64url');
+}
+
+function decodeCursor(cursor: string): Position {
+  const text = Buffer.from(cursor, 'base64url').toString('latin1');
+  const [, milliseconds, id = ''] = /^(\d{1,15}) (\S+)$/.exec(text) ?? [];
+  if (milliseconds !== undefined && isId(id)) return { time: new Date(Number(milliseconds)), id };
+  throw createCursorProblem();
+}
+
+@Global()
+@Module({ providers: [AuditLog, CountedRefusals], exports: [AuditLog, CountedRefusals] })
+export class AuditModule {}

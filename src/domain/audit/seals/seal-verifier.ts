@@ -1,0 +1,357 @@
+/**
+ * `audit verify`: follows the chain of seals from its beginning, compares the rows of the audit log with the seals, and
+ * reports every difference. test/domain/audit/seals.spec.ts has a test for each kind of finding.
+ */
+import { AUDIT_EVENT_NAMES } from '../../../foundation/common/security-events.js';
+import { isSameDigest } from '../../../foundation/crypto/secret.js';
+import { COUNTED_EVENTS } from '../counted-refusals.js';
+import {
+  BEFORE_FIRST_SEAL,
+  CANONICAL_ROW,
+  IS_SEALED,
+  MICROS,
+  type EpochSnapshot,
+  decodeEntries,
+  MAX_FINDINGS,
+  digestEntries,
+  parseCheckpoint,
+  type SealContent,
+  type SealEntry,
+  type SealKey,
+  type StoredSeal,
+} from './seal.js';
+
+type FindingKind =
+  | 'changed'
+  | 'missing'
+  | 'inserted'
+  | 'reordered'
+  | 'month_missing'
+  | 'seal_changed'
+  | 'seal_missing'
+  | 'other_key'
+  | 'checkpoint';
+
+export interface Finding {
+  readonly kind: FindingKind;
+  readonly seal: number | null;
+  readonly row: string | null;
+  readonly time: string | null;
+  readonly what: string;
+}
+
+class Findings {
+  readonly all: Finding[] = [];
+
+  report(kind: FindingKind, { seal = null, row = null, time = null, what }: Partial<Finding> & { what: string }): void {
+    if (this.all.length < MAX_FINDINGS) this.all.push({ kind, seal, row, time, what });
+  }
+}
+
+type SealKeys = ReadonlyMap<string, SealKey>;
+
+/** Runs SQL in one read-only transaction, so that rows and seals are of one snapshot. */
+export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;
+
+interface ListedRow extends SealEntry {
+  readonly seal: SealContent;
+}
+
+interface FoundRow {
+  readonly id: string;
+  readonly micros: string;
+  readonly xid: string;
+  readonly event: string;
+  readonly time: string;
+  readonly time_ms: string;
+  readonly recorded_ms: string | null;
+  readonly canonical: string;
+}
+
+const TIME = `to_char(logged.time, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS time`;
+
+/** The lock keeps retention from dropping a month that the snapshot has. JIT is off because forced plans look expensive. */
+export const BEGIN_VERIFICATION = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+  LOCK TABLE audit_events IN ACCESS SHARE MODE;
+  SET LOCAL TimeZone = 'UTC'; SET LOCAL jit = off`;
+
+/** Forces a lookup by primary key for each listed row; otherwise each page of seals would scan the whole log. */
+const FORCE_LOOKUPS =
+  'SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off';
+const ALLOW_SCANS = 'SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; SET LOCAL enable_seqscan = on';
+
+const MONTHS = `SELECT to_char(starts, 'YYYY-MM') AS name FROM audit_events_months()`;
+
+const LISTED_ROWS = `SELECT logged.id, listed.micros::text, logged.xid::text AS xid, logged.event, ${TIME},
+    (extract(epoch FROM logged.time) * 1000)::text AS time_ms,
+    (extract(epoch FROM logged.recorded_at) * 1000)::text AS recorded_ms, ${CANONICAL_ROW} AS canonical
+  FROM unnest($1::uuid[], $2::bigint[]) AS listed (id, micros) JOIN audit_events AS logged
+    ON logged.id = listed.id AND logged.time = CASE WHEN listed.micros = 9223372036854775807 THEN 'infinity'
+      ELSE 'epoch'::timestamptz + listed.micros * interval '1 microsecond' END`;
+
+const BY_ID = `SELECT logged.id, ${TIME} FROM audit_events AS logged WHERE logged.id = ANY ($1::uuid[])`;
+
+/** At most `$3` rows that no seal lists although they are in a sealed span, and `$3` of a future transaction. */
+const UNLISTED_ROWS = `WITH listed AS MATERIALIZED (
+    SELECT encode(substring(entries FROM 56 * n + 1 FOR 16), 'hex')::uuid AS id,
+      ('x' || encode(substring(entries FROM 56 * n + 17 FOR 8), 'hex'))::bit(64)::bigint AS micros
+    FROM audit_seal_entries, generate_series(0, length(entries) / 56 - 1) AS n)
+  (SELECT logged.id, ${TIME} FROM audit_events AS logged
+   WHERE ${IS_SEALED} AND NOT EXISTS (SELECT FROM listed WHERE listed.id = logged.id AND listed.micros = ${MICROS})
+   LIMIT $3)
+  UNION ALL
+  (SELECT logged.id, ${TIME} FROM audit_events AS logged, audit_settings
+   WHERE logged.epoch > audit_settings.epoch
+     OR (logged.epoch = audit_settings.epoch AND logged.xid >= pg_snapshot_xmax(pg_current_snapshot()))
+   LIMIT $3)`;
+
+const WAITING = `SELECT count(*)::integer AS waiting FROM audit_events AS logged WHERE NOT (${IS_SEALED})`;
+
+const DROPS = `SELECT number, content, mac FROM audit_seals WHERE content LIKE '%"dropped":"%' ORDER BY number`;
+const SEALS = `SELECT number, content, mac, entries FROM audit_seals LEFT JOIN audit_seal_entries USING (number)
+  WHERE number > $1 ORDER BY number LIMIT $2`;
+const SEAL = 'SELECT number, content, mac FROM audit_seals WHERE number = $1';
+const SEALS_PER_PAGE = 200;
+
+export interface Verification {
+  readonly seals: number;
+  /** Rows that the seals list, including rows that retention dropped with their month. */
+  readonly rows: number;
+  readonly dropped_rows: number;
+  readonly dropped_months: readonly string[];
+  /** The moment up to which all rows are sealed. */
+  readonly sealed_until: string | null;
+  readonly waiting: number;
+  readonly findings: readonly Finding[];
+}
+
+const ROW_BATCH_SIZE = 2_000;
+const CLOCK_TOLERANCE_MS = 5 * 60_000;
+const MAX_DATE_MS = 8.64e15;
+/** Events that are recorded late: when a window of refusals closes, or when last uses are written in a batch. */
+const LATE_EVENTS: ReadonlySet<string> = new Set([
+  ...COUNTED_EVENTS,
+  ...AUDIT_EVENT_NAMES.filter((name) => name.endsWith('.first_used')),
+]);
+
+/** Reports each seal that is missing, changed or out of order. */
+class SealChain {
+  last: SealContent | undefined;
+  rows = 0;
+  droppedRows = 0;
+  /** For each month that retention dropped, the number of the seal that states it. */
+  private readonly drops = new Map<string, number>();
+
+  constructor(
+    private readonly query: Query,
+    private readonly keys: SealKeys,
+    private readonly findings: Findings,
+  ) {}
+
+  get droppedMonths(): string[] {
+    return [...this.drops.keys()].sort();
+  }
+
+  /** Whether retention dropped a month after this seal was made. */
+  isDropped(month: string, { number }: SealContent): boolean {
+    return (this.drops.get(month) ?? 0) > number;
+  }
+
+  async *readPages(): AsyncGenerator<ListedRow[]> {
+    await this.readDrops();
+    let [number, previous] = [0, ''];
+    for (;;) {
+      const page = await this.query<StoredSeal & { entries: Buffer | null }>(SEALS, [number, SEALS_PER_PAGE]);
+      const listed: ListedRow[] = [];
+      for (const stored of page) {
+        const found = Number(stored.number);
+        const isNext = this.isNext(number + 1, found);
+        const seal = this.verifySeal(stored, isNext ? previous : undefined);
+        [number, previous] = [found, stored.mac.toString('hex')];
+        if (seal) listed.push(...this.readRows((this.last = seal), stored.entries));
+      }
+      yield listed;
+      if (page.length < SEALS_PER_PAGE) return;
+    }
+  }
+
+  async compareWithCheckpoint(line: string): Promise<void> {
+    const { number, mac } = parseCheckpoint(line);
+    const [seal] = await this.query<StoredSeal>(SEAL, [number]);
+    if (seal && isSameDigest(seal.mac, mac)) return;
+    const what = seal
+      ? `Seal ${number} is not the one of the checkpoint: the chain up to it was rewritten.`
+      : `Seal ${number} of the checkpoint is missing: the log was rewritten, or the database was restored from an older backup.`;
+    this.findings.report('checkpoint', { seal: number, what });
+  }
+
+  private async readDrops(): Promise<void> {
+    for (const stored of await this.query<StoredSeal>(DROPS)) {
+      const seal = parseContent(stored);
+      if (typeof seal?.dropped === 'string' && this.keys.get(seal.key)?.hasSealed(stored))
+        this.drops.set(seal.dropped, seal.number);
+    }
+  }
+
+  private isNext(expected: number, found: number): boolean {
+    if (found === expected) return true;
+    const which = found - expected === 1 ? `Seal ${expected} is` : `Seals ${expected} to ${found - 1} are`;
+    this.findings.report('seal_missing', { seal: expected, what: `${which} missing.` });
+    return false;
+  }
+
+  /** @param previous the HMAC of the seal before; undefined when that seal is missing */
+  private verifySeal(stored: StoredSeal, previous: string | undefined): SealContent | undefined {
+    const seal = Number(stored.number);
+    const content = parseContent(stored);
+    const key = content && this.keys.get(content.key);
+    if (content && !key) {
+      this.findings.report('other_key', { seal, what: `Seal ${seal} names a key that was not given: ${content.key}.` });
+      return undefined;
+    }
+    if (!key?.hasSealed(stored)) {
+      this.findings.report('seal_changed', { seal, what: `Seal ${seal} was changed.` });
+      return undefined;
+    }
+    if (content?.number === seal && (previous === undefined || content.previous === previous)) return content;
+    this.findings.report('seal_changed', { seal, what: `Seal ${seal} does not follow the seal before it.` });
+    return undefined;
+  }
+
+  private readRows(seal: SealContent, entries: Buffer | null): ListedRow[] {
+    const { number, rows, months } = seal;
+    this.rows += rows;
+    if (rows === 0) return [];
+    if (entries === null && months.every((month) => this.isDropped(month, seal))) {
+      this.droppedRows += rows;
+      return [];
+    }
+    if (entries !== null && digestEntries(entries) === seal.entries)
+      return decodeEntries(entries).map((entry) => ({ ...entry, seal }));
+    const what = `The list of rows of seal ${number} ${entries ? 'was changed' : 'is missing'}.`;
+    this.findings.report('seal_changed', { seal: number, what });
+    return [];
+  }
+}
+
+function parseContent({ content }: StoredSeal): SealContent | undefined {
+  try {
+    return JSON.parse(content) as SealContent;
+  } catch {
+    return undefined;
+  }
+}
+
+export class SealVerifier {
+  private readonly findings = new Findings();
+  private readonly chain: SealChain;
+  private readonly months = new Set<string>();
+  private readonly movedRows = new Set<string>();
+  /** For each month that is missing although retention did not drop it, the number of its rows. */
+  private readonly missingByMonth = new Map<string, number>();
+  private droppedRows = 0;
+
+  constructor(
+    private readonly query: Query,
+    private readonly keys: SealKeys,
+  ) {
+    this.chain = new SealChain(query, keys, this.findings);
+  }
+
+  /** @param checkpoint a line of `audit checkpoint`, stored outside the database */
+  async verifyLog(checkpoint?: string): Promise<Verification> {
+    for (const { name } of await this.query<{ name: string }>(MONTHS)) this.months.add(name);
+    await this.query(FORCE_LOOKUPS);
+    for await (const listed of this.chain.readPages())
+      for (let done = 0; done < listed.length; done += ROW_BATCH_SIZE)
+        await this.verifyRows(listed.slice(done, done + ROW_BATCH_SIZE));
+    await this.query(ALLOW_SCANS);
+    if (checkpoint !== undefined) await this.chain.compareWithCheckpoint(checkpoint);
+    for (const [month, count] of this.missingByMonth) {
+      const what = `The month ${month} is missing, with ${count} rows, and retention did not drop it.`;
+      this.findings.report('month_missing', { what });
+    }
+    const { last, rows, droppedMonths } = this.chain;
+    const sealed = (last?.through ? last.from : last?.to) ?? BEFORE_FIRST_SEAL;
+    await this.findInserted(sealed);
+    const [row] = await this.query<{ waiting: number }>(WAITING, [sealed.epoch, sealed.snapshot]);
+    return {
+      seals: last?.number ?? 0,
+      rows,
+      dropped_rows: this.droppedRows + this.chain.droppedRows,
+      dropped_months: droppedMonths,
+      sealed_until: sealed.at,
+      waiting: row?.waiting ?? 0,
+      findings: this.findings.all,
+    };
+  }
+
+  private async verifyRows(listed: readonly ListedRow[]): Promise<void> {
+    const keys = [listed.map(({ id }) => id), listed.map(({ micros }) => String(micros))];
+    const found = await this.query<FoundRow>(LISTED_ROWS, keys);
+    const byKey = new Map(found.map((row) => [`${row.id} ${row.micros}`, row]));
+    const absent: ListedRow[] = [];
+    for (const entry of listed) {
+      const row = byKey.get(`${entry.id} ${entry.micros}`);
+      if (row) this.verifyRow(entry, row);
+      else if (this.chain.isDropped(toMonth(entry.micros), entry.seal)) this.droppedRows += 1;
+      else absent.push(entry);
+    }
+    if (absent.length > 0) await this.reportAbsent(absent);
+  }
+
+  private verifyRow({ id, mac, seal }: ListedRow, row: FoundRow): void {
+    const at = { seal: seal.number, row: id, time: row.time };
+    const found = this.keys.get(seal.key)?.computeRowMac(row.canonical);
+    if (!found || !isSameDigest(found, mac)) {
+      this.findings.report('changed', { ...at, what: 'The row was changed after it was sealed.' });
+      return;
+    }
+    if (row.xid === '0') return;
+    const recorded = row.recorded_ms === null ? -Infinity : Number(row.recorded_ms);
+    const isLate = Number(row.time_ms) + CLOCK_TOLERANCE_MS < recorded && !LATE_EVENTS.has(row.event);
+    if (seal.from.at !== null && recorded + CLOCK_TOLERANCE_MS < Date.parse(seal.from.at)) {
+      const what = 'The row was inserted after the rows of its time were sealed.';
+      this.findings.report('inserted', { ...at, what });
+    } else if (isLate) {
+      const when = new Date(recorded).toISOString();
+      const what = `The row was recorded at ${when}, long after its time: by hand, or by a replica whose clock was behind.`;
+      this.findings.report('inserted', { ...at, what });
+    }
+  }
+
+  private async reportAbsent(absent: readonly ListedRow[]): Promise<void> {
+    const elsewhere = await this.query<{ id: string; time: string }>(BY_ID, [absent.map(({ id }) => id)]);
+    const times = new Map(elsewhere.map(({ id, time }) => [id, time]));
+    for (const { id, micros, seal } of absent) {
+      const [time, month] = [times.get(id), toMonth(micros)];
+      const at = { seal: seal.number, row: id };
+      const sealed = toDate(micros).toISOString();
+      if (time !== undefined) {
+        this.movedRows.add(id);
+        const what = `The row was moved: its time was ${sealed} when it was sealed.`;
+        this.findings.report('reordered', { ...at, time, what });
+      } else if (this.months.has(month)) {
+        this.findings.report('missing', { ...at, time: sealed, what: 'The row was deleted after it was sealed.' });
+      } else this.missingByMonth.set(month, (this.missingByMonth.get(month) ?? 0) + 1);
+    }
+  }
+
+  private async findInserted({ epoch, snapshot }: EpochSnapshot): Promise<void> {
+    const values = [epoch, snapshot, MAX_FINDINGS];
+    for (const { id, time } of await this.query<{ id: string; time: string }>(UNLISTED_ROWS, values)) {
+      if (this.movedRows.has(id)) continue;
+      const what = 'No seal lists the row, although the rows around it are sealed.';
+      this.findings.report('inserted', { row: id, time, what });
+    }
+  }
+}
+
+/** A time that a Date cannot represent, such as infinity, becomes the latest that it can. */
+function toDate(micros: bigint): Date {
+  return new Date(Math.min(Number(micros / 1_000n), MAX_DATE_MS));
+}
+
+function toMonth(micros: bigint): string {
+  return toDate(micros).toISOString().slice(0, 7);
+}

@@ -1,0 +1,161 @@
+/**
+ * Seals make the audit log tamper-evident. A seal lists every row that was committed since the seal before it, each with an
+ * HMAC over all its columns. The seal is a JSON text with an HMAC, and contains the HMAC of its predecessor: a hash chain.
+ * Invariants: a row is in exactly one seal; a seal never changes; a database superuser does not have the key.
+ * Without it, test/domain/audit/seals.spec.ts fails. This file has the format; decision 43 has the reasons.
+ */
+import { toUuid } from '../../../foundation/common/ids.js';
+import { computeDigest, computeMac, deriveKey, isSameDigest } from '../../../foundation/crypto/secret.js';
+
+/** What was committed at one moment. Transaction ids start again after a restore from a dump, which begins a new epoch. */
+export interface EpochSnapshot {
+  readonly epoch: number;
+  /** `xmin:xmax:xip,…` as PostgreSQL writes a pg_snapshot. */
+  readonly snapshot: string;
+  /** Null before the first seal. */
+  readonly at: string | null;
+}
+
+export const BEFORE_FIRST_SEAL: EpochSnapshot = { epoch: -1, snapshot: '1:1:', at: null };
+
+export interface Position {
+  readonly epoch: number;
+  readonly xid: string;
+  readonly time: string;
+  readonly id: string;
+}
+
+/** The content of a seal. Its rows are visible in `to`, not visible in `from`, and not beyond `through`. */
+export interface SealContent {
+  readonly number: number;
+  /** HMAC of the seal before, in hex; empty in the first one. */
+  readonly previous: string;
+  /** The id of the key, which distinguishes a seal under an older key from a forged one. */
+  readonly key: string;
+  readonly at: string;
+  readonly from: EpochSnapshot;
+  readonly to: EpochSnapshot;
+  /** The position of the last row, when the span has more rows than one seal takes: the next seal continues after it. */
+  readonly through: Position | null;
+  readonly rows: number;
+  /** SHA-256 of the entries, in hex. */
+  readonly entries: string;
+  /** The months of its rows, as in `2026-11`. */
+  readonly months: readonly string[];
+  /** The month that retention dropped. Such a seal has no rows. */
+  readonly dropped: string | null;
+}
+
+export interface StoredSeal {
+  readonly number: string;
+  readonly content: string;
+  readonly mac: Buffer;
+}
+
+export interface SealEntry {
+  readonly id: string;
+  /** Microseconds since 1970, the precision of PostgreSQL. */
+  readonly micros: bigint;
+  readonly mac: Buffer;
+}
+
+/**
+ * All columns of a row as one text, in UTC, for statements that read `audit_events AS logged`, as the two below. Without null
+ * columns, so that a column added later does not change the text of existing rows.
+ */
+export const CANONICAL_ROW = `(SELECT jsonb_object_agg(key, value)
+  FROM jsonb_each(to_jsonb(logged)) WHERE value <> 'null')::text`;
+
+/** The time in microseconds since 1970; the largest bigint for infinity. */
+export const MICROS = `CASE WHEN isfinite(logged.time) THEN (extract(epoch FROM logged.time) * 1000000)::bigint
+  ELSE 9223372036854775807 END`;
+
+/**
+ * Whether a row is visible in the snapshot `$2` of epoch `$1`. A CASE, so that the planner reads rows in the order of the
+ * index and only filters by this condition.
+ */
+export const IS_SEALED = `CASE WHEN logged.epoch = $1 THEN pg_visible_in_snapshot(logged.xid, $2::pg_snapshot)
+  ELSE logged.epoch < $1 END`;
+
+export const LAST_SEAL = 'SELECT number, content, mac FROM audit_seals ORDER BY number DESC LIMIT 1';
+
+const PURPOSE = 'platform-auth audit seal v1';
+const KEY_ID_LENGTH = 16;
+const [ID_BYTES, TIME_BYTES, MAC_BYTES] = [16, 8, 32];
+const ENTRY_BYTES = ID_BYTES + TIME_BYTES + MAC_BYTES;
+
+export class SealKey {
+  private readonly key;
+  readonly id: string;
+
+  /** @param secret AUDIT_SEAL_KEY, or SECRET_KEY when that is not set */
+  constructor(secret: string) {
+    this.key = deriveKey(secret, PURPOSE);
+    this.id = computeMac(this.key, 'id').toString('hex').slice(0, KEY_ID_LENGTH);
+  }
+
+  /** @param row as {@link CANONICAL_ROW} writes it */
+  computeRowMac(row: string): Buffer {
+    return computeMac(this.key, `row\n${row}`);
+  }
+
+  computeSealMac(content: string): Buffer {
+    return computeMac(this.key, `seal\n${content}`);
+  }
+
+  hasSealed({ content, mac: stored }: StoredSeal): boolean {
+    return isSameDigest(this.computeSealMac(content), stored);
+  }
+}
+
+export function encodeEntries(entries: readonly SealEntry[]): Buffer {
+  const bytes = Buffer.alloc(entries.length * ENTRY_BYTES);
+  entries.forEach(({ id, micros, mac: rowMac }, index) => {
+    const start = index * ENTRY_BYTES;
+    bytes.write(id.replaceAll('-', ''), start, 'hex');
+    bytes.writeBigInt64BE(micros, start + ID_BYTES);
+    rowMac.copy(bytes, start + ID_BYTES + TIME_BYTES);
+  });
+  return bytes;
+}
+
+export function decodeEntries(bytes: Buffer): SealEntry[] {
+  return Array.from({ length: Math.floor(bytes.length / ENTRY_BYTES) }, (_, index) => {
+    const entry = bytes.subarray(index * ENTRY_BYTES, (index + 1) * ENTRY_BYTES);
+    return {
+      id: toUuid(entry.subarray(0, ID_BYTES)) ?? entry.toString('hex', 0, ID_BYTES),
+      micros: entry.readBigInt64BE(ID_BYTES),
+      mac: entry.subarray(ID_BYTES + TIME_BYTES),
+    };
+  });
+}
+
+export function digestEntries(bytes: Buffer): string {
+  return computeDigest(bytes).toString('hex');
+}
+
+const WORD = 'platform-auth-audit-checkpoint/1';
+const LINE = new RegExp(`^${WORD} ([1-9]\\d{0,14}) \\S+ ([0-9a-f]{64})$`);
+
+export const MAX_FINDINGS = 1_000;
+
+/** The head of the chain at one moment. Its HMAC covers every earlier seal. */
+interface Checkpoint {
+  readonly number: number;
+  readonly at: string;
+  readonly mac: Buffer;
+}
+
+export function formatCheckpoint({ number, at, mac }: Checkpoint): string {
+  return `${WORD} ${number} ${at} ${mac.toString('hex')}`;
+}
+
+export function isCheckpoint(line: string): boolean {
+  return LINE.test(line.trim());
+}
+
+export function parseCheckpoint(line: string): Pick<Checkpoint, 'number' | 'mac'> {
+  const [, number, mac] = LINE.exec(line.trim()) ?? [];
+  if (number === undefined || mac === undefined) throw new Error('It is not a line of "audit checkpoint".');
+  return { number: Number(number), mac: Buffer.from(mac, 'hex') };
+}

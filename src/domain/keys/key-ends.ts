@@ -1,0 +1,218 @@
+/**
+ * Where a key ends, and why it is refused afterwards. It is revoked; it expires; or a rotation replaces it: at once, at the
+ * end of the overlap, or at the first use of the new key (docs/decisions/0009). Rows of ended keys are purged later.
+ * `judgeKey` is the only place that decides; `explainKey` tells operators the same in words. The calls that end a key early
+ * answer after every replica has forgotten it (revocation/propagation.ts).
+ */
+import type { AuditLog } from '../audit/audit-log.js';
+import { withAuditEvent } from '../audit/audit-events.js';
+import type { KeyRefusalReason } from '../../foundation/common/security-events.js';
+import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
+import type { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { isWriteRefusal } from '../../foundation/database/database-failure.js';
+import type { Database, Statement } from '../../foundation/database/database.js';
+import { toErrorFields, type Log } from '../../foundation/logging/log.js';
+import { isLiveAt, type KeyColumns, type Misuse } from './key-table.js';
+
+/** Constants, never input, because they become SQL. */
+export type KeyTableName = 'nodes' | 'app_credentials' | 'operators';
+
+/** What decides whether a key is valid. */
+export type KeyRow = Readonly<
+  Pick<KeyColumns, 'id' | 'keyDigest' | 'previousKeyDigest' | 'previousKeyExpiresAt' | 'expiresAt' | 'revokedAt'>
+>;
+
+/** The columns of a {@link KeyRow}. */
+export const listKeyColumns = (name: KeyTableName): string => `${name}.id, ${name}.key_digest AS "keyDigest",
+  ${name}.previous_key_digest AS "previousKeyDigest", ${name}.previous_key_expires_at AS "previousKeyExpiresAt",
+  ${name}.expires_at AS "expiresAt", ${name}.revoked_at AS "revokedAt"`;
+
+/** The first use of `current_in_overlap` has to end the overlap before the response is sent. */
+export type Judgement = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
+
+/** Stands in for an absent digest, so that an attacker cannot tell by the time of a refusal whether an id exists. */
+const DUMMY_DIGEST = computeDigest(generateSecretBytes());
+
+/**
+ * @param clock is read only when the time decides
+ * @throws {WrongClockError} when the time decides while the clock is wrong
+ */
+export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, clock: ComparedClock): Judgement {
+  const isCurrent = isSameDigest(presented, row?.keyDigest ?? DUMMY_DIGEST);
+  const isPrevious = isSameDigest(presented, row?.previousKeyDigest ?? DUMMY_DIGEST);
+  if (!row) return 'unknown';
+  const isInOverlap = isPrevious && row.previousKeyExpiresAt !== null && row.previousKeyExpiresAt > clock.trustedNow();
+  if (!isCurrent && !isInOverlap) return 'wrong_key';
+  if (row.revokedAt) return 'revoked';
+  if (row.expiresAt && row.expiresAt <= clock.trustedNow()) return 'expired';
+  if (!isCurrent) return 'previous';
+  return row.previousKeyDigest ? 'current_in_overlap' : 'current';
+}
+
+export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {
+  return judgement !== 'current' && judgement !== 'current_in_overlap' && judgement !== 'previous';
+}
+
+export function buildKeyEndStatements(name: KeyTableName) {
+  return {
+    rotate: withAuditEvent(
+      { name: `${name}_rotate`, text: buildRotation(name, UNLESS_ROTATED) },
+      `(SELECT jsonb_build_object('before',
+          jsonb_build_object('rotated_at', rotated, 'previous_key_expires_at', overlap)) FROM act)`,
+    ),
+    revoke: withAuditEvent({
+      name: `${name}_revoke`,
+      text: `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
+         WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
+    }),
+  };
+}
+
+/** `$6`: when the caller believes that the last rotation was, or `never`; null: the caller does not say. */
+const UNLESS_ROTATED = `AND ($6::text IS NULL OR rotated IS NOT DISTINCT FROM NULLIF($6, 'never')::timestamptz)`;
+
+/**
+ * Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again. A rotation
+ * during an overlap keeps the older of the two keys: the client may never have received the newer one.
+ * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id.
+ */
+export function buildRotation(name: KeyTableName, condition = ''): string {
+  return `UPDATE ${name}
+    SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
+                                   WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
+        previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END, key_digest = $2, rotated_at = $4, updated_at = $4,
+        rotated_by_request = $5, overlap_ended_at = NULL
+    FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
+          FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before
+    WHERE id = held AND ${isLiveAt('$4')} ${condition}
+    RETURNING id, rotated, overlap`;
+}
+
+export class Overlaps {
+  private readonly statement: Statement;
+  /** Only the first failure is logged: on a read-only database each use of a new key fails alike. */
+  private canEnd = true;
+
+  constructor(
+    private readonly database: Database,
+    table: KeyTableName,
+    private readonly log: Log,
+  ) {
+    this.statement = {
+      name: `${table}_end_overlap`,
+      text: `UPDATE ${table} SET previous_key_digest = NULL, previous_key_expires_at = NULL,
+             overlap_ended_at = LEAST(overlap_ended_at, previous_key_expires_at, $3)
+         WHERE id = $1 AND key_digest = $2 RETURNING id`,
+    };
+  }
+
+  /** @returns false when another rotation has replaced the key meanwhile: the row has to be read again */
+  async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
+    try {
+      const ended = await this.database.row(this.statement, [id, currentDigest, now]);
+      this.canEnd = true;
+      return ended !== undefined;
+    } catch (error) {
+      // On a read-only database the key is valid all the same, and the overlap ends at its deadline.
+      if (!isWriteRefusal(error)) throw error;
+      if (this.canEnd) this.log.warn('overlap_not_ended', { error: toErrorFields(error) });
+      this.canEnd = false;
+      return true;
+    }
+  }
+}
+
+export const REASON_CODES = [
+  'unknown',
+  'revoked',
+  'expired',
+  'target',
+  'other_target',
+  'missing_scope',
+  'key_rotated',
+  'overlap_ended',
+] as const;
+
+/** Only operators see it: the doors answer every refusal alike. */
+export interface Reason {
+  readonly code: (typeof REASON_CODES)[number];
+  readonly detail: string;
+  readonly since: Date | null;
+  /** The request that revoked or rotated. */
+  readonly requestId: string | null;
+  readonly actor?: string | null;
+}
+
+export interface Explanation {
+  /** Empty when the current key would be accepted. */
+  readonly reasons: readonly Reason[];
+  /** Null before the first rotation. */
+  readonly previousKey: { readonly acceptedUntil: Date | null; readonly reasons: readonly Reason[] } | null;
+  readonly lastAcceptedAt: Date | null;
+  readonly lastAcceptedFor: string | null;
+}
+
+export function explainUnknownKey(): Explanation {
+  const detail = 'No credential has this id: it was never issued here, or it was purged after its end.';
+  const reason = { code: 'unknown', detail, since: null, requestId: null } as const;
+  return { reasons: [reason], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
+}
+
+export function explainKey(row: KeyColumns, now: Date, misuse?: Misuse): Explanation {
+  const reasons: Reason[] = [];
+  if (row.revokedAt) {
+    const detail = 'It was revoked, which cannot be undone. Issue a new one.';
+    reasons.push({ code: 'revoked', detail, since: row.revokedAt, requestId: row.revokedByRequest });
+  }
+  if (row.expiresAt && row.expiresAt <= now) {
+    const detail = 'It was valid until this moment. Issue a new one, or for a node change expires_at.';
+    reasons.push({ code: 'expired', detail, since: row.expiresAt, requestId: null });
+  }
+  if (misuse) reasons.push({ ...misuse, since: null, requestId: null });
+  return {
+    reasons,
+    previousKey: row.rotatedAt ? explainPreviousKey(row, row.rotatedAt, now, reasons) : null,
+    lastAcceptedAt: row.lastUsedAt,
+    lastAcceptedFor: row.lastUsedFor,
+  };
+}
+
+/** Adds the actors of the requests, as long as the audit log has them. */
+export async function nameActors(explanation: Explanation, subject: string, audit: AuditLog): Promise<Explanation> {
+  const name = (reasons: readonly Reason[]): Promise<Reason[]> =>
+    Promise.all(
+      reasons.map(async (reason) =>
+        reason.requestId === null ? reason : { ...reason, actor: await audit.findActor(subject, reason.requestId) },
+      ),
+    );
+  const { reasons, previousKey } = explanation;
+  return {
+    ...explanation,
+    reasons: await name(reasons),
+    previousKey: previousKey && { ...previousKey, reasons: await name(previousKey.reasons) },
+  };
+}
+
+function explainPreviousKey(row: KeyColumns, rotatedAt: Date, now: Date, ofCredential: readonly Reason[]) {
+  const deadline = row.previousKeyExpiresAt;
+  if (deadline && deadline > now) {
+    return { acceptedUntil: ofCredential.length > 0 ? null : deadline, reasons: ofCredential };
+  }
+  const rotated: Reason = {
+    code: 'key_rotated',
+    detail:
+      'It was replaced by a newer key. Only that one is valid: install it where the old key is still used, or rotate again.',
+    since: rotatedAt,
+    requestId: row.rotatedByRequest,
+  };
+  const firstUse = row.overlapEndedAt;
+  const ended: Reason = {
+    code: 'overlap_ended',
+    detail: firstUse
+      ? 'The first use of the newer key ended the overlap.'
+      : 'The overlap, in which both keys are valid, is over.',
+    since: firstUse ?? deadline,
+    requestId: null,
+  };
+  return { acceptedUntil: null, reasons: [...ofCredential, rotated, ended] };
+}

@@ -1,0 +1,137 @@
+/**
+ * The columns that nodes, app credentials and operators share, and new keys. A key is shown once, when it is issued or rotated;
+ * the database has only its digest.
+ */
+import { Column, In, PrimaryColumn, type FindOptionsWhere, type Repository } from 'typeorm';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
+import { computeDigest, type SecretDigest, generateKey } from '../../foundation/crypto/secret.js';
+import { type Filter, toFilter } from '../../foundation/http/page.js';
+import type { LogFields } from '../../foundation/logging/log.js';
+
+export abstract class KeyColumns {
+  @PrimaryColumn({ type: 'uuid' }) id!: string;
+  @Column({ name: 'key_digest', type: 'bytea' }) keyDigest!: SecretDigest;
+  @Column({ name: 'previous_key_digest', type: 'bytea', nullable: true }) previousKeyDigest!: SecretDigest | null;
+  @Column({ name: 'previous_key_expires_at', type: 'timestamptz', nullable: true }) previousKeyExpiresAt!: Date | null;
+  @Column({ name: 'rotated_at', type: 'timestamptz', nullable: true }) rotatedAt!: Date | null;
+  @Column({ name: 'expires_at', type: 'timestamptz', nullable: true }) expiresAt!: Date | null;
+  @Column({ name: 'revoked_at', type: 'timestamptz', nullable: true }) revokedAt!: Date | null;
+  @Column({ name: 'last_used_at', type: 'timestamptz', nullable: true }) lastUsedAt!: Date | null;
+  @Column({ name: 'rotated_by_request', type: 'text', nullable: true }) rotatedByRequest!: string | null;
+  @Column({ name: 'overlap_ended_at', type: 'timestamptz', nullable: true }) overlapEndedAt!: Date | null;
+  @Column({ name: 'revoked_by_request', type: 'text', nullable: true }) revokedByRequest!: string | null;
+  @Column({ name: 'last_used_for', type: 'text', nullable: true }) lastUsedFor!: string | null;
+
+  /** Services have reported uses, and no replica has seen one yet. */
+  @Column({ name: 'only_reported', type: 'boolean', default: false }) onlyReported!: boolean;
+  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
+  @Column({ name: 'updated_at', type: 'timestamptz' }) updatedAt!: Date;
+}
+
+export interface KeyFilter {
+  /** Only keys that are neither revoked nor expired. */
+  readonly isLive: boolean;
+  /** Only keys that were not used since; a key that was never used counts from its creation. */
+  readonly unusedSince: Date | undefined;
+  readonly expiresBefore: Date | undefined;
+  /** Only keys whose former key is valid beside them. */
+  readonly isInOverlap: boolean;
+}
+
+export const isLiveAt = (moment: string): string =>
+  `revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ${moment})`;
+const USED_AT = 'COALESCE(last_used_at, created_at)';
+
+/** No index serves the last use: it would make each of the frequent writes of that column dearer. */
+export function toKeyFilters({ isLive, isInOverlap, unusedSince, expiresBefore }: KeyFilter, now: Date): Filter[] {
+  return [
+    ...(isLive ? [toFilter(isLiveAt(':now'), { now })] : []),
+    ...(isInOverlap ? [toFilter('previous_key_expires_at > :now', { now })] : []),
+    ...(unusedSince ? [toFilter(`${USED_AT} < :unusedSince`, { unusedSince })] : []),
+    ...(expiresBefore ? [toFilter('expires_at < :expiresBefore', { expiresBefore })] : []),
+  ];
+}
+
+/** Of the live keys, some may be unused or expiring, or both. */
+export interface KeyCounts {
+  readonly live: number;
+  /** Revoked or expired. */
+  readonly ended: number;
+  readonly unused: number;
+  readonly expiring: number;
+}
+
+/** Counts the keys of a table at a moment ($1). */
+export function buildKeyCount(table: KeyTable['name']) {
+  return {
+    name: `${table}_count`,
+    text: `SELECT count(*) FILTER (WHERE is_live)::integer AS live, count(*) FILTER (WHERE NOT is_live)::integer AS ended,
+        count(*) FILTER (WHERE is_live AND used_at < $1 - interval '${UNUSED_DAYS} days')::integer AS unused,
+        count(*) FILTER (WHERE is_live AND expires_at < $1 + interval '${EXPIRY_NOTICE_DAYS} days')::integer AS expiring
+      FROM (SELECT ${isLiveAt('$1::timestamptz')} AS is_live, expires_at, ${USED_AT} AS used_at FROM ${table}) AS keys`,
+  };
+}
+
+/** The service that a key is presented to, when it names itself, and the scope that the call needs. */
+export interface AskedUse {
+  readonly target?: string | undefined;
+  readonly scope?: string | undefined;
+}
+
+/** What the row of a key restricts it to. */
+export interface KeyRestrictions {
+  readonly target?: string;
+  readonly targets?: readonly string[] | null;
+  readonly scopes?: readonly string[] | null;
+}
+
+export interface Misuse {
+  readonly code: 'target' | 'other_target' | 'missing_scope';
+  readonly detail: string;
+}
+
+/** Constants, never input, because they become SQL. */
+export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
+  readonly name: 'nodes' | 'app_credentials';
+  readonly door: 'node' | 'app';
+  readonly auditPrefix: 'admin.node' | 'admin.app_credential';
+  readonly identityColumns: readonly string[];
+  /** Properties that no verdict depends on: their change is not awaited as a revocation is. */
+  readonly labels: readonly string[];
+  /** Where the table notes when each scope was last asked for. */
+  readonly scopeUsesColumn?: string;
+  /** The column of the only service that its keys may be used for; absent: any. */
+  readonly targetColumn?: string;
+  /** Lets secret scanners recognise a leaked key. */
+  readonly keyPrefix: string;
+  /** Says why a valid key is not accepted for what is asked of it. */
+  findMisuse(restrictions: KeyRestrictions, asked: AskedUse): Misuse | undefined;
+  toLogFields(row: Entity): LogFields;
+  /** What operators may change, named as in the audit log. */
+  toChangeableFields(row: Entity): Record<string, unknown>;
+}
+
+/** @returns the rows whose current or previous key has one of these digests */
+export async function findByDigests<Row extends KeyColumns>(
+  rows: Repository<Row>,
+  digests: SecretDigest[],
+): Promise<Row[]> {
+  const where: unknown = [{ keyDigest: In(digests) }, { previousKeyDigest: In(digests) }];
+  return rows.find({ where: where as FindOptionsWhere<Row>[] });
+}
+
+/** A row, and its new key in plain text, which exists nowhere else. */
+export interface IssuedCredential<Row extends KeyColumns> {
+  readonly credential: Row;
+  readonly key: string;
+}
+
+export interface IssuedKey {
+  readonly key: string;
+  readonly keyDigest: SecretDigest;
+}
+
+export function issueKey(prefix: string): IssuedKey {
+  const key = generateKey(prefix);
+  return { key, keyDigest: computeDigest(key) };
+}

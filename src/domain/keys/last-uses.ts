@@ -1,0 +1,175 @@
+import { insertAuditEvents } from '../audit/audit-events.js';
+import { createId } from '../../foundation/common/ids.js';
+import type { AuditEventName } from '../../foundation/common/security-events.js';
+import type { Database, Statement } from '../../foundation/database/database.js';
+import { DeferredWrites } from '../audit/deferred-writes.js';
+import type { Log } from '../../foundation/logging/log.js';
+import type { KeyTableName } from './key-ends.js';
+import type { KeyTable } from './key-table.js';
+
+const BATCH_SIZE = 1_000;
+/** Bounds the memory while the database is away. A key beyond it is recorded at its first use after that. */
+const MAX_PENDING = 100_000;
+/** Of one service, so that a service that reports ids at random keeps no other from reporting. */
+const MAX_REPORTED = 20_000;
+
+/** Scopes of one key that are recorded: the latest ones. */
+const MAX_SCOPES = 64;
+
+interface Use {
+  at: Date;
+  service: string | null;
+  /** When each scope was last asked for. */
+  scopes?: Map<string, Date>;
+}
+
+type Uses = Map<string, Use>;
+
+interface PendingUse extends Use {
+  readonly id: string;
+  readonly isReported: boolean;
+}
+
+/**
+ * The last accepted use of each key, kept in memory and written in batches instead of once per request. First uses become
+ * audit events.
+ */
+export class LastUses extends DeferredWrites<PendingUse[]> {
+  private seen: Uses = new Map();
+  /** What each service reports, apart from what this replica saw and from what others report. */
+  private reported = new Map<string, Uses>();
+
+  constructor(
+    private readonly database: Database,
+    private readonly recordUses: Statement,
+    log: Log,
+  ) {
+    super('last_used_not_recorded', log);
+  }
+
+  add(id: string, { at, service }: Pick<Use, 'at' | 'service'>, scope?: string): void {
+    const use = this.seen.get(id) ?? { at, service };
+    use.at = at;
+    use.service = service;
+    this.seen.set(id, noteScope(use, at, scope));
+  }
+
+  /** A use that a service reports. No key needs to have this id. */
+  addReported(id: string, service: string, at: Date, scope?: string): void {
+    const uses = this.reported.get(service) ?? new Map<string, Use>();
+    this.reported.set(service, uses);
+    const use = uses.get(id);
+    if (!use) {
+      if (uses.size < MAX_REPORTED) uses.set(id, noteScope({ at, service }, at, scope));
+      return;
+    }
+    if (use.at < at) use.at = at;
+    noteScope(use, at, scope);
+  }
+
+  /** What this replica saw comes first, and in statements of its own: no report of the same key stands for it. */
+  protected takeBatches(): PendingUse[][] {
+    const seen = [...this.seen].map(([id, use]) => ({ ...use, id, isReported: false }));
+    const reported = [...this.reported.values()].flatMap((uses) =>
+      [...uses].map(([id, use]) => ({ ...use, id, isReported: true })),
+    );
+    this.seen = new Map();
+    this.reported = new Map();
+    return [...toBatches(seen), ...toBatches(reported)];
+  }
+
+  protected async writeBatch(uses: readonly PendingUse[]): Promise<void> {
+    await this.database.rows(this.recordUses, [
+      uses.map(({ id }) => id),
+      uses.map(({ at }) => at),
+      uses.map(({ service }) => service),
+      uses.map(({ isReported }) => isReported),
+      uses.map(() => createId()),
+      uses.map(({ scopes }) => (scopes ? JSON.stringify(Object.fromEntries(scopes)) : null)),
+    ]);
+  }
+
+  protected putBack(unwritten: readonly PendingUse[][]): void {
+    for (const { id, at, service, isReported, scopes } of unwritten.flat()) {
+      if (isReported && service !== null) this.addReported(id, service, at);
+      else if (this.seen.size < MAX_PENDING && !this.seen.has(id)) this.seen.set(id, { at, service });
+      const held = isReported && service !== null ? this.reported.get(service) : this.seen;
+      const use = held?.get(id);
+      if (use) for (const [scope, askedAt] of scopes ?? []) noteScope(use, askedAt, scope);
+    }
+  }
+}
+
+function noteScope(use: Use, at: Date, scope: string | undefined): Use {
+  if (scope === undefined) return use;
+  use.scopes ??= new Map();
+  const known = use.scopes.get(scope);
+  if (known ? known < at : use.scopes.size < MAX_SCOPES) use.scopes.set(scope, at);
+  return use;
+}
+
+/** Ordered by id, so that two replicas cannot deadlock. */
+function toBatches(uses: PendingUse[]): PendingUse[][] {
+  uses.sort((left, right) => (left.id < right.id ? -1 : 1));
+  const starts = Array.from({ length: Math.ceil(uses.length / BATCH_SIZE) }, (_, index) => index * BATCH_SIZE);
+  return starts.map((start) => uses.slice(start, start + BATCH_SIZE));
+}
+
+/** Constants in the code, never input: they become SQL. */
+interface UsedKeyTable extends Pick<KeyTable, 'targetColumn' | 'scopeUsesColumn'> {
+  readonly name: KeyTableName;
+  readonly door: KeyTable['door'] | 'admin';
+  readonly event: AuditEventName;
+  /** Of the event, an expression over the columns of the table and `is_reported`. */
+  readonly details: string;
+}
+
+/**
+ * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. Reports of a
+ * service that is not the key's target are ignored: it cannot have accepted the key. An earlier use does not replace a later
+ * one, unless that one is more than an hour in the future, because a replica whose clock was ahead recorded it, or unless
+ * services reported all uses so far. A key whose first use was reported has a second first use: the one that a replica saw.
+ * The scopes of an earlier use count all the same.
+ */
+export function buildRecordUses({
+  name,
+  door,
+  event,
+  details,
+  targetColumn,
+  scopeUsesColumn,
+}: UsedKeyTable): Statement {
+  const isForTarget = targetColumn ? `WHERE service IS NULL OR service = ${targetColumn}` : '';
+  const isLatest = `is_first OR used_before <= at OR used_before > now() + interval '1 hour'`;
+  const noteScopes = scopeUsesColumn
+    ? `, ${scopeUsesColumn} = CASE WHEN asked IS NULL THEN ${scopeUsesColumn} ELSE
+         (SELECT jsonb_object_agg(key, value) FROM
+           (SELECT * FROM jsonb_each(${scopeUsesColumn} || asked) ORDER BY value DESC LIMIT ${MAX_SCOPES}) AS latest_scopes) END`
+    : '';
+  const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::boolean[], $5::uuid[],
+                   $6::jsonb[]) AS used (id, at, service, is_reported, event_id, asked)),
+               locked AS (SELECT * FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
+               latest AS (
+                 SELECT DISTINCT ON (id) used.*, last_used_at AS used_before,
+                   last_used_at IS NULL OR only_reported AND NOT is_reported AS is_first
+                 FROM used JOIN locked USING (id) ${isForTarget} ORDER BY id, at DESC),
+               written AS (
+                 UPDATE ${name} AS holder SET last_used_at = CASE WHEN ${isLatest} THEN at ELSE last_used_at END,
+                   last_used_for = CASE WHEN ${isLatest} THEN service ELSE last_used_for END,
+                   only_reported = is_reported AND (is_first OR only_reported)${noteScopes}
+                 FROM latest WHERE holder.id = latest.id AND (${isLatest} OR asked IS NOT NULL)
+                 RETURNING event_id, at, is_reported, is_first, holder.*)
+          ${insertAuditEvents({
+            id: 'event_id',
+            time: 'at',
+            event: `'${event}'`,
+            actor_door: `CASE WHEN is_reported THEN 'service' ELSE '${door}' END`,
+            actor_id: 'CASE WHEN NOT is_reported THEN id::text END',
+            subject: 'id::text',
+            request_id: 'NULL::text',
+            address: 'NULL::text',
+            details,
+            count: '1',
+          })} FROM written WHERE is_first`;
+  return { name: `${name}_record_use`, text };
+}

@@ -1,0 +1,254 @@
+/**
+ * E-mail: requests wait in the outbox (outbox.ts), and the worker of each replica keeps up to {@link MAX_SLOTS} conversations
+ * going. A recipient's domain and a requesting network have one slot each, so that slow ones delay only themselves. The mail is
+ * composed immediately before it is sent, so that its token exists nowhere earlier. During the conversation with the
+ * mail server, no connection and no lock of PostgreSQL is held. A mail is sent at least once: it leaves the outbox after the mail
+ * server has accepted it. HTTP requests never wait for any of this.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Injectable, Module, type OnModuleDestroy } from '@nestjs/common';
+import { Counter } from 'prom-client';
+import { Clock } from '../../foundation/common/clock.js';
+import type { AuditEventName } from '../../foundation/common/security-events.js';
+import { Environment, getProductName } from '../../foundation/config/environment.js';
+import { generateFraction } from '../../foundation/crypto/secret.js';
+import { toErrorFields, Log } from '../../foundation/logging/log.js';
+import { MetricsRegistry, PREFIX, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
+import { createMailTransport, MailNotAcceptedError, MailTransport } from './mail-transport.js';
+import { Outbox, type ClaimedRequest, type MailRequest } from './outbox.js';
+import { MAIL_KINDS, Templates, type TemplateValues } from './templates.js';
+
+const POLL_INTERVAL_MS = 5_000;
+/** A new request is taken at a random moment, so that the work on its mail does not show in the timing of the next response. */
+const MAX_WAKE_DELAY_MS = 1_000;
+/** Below the size of the pool: composing a mail may wait for the lock of a user's row. */
+const MAX_SLOTS = 6;
+/** First attempts and retries leave each other a slot at any time. A first attempt ends soon, so a new mail waits for little. */
+const MAX_FIRST_ATTEMPTS = 5;
+const MAX_RETRIES = 3;
+const FIRST_ATTEMPT_TIMEOUT_MS = 10_000;
+const RETRY_TIMEOUT_MS = 60_000;
+const MAX_SERVED_NETWORKS = 1_000;
+const MAX_ATTEMPTS = 100;
+/** How long a stop waits for the mails that are being sent. */
+const STOP_GRACE_MS = 2_000;
+
+export interface ComposedMail {
+  readonly userId: string;
+  readonly to: string;
+  readonly values: TemplateValues;
+}
+
+/** Decides which account gets a mail, and what it says. Both functions return undefined when no account may get it. */
+interface MailComposer {
+  /** The user whom the request is about. Makes no token. */
+  findUserId(request: MailRequest): Promise<string | undefined>;
+  composeMail(request: MailRequest): Promise<ComposedMail | undefined>;
+}
+
+/** `delayed`: it will be tried again. `failed`: it was given up. `dropped`: no account may get it. */
+const OUTCOMES = ['sent', 'delayed', 'failed', 'dropped'] as const;
+
+@Injectable()
+export class MailWorker implements OnModuleDestroy {
+  private readonly stopping = new AbortController();
+  private readonly mails;
+  private composer: MailComposer | undefined;
+  private poll: NodeJS.Timeout | undefined;
+  private wakeUp: NodeJS.Timeout | undefined;
+  private readonly slots = new Map<ClaimedRequest, Promise<void>>();
+  /** The networks that had a turn in this round. */
+  private readonly served = new Set<string>();
+  private filling: Promise<void> | undefined;
+  private isFillDue = false;
+  private isClosing = false;
+  private hasFailed = false;
+
+  constructor(
+    private readonly outbox: Outbox,
+    private readonly transport: MailTransport,
+    private readonly templates: Templates,
+    metrics: MetricsRegistry,
+    private readonly clock: Clock,
+    private readonly log: Log,
+  ) {
+    this.mails = new Counter({
+      name: `${PREFIX}mails_total`,
+      help: 'Attempts to send a mail, by their outcome.',
+      labelNames: ['kind', 'outcome'],
+      registers: [metrics.registry],
+    });
+    // A series that begins at 1 has no increase: alerts would miss the first failure.
+    for (const kind of MAIL_KINDS) for (const outcome of OUTCOMES) this.mails.inc({ kind, outcome }, 0);
+    const waiting = createSlowGauge(async () => (await outbox.measure()).waiting);
+    metrics.addGauge('mails_waiting', 'Mails in the outbox, of all replicas.', waiting, 'max');
+  }
+
+  start(composer: MailComposer): void {
+    this.composer = composer;
+    this.poll = setInterval(() => void this.fillSlots(), POLL_INTERVAL_MS).unref();
+    this.outbox.onAdded(() => {
+      this.wakeUp ??= setTimeout(() => void this.fillSlots(), generateFraction() * MAX_WAKE_DELAY_MS).unref();
+    });
+  }
+
+  /** Before the pool of the database closes. What was not sent stays in the outbox. */
+  async onModuleDestroy(): Promise<void> {
+    this.isClosing = true;
+    clearInterval(this.poll);
+    clearTimeout(this.wakeUp);
+    this.outbox.onAdded(() => undefined);
+    await this.filling;
+    const ended = Promise.all(this.slots.values());
+    await Promise.race([ended, sleep(STOP_GRACE_MS, undefined, { ref: false })]);
+    this.stopping.abort();
+    await ended;
+  }
+
+  /** Sends what is due, and what becomes due meanwhile. Never rejects: what failed is due again later. */
+  async sendDueMails(): Promise<void> {
+    await this.fillSlots();
+    while (this.slots.size > 0) {
+      await Promise.all(this.slots.values());
+      await this.fillSlots();
+    }
+  }
+
+  /** Single flight, and never rejects. */
+  private fillSlots(): Promise<void> {
+    clearTimeout(this.wakeUp);
+    this.wakeUp = undefined;
+    this.isFillDue = true;
+    this.filling ??= this.claimWhileDue();
+    return this.filling;
+  }
+
+  private async claimWhileDue(): Promise<void> {
+    try {
+      do {
+        this.isFillDue = false;
+        for (let request = await this.claimNext(); request; request = await this.claimNext()) this.openSlot(request);
+      } while (this.isFillDue as boolean);
+      this.hasFailed = false;
+    } catch (error) {
+      this.reportFailure(error);
+    } finally {
+      this.filling = undefined;
+    }
+  }
+
+  private async claimNext(): Promise<ClaimedRequest | undefined> {
+    const taken = [...this.slots.keys()];
+    if (this.isClosing || taken.length >= MAX_SLOTS) return undefined;
+    const retries = taken.filter(({ attempts }) => attempts > 1).length;
+    const request = await this.outbox.claimNext({
+      busyNetworks: taken.flatMap(({ networks }) => networks),
+      busyDomains: taken.map(({ recipient }) => recipient.slice(recipient.lastIndexOf('@') + 1)),
+      servedNetworks: [...this.served],
+      mayTakeFirst: taken.length - retries < MAX_FIRST_ATTEMPTS,
+      mayTakeRetry: retries < MAX_RETRIES,
+    });
+    if (request) this.noteTurn(request.networks);
+    return request;
+  }
+
+  /** A network that has a second turn begins the next round. */
+  private noteTurn(networks: readonly string[]): void {
+    const isNextRound = networks.every((network) => this.served.has(network));
+    if (isNextRound || this.served.size > MAX_SERVED_NETWORKS) this.served.clear();
+    for (const network of networks) this.served.add(network);
+  }
+
+  private openSlot(request: ClaimedRequest): void {
+    const conversation = this.sendMail(request)
+      // The claimed row is due again when its claim expires.
+      .catch((error: unknown) => this.reportFailure(error))
+      .finally(() => {
+        this.slots.delete(request);
+        void this.fillSlots();
+      });
+    this.slots.set(request, conversation);
+  }
+
+  private reportFailure(error: unknown): void {
+    if (!this.hasFailed) this.log.warn('outbox_job_failed', { error: toErrorFields(error) });
+    this.hasFailed = true;
+  }
+
+  private async sendMail(request: ClaimedRequest): Promise<void> {
+    if (request.isExpired) return this.giveUpExpired(request);
+    const mail = await this.composer?.composeMail(request);
+    if (!mail) {
+      await this.outbox.remove(request);
+      this.mails.inc({ kind: request.kind, outcome: 'dropped' });
+      return;
+    }
+    try {
+      const content = this.templates.render(request.kind, mail.values);
+      const limit = AbortSignal.timeout(request.attempts > 1 ? RETRY_TIMEOUT_MS : FIRST_ATTEMPT_TIMEOUT_MS);
+      await this.transport.send({ to: mail.to, ...content }, AbortSignal.any([this.stopping.signal, limit]));
+    } catch (error) {
+      await this.settleFailure(request, mail.userId, error);
+      return;
+    }
+    await this.removeWithEvent('user.mail.sent', request, mail.userId);
+    this.mails.inc({ kind: request.kind, outcome: 'sent' });
+  }
+
+  /** The audit log gets an outcome only if the address has an account: each of its events has a subject. */
+  private async giveUpExpired(request: ClaimedRequest): Promise<void> {
+    const userId = request.userId ?? (await this.composer?.findUserId(request));
+    if (userId === undefined) await this.outbox.remove(request);
+    else await this.removeWithEvent('user.mail.failed', request, userId);
+    this.log.warn('mail_expired', { reason: request.kind });
+    this.mails.inc({ kind: request.kind, outcome: 'failed' });
+  }
+
+  private async settleFailure(request: ClaimedRequest, userId: string, error: unknown): Promise<void> {
+    const refusal = error instanceof MailNotAcceptedError ? error : undefined;
+    if (this.stopping.signal.aborted) {
+      await this.outbox.postpone(request, true);
+      return;
+    }
+    const isFinal = refusal?.isFinal === true || request.attempts >= MAX_ATTEMPTS;
+    this.log.warn(isFinal ? 'mail_given_up' : 'mail_delayed', {
+      reason: request.kind,
+      user_id: userId,
+      count: request.attempts,
+      status: refusal?.status,
+      error: toErrorFields(refusal?.cause ?? error),
+    });
+    if (isFinal) await this.removeWithEvent('user.mail.failed', request, userId);
+    else await this.outbox.postpone(request, false);
+    this.mails.inc({ kind: request.kind, outcome: isFinal ? 'failed' : 'delayed' });
+  }
+
+  /** The event names the request that asked for the mail. */
+  private async removeWithEvent(event: AuditEventName, request: ClaimedRequest, userId: string): Promise<void> {
+    const { kind, requestId, attempts } = request;
+    await this.outbox.remove(request, {
+      event,
+      actor: { door: 'service', id: null, requestId, address: null },
+      time: this.clock.now(),
+      subject: userId,
+      details: { kind, attempts },
+      logFields: { user_id: userId, reason: kind, count: attempts },
+    });
+  }
+}
+
+@Module({
+  providers: [
+    Outbox,
+    MailWorker,
+    { provide: MailTransport, inject: [Environment], useFactory: createMailTransport },
+    {
+      provide: Templates,
+      inject: [Environment],
+      useFactory: (environment: Environment) =>
+        Templates.load(environment.mailTemplatesDir, getProductName(environment)),
+    },
+  ],
+  exports: [Outbox, MailWorker],
+})
+export class MailModule {}

@@ -1,0 +1,282 @@
+// The jobs, and the timers that start them. Every replica starts them; each step takes an advisory lock or is conditional,
+// so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries. What is
+// deleted after its retention is judged by the clock of PostgreSQL; nothing is, while that clock and the replica's disagree.
+
+import {
+  Injectable,
+  Module,
+  type OnApplicationBootstrap,
+  type OnApplicationShutdown,
+  type OnModuleInit,
+} from '@nestjs/common';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import { AuditMonths, SealsModule } from '../audit/seals/audit-months.js';
+import { SealWriter } from '../audit/seals/seal-writer.js';
+import { addDays } from '../../foundation/common/clock.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { Database, LockNotAcquiredError } from '../../foundation/database/database.js';
+import { Log, toErrorFields } from '../../foundation/logging/log.js';
+import { MailModule } from '../mail/mail-worker.js';
+import { MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
+import { RevocationFeed } from '../revocation/revocation-feed.js';
+import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
+import { TotpVault } from '../second-factors/totp.js';
+import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
+import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
+import { BackgroundWork } from './background-work.js';
+
+const MS_PER_SECOND = 1_000;
+const MS_PER_MINUTE = 60_000;
+
+/** Rows of a table, and for how many days they are kept after their end. */
+interface Retention {
+  readonly table: string;
+  /** The columns of the primary key. */
+  readonly key: string;
+  /** SQL for the moment of the end; as an index has it, where the table is large. */
+  readonly endsAt: string;
+  readonly days: number;
+  /** They are counted in the line `purged` of the log. */
+  readonly isCounted?: true;
+}
+
+/** Sessions contain personal data (user agent and network): the law's limit for the audit log is theirs too. */
+const MAX_SESSION_DAYS = 30;
+const KEYS = { key: 'id', endsAt: 'LEAST(expires_at, revoked_at)', days: 365, isCounted: true } as const;
+export const SESSIONS = { table: 'sessions', key: 'id', endsAt: 'LEAST(expires_at, ended_at)' };
+
+function listRetentions({ auditRetentionDays }: Environment): Retention[] {
+  return [
+    { ...SESSIONS, days: Math.min(MAX_SESSION_DAYS, auditRetentionDays), isCounted: true },
+    { table: 'nodes', ...KEYS },
+    { table: 'app_credentials', ...KEYS },
+    { table: 'idempotency_keys', key: 'key_mac', endsAt: 'created_at', days: 1 },
+    // A used code is recognised until then.
+    { table: 'node_enrolments', key: 'id', endsAt: 'expires_at', days: 30 },
+    { table: 'one_time_tokens', key: 'user_id, purpose', endsAt: 'expires_at', days: 0 },
+    { table: 'throttle_windows', key: 'key', endsAt: 'window_end', days: 0 },
+    { table: 'used_challenges', key: 'digest', endsAt: 'expires_at', days: 1 / 24 },
+    // Left behind by a service that sends no mail any more.
+    { table: 'mail_requests', key: 'id', endsAt: 'requested_at', days: 2 },
+  ];
+}
+
+/** @returns a statement that deletes at most `$2` rows that ended before `$1` */
+export function buildDeletion({ table, key, endsAt }: Pick<Retention, 'table' | 'key' | 'endsAt'>): string {
+  return `DELETE FROM ${table} WHERE (${key}) IN
+    (SELECT ${key} FROM ${table} WHERE ${endsAt} < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+}
+
+@Injectable()
+class RetentionClock {
+  private isSkewed = false;
+
+  constructor(
+    private readonly clock: ComparedClock,
+    private readonly log: Log,
+    metrics: MetricsRegistry,
+  ) {
+    const help = 'Seconds by which the clock of this replica is ahead of the clock of PostgreSQL.';
+    // Workers share the clock of their machine.
+    metrics.addGauge('clock_skew_seconds', help, () => clock.skewSeconds, 'max');
+  }
+
+  /** @returns the time of PostgreSQL; undefined while the two clocks differ by more than a minute */
+  async now(): Promise<Date | undefined> {
+    const now = await this.clock.compareClocks();
+    const { isWrong: isSkewed, skewSeconds = 0 } = this.clock;
+    const fields = { skew_seconds: Math.round(skewSeconds) };
+    if (isSkewed && !this.isSkewed) this.log.warn('clock_skewed_nothing_is_deleted', fields);
+    if (!isSkewed && this.isSkewed) this.log.info('clock_agrees_again', fields);
+    this.isSkewed = isSkewed;
+    return isSkewed ? undefined : now;
+  }
+}
+
+/** Another replica that holds the lock of a job does it. @returns whether the work succeeded */
+async function warnOnFailure(log: Log, event: string, work: () => Promise<void>): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    if (!(error instanceof LockNotAcquiredError)) log.warn(event, { error: toErrorFields(error) });
+    return false;
+  }
+}
+
+@Injectable()
+export class PurgeJob {
+  constructor(
+    private readonly database: Database,
+    private readonly revocations: RevocationFeed,
+    private readonly environment: Environment,
+    private readonly work: BackgroundWork,
+    private readonly clock: RetentionClock,
+    private readonly log: Log,
+  ) {}
+
+  /**
+   * Stops when another replica holds the lock: if both went on with the next step, each could skip what the other locks.
+   * @returns the number of sessions and keys that were deleted, also when a later step failed
+   */
+  async purgeExpired(): Promise<number> {
+    let count = 0;
+    await warnOnFailure(this.log, 'purge_failed', async () => {
+      const now = await this.clock.now();
+      if (!now) return;
+      for (const retention of listRetentions(this.environment)) {
+        const deleted = await this.database.purge(buildDeletion(retention), addDays(now, -retention.days));
+        if (retention.isCounted) count += deleted;
+      }
+      await this.revocations.purge();
+      await this.work.recordRun('purge');
+    });
+    if (count > 0) this.log.info('purged', { count });
+    return count;
+  }
+}
+
+/** Creates months of the audit log in advance, moves closed windows of counted refusals, drops expired months. */
+@Injectable()
+export class AuditJob {
+  constructor(
+    private readonly refusals: CountedRefusals,
+    private readonly months: AuditMonths,
+    private readonly work: BackgroundWork,
+    private readonly clock: RetentionClock,
+    private readonly log: Log,
+  ) {}
+
+  async maintainAuditLog(): Promise<void> {
+    await warnOnFailure(this.log, 'audit_job_failed', async () => {
+      // Safe while the clocks disagree: it deletes nothing and uses the clock of PostgreSQL alone.
+      const count = await this.months.createMonths();
+      if (count > 0) this.log.info('audit_partitions_made', { count });
+      const now = await this.clock.now();
+      if (!now) return;
+      await this.refusals.moveClosedWindows(now);
+      const month = await this.months.dropMonth();
+      if (month !== undefined) this.log.info('audit_partition_dropped', { month });
+      await this.months.pruneSealEntries();
+      await this.work.recordRun('audit_maintenance');
+    });
+  }
+}
+
+/** Encrypts again after a change of SECRET_KEY, replaces signing keys by age, and erases those that no token needs. */
+@Injectable()
+export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShutdown {
+  private reencryption: Promise<boolean> | undefined;
+
+  constructor(
+    private readonly totpVault: TotpVault,
+    private readonly rotation: SigningKeyRotation,
+    private readonly work: BackgroundWork,
+    private readonly log: Log,
+  ) {}
+
+  /** An operator whose SECRET_KEY leaked waits for it. The start does not wait, because there may be many secrets. */
+  onApplicationBootstrap(): void {
+    void this.reencryptTotpSecrets();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.reencryption;
+  }
+
+  async renewKeyMaterial(): Promise<void> {
+    const isReencrypted = await this.reencryptTotpSecrets();
+    await warnOnFailure(this.log, 'signing_keys_job_failed', async () => {
+      await this.rotation.reencryptKeys();
+      await this.rotation.advanceKeys();
+      if (isReencrypted) await this.work.recordRun('key_maintenance');
+    });
+  }
+
+  /** Single flight. Signing keys are encrypted again when they are loaded at the start. */
+  private reencryptTotpSecrets(): Promise<boolean> {
+    this.reencryption ??= warnOnFailure(this.log, 'totp_secrets_job_failed', () =>
+      this.totpVault.reencryptSecrets(),
+    ).finally(() => (this.reencryption = undefined));
+    return this.reencryption;
+  }
+}
+
+@Injectable()
+class Maintenance implements OnModuleInit, OnApplicationShutdown {
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly purge: PurgeJob,
+    private readonly audit: AuditJob,
+    private readonly keyMaterial: KeyMaterialJob,
+    private readonly environment: Environment,
+  ) {}
+
+  onModuleInit(): void {
+    this.timer = setInterval(() => {
+      void this.purge.purgeExpired();
+      void this.audit.maintainAuditLog();
+      void this.keyMaterial.renewKeyMaterial();
+    }, this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
+  }
+
+  onApplicationShutdown(): void {
+    clearInterval(this.timer);
+  }
+}
+
+/**
+ * Seals new rows of the audit log every few seconds, and once before the service listens: after a restore from a dump, the
+ * new epoch must begin before new rows are written.
+ */
+@Injectable()
+export class SealJob implements OnModuleInit, OnApplicationShutdown {
+  private timer: NodeJS.Timeout | undefined;
+  private running: Promise<number> | undefined;
+  private hasFailed = false;
+
+  constructor(
+    private readonly seals: SealWriter,
+    private readonly environment: Environment,
+    private readonly log: Log,
+  ) {}
+
+  async onModuleInit(): Promise<void> {
+    await this.sealNewRows();
+    const intervalMs = this.environment.auditSealIntervalSeconds * MS_PER_SECOND;
+    this.timer = setInterval(() => void this.sealNewRows(), intervalMs).unref();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    clearInterval(this.timer);
+    await this.running;
+  }
+
+  /** Single flight. Never rejects: the next run retries. @returns the number of rows sealed */
+  sealNewRows(): Promise<number> {
+    this.running ??= this.trySeal().finally(() => (this.running = undefined));
+    return this.running;
+  }
+
+  private async trySeal(): Promise<number> {
+    try {
+      const count = await this.seals.sealNewRows();
+      if (this.hasFailed) this.log.info('audit_seals_again');
+      this.hasFailed = false;
+      return count;
+    } catch (error) {
+      if (!this.hasFailed) this.log.warn('audit_seal_failed', { error: toErrorFields(error) });
+      this.hasFailed = true;
+      return 0;
+    }
+  }
+}
+
+@Module({
+  imports: [SealsModule, SigningKeysModule, MailModule, SecondFactorsModule],
+  providers: [Maintenance, BackgroundWork, PurgeJob, AuditJob, SealJob, KeyMaterialJob, RetentionClock],
+  exports: [BackgroundWork],
+})
+export class MaintenanceModule {}

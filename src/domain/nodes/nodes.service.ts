@@ -1,0 +1,210 @@
+/**
+ * Nodes, the edge devices of households. Their keys live in keys/key-store.ts. A household is a UUID that other services give
+ * meaning to. A revoked node stays as a row until it is purged.
+ */
+import { Inject, Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import { Column, Entity, Index, PrimaryColumn, type Repository, type EntityManager } from 'typeorm';
+import type { Actor } from '../../foundation/access/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock, addDays } from '../../foundation/common/clock.js';
+import { createId } from '../../foundation/common/ids.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
+import { computeMac, deriveKey, isSameDigest } from '../../foundation/crypto/secret.js';
+import { DatabaseClock } from '../../foundation/database/database.js';
+import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../../foundation/http/page.js';
+import type { KeyStore } from '../keys/key-store.js';
+import {
+  isLiveAt,
+  KeyColumns,
+  toKeyFilters,
+  type IssuedCredential,
+  type KeyFilter,
+  type KeyTable,
+} from '../keys/key-table.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+
+@Entity('nodes')
+@Index('nodes_household_id_idx', ['householdId', 'id'])
+@Index('nodes_dead_at_idx', { synchronize: false })
+@Index('nodes_search_idx', { synchronize: false })
+export class NodeDevice extends KeyColumns {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'nodes_pkey' }) declare id: string;
+  @Column({ name: 'household_id', type: 'uuid' }) householdId!: string;
+  @Column({ type: 'text' }) room!: string;
+  @Column({ type: 'text' }) name!: string;
+
+  /** The only services at which the node is accepted; null: all. */
+  @Column({ type: 'text', array: true, nullable: true }) targets!: string[] | null;
+}
+
+export interface NodeIdentity {
+  readonly household_id: string;
+  readonly targets: readonly string[] | null;
+}
+
+export const NODE_KEYS = Symbol('NODE_KEYS');
+export type NodeKeys = KeyStore<NodeDevice, NodeIdentity>;
+export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
+  name: 'nodes',
+  door: 'node',
+  auditPrefix: 'admin.node',
+  identityColumns: ['household_id', 'targets'],
+  labels: ['room', 'name'],
+  keyPrefix: 'pa_node_',
+  findMisuse: ({ targets }, { target }) => {
+    if (!targets || (target !== undefined && targets.includes(target))) return undefined;
+    const unnamed = target === undefined ? ', and the service that asks has to name itself' : '';
+    return { code: 'target', detail: `It is valid at ${targets.join(', ')} only${unnamed}.` };
+  },
+  toLogFields: ({ id }) => ({ node_id: id }),
+  toChangeableFields: ({ room, name, expiresAt, targets }) => ({
+    room,
+    name,
+    expires_at: expiresAt,
+    ...(targets && { targets }),
+  }),
+};
+
+/** Without `targets`, a new node gets those of NODE_TARGETS. */
+export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'> &
+  Partial<Pick<NodeDevice, 'targets'>>;
+export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt' | 'targets'>>;
+
+export interface NodeFilter extends KeyFilter {
+  readonly householdId: string | undefined;
+  /** A part of `room/name`, in any case. */
+  readonly search: string | undefined;
+}
+
+const IDEMPOTENCY_KEY_DAYS = 1;
+
+/**
+ * Inserts an Idempotency-Key, or replaces one that has expired. A concurrent registration with the same one waits here until
+ * the first one commits, and then gets no row.
+ */
+const CLAIM_IDEMPOTENCY_KEY = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at) VALUES ($1, $2, $3, $4)
+  ON CONFLICT (key_mac) DO UPDATE
+    SET body_mac = excluded.body_mac, node_id = excluded.node_id, created_at = excluded.created_at
+    WHERE held.created_at <= $5
+  RETURNING node_id`;
+const READ_IDEMPOTENCY_KEY = 'SELECT body_mac, node_id FROM idempotency_keys WHERE key_mac = $1';
+
+interface HeldIdempotencyKey {
+  readonly body_mac: Buffer;
+  readonly node_id: string;
+}
+
+/** The live nodes that have the same targets. */
+export interface RestrictedNodes {
+  readonly targets: string[];
+  readonly live: number;
+  /** One of them. */
+  readonly node_id: string;
+}
+
+export const MAX_SETS_OF_TARGETS = 100;
+const RESTRICTED_NODES = `SELECT sorted AS targets, count(*)::integer AS live, min(id::text) AS node_id
+  FROM nodes, LATERAL (SELECT ARRAY(SELECT unnest(targets) ORDER BY 1) AS sorted) AS canonical
+  WHERE targets IS NOT NULL AND ${isLiveAt('$1::timestamptz')}
+  GROUP BY sorted ORDER BY live DESC, sorted LIMIT ${MAX_SETS_OF_TARGETS}`;
+
+@Injectable()
+export class NodesService {
+  /** Of Idempotency-Keys. SECRET_KEY_PREVIOUS comes first: a replica that was not restarted yet claims under it alone. */
+  private readonly macKeys;
+
+  constructor(
+    @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
+    @Inject(NODE_KEYS) readonly keys: NodeKeys,
+    private readonly environment: Environment,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+    private readonly databaseClock: DatabaseClock,
+  ) {
+    const { secretKey, secretKeyPrevious } = environment;
+    const secrets = secretKeyPrevious === undefined ? [secretKey] : [secretKeyPrevious, secretKey];
+    this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
+  }
+
+  /**
+   * @param idempotencyKey a repeat of the call returns the same node. Its key is rotated, because no key is stored in plain
+   * text, with the default overlap, so that a key in use stays valid
+   * @throws {ProblemException} idempotency_key_reused; as {@link KeyStore.rotateKey}
+   */
+  async registerNode(
+    registration: NodeRegistration,
+    actor: Actor,
+    idempotencyKey?: string,
+  ): Promise<IssuedCredential<NodeDevice>> {
+    const issued = this.issueNode(registration);
+    const { credential: node } = issued;
+    const earlierId = await this.nodes.manager.transaction(async (transaction) => {
+      const held =
+        idempotencyKey && (await this.claimIdempotencyKey(transaction, idempotencyKey, registration, node.id));
+      if (held) return held;
+      await this.insertNode(transaction, node, 'admin.node.registered', actor);
+      return undefined;
+    });
+    return earlierId === undefined ? issued : this.keys.rotateKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
+  }
+
+  /** @returns the id of the node that was registered with this key before; undefined when there is none */
+  private async claimIdempotencyKey(
+    transaction: EntityManager,
+    key: string,
+    registration: object,
+    nodeId: string,
+  ): Promise<string | undefined> {
+    const now = await this.databaseClock.now(transaction);
+    for (const macKey of this.macKeys) {
+      const [keyMac, bodyMac] = [computeMac(macKey, key), computeMac(macKey, JSON.stringify(registration))];
+      const values = [keyMac, bodyMac, nodeId, now, addDays(now, -IDEMPOTENCY_KEY_DAYS)];
+      const claimed = await transaction.query<unknown[]>(CLAIM_IDEMPOTENCY_KEY, values);
+      if (claimed.length > 0) continue;
+      const [held] = await transaction.query<HeldIdempotencyKey[]>(READ_IDEMPOTENCY_KEY, [keyMac]);
+      if (!held) throw new Error('The row that is locked here has disappeared');
+      if (!isSameDigest(held.body_mac, bodyMac)) throw new ProblemException(problems.idempotencyKeyReused);
+      return held.node_id;
+    }
+    return undefined;
+  }
+
+  /** @returns a node that {@link insertNode} stores */
+  issueNode(registration: NodeRegistration): IssuedCredential<NodeDevice> {
+    const { key, keyDigest } = this.keys.issueKey();
+    const now = this.clock.now();
+    const { targets = this.environment.nodeTargets ?? null } = registration;
+    const row = { id: createId(), ...registration, targets, keyDigest, createdAt: now, updatedAt: now };
+    return { credential: this.nodes.create(row), key };
+  }
+
+  async insertNode(
+    transaction: EntityManager,
+    node: NodeDevice,
+    event: 'admin.node.registered' | 'node.enrolled',
+    actor: Actor,
+    origin: object = {},
+  ): Promise<void> {
+    await transaction.insert(NodeDevice, node);
+    const details = {
+      ...origin,
+      after: { household_id: node.householdId, ...NODE_KEY_TABLE.toChangeableFields(node) },
+    };
+    const logFields = { node_id: node.id, household_id: node.householdId };
+    await this.audit.record(transaction, { event, actor, time: node.createdAt, subject: node.id, details, logFields });
+  }
+
+  /** @returns the sets of targets that live nodes have, the most frequent ones first */
+  async countRestrictedNodes(): Promise<RestrictedNodes[]> {
+    return this.nodes.query<RestrictedNodes[]>(RESTRICTED_NODES, [this.clock.now()]);
+  }
+
+  async listNodes(page: PageRequest, { householdId, search, ...keys }: NodeFilter): Promise<Page<NodeDevice>> {
+    const filters = toKeyFilters(keys, this.clock.now());
+    if (search !== undefined)
+      filters.push(toFilter(`lower(room || '/' || name) LIKE lower(:search)`, { search: toPattern(search) }));
+    return findPage(this.nodes, page, { householdId }, filters);
+  }
+}

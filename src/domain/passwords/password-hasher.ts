@@ -1,0 +1,155 @@
+/**
+ * Hashes and compares passwords with bcrypt, in worker threads of its own behind a bounded queue, so that a flood of logins
+ * delays neither the event loop nor the thread pool that DNS, files and cryptography share (ASVS 11.4.2). The queue is fair
+ * between networks. Invariants: an unknown account costs the same as a wrong password; no password is truncated.
+ * Without the threads test/api/auth/login.spec.ts fails, without the fair queue test/foundation/throttling/flood.spec.ts.
+ */
+import { fileURLToPath } from 'node:url';
+import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
+import bcrypt from 'bcrypt';
+import { Piscina } from 'piscina';
+import { KeyedQueue, getWidestNetwork, type Turn } from '../../foundation/common/keyed-queue.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { computeMac } from '../../foundation/crypto/secret.js';
+import { MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
+import { BCRYPT_MAX_BYTES, ForeignHashError, parseForeignHash } from './foreign-hash.js';
+import type { PasswordThread } from './password.worker.js';
+
+/** Either ours, in the standard `$2b$` form of bcrypt, or imported, in another form. */
+export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
+
+/** An imported `$2b$` hash is stored as the equivalent `$2y$`: its password is verified as it is, never reduced. */
+export const OWN_PREFIX = '$2b$';
+/** Of an account that was imported without a hash: no password matches, and its login costs what an unknown account costs. */
+export const NO_PASSWORD = '!' as PasswordHash;
+/** A malformed stored hash is compared with the dummy hash instead, so that the timing does not differ. */
+const OWN_FORM = /^\$2b\$\d\d\$[./A-Za-z0-9]{53}$/;
+// Changing this text would lock out every account whose password is longer than 72 bytes.
+const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
+/** Shorter than the TTL of the login throttle's reservations. */
+const MAX_WAIT_MS = 20_000;
+
+interface Waiting {
+  readonly start: () => void;
+  readonly refuse: () => void;
+  isRefused: boolean;
+}
+
+export function hasPassword(passwordHash: PasswordHash): boolean {
+  return !passwordHash.startsWith(NO_PASSWORD);
+}
+
+@Injectable()
+export class PasswordHasher implements OnApplicationShutdown {
+  private readonly workers: Piscina;
+  private readonly queue: KeyedQueue<Waiting>;
+  private readonly threads: number;
+  private readonly cost: number;
+  /** The network of each password that a thread hashes. */
+  private readonly running: string[] = [];
+  /** Has the configured cost and matches no known password: the comparison with it hides that an account does not exist. */
+  private readonly dummyHash: PasswordHash;
+
+  constructor(environment: Environment, metrics: MetricsRegistry) {
+    this.cost = environment.bcryptCost;
+    this.threads = environment.hashThreads;
+    this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
+    this.queue = new KeyedQueue(environment.hashQueueLimit);
+    this.workers = new Piscina({
+      filename: fileURLToPath(new URL('./password.worker.js', import.meta.url)),
+      // An idle thread would take 10 MB or more.
+      minThreads: 0,
+      maxThreads: this.threads,
+      workerData: { niceness: environment.hashNiceness } satisfies PasswordThread,
+      idleTimeout: 60_000,
+    });
+    metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => this.queue.size);
+    metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => this.queue.limit);
+    metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => this.running.length);
+    metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => this.threads);
+  }
+
+  async hashPassword(password: string, turn: Turn): Promise<PasswordHash> {
+    return this.runInThread<PasswordHash>('hash', { password: reduceToLimit(password), cost: this.cost }, turn);
+  }
+
+  /**
+   * Takes the same time whether or not the account exists, against enumeration, also when its hash has a lower cost than the
+   * configured one. An imported hash takes the time of its own form.
+   * @param passwordHash undefined for an account that does not exist
+   */
+  async comparePassword(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
+    if (passwordHash !== undefined && isVerifiableForeign(passwordHash))
+      return this.runInThread<boolean>('verifyForeign', { password, passwordHash }, turn);
+    const own = passwordHash !== undefined && OWN_FORM.test(passwordHash) ? passwordHash : undefined;
+    const compared = own ?? this.dummyHash;
+    const task = { password: reduceToLimit(password), passwordHash: compared, padding: this.listPadding(compared) };
+    return (await this.runInThread<boolean>('verify', task, turn)) && own !== undefined;
+  }
+
+  isOutdated(passwordHash: PasswordHash): boolean {
+    return !passwordHash.startsWith(OWN_PREFIX) || bcrypt.getRounds(passwordHash) < this.cost;
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.workers.destroy();
+  }
+
+  /** @returns the costs of the additional hashes that bring the work to that of the configured cost: 2^c + 2^c + … + 2^(C-1) = 2^C */
+  private listPadding(passwordHash: PasswordHash): number[] {
+    const cost = bcrypt.getRounds(passwordHash);
+    return Array.from({ length: Math.max(0, this.cost - cost) }, (_, index) => cost + index);
+  }
+
+  private async runInThread<Result>(name: string, task: object, turn: Turn): Promise<Result> {
+    const network = getWidestNetwork(turn);
+    if (this.running.length >= this.threads) await this.wait(turn);
+    else this.running.push(network);
+    try {
+      return await (this.workers.run(task, { name }) as Promise<Result>);
+    } finally {
+      this.running.splice(this.running.indexOf(network), 1);
+      let next = this.queue.shift();
+      while (next?.isRefused) next = this.queue.shift();
+      next?.start();
+    }
+  }
+
+  private wait(turn: Turn): Promise<void> {
+    const network = getWidestNetwork(turn);
+    return new Promise((resolve, reject) => {
+      const refuse = (): void => {
+        waiting.isRefused = true;
+        clearTimeout(timer);
+        reject(new ProblemException(problems.hashingBusy));
+      };
+      const start = (): void => {
+        clearTimeout(timer);
+        this.running.push(network);
+        resolve();
+      };
+      const timer = setTimeout(refuse, MAX_WAIT_MS);
+      const waiting: Waiting = { start, refuse, isRefused: false };
+      this.queue.push(waiting, turn, !this.running.includes(network))?.refuse();
+    });
+  }
+}
+
+/** Checks the bounds of the import again: another program could have written a hash that would occupy a thread for hours. */
+function isVerifiableForeign(passwordHash: string): boolean {
+  if (passwordHash.startsWith(OWN_PREFIX)) return false;
+  try {
+    parseForeignHash(passwordHash);
+    return true;
+  } catch (error) {
+    if (error instanceof ForeignHashError) return false;
+    throw error;
+  }
+}
+
+/** bcrypt reads 72 bytes and stops at a NUL: a password that it would truncate is reduced to 44 characters first. */
+function reduceToLimit(password: string): string {
+  const fits = Buffer.byteLength(password) <= BCRYPT_MAX_BYTES && !password.includes('\0');
+  return fits ? password : computeMac(REDUCTION_CONTEXT, password).toString('base64');
+}

@@ -1,0 +1,123 @@
+/**
+ * Verifies the password of an account: of a client that logs in, and again of a user who is logged in, before an act for
+ * which a stolen access token must not be enough. Reads and rehashes the password in the users' table; everything else
+ * about a user is in users/.
+ */
+import { Injectable, Module } from '@nestjs/common';
+import type { OwnCall } from '../../foundation/access/actor.js';
+import { createRefusal } from '../../foundation/access/doors.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import type { Turn } from '../../foundation/common/keyed-queue.js';
+import type { RefusalReason } from '../../foundation/common/security-events.js';
+import { Database } from '../../foundation/database/database.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { LoginThrottle } from '../../foundation/throttling/guess-throttles.js';
+import { NewPasswords } from './new-passwords.js';
+import { PasswordHasher, type PasswordHash } from './password-hasher.js';
+
+/** Whether logins ask for a second factor: a login reads it together with the user. */
+export const buildHasSecondFactor = (userId: 'users.id' | '"User".id' | '$1'): string =>
+  `EXISTS (SELECT FROM totp_factors WHERE user_id = ${userId} AND confirmed_at IS NOT NULL)
+    OR EXISTS (SELECT FROM passkeys WHERE user_id = ${userId})`;
+/** When the second factors of the user `$1` were made, also the one of an app that is not confirmed yet. */
+export const SELECT_FACTOR_TIMES = `SELECT created_at FROM totp_factors WHERE user_id = $1
+  UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1`;
+
+/** The columns of an {@link AccountState}. */
+export const ACCOUNT_STATE = `users.id, email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
+  email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"`;
+const SELECT = `SELECT ${ACCOUNT_STATE}, password_hash AS "passwordHash",
+  ${buildHasSecondFactor('users.id')} AS "hasSecondFactor" FROM users`;
+const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE email = $1` };
+const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1` };
+/** Does nothing when the hash was changed since it was read. */
+const REHASH = {
+  name: 'users_rehash',
+  text: 'UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2',
+};
+
+/** An account as it was when its password, or a passkey, was verified. */
+export interface AccountState {
+  readonly id: string;
+  readonly email: string;
+  readonly isActive: boolean;
+  /** Identifies the password that was verified: it changes with the password, not with a rehash. */
+  readonly passwordChangedAt: Date | null;
+  readonly emailVerifiedAt: Date | null;
+  /** Identifies the set of second factors. */
+  readonly factorsChangedAt: Date | null;
+}
+
+export interface VerifiedUser extends AccountState {
+  readonly hasSecondFactor: boolean;
+}
+
+type PasswordVerdict =
+  | { readonly valid: true; readonly user: VerifiedUser }
+  | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
+
+interface AccountRow extends VerifiedUser {
+  readonly passwordHash: PasswordHash;
+}
+
+export const REAUTHENTICATION_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
+
+/** Refuses the password that a logged-in user entered again. Not a 401, because the access token is valid. */
+export function createWrongPassword(userId: string, reason: RefusalReason<'user.password.refused'>): ProblemException {
+  const refusal = { event: 'user.password.refused', reason, fields: { user_id: userId } } as const;
+  return new ProblemException(problems.wrongPassword, { refusal });
+}
+
+@Injectable()
+export class PasswordVerifier {
+  constructor(
+    private readonly database: Database,
+    private readonly hasher: PasswordHasher,
+    private readonly throttle: LoginThrottle,
+    private readonly refusals: CountedRefusals,
+  ) {}
+
+  /** One read and one bcrypt, whatever the verdict: the response time does not reveal whether the account exists. */
+  async verifyPassword(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
+    return this.judge(await this.database.row<AccountRow>(READ_BY_EMAIL, [email]), password, turn);
+  }
+
+  /**
+   * Asks a logged-in user for the password again. A wrong one is throttled and counted in the audit log exactly as a failed
+   * login of the account.
+   * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token when the account was
+   * deleted or disabled meanwhile, and its sessions with it
+   */
+  async reauthenticateUser({ principal, actor }: OwnCall, password: string): Promise<VerifiedUser> {
+    const { userId, email } = principal;
+    const verdict = await this.throttle.countPasswordGuess(email, actor.address, async (turn) =>
+      this.judge(await this.database.row<AccountRow>(READ_BY_ID, [userId]), password, turn),
+    );
+    if (verdict.valid) return verdict.user;
+    if (verdict.reason !== 'wrong_password') throw createRefusal('user', 'session_ended', { user_id: userId });
+    const counted = { reason: 'wrong_current_password', counted: email, subject: userId };
+    await this.refusals.countRefusal({ event: 'user.login.failed', ...counted }, actor);
+    throw createWrongPassword(userId, 'wrong_password');
+  }
+
+  private async judge(user: AccountRow | undefined, password: string, turn: Turn): Promise<PasswordVerdict> {
+    const matches = await this.hasher.comparePassword(password, user?.passwordHash, turn);
+    if (!user) return { valid: false, reason: 'unknown' };
+    if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };
+    if (!user.isActive) return { valid: false, reason: 'disabled', userId: user.id };
+    if (this.hasher.isOutdated(user.passwordHash)) await this.rehashPassword(user, password, turn);
+    return { valid: true, user };
+  }
+
+  /** Rehashes at the configured cost. With a full queue the next login rehashes. */
+  private async rehashPassword({ id, passwordHash }: AccountRow, password: string, turn: Turn): Promise<void> {
+    try {
+      await this.database.rows(REHASH, [id, passwordHash, await this.hasher.hashPassword(password, turn)]);
+    } catch (error) {
+      if (!(error instanceof ProblemException)) throw error;
+    }
+  }
+}
+
+@Module({ providers: [PasswordHasher, NewPasswords, PasswordVerifier], exports: [NewPasswords, PasswordVerifier] })
+export class PasswordsModule {}

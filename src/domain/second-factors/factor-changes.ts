@@ -1,0 +1,155 @@
+/**
+ * Changes of the set of factors, by the user or by an operator. Each locks the row of the user, as a change of the password
+ * and the end of all sessions do, and moves `users.factors_changed_at`: a login that is being verified has read another set,
+ * and is refused. When a call that ended sessions has returned, no verifier accepts their tokens.
+ */
+import { Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor, OwnCall, UserPrincipal } from '../../foundation/access/actor.js';
+import { createRefusal } from '../../foundation/access/doors.js';
+import { toUserEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../../foundation/common/clock.js';
+import { PasswordField } from '../../foundation/common/fields.js';
+import { isId } from '../../foundation/common/ids.js';
+import type { AuditEventName } from '../../foundation/common/security-events.js';
+import { Outbox } from '../mail/outbox.js';
+import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
+import { Propagation } from '../revocation/propagation.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+import { lockIfUnchanged } from '../users/accounts.js';
+import {
+  buildHasSecondFactor,
+  createWrongPassword,
+  PasswordVerifier,
+  type AccountState,
+} from '../passwords/password-verifier.js';
+
+/** The user is told of them. */
+const REMOVALS: readonly AuditEventName[] = ['user.totp.removed', 'user.passkey.removed'];
+const TOUCH_USER = `UPDATE users SET factors_changed_at =
+    GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1 RETURNING id, email`;
+const READ_STATE = `SELECT
+    ${buildHasSecondFactor('$1')} AS "hasFactor",
+    EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
+/** `$2`: only the factors made before. Recovery codes are deleted with their app, and are never older. */
+const REMOVE_FACTORS = `WITH
+    totp AS (DELETE FROM totp_factors WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
+             RETURNING user_id),
+    keys AS (DELETE FROM passkeys WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
+             RETURNING user_id)
+  SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
+
+export class ProofRequest {
+  @PasswordField() password!: string;
+}
+
+interface FactorChange<Result> {
+  readonly result: Result;
+  readonly event: AuditEventName;
+  readonly details?: Readonly<Record<string, unknown>>;
+  /** Set when the change leaves the set of factors as it was. */
+  readonly keepsFactors?: boolean;
+}
+
+type PasswordMoment = Pick<AccountState, 'passwordChangedAt'>;
+
+@Injectable()
+export class FactorChanges {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly passwords: PasswordVerifier,
+    private readonly sessions: SessionsService,
+    private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
+    private readonly outbox: Outbox,
+    private readonly clock: Clock,
+  ) {}
+
+  async reauthenticate(call: OwnCall, password: string): Promise<PasswordMoment> {
+    return this.passwords.reauthenticateUser(call, password);
+  }
+
+  /**
+   * Commits and records a change, if the session is live and the password is unchanged. When it adds the first factor, the
+   * other sessions end: they began without one.
+   * @param moment when the password was set that was entered again, for this call or for the step that it completes (the
+   * enrolment of an app, the registration of a passkey)
+   * @param createVoidError makes the refusal when the password was changed since
+   * @throws {ProblemException} that refusal; invalid_access_token when the session has ended
+   */
+  async commitChange<Result>(
+    { principal, actor }: OwnCall,
+    { passwordChangedAt }: PasswordMoment,
+    change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
+    createVoidError = () => createWrongPassword(principal.userId, 'changed_meanwhile'),
+  ): Promise<Result> {
+    const { userId, sessionId, email: recipient } = principal;
+    const act = async (): Promise<Result> => {
+      const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
+        const isUnchanged = await lockIfUnchanged(transaction, { id: userId, passwordChangedAt });
+        // A statement after the lock sees what the transaction that held it before has committed.
+        const { isLive, hasFactor } = await this.readState(transaction, principal);
+        if (!isLive) throw createRefusal('user', 'session_ended', { user_id: userId });
+        if (!isUnchanged) throw createVoidError();
+        const { result, event, details, keepsFactors } = await change(transaction);
+        if (!keepsFactors) await transaction.query(TOUCH_USER, [userId, this.clock.now()]);
+        const isFirst = !hasFactor && (await this.readState(transaction, principal)).hasFactor;
+        const count = isFirst
+          ? await this.sessions.endAllSessions(transaction, userId, 'second_factor_added', sessionId)
+          : undefined;
+        const described = { details: { ...details, ended_sessions: count }, logFields: { count } };
+        const recorded = toUserEvent(event, actor, userId, described);
+        await this.audit.record(transaction, recorded);
+        const notice = { kind: 'factors_removed', recipient } as const;
+        if (REMOVALS.includes(event)) await this.outbox.addNotice(transaction, recorded, notice);
+        return { result, isFirst };
+      });
+      if (isFirst) await this.propagation.awaitPropagation();
+      return result;
+    };
+    return this.propagation.propagateAfter(act, { endsAKey: false });
+  }
+
+  /** Refuses a repeated change. The call that made it may have ended sessions and still be waiting, so this one waits too. */
+  async refuseRepetition(problem: Problem): Promise<never> {
+    await this.propagation.awaitPropagation();
+    throw new ProblemException(problem);
+  }
+
+  /** An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent. */
+  async removeAllFactors(userId: string, actor: Actor): Promise<void> {
+    await this.propagation.propagateAfter(async () => {
+      if (!isId(userId)) throw new ProblemException(problems.notFound);
+      await this.dataSource.transaction((transaction) => this.removeAsOperator(transaction, userId, actor));
+    });
+  }
+
+  /** @param madeBefore undefined: all factors */
+  async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date) {
+    const values = [userId, madeBefore ?? null];
+    const [removed] = await transaction.query<[{ totp: number; passkeys: number }]>(REMOVE_FACTORS, values);
+    return removed;
+  }
+
+  private async removeAsOperator(transaction: EntityManager, id: string, actor: Actor): Promise<void> {
+    const [[user]] = await transaction.query<[{ id: string; email: string }[], number]>(TOUCH_USER, [
+      id,
+      this.clock.now(),
+    ]);
+    if (!user) throw new ProblemException(problems.notFound);
+    const userId = user.id;
+    const { totp, passkeys } = await this.removeFactors(transaction, userId);
+    const count = await this.sessions.endAllSessions(transaction, userId, 'admin');
+    const details = { before: { totp: totp > 0, passkeys }, ended_sessions: count };
+    const event = toUserEvent('admin.user.factors_removed', actor, userId, { details, logFields: { count } });
+    await this.audit.record(transaction, event, totp + passkeys + count > 0);
+    const notice = { kind: 'factors_removed', recipient: user.email } as const;
+    if (totp + passkeys > 0) await this.outbox.addNotice(transaction, event, notice);
+  }
+
+  private async readState(transaction: EntityManager, { userId, sessionId }: UserPrincipal) {
+    const [state] = await transaction.query<[{ isLive: boolean; hasFactor: boolean }]>(READ_STATE, [userId, sessionId]);
+    return state;
+  }
+}

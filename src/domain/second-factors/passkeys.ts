@@ -1,0 +1,259 @@
+/**
+ * The passkeys of a user: registered, listed, renamed and removed. The protocol, and their use at logins, is in webauthn.ts.
+ * To remove passkeys, delete these two files and what `grep -rni passkey src` finds elsewhere: the routes and the branch of a
+ * login (auth/), the column and the method in second-factors.service.ts, the tables' names in factor-changes.ts and in
+ * password-verifier.ts, the WEBAUTHN_ variables, the events and the problems.
+ */
+import { Body, Controller, Get, Injectable, Param, Patch, Post, Req } from '@nestjs/common';
+import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import type { EntityManager } from 'typeorm';
+import { toOwnCall, type OwnCall, getPrincipal } from '../../foundation/access/actor.js';
+import { Answers, RequireUser } from '../../foundation/access/require.js';
+import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../../foundation/common/clock.js';
+import { ID, LabelField, MOMENT } from '../../foundation/common/fields.js';
+import { createId, isId } from '../../foundation/common/ids.js';
+import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
+import { Database, type Statement } from '../../foundation/database/database.js';
+import { ApiProblems } from '../../foundation/problems/api-problems.js';
+import { ProblemException, problems, createFieldProblem } from '../../foundation/problems/problems.js';
+import { Throttled } from '../../foundation/throttling/throttle.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
+import { Challenges, toPasswordContext } from './challenges.js';
+import { FactorChanges, ProofRequest } from './factor-changes.js';
+import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
+import {
+  parseRegistration,
+  PasskeyCreationOptionsResponse,
+  PasskeyField,
+  readChallenge,
+  RelyingParty,
+  type RegistrationJson,
+} from './webauthn.js';
+
+const MAX_PASSKEYS = 20;
+
+const COLUMNS = `id, is_synced AS "isSynced", name, created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
+
+const LIST: Statement = {
+  name: 'passkeys_list',
+  text: `SELECT ${COLUMNS} FROM passkeys WHERE user_id = $1 ORDER BY id`,
+};
+
+/** `$10`: the limit for one user. The creation is not before a proof of the address, whatever the clocks of the replicas say. */
+const INSERT = `INSERT INTO passkeys
+    (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
+  SELECT $1, id, $3, $4, $5, $6, $7, $8, GREATEST($9::timestamptz, email_verified_at, first_proof_at)
+    FROM users
+  WHERE id = $2 AND (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
+  RETURNING ${COLUMNS}`;
+
+const RENAME = withAuditEvent({
+  name: 'passkeys_rename',
+  text: `UPDATE passkeys SET name = $3 WHERE id = $1 AND user_id = $2 RETURNING ${COLUMNS}`,
+});
+
+const REMOVE = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id';
+
+interface Passkey {
+  readonly id: string;
+  /** Whether the authenticator may copy the private key to other devices. */
+  readonly isSynced: boolean;
+  readonly name: string;
+  readonly createdAt: Date;
+  readonly lastUsedAt: Date | null;
+}
+
+@Injectable()
+export class PasskeysService {
+  constructor(
+    private readonly changes: FactorChanges,
+    private readonly database: Database,
+    private readonly factors: SecondFactorsService,
+    private readonly challenges: Challenges,
+    private readonly relyingParty: RelyingParty,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /** @returns the options of navigator.credentials.create() */
+  async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
+    const { passwordChangedAt } = await this.changes.reauthenticate(call, password);
+    const { userId } = call.principal;
+    const user = await this.factors.findUser(userId);
+    if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
+    const context = toPasswordContext({ passwordChangedAt });
+    const challenge = await this.challenges.issueChallenge('registration', userId, context);
+    return this.relyingParty.createRegistrationOptions(user, challenge);
+  }
+
+  /** Ends the other sessions, if it is the first factor. */
+  async registerPasskey(call: OwnCall, { name, answer }: { name: string; answer: object }): Promise<Passkey> {
+    if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
+    const { userId } = call.principal;
+    const user = await this.factors.readUser(userId);
+    const response = parseRegistration(answer);
+    const verified = user && response && (await this.verifyRegistration(user, response));
+    if (!verified) throw createInvalidPasskey();
+    const { challenge, credential, credentialDeviceType } = verified;
+    const values = [
+      createId(),
+      userId,
+      Buffer.from(credential.id, 'base64url'),
+      Buffer.from(credential.publicKey),
+      credential.counter,
+      response.response.transports,
+      credentialDeviceType === 'multiDevice',
+      name,
+      this.clock.now(),
+      MAX_PASSKEYS,
+    ];
+    const register = async (transaction: EntityManager) => {
+      if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
+      const [result] = await transaction.query<Passkey[]>(INSERT, values).catch((error: unknown) => {
+        const isKnown = getViolatedConstraint(error) === 'passkeys_credential_id_key';
+        throw isKnown ? new ProblemException(problems.passkeyExists) : error;
+      });
+      if (!result) throw new ProblemException(problems.tooManyPasskeys);
+      return { result, event: 'user.passkey.added', details: { passkey_id: result.id } } as const;
+    };
+    return this.changes.commitChange(call, user, register, createInvalidPasskey);
+  }
+
+  /** Oldest first. At most 20. */
+  async listPasskeys(userId: string): Promise<Passkey[]> {
+    return this.database.rows<Passkey>(LIST, [userId]);
+  }
+
+  async renamePasskey({ principal, actor }: OwnCall, { id, name }: { id: string; name: string }): Promise<Passkey> {
+    const { userId } = principal;
+    const event = toUserEvent('user.passkey.renamed', actor, userId, { details: { passkey_id: id } });
+    const [renamed] = isId(id) ? await this.audit.execute<Passkey>(RENAME, [id, userId, name], event) : [];
+    if (!renamed) throw new ProblemException(problems.notFound);
+    return renamed;
+  }
+
+  async removePasskey(call: OwnCall, { id, password }: { id: string; password: string }): Promise<void> {
+    const reauthenticated = await this.changes.reauthenticate(call, password);
+    if (!isId(id)) throw new ProblemException(problems.notFound);
+    await this.changes.commitChange(call, reauthenticated, async (transaction) => {
+      const [, count] = await transaction.query<[unknown, number]>(REMOVE, [id, call.principal.userId]);
+      if (count === 0) throw new ProblemException(problems.notFound);
+      return { result: undefined, event: 'user.passkey.removed', details: { passkey_id: id } };
+    });
+  }
+
+  private async verifyRegistration(user: UserWithFactors, response: RegistrationJson) {
+    const text = readChallenge(response);
+    const challenge = this.challenges.parseChallenge('registration', text);
+    if (challenge?.userId !== user.id || !this.challenges.isBoundTo(challenge, toPasswordContext(user)))
+      return undefined;
+    if (!(await this.challenges.isCurrent(challenge))) return undefined;
+    const verified = await this.relyingParty.verifyRegistration(response, text);
+    // The library bounds the id of the answer, not the one that the authenticator states.
+    return verified?.credential.id === response.id ? { ...verified, challenge } : undefined;
+  }
+}
+
+function createInvalidPasskey(): ProblemException {
+  const detail =
+    'must be the answer of the browser to options of this account, not older than 5 minutes, and used once';
+  return createFieldProblem('/passkey', detail);
+}
+
+class RenamePasskeyRequest {
+  @LabelField('phone') name!: string;
+}
+
+class RegisterPasskeyRequest extends RenamePasskeyRequest {
+  @PasskeyField() passkey!: object;
+}
+
+class PasskeyResponse {
+  @ApiProperty(ID) id!: string;
+  @ApiProperty({ example: 'phone' }) name!: string;
+
+  @ApiProperty({ description: 'whether the authenticator may copy it to other devices', example: true })
+  is_synced!: boolean;
+
+  @ApiProperty(MOMENT) created_at!: string;
+
+  @ApiProperty({ ...MOMENT, nullable: true, description: 'the last login with it', example: null })
+  last_used_at!: string | null;
+
+  static from({ id, name, isSynced, createdAt, lastUsedAt }: Passkey): PasskeyResponse {
+    const last_used_at = lastUsedAt?.toISOString() ?? null;
+    return { id, name, is_synced: isSynced, created_at: createdAt.toISOString(), last_used_at };
+  }
+}
+
+class PasskeysResponse {
+  @ApiProperty({ type: [PasskeyResponse], description: 'oldest first; at most 20' }) items!: PasskeyResponse[];
+}
+
+@ApiTags('users')
+@Controller('api/v0/users/me/passkeys')
+export class PasskeysController {
+  constructor(private readonly passkeys: PasskeysService) {}
+
+  @Post('options')
+  @RequireUser()
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
+  @ApiOperation({
+    summary: 'Get the options to register a passkey',
+    description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
+  })
+  @Answers(200, PasskeyCreationOptionsResponse)
+  async createPasskeyOptions(@Req() request: Request, @Body() { password }: ProofRequest) {
+    return this.passkeys.createPasskeyOptions(toOwnCall(request), password);
+  }
+
+  @Post()
+  @RequireUser()
+  @ApiProblems(problems.notFound, problems.passkeyExists, problems.tooManyPasskeys)
+  @ApiOperation({
+    summary: 'Register a passkey',
+    description:
+      'From now on a login with the password needs a second factor, and the passkey alone is enough. If it is the first ' +
+      'factor, all other sessions end.',
+  })
+  @Answers(201, PasskeyResponse)
+  async registerPasskey(@Req() request: Request, @Body() body: RegisterPasskeyRequest): Promise<PasskeyResponse> {
+    const { name, passkey: answer } = body;
+    const registered = await this.passkeys.registerPasskey(toOwnCall(request), { name, answer });
+    request.res?.location(`/api/v0/users/me/passkeys/${registered.id}`);
+    return PasskeyResponse.from(registered);
+  }
+
+  @Get()
+  @RequireUser()
+  @ApiOperation({ summary: 'List your passkeys' })
+  @Answers(200, PasskeysResponse)
+  async listPasskeys(@Req() request: Request): Promise<PasskeysResponse> {
+    const passkeys = await this.passkeys.listPasskeys(getPrincipal(request, 'user').userId);
+    return { items: passkeys.map((passkey) => PasskeyResponse.from(passkey)) };
+  }
+
+  @Patch(':id')
+  // A renaming needs no password and writes an audit event. The throttle is above the door, so that it counts only
+  // authenticated callers.
+  @Throttled('second-factor-address')
+  @RequireUser()
+  @ApiProblems(problems.notFound)
+  @ApiOperation({ summary: 'Rename a passkey' })
+  @Answers(200, PasskeyResponse)
+  async renamePasskey(@Req() request: Request, @Param('id') id: string, @Body() { name }: RenamePasskeyRequest) {
+    return PasskeyResponse.from(await this.passkeys.renamePasskey(toOwnCall(request), { id, name }));
+  }
+
+  @Post(':id/remove')
+  @RequireUser()
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
+  @ApiOperation({ summary: 'Remove a passkey' })
+  @Answers(204, 'The passkey is refused from now on')
+  async removePasskey(@Req() request: Request, @Param('id') id: string, @Body() { password }: ProofRequest) {
+    await this.passkeys.removePasskey(toOwnCall(request), { id, password });
+  }
+}

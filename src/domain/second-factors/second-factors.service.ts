@@ -1,0 +1,225 @@
+/**
+ * Second factors of users: authenticator apps (TOTP) with recovery codes beside them, and passkeys, which also log in alone.
+ * A proof (a code, an answer of a passkey) is verified first. `UseProof` consumes it in the transaction of the act that it
+ * authorises, and only once. `answerRefusals` answers a refused proof. Transactions lock the row of the user, then the
+ * challenge, then the factor. A change of the factors needs the password, and commits together with its audit event
+ * (factor-changes.ts). This file: which factors a user has, how a proof is refused, and why a login would be refused.
+ */
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import type { Actor } from '../../foundation/access/actor.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import { isId } from '../../foundation/common/ids.js';
+import type { SecondFactorMethod } from '../../foundation/common/names.js';
+import { toNetwork } from '../../foundation/common/network.js';
+import type { RefusalReason } from '../../foundation/common/security-events.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { Database, type Statement } from '../../foundation/database/database.js';
+import { NO_PASSWORD } from '../passwords/password-hasher.js';
+import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
+import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
+import { LoginThrottle, CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
+
+const READ_USER: Statement = {
+  name: 'second_factors_read',
+  text: `SELECT ${ACCOUNT_STATE}, password_hash = '${NO_PASSWORD}' AS "hasNoPassword",
+           encrypted_secret AS "encryptedSecret", totp_factors.created_at AS "enrolledAt", confirmed_at AS "confirmedAt",
+           (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
+           (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+              'id', translate(encode(credential_id, 'base64'), E'+/=\\n', '-_'), 'transports', to_jsonb(transports)) ORDER BY passkeys.id), '[]')
+            FROM passkeys WHERE user_id = users.id) AS passkeys
+         FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
+};
+
+interface KnownPasskey {
+  /** The credential id, in base64url. */
+  readonly id: string;
+  readonly transports: string[];
+}
+
+export interface UserWithFactors extends AccountState {
+  readonly hasNoPassword: boolean;
+  readonly encryptedSecret: Buffer | null;
+  /** When the enrolment of the app began; null without one. */
+  readonly enrolledAt: Date | null;
+  /** Null while the enrolment is not confirmed: logins do not ask for codes yet. */
+  readonly confirmedAt: Date | null;
+  readonly recoveryCodes: number;
+  readonly passkeys: readonly KnownPasskey[];
+}
+
+/** All factors that the user has. {@link SecondFactorsService.listMethods} returns only those that a login accepts. */
+function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
+  return [
+    ...(confirmedAt ? (['totp'] as const) : []),
+    ...(confirmedAt && recoveryCodes > 0 ? (['recovery_code'] as const) : []),
+    ...(passkeys.length > 0 ? (['passkey'] as const) : []),
+  ];
+}
+
+/** With REQUIRE_VERIFIED_EMAIL, an account logs in when its address is proven. */
+export function mustVerifyEmail({ requireVerifiedEmail }: Environment, { emailVerifiedAt }: AccountState): boolean {
+  return requireVerifiedEmail && emailVerifiedAt === null;
+}
+
+const REFUSAL_EVENT = 'user.second_factor.failed';
+export type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
+
+/**
+ * Consumes a proof in the transaction of the act that it authorises: both are committed, or neither.
+ * @throws {RefusedProofError} when another call has consumed it
+ */
+export type UseProof = (transaction: EntityManager) => Promise<void>;
+
+/** A refused proof: rolls the transaction of its act back, and is answered by {@link SecondFactorsService.answerRefusals}. */
+export class RefusedProofError extends Error {
+  override readonly name: string = 'RefusedProofError';
+
+  /** @param userId undefined while no challenge is verified: a client could name any user. The network is counted then. */
+  constructor(
+    readonly reason: FactorReason,
+    readonly userId?: string,
+  ) {
+    super(reason);
+  }
+}
+
+export function toFactorRefusal(reason: FactorReason, userId?: string) {
+  return { event: REFUSAL_EVENT, reason, fields: { user_id: userId } } as const;
+}
+
+@Injectable()
+export class SecondFactorsService {
+  constructor(
+    private readonly database: Database,
+    private readonly refusals: CountedRefusals,
+    private readonly environment: Environment,
+  ) {}
+
+  /** Runs an act that a proof authorises. A refused proof is counted in the audit log, and answered with this problem. */
+  async answerRefusals<Result>(problem: Problem, actor: Actor, act: () => Promise<Result>): Promise<Result> {
+    return act().catch(async (error: unknown) => {
+      if (!(error instanceof RefusedProofError)) throw error;
+      const { reason, userId } = error;
+      const answer = reason === 'email_not_verified' ? problems.emailNotVerified : problem;
+      const counted = { counted: userId ?? toNetwork(actor.address), subject: userId };
+      throw await this.refusals.recordRefusal(
+        { problem: answer, refusal: toFactorRefusal(reason, userId), ...counted },
+        actor,
+      );
+    });
+  }
+
+  /** @throws {ProblemException} not_found */
+  async findUser(userId: string): Promise<UserWithFactors> {
+    const user = await this.readUser(userId);
+    if (!user) throw new ProblemException(problems.notFound);
+    return user;
+  }
+
+  async readUser(userId: string): Promise<UserWithFactors | undefined> {
+    return this.database.row<UserWithFactors>(READ_USER, [userId]);
+  }
+
+  /** Without WEBAUTHN_RP_ID a user whose only factors are passkeys has no method: fails closed. */
+  listMethods(user: UserWithFactors): SecondFactorMethod[] {
+    return listFactors(user).filter((method) => method !== 'passkey' || this.environment.webauthnRpId !== undefined);
+  }
+}
+
+export const LOGIN_REASON_CODES = [
+  'unknown',
+  'disabled',
+  'no_password',
+  'email_not_verified',
+  'throttled',
+  'second_factor_throttled',
+  'second_factor_unusable',
+] as const;
+
+/** One reason to refuse a login with the right password, for operators only. */
+export interface LoginReason {
+  readonly code: (typeof LOGIN_REASON_CODES)[number];
+  readonly detail: string;
+  /** When the reason ends by itself; null when it lasts until someone acts. */
+  readonly until: Date | null;
+}
+
+export interface LoginExplanation {
+  readonly isAccepted: boolean;
+  readonly emailVerifiedAt: Date | null;
+  readonly factors: readonly SecondFactorMethod[];
+  readonly methods: readonly SecondFactorMethod[];
+  readonly reasons: readonly LoginReason[];
+}
+
+const LASTING_REASONS = {
+  unknown: 'No account has this id.',
+  disabled: 'The account is disabled.',
+  no_password:
+    'The account was imported without a password. The person sets one with the link "forgot password", or with the ' +
+    'token of `platform-auth users reset-password`.',
+  email_not_verified: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
+  second_factor_unusable: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
+} as const;
+const LIMITED_BY: Readonly<Record<string, string>> = {
+  'login-account-address': 'for this account from this address',
+  'login-account': 'for this account, from addresses where it did not log in lately',
+  'login-address': 'from this address, for all accounts',
+};
+
+/** Tells operators why a login would be refused now, which the login hides from callers (enumeration). Counts nothing. */
+@Injectable()
+export class LoginExplanations {
+  constructor(
+    private readonly secondFactors: SecondFactorsService,
+    private readonly logins: LoginThrottle,
+    private readonly codes: CodeThrottle,
+    private readonly environment: Environment,
+  ) {}
+
+  /** @param address of the client that would log in; null: of any */
+  async explainLogin(userId: string, address: string | null): Promise<LoginExplanation> {
+    const user = isId(userId) ? await this.secondFactors.readUser(userId) : undefined;
+    const unknown = { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [] };
+    if (!user) return { ...unknown, reasons: [toLastingReason('unknown')] };
+    const { emailVerifiedAt } = user;
+    const factors = listFactors(user);
+    const methods = this.secondFactors.listMethods(user);
+    const reasons = [
+      ...(user.isActive ? [] : [toLastingReason('disabled')]),
+      ...(user.hasNoPassword ? [toLastingReason('no_password')] : []),
+      ...(mustVerifyEmail(this.environment, user) ? [toLastingReason('email_not_verified')] : []),
+      ...(factors.length > 0 && methods.length === 0 ? [toLastingReason('second_factor_unusable')] : []),
+      ...(await this.listThrottles(user.email, address)),
+    ];
+    const throttled = await this.listThrottledMethods(user.id, methods);
+    const hasOpenMethod = methods.length === 0 || throttled.length < methods.length;
+    const isAccepted = reasons.length === 0 && hasOpenMethod;
+    return { isAccepted, emailVerifiedAt, factors, methods, reasons: [...reasons, ...throttled] };
+  }
+
+  private async listThrottles(email: string, address: string | null): Promise<LoginReason[]> {
+    const exhausted = await this.logins.listExhaustedLoginLimits(email, address);
+    return exhausted.map(({ name, until }) => {
+      const detail = `Too many wrong passwords ${LIMITED_BY[name] ?? ''}: until then the right one is answered with 429, too.`;
+      return { code: 'throttled', detail, until };
+    });
+  }
+
+  private async listThrottledMethods(userId: string, methods: readonly SecondFactorMethod[]): Promise<LoginReason[]> {
+    const reasons: LoginReason[] = [];
+    for (const method of methods) {
+      if (method === 'passkey') continue;
+      const ends = (await this.codes.listExhaustedCodeLimits(userId, method)).map(({ until }) => until.getTime());
+      if (ends.length === 0) continue;
+      const detail = `Too many wrong codes: until then ${method} is answered with 429, also with a right code.`;
+      reasons.push({ code: 'second_factor_throttled', detail, until: new Date(Math.max(...ends)) });
+    }
+    return reasons;
+  }
+}
+
+function toLastingReason(code: keyof typeof LASTING_REASONS): LoginReason {
+  return { code, detail: LASTING_REASONS[code], until: null };
+}

@@ -1,0 +1,351 @@
+/**
+ * The protocol of passkeys (WebAuthn Level 3): options for a browser, verification of what the browser answers, and the use
+ * of a passkey at a login. Terms: the relying party is this service (WEBAUTHN_RP_ID), a registration creates a passkey, an
+ * authentication uses it. Invariant: an answer is accepted once, for a challenge of this service, and a counter only grows.
+ */
+import { applyDecorators, Injectable } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import type { AuthenticationResponseJSON, VerifiedRegistrationResponse } from '@simplewebauthn/server';
+import { IsObject } from 'class-validator';
+import { parse } from 'uuid';
+import * as z from 'zod';
+import { Clock } from '../../foundation/common/clock.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
+import type { Presence } from '../../foundation/common/fields.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { Database, type Statement } from '../../foundation/database/database.js';
+import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
+import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
+import { CHALLENGE_TTL_SECONDS } from './challenges.js';
+import { RefusedProofError, type UseProof, type UserWithFactors } from './second-factors.service.js';
+
+/** Loaded by the first passkey, because it is a tenth of what a start would load (docs/performance.md). */
+const loadWebAuthn = () => import('@simplewebauthn/server');
+const loadDecoders = () => import('@simplewebauthn/server/helpers');
+
+const EXAMPLE_RP_ID = 'example.org';
+const PUBLIC_KEY = 'public-key';
+const CREDENTIAL = { id: 'AQIDBA', type: PUBLIC_KEY, transports: ['internal'] };
+const OBJECT = { type: 'object', additionalProperties: true } as const;
+const LIST = { type: 'array', items: OBJECT } as const;
+const CHALLENGE = { type: String, description: 'base64url; single use, for 5 minutes', example: 'AgGT…' };
+const TIMEOUT = { type: 'integer', description: 'milliseconds', example: 300_000 } as const;
+
+/** WebAuthn §5.1, PublicKeyCredentialCreationOptionsJSON. A browser converts it with parseCreationOptionsFromJSON(). */
+export class PasskeyCreationOptionsResponse {
+  @ApiProperty({ ...OBJECT, example: { id: EXAMPLE_RP_ID, name: EXAMPLE_RP_ID } }) rp!: object;
+
+  @ApiProperty({
+    ...OBJECT,
+    example: { id: 'AZhfTnw6e1KdHi9qjEsNEQ', name: EXAMPLES.email, displayName: EXAMPLES.email },
+  })
+  user!: object;
+
+  @ApiProperty(CHALLENGE) challenge!: string;
+  @ApiProperty({ ...LIST, example: [{ alg: -7, type: PUBLIC_KEY }] }) pubKeyCredParams!: object[];
+  @ApiProperty(TIMEOUT) timeout!: number;
+
+  @ApiProperty({ ...LIST, description: 'the passkeys that the user has', example: [CREDENTIAL] })
+  excludeCredentials!: object[];
+
+  @ApiProperty({ ...OBJECT, example: { residentKey: 'required', userVerification: 'preferred' } })
+  authenticatorSelection!: object;
+
+  @ApiProperty({ type: String, example: 'none' }) attestation!: string;
+}
+
+/** WebAuthn §5.1, PublicKeyCredentialRequestOptionsJSON. A browser converts it with parseRequestOptionsFromJSON(). */
+export class PasskeyRequestOptionsResponse {
+  @ApiProperty(CHALLENGE) challenge!: string;
+  @ApiProperty({ type: String, example: EXAMPLE_RP_ID }) rpId!: string;
+  @ApiProperty(TIMEOUT) timeout!: number;
+  @ApiProperty({ type: String, example: 'required' }) userVerification!: string;
+}
+
+const MAX_BINARY_LENGTH = 8_192;
+/** Any word is accepted: later versions of WebAuthn may add transports to those of §5.8.4. */
+const transport = z.string().regex(/^[a-z0-9-]{1,32}$/);
+
+const binary = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]+$/)
+  .max(MAX_BINARY_LENGTH);
+/** WebAuthn §6.1.1: at most 1,023 bytes. */
+const credentialId = binary.max(1_364);
+const credential = { id: credentialId, rawId: credentialId, type: z.literal('public-key') };
+/** Discarded: this service uses no extension. */
+const clientExtensionResults = z.unknown().transform(() => ({}));
+
+const registration = z.object({
+  ...credential,
+  clientExtensionResults,
+  response: z.object({
+    clientDataJSON: binary,
+    attestationObject: binary,
+    transports: z.array(transport).max(8).default([]),
+  }),
+});
+
+const authentication = z.object({
+  ...credential,
+  clientExtensionResults,
+  response: z.object({
+    clientDataJSON: binary,
+    authenticatorData: binary,
+    signature: binary,
+    userHandle: binary
+      .or(z.literal(''))
+      .nullish()
+      .transform((handle) => handle || undefined),
+  }),
+});
+
+/** What `PublicKeyCredential.toJSON()` returns in a browser (WebAuthn §5.1). Unknown fields are ignored. */
+export type RegistrationJson = z.output<typeof registration>;
+type AuthenticationJson = z.output<typeof authentication>;
+
+/** What a browser answers. An optional passkey needs a rule of its own that says when it is checked. */
+export function PasskeyField(
+  description = 'what toJSON() of the PublicKeyCredential returns in the browser (WebAuthn)',
+  { optional = false }: Presence = {},
+): PropertyDecorator {
+  return applyDecorators(
+    (optional ? ApiPropertyOptional : ApiProperty)({
+      type: 'object',
+      additionalProperties: true,
+      description,
+      example: { id: 'AQIDBA', rawId: 'AQIDBA', type: 'public-key', response: {}, clientExtensionResults: {} },
+    }),
+    IsObject({ message: 'must be the JSON of a PublicKeyCredential' }),
+  );
+}
+
+export function parseRegistration(passkey: object): RegistrationJson | undefined {
+  return registration.safeParse(passkey).data;
+}
+
+export function parseAuthentication(passkey: object): AuthenticationJson {
+  const detail = 'must be what PublicKeyCredential.toJSON() returns in a browser, after navigator.credentials.get()';
+  return authentication.safeParse(passkey).data ?? refuseField('/passkey', detail);
+}
+
+/** WebAuthn §5.8.1. @throws when it is not JSON */
+function readClientData({ clientDataJSON }: { clientDataJSON: string }): Partial<Record<string, unknown>> {
+  return JSON.parse(Buffer.from(clientDataJSON, 'base64url').toString()) as Partial<Record<string, unknown>>;
+}
+
+/** @returns the challenge that the browser states it has answered; empty when the client data has none */
+export function readChallenge({ response }: RegistrationJson | AuthenticationJson): string {
+  try {
+    const { challenge } = readClientData(response);
+    return typeof challenge === 'string' ? challenge : '';
+  } catch {
+    return '';
+  }
+}
+
+/**
+ * Whether the browser answered outside of a frame of another origin. In such a frame another site could hide the login below
+ * its own buttons (clickjacking; WebAuthn §7.1 and §7.2).
+ */
+function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): boolean {
+  const { crossOrigin, topOrigin } = readClientData(response);
+  return !crossOrigin && topOrigin === undefined;
+}
+
+const TIMEOUT_MS = CHALLENGE_TTL_SECONDS * 1_000;
+/** An RSA key of 4,096 bits has 550 bytes. Larger keys would make each verification slow. */
+const MAX_PUBLIC_KEY_BYTES = 800;
+const MIN_RSA_BITS = 2_048;
+const ATTESTATION_FORMATS = ['none', 'packed'];
+
+type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>['registrationInfo'];
+
+/** Reads the state of the owner in the same snapshot: a session begins only while that state lasts. */
+const READ_PASSKEY: Statement = {
+  name: 'passkeys_read',
+  text: `SELECT ${ACCOUNT_STATE}, passkeys.id AS "passkeyId", credential_id AS "credentialId",
+           public_key AS "publicKey", is_synced AS "isSynced"
+         FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
+};
+
+/** A counter that is not zero must grow (WebAuthn §6.1.1): otherwise two authenticators have the key. */
+const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
+  WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
+
+interface PasskeyRow extends AccountState {
+  readonly passkeyId: string;
+  readonly credentialId: Buffer;
+  readonly publicKey: Buffer;
+  readonly isSynced: boolean;
+}
+
+interface VerifiedAnswer {
+  readonly owner: AccountState;
+  /** RFC 8176: a key of one device, or one that is synchronised. Without an attestation, the authenticator's own claim. */
+  readonly amr: 'hwk' | 'swk';
+  readonly useFactor: UseProof;
+}
+
+@Injectable()
+export class RelyingParty {
+  constructor(
+    private readonly environment: Environment,
+    private readonly database: Database,
+    private readonly clock: Clock,
+  ) {}
+
+  async createRegistrationOptions(
+    { id, email, passkeys }: UserWithFactors,
+    challenge: string,
+  ): Promise<PasskeyCreationOptionsResponse> {
+    const { rpId } = this.settings;
+    const authenticatorSelection = { residentKey: 'required', userVerification: 'preferred' } as const;
+    const { generateRegistrationOptions } = await loadWebAuthn();
+    const options = await generateRegistrationOptions({
+      rpName: rpId,
+      rpID: rpId,
+      userName: email,
+      userDisplayName: email,
+      userID: toUserHandle(id),
+      challenge: toBytes(challenge),
+      attestationType: 'none',
+      authenticatorSelection,
+    });
+    const excludeCredentials = passkeys.map(toDescriptor);
+    return { ...options, timeout: TIMEOUT_MS, attestation: 'none', excludeCredentials, authenticatorSelection };
+  }
+
+  /**
+   * @param passkeys of the user who has presented the password; undefined for a login with a passkey alone, in which the
+   * browser lets the user choose one
+   */
+  createAuthenticationOptions(
+    challenge: string,
+    passkeys?: UserWithFactors['passkeys'],
+  ): PasskeyRequestOptionsResponse {
+    const { rpId } = this.settings;
+    const userVerification = passkeys ? 'preferred' : 'required';
+    const allowCredentials = passkeys?.map(toDescriptor);
+    return { rpId, challenge, timeout: TIMEOUT_MS, userVerification, ...(allowCredentials && { allowCredentials }) };
+  }
+
+  async verifyRegistration(response: RegistrationJson, challenge: string): Promise<VerifiedPasskey | undefined> {
+    const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
+    try {
+      const { verifyRegistrationResponse } = await loadWebAuthn();
+      if (!(await hasPlainAttestation(response)) || !isOfTopLevelPage(response)) return undefined;
+      const expected = { expectedChallenge: challenge, expectedOrigin, expectedRPID };
+      const result = await verifyRegistrationResponse({ response, ...expected, requireUserVerification: false });
+      if (!result.verified) return undefined;
+      return (await isAcceptableKey(result.registrationInfo.credential.publicKey))
+        ? result.registrationInfo
+        : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /**
+   * Verifies an answer to a challenge that is valid, except for the counter, which `useFactor` verifies.
+   * @param ownerId the user who has presented the password. Undefined for a login with the passkey alone: then the
+   * authenticator must have verified the user, and its answer must name the user
+   * @throws {RefusedProofError}
+   */
+  async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<VerifiedAnswer> {
+    const owner = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
+    if (!owner || (ownerId !== undefined && owner.id !== ownerId))
+      throw new RefusedProofError('unknown_passkey', ownerId);
+    const { id: userId, passkeyId, isActive, isSynced } = owner;
+    const verified = hasHandleOf(response, userId, ownerId !== undefined)
+      ? await this.verifyAuthentication(response, challenge, owner, ownerId === undefined)
+      : undefined;
+    if (!verified) throw new RefusedProofError('wrong_passkey', userId);
+    // WebAuthn L3 §7.2: it never changes, so another authenticator has the key.
+    if (verified.isSynced !== isSynced) throw new RefusedProofError('backup_eligibility_changed', userId);
+    if (!isActive) throw new RefusedProofError('disabled', userId);
+    const useFactor: UseProof = async (transaction) => {
+      const values = [passkeyId, verified.counter, this.clock.now()];
+      const [, count] = await transaction.query<[unknown, number]>(ADVANCE_COUNTER, values);
+      if (count === 0) throw new RefusedProofError('counter_not_increased', userId);
+    };
+    return { owner, amr: isSynced ? 'swk' : 'hwk', useFactor };
+  }
+
+  /** @returns the new counter, and whether the private key may be copied; undefined when the answer is not valid */
+  private async verifyAuthentication(
+    response: AuthenticationJson,
+    challenge: string,
+    { credentialId, publicKey }: PasskeyRow,
+    requireUserVerification: boolean,
+  ): Promise<{ readonly counter: number; readonly isSynced: boolean } | undefined> {
+    const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
+    try {
+      if (!isOfTopLevelPage(response)) return undefined;
+      const { verifyAuthenticationResponse } = await loadWebAuthn();
+      const { verified, authenticationInfo } = await verifyAuthenticationResponse({
+        response: response as AuthenticationResponseJSON,
+        expectedChallenge: challenge,
+        expectedOrigin,
+        expectedRPID,
+        credential: { id: credentialId.toString('base64url'), publicKey: Uint8Array.from(publicKey), counter: 0 },
+        requireUserVerification,
+      });
+      const { newCounter: counter, credentialDeviceType } = authenticationInfo;
+      return verified ? { counter, isSynced: credentialDeviceType === 'multiDevice' } : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  get isConfigured(): boolean {
+    return this.environment.webauthnRpId !== undefined;
+  }
+
+  private get settings(): { rpId: string; origins: string[] } {
+    const { webauthnRpId: rpId, webauthnOrigins: origins } = this.environment;
+    if (rpId === undefined || origins === undefined) throw new ProblemException(problems.notFound);
+    return { rpId, origins };
+  }
+}
+
+function toDescriptor({ id, transports }: UserWithFactors['passkeys'][number]): object {
+  return { id, transports, type: 'public-key' };
+}
+
+/** The user handle of a passkey: the id of the user, which tells nothing about the person (WebAuthn §14.6.1). */
+function toUserHandle(userId: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(parse(userId));
+}
+
+function toBytes(challenge: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(Buffer.from(challenge, 'base64url'));
+}
+
+/**
+ * Refuses certificates. The options ask for none, and to check the revocation of one the library would fetch a URL that the
+ * client chose (server-side request forgery).
+ */
+async function hasPlainAttestation({ response }: RegistrationJson): Promise<boolean> {
+  const { decodeAttestationObject } = await loadDecoders();
+  const attestation = decodeAttestationObject(toBytes(response.attestationObject));
+  return ATTESTATION_FORMATS.includes(attestation.get('fmt')) && attestation.get('attStmt').get('x5c') === undefined;
+}
+
+async function isAcceptableKey(publicKey: Uint8Array<ArrayBuffer>): Promise<boolean> {
+  if (publicKey.length > MAX_PUBLIC_KEY_BYTES) return false;
+  const { cose, decodeCredentialPublicKey } = await loadDecoders();
+  const key = decodeCredentialPublicKey(publicKey);
+  return !cose.isCOSEPublicKeyRSA(key) || countBits(key.get(cose.COSEKEYS.n) ?? new Uint8Array(1)) >= MIN_RSA_BITS;
+}
+
+/** The bytes of a modulus may begin with zeros, so their number does not tell its size. */
+function countBits(bytes: Uint8Array): number {
+  return BigInt(`0x${Buffer.from(bytes).toString('hex')}`).toString(2).length;
+}
+
+/** WebAuthn §7.2, step 6: in a login with the passkey alone, the handle is required. */
+function hasHandleOf({ response }: AuthenticationJson, userId: string, mayBeAbsent: boolean): boolean {
+  if (response.userHandle === undefined) return mayBeAbsent;
+  return Buffer.from(response.userHandle, 'base64url').equals(toUserHandle(userId));
+}

@@ -1,0 +1,205 @@
+/**
+ * Signs access tokens, with SECRET_KEY (HS256) or a signing key (ES256), and finds the key that verifies one. The user door
+ * verifies them (user-door.ts). Invariant: the exact text of a token's header pins its algorithm and its key to each other,
+ * which rules out `alg: none`, `jwk`, `jku` and `crit` (RFC 8725 §3.1).
+ */
+import { Injectable } from '@nestjs/common';
+import { JwtService } from '@nestjs/jwt';
+import { createRandomId, isId } from '../../foundation/common/ids.js';
+import { Environment } from '../../foundation/config/environment.js';
+import type { KeyPair } from '../../foundation/crypto/key-pair.js';
+import { computeMac, createSigningKey, isSameDigest } from '../../foundation/crypto/secret.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { SigningKeysService } from '../signing-keys/signing-keys.service.js';
+
+type Key = KeyPair['publicKey'];
+
+/** `{"alg":"HS256","typ":"JWT"}`: the header of every HS256 token that this service signs. */
+const HS256_HEADER = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.';
+/** Every header of ES256 differs from the others in its `kid` alone. */
+const ES256_HEADER = /^\{"alg":"ES256","typ":"JWT","kid":"(?<kid>[\w-]{43})"\}$/;
+const ES256_HEADER_LENGTH = encodeEs256Header('x'.repeat(43)).length;
+/** `{"`: the payload is a JSON object. */
+const PAYLOAD_START = 'eyJ';
+
+/** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
+const CLOCK_TOLERANCE_SECONDS = 60;
+
+export interface AccessTokenClaims {
+  readonly iss: string;
+  readonly aud?: string;
+  readonly sub: string;
+  readonly sid: string;
+  readonly jti: string;
+  readonly iat: number;
+  readonly exp: number;
+  readonly email: string;
+  /** RFC 8176. Old tokens have none. */
+  readonly amr?: Amr;
+}
+
+/** Without a configured audience, a token that has one is refused (RFC 7519 §4.1.3). */
+export function isComplete(
+  claims: Partial<AccessTokenClaims>,
+  audience: string | undefined,
+): claims is AccessTokenClaims {
+  if (audience === undefined && claims.aud !== undefined) return false;
+  return Number.isSafeInteger(claims.exp) && isIdClaim(claims.sub) && isIdClaim(claims.sid);
+}
+
+/**
+ * Whether this service could have signed a token with these times. Every service that verifies HS256 tokens holds
+ * SECRET_KEY, and must not be able to sign itself a token that outlives the configured TTL.
+ */
+export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttlMinutes: number): boolean {
+  const latestIssue = now.getTime() / 1_000 + CLOCK_TOLERANCE_SECONDS;
+  return exp <= latestIssue + ttlMinutes * 60 && ((iat as number | undefined) === undefined || iat <= latestIssue);
+}
+
+/** How a user authenticated at a login (RFC 8176). */
+export type Amr = readonly string[];
+
+/** What a login or a refresh gives its session: the access token is signed for it. */
+export interface Grant {
+  readonly sessionId: string;
+  readonly userId: string;
+  readonly email: string;
+  readonly amr: Amr;
+  readonly refreshToken: string;
+}
+
+export interface TokenPair {
+  readonly accessToken: string;
+  readonly refreshToken: string;
+  readonly ttlSeconds: number;
+}
+
+export interface VerificationKey {
+  readonly key: Key;
+  readonly algorithm: 'HS256' | 'ES256';
+}
+
+interface SigningOptions {
+  readonly secret: Key;
+  readonly algorithm: 'HS256' | 'ES256';
+  readonly keyid?: string;
+}
+
+@Injectable()
+export class AccessTokens {
+  private readonly jwt = new JwtService();
+  private readonly ttlSeconds: number;
+  private readonly secretKey: Key;
+  private readonly previousSecretKey: Key | undefined;
+
+  constructor(
+    private readonly signingKeys: SigningKeysService,
+    private readonly environment: Environment,
+    private readonly clock: ComparedClock,
+  ) {
+    const { secretKey, secretKeyPrevious } = environment;
+    this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
+    this.secretKey = createSigningKey(secretKey);
+    this.previousSecretKey = secretKeyPrevious === undefined ? undefined : createSigningKey(secretKeyPrevious);
+  }
+
+  async signTokenPair(grant: Grant): Promise<TokenPair> {
+    return (await this.prepareSigning())(grant);
+  }
+
+  /** Does the part of signing that can fail, so that a caller can do it before it commits what the token is for. */
+  async prepareSigning(): Promise<(grant: Grant) => TokenPair> {
+    const options = await this.getSigningOptions();
+    return (grant) => ({
+      accessToken: this.signAccessToken(grant, options),
+      refreshToken: grant.refreshToken,
+      ttlSeconds: this.ttlSeconds,
+    });
+  }
+
+  /** Does not verify the signature yet. @param isFresh asks PostgreSQL for signing keys, not the cache */
+  async findVerificationKey(token: string, isFresh = false): Promise<VerificationKey | undefined> {
+    if (token.startsWith(HS256_HEADER + PAYLOAD_START)) {
+      const isAccepted = await this.signingKeys.isAlgorithmAccepted('HS256');
+      return isAccepted ? { key: this.chooseSecretKey(token), algorithm: 'HS256' } : undefined;
+    }
+    const kid = readKid(token);
+    if (kid === undefined || !(await this.signingKeys.isAlgorithmAccepted('ES256'))) return undefined;
+    const pair = await this.signingKeys.findKey(kid, isFresh);
+    return pair && { key: pair.publicKey, algorithm: 'ES256' };
+  }
+
+  /** An expired token may still end its session. @returns undefined for one that this service did not sign */
+  async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
+    const found = await this.findVerificationKey(token);
+    if (!found) return undefined;
+    const { key, algorithm } = found;
+    const now = this.clock.trustedNow();
+    try {
+      const { jwtIssuer: issuer, jwtAudience, accessTokenExpireMinutes } = this.environment;
+      const audience = jwtAudience === undefined ? {} : { audience: jwtAudience };
+      const options = { secret: key, algorithms: [algorithm], issuer, ...audience, ignoreExpiration: true };
+      const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, toJwtOptions(options));
+      if (!isComplete(claims, jwtAudience)) return undefined;
+      return hasPossibleTimes(claims, now, accessTokenExpireMinutes) ? claims : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  private async getSigningOptions(): Promise<SigningOptions> {
+    await this.signingKeys.recordSigning();
+    if (this.environment.accessTokenAlgorithm === 'HS256') return { secret: this.secretKey, algorithm: 'HS256' };
+    const { privateKey, kid } = await this.signingKeys.findActiveKey();
+    return { secret: privateKey, algorithm: 'ES256', keyid: kid };
+  }
+
+  private signAccessToken({ userId, sessionId, email, amr }: Grant, options: SigningOptions): string {
+    const { jwtIssuer, jwtAudience } = this.environment;
+    const iat = Math.floor(this.clock.trustedNow().getTime() / 1_000);
+    const claims: AccessTokenClaims = {
+      iss: jwtIssuer,
+      sub: userId,
+      sid: sessionId,
+      jti: createRandomId(),
+      iat,
+      exp: iat + this.ttlSeconds,
+      email,
+      amr,
+      ...(jwtAudience !== undefined && { aud: jwtAudience }),
+    };
+    return this.jwt.sign(claims, toJwtOptions(options));
+  }
+
+  private chooseSecretKey(token: string): Key {
+    const { secretKey, previousSecretKey } = this;
+    return previousSecretKey && isSignedWith(previousSecretKey, token) ? previousSecretKey : secretKey;
+  }
+}
+
+function isIdClaim(claim: unknown): boolean {
+  return typeof claim === 'string' && isId(claim);
+}
+
+function isSignedWith(key: Key, token: string): boolean {
+  const end = token.lastIndexOf('.');
+  return isSameDigest(computeMac(key, token.slice(0, end)), Buffer.from(token.slice(end + 1), 'base64url'));
+}
+
+/** @returns undefined unless the header is, byte for byte, one that this service writes */
+function readKid(token: string): string | undefined {
+  const header = Buffer.from(token.slice(0, ES256_HEADER_LENGTH - 1), 'base64url').toString();
+  const { kid } = ES256_HEADER.exec(header)?.groups ?? {};
+  return kid !== undefined && token.startsWith(encodeEs256Header(kid) + PAYLOAD_START) ? kid : undefined;
+}
+
+function encodeEs256Header(kid: string): string {
+  return `${Buffer.from(JSON.stringify({ alg: 'ES256', typ: 'JWT', kid })).toString('base64url')}.`;
+}
+
+/** jsonwebtoken takes a `KeyObject`, imported once and not at every signature; the types of @nestjs/jwt say text. */
+function toJwtOptions<Options extends { secret: unknown }>(
+  options: Options,
+): Omit<Options, 'secret'> & { secret: string } {
+  return options as Omit<Options, 'secret'> & { secret: string };
+}

@@ -1,0 +1,258 @@
+/**
+ * Sessions: a login starts one (new-sessions.ts), refreshes rotate its token (refresh-tokens.ts), and a logout, its owner, a
+ * new password, a new second factor, an operator, a reused token or the session limit ends it (SESSION_END_REASONS). A live
+ * session has not ended, has not reached its absolute expiry, and its user is active. Ends are final and idempotent: one
+ * conditional UPDATE, whose audit event is recorded in the same statement or transaction.
+ */
+import { Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import {
+  Column,
+  Entity,
+  In,
+  Index,
+  IsNull,
+  MoreThan,
+  PrimaryColumn,
+  type EntityManager,
+  type Repository,
+} from 'typeorm';
+import { toUserActor, type Actor } from '../../foundation/access/actor.js';
+import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../../foundation/common/clock.js';
+import { isId } from '../../foundation/common/ids.js';
+import { Environment } from '../../foundation/config/environment.js';
+import type { SecretDigest } from '../../foundation/crypto/secret.js';
+import { Database, ANY_GIVEN_ID, RowsById, type Statement } from '../../foundation/database/database.js';
+import { findPage, type Page, type PageRequest } from '../../foundation/http/page.js';
+import { toErrorFields, Log } from '../../foundation/logging/log.js';
+import { MetricsRegistry, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+
+/** One login, across all rotations of its refresh token. */
+@Entity('sessions')
+@Index('sessions_user_id_idx', ['userId', 'id'])
+@Index('sessions_not_ended_idx', ['userId', 'id'], { where: 'ended_at IS NULL' })
+@Index('sessions_dead_at_idx', { synchronize: false })
+export class Session {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'sessions_pkey' }) id!: string;
+  @Column({ name: 'user_id', type: 'uuid' }) userId!: string;
+  @Column({ name: 'token_digest', type: 'bytea' }) tokenDigest!: SecretDigest;
+  @Column({ type: 'integer' }) generation!: number;
+  @Column({ name: 'rotated_at', type: 'timestamptz' }) rotatedAt!: Date;
+
+  /** The network of the client that requested the last rotation. Null before the first one. */
+  @Column({ name: 'rotated_from', type: 'text', nullable: true }) rotatedFrom!: string | null;
+
+  /** The last generation whose repeat from another network is in the audit log. */
+  @Column({ name: 'elsewhere_generation', type: 'integer', nullable: true }) elsewhereGeneration!: number | null;
+  @Column({ name: 'expires_at', type: 'timestamptz' }) expiresAt!: Date;
+  @Column({ name: 'absolute_expires_at', type: 'timestamptz' }) absoluteExpiresAt!: Date;
+  @Column({ name: 'ended_at', type: 'timestamptz', nullable: true }) endedAt!: Date | null;
+  @Column({ name: 'end_reason', type: 'text', nullable: true }) endReason!: SessionEndReason | null;
+  @Column({ type: 'text', array: true, default: ['pwd'] }) amr!: string[];
+  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
+  @Column({ name: 'created_from', type: 'text', nullable: true }) createdFrom!: string | null;
+  @Column({ name: 'user_agent', type: 'text', nullable: true }) userAgent!: string | null;
+}
+
+export const SESSION_END_REASONS = [
+  'logout',
+  'owner',
+  'password_changed',
+  'password_reset',
+  'second_factor_added',
+  'reuse',
+  'admin',
+  'disabled',
+  'session_limit',
+] as const;
+type SessionEndReason = (typeof SESSION_END_REASONS)[number];
+
+/**
+ * The condition on a live session, in SQL that joins the users.
+ * @param expiry `expires_at` for its refresh token, `absolute_expires_at` for its access tokens
+ * @param now the parameter with the time
+ */
+export const buildIsLive = (expiry: 'expires_at' | 'absolute_expires_at', now: `$${number}`): string =>
+  `sessions.ended_at IS NULL AND sessions.${expiry} > ${now} AND users.is_active`;
+
+const END_SESSION = withAuditEvent({
+  name: 'sessions_end',
+  text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
+});
+
+/** The session `$4` goes on; null ends all. */
+const END_ALL_SESSIONS = `WITH locked AS (
+    SELECT id FROM sessions
+    WHERE user_id = $1 AND ended_at IS NULL AND id IS DISTINCT FROM $4::uuid ORDER BY id FOR UPDATE)
+  UPDATE sessions SET ended_at = $2, end_reason = $3 FROM locked WHERE sessions.id = locked.id`;
+
+const END_OTHER_SESSIONS = withAuditEvent({
+  name: 'sessions_end_others',
+  text: `${END_ALL_SESSIONS} RETURNING sessions.id`,
+});
+
+/**
+ * Ends the sessions of a user beyond the limit: expired ones first, then the oldest logins, never the new one. A statement
+ * of its own, because only a snapshot that is taken after the INSERT shows the sessions of parallel logins. Locks rows in
+ * the order of their ids, as END_ALL_SESSIONS does, against deadlocks.
+ */
+const END_SURPLUS_SESSIONS = withAuditEvent({
+  name: 'sessions_end_surplus',
+  text: `WITH surplus AS (
+           SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL
+           ORDER BY (id = $4) DESC, (expires_at > $2) DESC, id DESC OFFSET $3::integer),
+         locked AS (
+           SELECT id FROM sessions WHERE id IN (SELECT id FROM surplus) AND ended_at IS NULL ORDER BY id FOR UPDATE)
+         UPDATE sessions SET ended_at = $2, end_reason = 'session_limit'
+         FROM locked WHERE sessions.id = locked.id RETURNING sessions.id`,
+});
+
+export const READ_LIVE = {
+  name: 'sessions_read_live',
+  text: `SELECT sessions.id, user_id, email, amr, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
+         WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
+};
+
+/** The condition matches `sessions_dead_at_idx`. */
+const COUNT_LIVE_SESSIONS = `SELECT count(*)::integer AS live FROM sessions
+  WHERE LEAST(expires_at, ended_at) > $1 AND ended_at IS NULL`;
+const COUNT_TIMEOUT_MS = 1_000;
+
+interface LiveSession {
+  readonly id: string;
+  readonly user_id: string;
+  readonly email: string;
+  readonly amr: readonly string[];
+  readonly absolute_expires_at: Date;
+}
+
+@Injectable()
+export class SessionsService {
+  private readonly liveSessions = new RowsById<LiveSession>((ids) =>
+    this.database.rows(READ_LIVE, [ids, this.clock.now()]),
+  );
+
+  constructor(
+    @InjectRepository(Session) private readonly sessions: Repository<Session>,
+    private readonly database: Database,
+    private readonly audit: AuditLog,
+    private readonly environment: Environment,
+    private readonly clock: Clock,
+    private readonly log: Log,
+    metrics: MetricsRegistry,
+  ) {
+    const count = createSlowGauge(() => this.countLiveSessions());
+    // Every process counts the same rows, so the values of several are aggregated by the maximum.
+    metrics.addGauge('live_sessions', 'Sessions that have neither ended nor expired.', count, 'max');
+  }
+
+  /** @returns undefined when the session is not live, or belongs to another user */
+  async findLiveSession(sessionId: string, userId: string): Promise<LiveSession | undefined> {
+    const session = await this.liveSessions.find(sessionId);
+    return session?.user_id === userId ? session : undefined;
+  }
+
+  async listSessions(userId: string, page: PageRequest): Promise<Page<Session>> {
+    return findPage(this.sessions, page, { userId });
+  }
+
+  async listLiveSessions(userId: string, page: PageRequest): Promise<Page<Session>> {
+    return findPage(this.sessions, page, { userId, endedAt: IsNull(), expiresAt: MoreThan(this.clock.now()) });
+  }
+
+  /** @returns the sessions whose current refresh token has one of these digests; reads the whole table */
+  async findByDigests(digests: SecretDigest[]): Promise<{ session: Session; isLive: boolean }[]> {
+    const found = await this.sessions.findBy({ tokenDigest: In(digests) });
+    const now = this.clock.now();
+    return found.map((session) => ({ session, isLive: session.endedAt === null && session.expiresAt > now }));
+  }
+
+  async endSessionByLogout(sessionId: string, userId: string, actor: Actor): Promise<void> {
+    await this.endSession(sessionId, userId, 'logout', toUserActor(actor, userId));
+  }
+
+  /** A user chose the session from the list. Idempotent: a session that has ended is a success until it is purged. */
+  async endOwnSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
+    // The user of a session never changes, so this check cannot be outdated when the session is ended.
+    const isOwn = isId(sessionId) && (await this.sessions.existsBy({ id: sessionId, userId }));
+    if (!isOwn) throw new ProblemException(problems.notFound);
+    await this.endSession(sessionId, userId, 'owner', actor);
+  }
+
+  /**
+   * Ends a session whose superseded token was presented. The actor stays unknown: it may be an attacker. The log line is
+   * that of the refusal.
+   */
+  async endReusedSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
+    const time = this.clock.now();
+    const details = { session_id: sessionId, reason: 'reuse' };
+    const event = { event: 'session.refresh.reused', actor, time, subject: userId, details } as const;
+    await this.audit.execute(END_SESSION, [sessionId, time, 'reuse'], event);
+  }
+
+  async endOtherSessions(userId: string, currentId: string, actor: Actor): Promise<void> {
+    const values = [userId, this.clock.now(), 'owner', currentId] as const;
+    await this.endSessions(END_OTHER_SESSIONS, values, 'owner', actor);
+  }
+
+  /** The new session is committed already: if this fails, the next login ends the surplus. */
+  async endSurplusSessions(userId: string, newSessionId: string, actor: Actor): Promise<void> {
+    const values = [userId, this.clock.now(), this.environment.sessionLimitPerUser, newSessionId] as const;
+    await this.endSessions(END_SURPLUS_SESSIONS, values, 'session_limit', actor).catch((error: unknown) => {
+      this.log.warn('session_limit_not_enforced', { user_id: userId, error: toErrorFields(error) });
+    });
+  }
+
+  /** Ends all sessions of a user for an operator. Without a live one, only the log has a line. */
+  async endSessionsByOperator(userId: string, actor: Actor): Promise<void> {
+    await this.sessions.manager.transaction(async (transaction) => {
+      const count = await this.endAllSessions(transaction, userId, 'admin');
+      const event = toUserEvent('admin.user.sessions_revoked', actor, userId, { count, logFields: { count } });
+      await this.audit.record(transaction, event, count > 0);
+    });
+  }
+
+  /** @param exceptId the session that goes on */
+  async endAllSessions(
+    transaction: EntityManager,
+    userId: string,
+    reason: Extract<SessionEndReason, 'admin' | 'disabled' | `password_${string}` | 'second_factor_added'>,
+    exceptId: string | null = null,
+  ): Promise<number> {
+    const values = [userId, this.clock.now(), reason, exceptId];
+    const [, count] = await transaction.query<[unknown, number]>(END_ALL_SESSIONS, values);
+    return count;
+  }
+
+  private async endSession(id: string, userId: string, reason: 'logout' | 'owner', actor: Actor): Promise<void> {
+    const time = this.clock.now();
+    const described = { session_id: id, reason };
+    const event = toUserEvent('session.ended', actor, userId, { time, details: described, logFields: described });
+    await this.audit.execute(END_SESSION, [id, time, reason], event);
+  }
+
+  /** Without a live session, nothing is recorded. The log line has the number of those that ended. */
+  private async endSessions(
+    act: Statement,
+    values: readonly [userId: string, time: Date, ...unknown[]],
+    reason: SessionEndReason,
+    actor: Actor,
+  ): Promise<void> {
+    const [userId, time] = values;
+    const event = { event: 'session.ended', actor, time, subject: userId, details: { reason } } as const;
+    const { length: count } = await this.audit.execute(act, [...values], event);
+    if (count > 0) this.audit.logOnly(event.event, actor, { user_id: userId, reason, count });
+  }
+
+  private async countLiveSessions(): Promise<number> {
+    return this.sessions.manager.transaction(async (transaction) => {
+      // A slow count must not hold a connection that requests need.
+      await transaction.query(`SET LOCAL statement_timeout = ${COUNT_TIMEOUT_MS}`);
+      const [row] = await transaction.query<{ live: number }[]>(COUNT_LIVE_SESSIONS, [this.clock.now()]);
+      return row?.live ?? 0;
+    });
+  }
+}

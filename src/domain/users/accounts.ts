@@ -1,0 +1,302 @@
+/**
+ * Registration, and what operators change about an account: whether it is active, its address and whether that is verified;
+ * and its deletion. Another address ends all sessions and voids every link, and both addresses are told. Each change is
+ * idempotent: what changes nothing leaves no audit event. Invariant: the moment of the first proof of an address, by its link
+ * or by an operator, never changes, because a reset by mail removes the second factors that are older (recovery/recovery.ts).
+ * At the end: the statements of acts that a password authorised.
+ */
+import { Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { toUserActor, type Actor } from '../../foundation/access/actor.js';
+import { createRefusal } from '../../foundation/access/doors.js';
+import { toUserEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../../foundation/common/clock.js';
+import { createId, isId } from '../../foundation/common/ids.js';
+import type { AuditEventName } from '../../foundation/common/security-events.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { Outbox } from '../mail/outbox.js';
+import { NewPasswords } from '../passwords/new-passwords.js';
+import type { PasswordHash } from '../passwords/password-hasher.js';
+import { createWrongPassword, SELECT_FACTOR_TIMES } from '../passwords/password-verifier.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { Propagation } from '../revocation/propagation.js';
+import { Throttle } from '../../foundation/throttling/throttle.js';
+import { OneTimeTokens } from './one-time-tokens.js';
+import { refuseTakenEmail, User } from './users.service.js';
+
+interface NewUser {
+  readonly email: string;
+  readonly password: string;
+}
+
+@Injectable()
+export class Registration {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly passwords: NewPasswords,
+    private readonly outbox: Outbox,
+    private readonly throttle: Throttle,
+    private readonly audit: AuditLog,
+    private readonly environment: Environment,
+    private readonly clock: Clock,
+  ) {}
+
+  async registerUser(given: NewUser, actor: Actor): Promise<User> {
+    if (this.environment.registration === 'closed') throw new ProblemException(problems.registrationClosed);
+    await this.throttle.refuseBusyNetwork('user.registration.throttled', actor.address);
+    try {
+      return await this.insertUser(given, actor, 'user.registered');
+    } catch (error) {
+      this.throttle.countBusyRefusal(error, actor.address);
+      throw error;
+    }
+  }
+
+  async registerUserByOperator(given: NewUser, actor: Actor): Promise<User> {
+    return this.insertUser(given, actor, 'admin.user.created');
+  }
+
+  private async insertUser({ email, password }: NewUser, actor: Actor, event: AuditEventName): Promise<User> {
+    this.passwords.checkNewPassword(password);
+    const passwordHash = await this.passwords.hashNewPassword(password, actor, actor.door === 'admin');
+    const now = this.clock.now();
+    const user: User = {
+      id: createId(),
+      email,
+      passwordHash,
+      passwordChangedAt: now,
+      isActive: true,
+      emailVerifiedAt: null,
+      firstProofAt: null,
+      factorsChangedAt: null,
+      createdAt: now,
+      updatedAt: now,
+    };
+    const save = async (transaction: EntityManager): Promise<void> => {
+      await transaction.insert(User, user);
+      if (this.environment.requireVerifiedEmail) {
+        // In this transaction: an account without a link could never log in.
+        const request = { kind: 'email_verification', recipient: email, userId: null, requester: actor } as const;
+        await this.outbox.addWith(transaction, request);
+      }
+      // Without a door, the audit log names the new user as the actor.
+      const named = actor.door === 'open' ? toUserActor(actor, user.id) : actor;
+      const details = { after: { is_active: true } };
+      await this.audit.record(transaction, toUserEvent(event, named, user.id, { time: now, details }));
+    };
+    await refuseTakenEmail(this.dataSource.transaction(save));
+    return user;
+  }
+}
+
+/** An absent field stays as it is; another address is not verified, unless the change says so. */
+export interface UserChange {
+  readonly isActive?: boolean | undefined;
+  readonly email?: string | undefined;
+  readonly isEmailVerified?: boolean | undefined;
+}
+
+interface ChangeCall {
+  readonly id: string;
+  readonly change: UserChange;
+  readonly actor: Actor;
+  /** Ends the sessions of the user. @returns their number */
+  readonly endSessions: (transaction: EntityManager, userId: string, reason: 'disabled' | 'admin') => Promise<number>;
+}
+
+@Injectable()
+export class UserChanges {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly tokens: OneTimeTokens,
+    private readonly outbox: Outbox,
+    private readonly environment: Environment,
+    private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * When a call that disables the user, or sets the address, has returned, no verifier accepts a token of before.
+   * @throws {ProblemException} not_found; email_taken
+   */
+  async updateUser(call: ChangeCall): Promise<User> {
+    const { isActive, email } = call.change;
+    const commit = () =>
+      refuseTakenEmail(this.dataSource.transaction((transaction) => this.commitUpdate(transaction, call)));
+    return isActive === false || email !== undefined ? this.propagation.propagateAfter(commit) : commit();
+  }
+
+  /**
+   * Deletes the account; the foreign keys delete its sessions. When it has returned, no verifier accepts a token of the user.
+   */
+  async deleteUser(id: string, actor: Actor): Promise<void> {
+    await this.propagation.propagateAfter(() =>
+      this.dataSource.transaction(async (transaction) => {
+        const { id: userId, isActive } = await lockUser(transaction, id);
+        await transaction.delete(User, { id: userId });
+        const details = { before: { is_active: isActive } };
+        await this.audit.record(transaction, toUserEvent('admin.user.deleted', actor, userId, { details }));
+      }),
+    );
+  }
+
+  private async commitUpdate(transaction: EntityManager, call: ChangeCall): Promise<User> {
+    const { id, change, actor, endSessions } = call;
+    const before = await lockUser(transaction, id);
+    const now = this.clock.now();
+    const proof = await this.determineProof(transaction, before, change, now);
+    const { isActive = before.isActive, email = before.email } = change;
+    const after = { ...before, isActive, email, ...proof, updatedAt: now };
+    const isMoved = email !== before.email;
+    const isProofChanged = !before.emailVerifiedAt !== !after.emailVerifiedAt;
+    const reason = change.isActive === false ? 'disabled' : isMoved ? 'admin' : undefined;
+    const count = reason ? await endSessions(transaction, before.id, reason) : 0;
+    const toFields = (user: User) => ({
+      is_active: user.isActive,
+      ...(isProofChanged && { email_verified: user.emailVerifiedAt !== null }),
+    });
+    // The audit log has no addresses.
+    const changes = { before: toFields(before), after: { ...toFields(after), ...(isMoved && { email: 'another' }) } };
+    const event = toUserEvent('admin.user.updated', actor, before.id, {
+      time: now,
+      details: { ...changes, ended_sessions: count },
+      logFields: { reason: isMoved || isProofChanged ? 'email' : isActive ? 'enabled' : 'disabled', count },
+    });
+    const hasEffect = isMoved || isProofChanged || before.isActive !== isActive || count > 0;
+    await this.audit.record(transaction, event, hasEffect);
+    if (!hasEffect) return before;
+    await transaction.update(User, { id: before.id }, { isActive, email, ...proof, updatedAt: now });
+    if (isMoved) await this.announceAddress(transaction, before, after, actor);
+    return after;
+  }
+
+  private async determineProof(
+    transaction: EntityManager,
+    user: User,
+    { email = user.email, isEmailVerified }: UserChange,
+    now: Date,
+  ): Promise<Pick<User, 'emailVerifiedAt' | 'firstProofAt'>> {
+    const isMoved = email !== user.email;
+    const { emailVerifiedAt, firstProofAt } = user;
+    const isVerified = isEmailVerified ?? (!isMoved && emailVerifiedAt !== null);
+    if (!isMoved && isVerified === (emailVerifiedAt !== null)) return { emailVerifiedAt, firstProofAt };
+    if (!isVerified && !isMoved) return { emailVerifiedAt: null, firstProofAt: getFirstProof(user) };
+    const proof = await determineFirstProof(transaction, user, email, now);
+    return { emailVerifiedAt: isVerified ? proof : null, firstProofAt: proof };
+  }
+
+  private async announceAddress(
+    transaction: EntityManager,
+    { id, email: formerEmail }: User,
+    { email, emailVerifiedAt }: User,
+    actor: Actor,
+  ): Promise<void> {
+    await this.tokens.voidTokens(transaction, id);
+    await this.outbox.withdraw(transaction, id, 'email_change');
+    const act = { subject: id, actor };
+    await this.outbox.addNotice(transaction, act, { kind: 'email_changed', recipient: formerEmail });
+    await this.outbox.addNotice(transaction, act, { kind: 'email_set', recipient: email });
+    if (!this.environment.requireVerifiedEmail || emailVerifiedAt) return;
+    // Without a link, the account could never log in.
+    const request = { kind: 'email_verification', recipient: email, userId: null, requester: actor } as const;
+    await this.outbox.addWith(transaction, request);
+  }
+}
+
+async function lockUser(transaction: EntityManager, id: string): Promise<User> {
+  const lock = { mode: 'pessimistic_write' } as const;
+  const user = isId(id) ? await transaction.findOne(User, { where: { id }, lock }) : null;
+  if (!user) throw new ProblemException(problems.notFound);
+  return user;
+}
+
+/** A replica whose clock is ahead of `$2`, or behind, may have made a factor. */
+const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
+    GREATEST($2::timestamptz, max(created_at) + interval '1 millisecond') AS after
+  FROM (${SELECT_FACTOR_TIMES}) AS factors`;
+
+type ProvenUser = Pick<User, 'id' | 'email' | 'emailVerifiedAt' | 'firstProofAt'>;
+
+export function getFirstProof({ emailVerifiedAt, firstProofAt }: ProvenUser): Date | null {
+  return emailVerifiedAt ?? firstProofAt;
+}
+
+/**
+ * The first proof of another address counts as older than every factor: the password alone chooses that address, and must
+ * not be enough to remove the factors by a reset.
+ */
+export async function determineFirstProof(
+  transaction: EntityManager,
+  user: ProvenUser,
+  provenEmail: string,
+  now: Date,
+): Promise<Date> {
+  const known = getFirstProof(user);
+  if (known) return known;
+  const [moments] = await transaction.query<[{ before: Date; after: Date }]>(FIND_MOMENTS, [user.id, now]);
+  return provenEmail === user.email ? moments.after : moments.before;
+}
+
+type PasswordState = Pick<User, 'id' | 'passwordChangedAt'>;
+
+/**
+ * Acts that a password authorised lock the row of the account, and are conditional on the account being active and its
+ * password unchanged since it was verified. Of two acts that race, the second one is refused.
+ */
+const IS_UNCHANGED = `id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;
+
+/** The moment is strictly later than before: it identifies the password, also when the clock of a replica is behind. */
+const SET_PASSWORD = `UPDATE users
+  SET password_hash = $3, updated_at = $4,
+      password_changed_at = GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond')
+  WHERE ${IS_UNCHANGED}`;
+const DELETE = `DELETE FROM users WHERE ${IS_UNCHANGED}`;
+const LOCK = `SELECT id FROM users WHERE ${IS_UNCHANGED} FOR NO KEY UPDATE`;
+
+/**
+ * The only statement that sets the password of an existing account; a rehash keeps the password.
+ * @throws {ProblemException} as {@link lockAccount}
+ */
+export async function setPassword(
+  transaction: EntityManager,
+  account: PasswordState,
+  passwordHash: PasswordHash,
+  now: Date,
+): Promise<void> {
+  const values = [account.id, account.passwordChangedAt, passwordHash, now];
+  const [, count] = await transaction.query<[unknown, number]>(SET_PASSWORD, values);
+  if (count === 0) await refuseChanged(transaction, account);
+}
+
+/**
+ * The foreign keys delete everything that belongs to the account. The audit log keeps the act.
+ * @throws {ProblemException} as {@link lockAccount}
+ */
+export async function deleteAccount(transaction: EntityManager, account: PasswordState): Promise<void> {
+  const [, count] = await transaction.query<[unknown, number]>(DELETE, [account.id, account.passwordChangedAt]);
+  if (count === 0) await refuseChanged(transaction, account);
+}
+
+/**
+ * @throws {ProblemException} wrong_password when the password was changed meanwhile; invalid_access_token when the account is
+ * gone or disabled
+ */
+export async function lockAccount(transaction: EntityManager, account: PasswordState): Promise<void> {
+  if (!(await lockIfUnchanged(transaction, account))) await refuseChanged(transaction, account);
+}
+
+export async function lockIfUnchanged(
+  transaction: EntityManager,
+  { id, passwordChangedAt }: PasswordState,
+): Promise<boolean> {
+  return (await transaction.query<unknown[]>(LOCK, [id, passwordChangedAt])).length > 0;
+}
+
+async function refuseChanged(transaction: EntityManager, { id }: PasswordState): Promise<never> {
+  const isActive = await transaction.existsBy(User, { id, isActive: true });
+  throw isActive
+    ? createWrongPassword(id, 'changed_meanwhile')
+    : createRefusal('user', 'session_ended', { user_id: id });
+}

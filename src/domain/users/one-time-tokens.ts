@@ -1,0 +1,164 @@
+/**
+ * One-time tokens: what a link by e-mail carries, and what an operator hands over to reset a password. Invariants: 256
+ * random bits, stored as a digest; valid once, for 30 minutes by the clock of PostgreSQL; one for each user and purpose. A
+ * trigger deletes them when `password_changed_at` changes or the user is disabled. Transactions lock the user's row before
+ * tokens and mail requests, against deadlocks.
+ */
+import { Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor } from '../../foundation/access/actor.js';
+import { toUserEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { isId } from '../../foundation/common/ids.js';
+import type { RefusalReason } from '../../foundation/common/security-events.js';
+import { DEVELOPMENT_MAIL } from '../../foundation/config/account-variables.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { computeDigest, generateSecret, type SecretDigest } from '../../foundation/crypto/secret.js';
+import { Database } from '../../foundation/database/database.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { User } from './users.service.js';
+
+export const TOKEN_TTL_MINUTES = 30;
+
+/**
+ * Secret scanners find the prefixes, and a page tells by them what a link is for. The token of an operator has a purpose of
+ * its own, because an anonymous client that asks for a link replaces the token of `password_reset`.
+ */
+const PREFIXES = {
+  password_reset: 'pa_reset_',
+  operator_password_reset: 'pa_reset_',
+  email_verification: 'pa_email_',
+  email_change: 'pa_change_',
+} as const;
+const FORMAT = /^pa_(reset|email|change)_[\w-]{43}$/;
+type TokenPurpose = keyof typeof PREFIXES;
+
+export const RESET_PURPOSES = ['password_reset', 'operator_password_reset'] as const satisfies TokenPurpose[];
+export const EMAIL_PURPOSES = ['email_verification', 'email_change'] as const satisfies TokenPurpose[];
+
+const ISSUE = `INSERT INTO one_time_tokens (user_id, purpose, digest, email, expires_at)
+  VALUES ($1, $2, $3, $4, now() + interval '${TOKEN_TTL_MINUTES} minutes')
+  ON CONFLICT (user_id, purpose) DO UPDATE
+  SET digest = excluded.digest, email = excluded.email, expires_at = excluded.expires_at
+  RETURNING expires_at AS "expiresAt"`;
+/** The account is disabled, or has another address by now. The token of a change was sent to the new address. */
+const IS_VOID = `(NOT users.is_active OR (tokens.purpose <> 'email_change' AND tokens.email <> users.email))`;
+const FIND = {
+  name: 'one_time_tokens_find',
+  text: `SELECT tokens.user_id AS "userId", tokens.purpose, tokens.email, tokens.expires_at <= now() AS "isExpired",
+           COALESCE(${IS_VOID}, false) AS "isVoid"
+         FROM one_time_tokens AS tokens JOIN users ON users.id = tokens.user_id
+         WHERE tokens.digest = $1 AND tokens.purpose = ANY ($2)`,
+};
+const USE = `DELETE FROM one_time_tokens AS tokens USING users
+  WHERE users.id = tokens.user_id AND tokens.user_id = $1 AND tokens.digest = $2
+    AND tokens.expires_at > now() AND ${IS_VOID} IS NOT TRUE`;
+const VOID_TOKENS = 'DELETE FROM one_time_tokens WHERE user_id = $1';
+
+interface FoundToken {
+  readonly userId: string;
+  readonly purpose: TokenPurpose;
+  /** The address that it was sent to; null: an operator handed it over. */
+  readonly email: string | null;
+  readonly digest: SecretDigest;
+}
+
+/** Browsers send no fragment to a server, so the token is in no access log and no Referer (RFC 9110 §10.1.3). */
+export function buildLink(page: string, token: string): string {
+  return `${page}#token=${token}`;
+}
+
+type LinkAct = (transaction: EntityManager, user: User) => Promise<void>;
+
+interface IssuedToken {
+  /** The only occurrence of the token in plain text. */
+  readonly token: string;
+  readonly expiresAt: Date;
+}
+
+export interface IssuedLink extends IssuedToken {
+  /** Undefined without a PASSWORD_RESET_URL of the operator's own. */
+  readonly link: string | undefined;
+}
+
+@Injectable()
+export class OneTimeTokens {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly database: Database,
+    private readonly audit: AuditLog,
+    private readonly environment: Environment,
+  ) {}
+
+  /**
+   * Issues a token, which replaces the previous one of this user and purpose. The caller holds a lock of the user's row.
+   * @param email the address that it is sent to; null: an operator hands it over
+   */
+  async issueToken(
+    transaction: EntityManager,
+    userId: string,
+    purpose: TokenPurpose,
+    email: string | null,
+  ): Promise<IssuedToken> {
+    const token = generateSecret(PREFIXES[purpose]);
+    const values = [userId, purpose, computeDigest(token), email];
+    const [row] = await transaction.query<{ expiresAt: Date }[]>(ISSUE, values);
+    if (!row) throw new Error('PostgreSQL returned no token');
+    return { token, expiresAt: row.expiresAt };
+  }
+
+  async issueTokenForOperator(userId: string, actor: Actor): Promise<IssuedLink> {
+    return this.dataSource.transaction(async (transaction) => {
+      const lock = { mode: 'pessimistic_read' } as const;
+      const user = isId(userId) ? await transaction.findOne(User, { where: { id: userId }, lock }) : null;
+      if (!user) throw new ProblemException(problems.notFound);
+      // The lock keeps another transaction from disabling the user before the token is committed.
+      if (!user.isActive) throw new ProblemException(problems.userDisabled);
+      const issued = await this.issueToken(transaction, user.id, 'operator_password_reset', null);
+      const details = { expires_at: issued.expiresAt.toISOString() };
+      const event = toUserEvent('admin.user.password_reset_issued', actor, user.id, { details });
+      await this.audit.record(transaction, event);
+      const { passwordResetUrl: page } = this.environment;
+      const hasPage = page !== undefined && page !== DEVELOPMENT_MAIL.PASSWORD_RESET_URL;
+      return { ...issued, link: hasPage ? buildLink(page, issued.token) : undefined };
+    });
+  }
+
+  /** Refuses text that does not parse. No call can have used such text, so its refusal waits for no other call. */
+  refuseUnreadable(token: string): void {
+    if (!FORMAT.test(token)) throw createLinkRefusal('unknown');
+  }
+
+  async findToken(token: string, purposes: readonly TokenPurpose[]): Promise<FoundToken> {
+    const digest = computeDigest(token);
+    type FoundRow = FoundToken & { readonly isExpired: boolean; readonly isVoid: boolean };
+    const found = await this.database.row<FoundRow>(FIND, [digest, purposes]);
+    if (!found) throw createLinkRefusal('unknown');
+    if (found.isExpired) throw createLinkRefusal('expired', found.userId);
+    if (found.isVoid) throw createLinkRefusal('void', found.userId);
+    return { userId: found.userId, purpose: found.purpose, email: found.email, digest };
+  }
+
+  /**
+   * Uses the token, in the transaction of the act: of concurrent calls with one token, one succeeds.
+   * @param act gets the user, whose row is locked
+   */
+  async useToken({ userId, digest }: FoundToken, act: LinkAct): Promise<void> {
+    await this.dataSource.transaction(async (transaction) => {
+      const lock = { mode: 'pessimistic_write' } as const;
+      const user = await transaction.findOne(User, { where: { id: userId }, lock });
+      const [, used] = await transaction.query<[unknown, number]>(USE, [userId, digest]);
+      if (!user || used === 0) throw createLinkRefusal('unknown', userId);
+      await act(transaction, user);
+    });
+  }
+
+  async voidTokens(transaction: EntityManager, userId: string): Promise<void> {
+    await transaction.query(VOID_TOKENS, [userId]);
+  }
+}
+
+function createLinkRefusal(reason: RefusalReason<'user.link.refused'>, userId?: string): ProblemException {
+  const refusal = { event: 'user.link.refused', reason, fields: { user_id: userId } } as const;
+  return new ProblemException(problems.invalidLink, { refusal });
+}

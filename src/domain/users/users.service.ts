@@ -1,0 +1,174 @@
+/**
+ * Users: e-mail address, password hash, active or disabled. Registration and what operators change are in accounts.ts, what
+ * users change about their own account in account/, their sessions in tokens/. Invariants: e-mail addresses are canonical
+ * before they arrive here, and each change commits together with its audit event.
+ */
+import { Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import { Check, Column, Entity, Index, IsNull, MoreThanOrEqual, PrimaryColumn, Unique, type Repository } from 'typeorm';
+import type { Actor } from '../../foundation/access/actor.js';
+import { toUserEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { selectFailedAttempts, WINDOW_MS } from '../audit/counted-refusals.js';
+import { addSeconds, Clock } from '../../foundation/common/clock.js';
+import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { Database, ANY_GIVEN_ID, RowsById } from '../../foundation/database/database.js';
+import { findPage, toFilter, toPattern, type Filter, type Page, type PageRequest } from '../../foundation/http/page.js';
+import type { PasswordHash } from '../passwords/password-hasher.js';
+import { buildHasSecondFactor } from '../passwords/password-verifier.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { LoginThrottle, type GuessedUser } from '../../foundation/throttling/guess-throttles.js';
+import { LONGEST_WINDOW_SECONDS } from '../../foundation/throttling/policies.js';
+
+@Entity('users')
+@Check('users_email_canonical_check', 'email = lower(email)')
+@Unique('users_email_key', ['email'])
+@Index('users_email_search_idx', { synchronize: false })
+@Index('users_created_at_idx', ['createdAt'])
+@Index('users_disabled_idx', ['id'], { where: 'NOT is_active' })
+@Index('users_unverified_idx', ['id'], { where: 'email_verified_at IS NULL' })
+export class User {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'users_pkey' }) id!: string;
+  @Column({ type: 'text' }) email!: string;
+  @Column({ name: 'password_hash', type: 'text' }) passwordHash!: PasswordHash;
+
+  /** When the password was set, not when it was rehashed. Strictly increasing. Null for imported accounts. */
+  @Column({ name: 'password_changed_at', type: 'timestamptz', precision: 3, nullable: true })
+  passwordChangedAt!: Date | null;
+
+  @Column({ name: 'is_active', type: 'boolean' }) isActive!: boolean;
+
+  /** When a link first proved an address of the account; at a change of an unproven one, no later than the oldest factor. */
+  @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true }) emailVerifiedAt!: Date | null;
+
+  /** What `emailVerifiedAt` was, or would have become, before an operator made the address unproven (accounts.ts). */
+  @Column({ name: 'first_proof_at', type: 'timestamptz', nullable: true }) firstProofAt!: Date | null;
+
+  /** When the second factors last changed; identifies their set. Null: the user never had one. */
+  @Column({ name: 'factors_changed_at', type: 'timestamptz', precision: 3, nullable: true })
+  factorsChangedAt!: Date | null;
+
+  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
+  @Column({ name: 'updated_at', type: 'timestamptz' }) updatedAt!: Date;
+}
+
+const READ = {
+  name: 'users_read',
+  text: `SELECT id, email, is_active AS "isActive", email_verified_at AS "emailVerifiedAt",
+           created_at AS "createdAt", updated_at AS "updatedAt" FROM users WHERE id = ${ANY_GIVEN_ID}`,
+};
+
+/** @throws {ProblemException} email_taken when the work would give an address to a second account */
+export async function refuseTakenEmail<Result>(work: Promise<Result>): Promise<Result> {
+  return work.catch((error: unknown) => {
+    throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
+  });
+}
+
+export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'firstProofAt' | 'factorsChangedAt'>;
+
+export interface UserFilter {
+  readonly email: string | undefined;
+  /** A part of the address, in any case. */
+  readonly search: string | undefined;
+  readonly isDisabled: boolean;
+  readonly isUnverified: boolean;
+  readonly hasNoFactor: boolean;
+  readonly isThrottled: boolean;
+  readonly createdSince: Date | undefined;
+}
+
+const READ_FAILURES = {
+  name: 'users_read_failures',
+  text: `SELECT DISTINCT subject AS id, address FROM (${selectFailedAttempts('$2', '$3')}) AS failed
+         WHERE subject = ANY ($1) AND address IS NOT NULL`,
+};
+
+/** Wrong passwords and codes before these moments refuse nothing now. */
+interface FirstCounted {
+  readonly passwords: Date;
+  readonly codes: Date;
+}
+
+@Injectable()
+export class UsersService {
+  private readonly accounts = new RowsById<Account>((ids) => this.database.rows(READ, [ids]));
+
+  constructor(
+    @InjectRepository(User) private readonly users: Repository<User>,
+    private readonly database: Database,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+    private readonly throttle: LoginThrottle,
+    private readonly environment: Environment,
+  ) {}
+
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
+  async findUser(id: string): Promise<Account> {
+    const user = await this.accounts.find(id);
+    if (!user) throw new ProblemException(problems.notFound);
+    return user;
+  }
+
+  /** With `isThrottled`, a page may hold fewer users than its limit although there are more pages. */
+  async listUsers(page: PageRequest, filter: UserFilter): Promise<Page<User>> {
+    const { email, createdSince, search } = filter;
+    const conditions = {
+      email,
+      createdAt: createdSince && MoreThanOrEqual(createdSince),
+      ...(filter.isDisabled && { isActive: false }),
+      ...(filter.isUnverified && { emailVerifiedAt: IsNull() }),
+    };
+    const filters: Filter[] = [];
+    if (search !== undefined) filters.push(toFilter('email LIKE :search', { search: toPattern(search.toLowerCase()) }));
+    if (filter.hasNoFactor) filters.push(toFilter(`NOT (${buildHasSecondFactor('"User".id')})`));
+    if (!filter.isThrottled) return findPage(this.users, page, conditions, filters);
+    const since = this.findFirstCounted();
+    const failed = `id = ANY (ARRAY(SELECT CASE WHEN subject NOT LIKE 'unknown:%' THEN subject::uuid END
+      FROM (${selectFailedAttempts(':passwords', ':codes')}) AS failed))`;
+    const found = await findPage(this.users, page, conditions, [...filters, toFilter(failed, { ...since })]);
+    return { ...found, items: await this.keepThrottled(found.items, since) };
+  }
+
+  /** Removes what refuses logins, codes and mails of the user because of wrong ones, or too many. */
+  async unlockUser(id: string, actor: Actor): Promise<void> {
+    const account = await this.findUser(id);
+    const [guessed] = await this.findGuesses([account], this.findFirstCounted());
+    if (!guessed) return;
+    await this.users.manager.transaction(async (transaction) => {
+      const count = await this.throttle.removeThrottles(transaction, guessed);
+      const event = toUserEvent('admin.user.throttles_removed', actor, account.id, { count, logFields: { count } });
+      await this.audit.record(transaction, event, count > 0);
+    });
+    await this.throttle.awaitRemoval();
+  }
+
+  private async keepThrottled(users: User[], since: FirstCounted): Promise<User[]> {
+    const throttled = await this.throttle.findThrottledUsers(await this.findGuesses(users, since));
+    return users.filter(({ id }) => throttled.has(id));
+  }
+
+  /** The windows are keyed by an HMAC of the account and network, so the audit log tells which ones to look at. */
+  private async findGuesses(
+    users: readonly Pick<User, 'id' | 'email'>[],
+    { passwords, codes }: FirstCounted,
+  ): Promise<GuessedUser[]> {
+    const ids = users.map(({ id }) => id);
+    const rows = await this.database.rows<{ id: string; address: string }>(READ_FAILURES, [ids, passwords, codes]);
+    return users.map(({ id, email }) => {
+      const addresses = rows.filter((row) => row.id === id).map(({ address }) => address);
+      return { userId: id, account: email, addresses };
+    });
+  }
+
+  private findFirstCounted(): FirstCounted {
+    const { loginLimitPerAccount, loginLimitPerAccountAndAddress } = this.environment;
+    const longest = Math.max(loginLimitPerAccount.seconds, loginLimitPerAccountAndAddress.seconds);
+    const now = this.clock.now();
+    return {
+      passwords: addSeconds(now, -longest - WINDOW_MS / 1_000),
+      codes: addSeconds(now, -LONGEST_WINDOW_SECONDS - WINDOW_MS / 1_000),
+    };
+  }
+}

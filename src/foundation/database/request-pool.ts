@@ -1,0 +1,265 @@
+// The connections of this process, and what happens to those whose statement PostgreSQL does not answer in time
+// (decision 41). Without it, test/foundation/database/stalled-commits.process.spec.ts fails.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, Pool, type ClientConfig, type PoolConfig, type QueryResult } from 'pg';
+
+const PROBE_INTERVAL_MS = 250;
+const PROBE_TIMEOUT_MS = 1_000;
+
+const BACKENDS = `SELECT pid, state LIKE 'idle%' AS is_idle FROM pg_stat_activity WHERE pid = ANY ($1)
+  UNION ALL SELECT pg_backend_pid(), NULL`;
+
+interface Backend {
+  readonly pid: number;
+  readonly is_idle: boolean | null;
+}
+
+const ignore = (): void => undefined;
+
+/** Undefined when the statement failed, or when the connection was lost and its effect is unknown. */
+type LateResult = QueryResult | undefined;
+type Callback = (error: Error | null | undefined, result?: QueryResult) => void;
+type Release = (error?: Error | boolean) => void;
+
+/** PostgreSQL did not answer in time. The statement continues there, and may be committed after its caller got a 503. */
+export class UnansweredStatementError extends Error {
+  override readonly name = 'UnansweredStatementError';
+
+  /** @param lateResult settles when PostgreSQL answers after all, or the connection ends; never rejects */
+  constructor(readonly lateResult: Promise<LateResult>) {
+    super('PostgreSQL did not answer in time');
+  }
+}
+
+/** Too many connections wait for statements that PostgreSQL has not answered: another write would only join them. */
+export class WriteRefusedError extends Error {
+  override readonly name = 'WriteRefusedError';
+}
+
+const WRITES = /^\s*(insert|update|delete|merge|with)\b/i;
+
+/**
+ * A connection whose callers wait for a bounded time. When a statement is not answered in time its caller gets an error
+ * at once, and the connection is **stalled**: it accepts no statements, and keeps its slot of the pool until the
+ * backend answers or exits. Closing it would free the slot while the backend still waits (for a synchronous standby),
+ * and each retry would add another backend. The statement is never cancelled: a backend that is cancelled while it
+ * waits for a standby reports a commit that no standby has.
+ */
+class FailFastClient extends Client {
+  /** The pool that the connection belongs to. */
+  owner: RequestPool | undefined;
+  private lateResult: Promise<LateResult> | undefined;
+  private releaseToPool: Release = () => undefined;
+  /** How long a caller waits for the answer to its statement. */
+  private readonly answerTimeoutMs: number;
+  private readonly releaseOnceAnswered: Release = (error) => {
+    if (!this.lateResult) this.releaseToPool(error);
+    else void this.lateResult.then(() => this.releaseToPool(error ?? true));
+  };
+
+  constructor(config: ClientConfig & { readonly answerTimeoutMs: number }) {
+    super(config);
+    this.answerTimeoutMs = config.answerTimeoutMs;
+  }
+
+  /** pg-pool sets this for each checkout; code that is done with the connection calls it. */
+  set release(release: Release) {
+    this.releaseToPool = release;
+  }
+
+  get release(): Release {
+    return this.releaseOnceAnswered;
+  }
+
+  /** As PostgreSQL (or a pooler) reported it. */
+  get backendPid(): number {
+    return (this as unknown as { processID: number }).processID;
+  }
+
+  override query(statement: unknown, values?: unknown, callback?: (...result: never[]) => void): never {
+    const done = (callback ?? values) as Callback | undefined;
+    if (typeof done === 'function') {
+      this.send(statement, callback ? values : undefined, done);
+      return undefined as never;
+    }
+    return new Promise((resolve, reject) => {
+      this.send(statement, values, (error, result) => {
+        if (error) reject(error);
+        else resolve(result);
+      });
+    }) as never;
+  }
+
+  /** Closes a stalled connection without waiting for the backend. */
+  abandon(): void {
+    this.connection.stream.destroy();
+  }
+
+  private send(statement: unknown, values: unknown, callback: Callback): void {
+    const refusal = this.createRefusal(statement);
+    if (refusal) {
+      process.nextTick(callback, refusal);
+      return;
+    }
+    let settle: ((result: LateResult) => void) | undefined;
+    const timer = setTimeout(() => {
+      const lateResult = new Promise<LateResult>((resolve) => (settle = resolve));
+      this.stall(lateResult);
+      callback(new UnansweredStatementError(lateResult));
+    }, this.answerTimeoutMs);
+    super.query(statement as string, values as unknown[], (error: Error | null | undefined, result: QueryResult) => {
+      clearTimeout(timer);
+      if (settle) settle(error ? undefined : result);
+      else callback(error, result);
+    });
+  }
+
+  private createRefusal(statement: unknown): Error | undefined {
+    if (this.lateResult) return new Error('Connection terminated: an earlier statement was not answered in time');
+    if (!this.owner?.refusesWrites) return undefined;
+    const text = typeof statement === 'string' ? statement : (statement as { text: string }).text;
+    return WRITES.test(text) ? new WriteRefusedError('Too many writes wait for PostgreSQL') : undefined;
+  }
+
+  private stall(lateResult: Promise<LateResult>): void {
+    // An earlier statement of this connection is already overdue.
+    if (this.lateResult) return;
+    this.lateResult = lateResult;
+    // The caller no longer listens, and an error without a listener would end the process.
+    this.on('error', ignore);
+    this.owner?.stalled(this);
+    void lateResult.then(() => this.owner?.answered(this));
+  }
+}
+
+/**
+ * `max` connections serve requests. Stalled ones (see {@link FailFastClient}) keep their slots, and up to half as many
+ * again are opened in their place. Once that number is stalled, further writes are refused unsent, so that reads keep the
+ * rest.
+ */
+export class RequestPool extends Pool {
+  private readonly size: number;
+  private readonly spare: number;
+  private readonly stalledClients = new Set<FailFastClient>();
+  private readonly probe: BackendProbe;
+
+  constructor(config: PoolConfig & { readonly max: number }) {
+    super({ ...config, Client: FailFastClient as unknown as PoolConfig['Client'] });
+    this.size = config.max;
+    this.spare = Math.ceil(config.max / 2);
+    this.probe = new BackendProbe(config, this.stalledClients);
+    this.on('connect', (client) => ((client as unknown as FailFastClient).owner = this));
+  }
+
+  /** Number of connections that wait for a late answer. */
+  get stalledCount(): number {
+    return this.stalledClients.size;
+  }
+
+  get refusesWrites(): boolean {
+    return this.stalledClients.size >= this.spare;
+  }
+
+  stalled(client: FailFastClient): void {
+    this.stalledClients.add(client);
+    this.limitConnections();
+    if (this.ending) {
+      client.abandon();
+      return;
+    }
+    this.probe.startPolling();
+    // pg-pool does not notice that it may grow. A checkout makes it serve the waiting requests; when the checkout fails,
+    // each of them gets its own error.
+    if (this.waitingCount > 0) void this.connect().then((spare) => spare.release(), ignore);
+  }
+
+  answered(client: FailFastClient): void {
+    this.stalledClients.delete(client);
+    this.limitConnections();
+  }
+
+  /** Does not wait for stalled connections: PostgreSQL commits their statements without this process. */
+  override end(): Promise<void>;
+  override end(callback: () => void): void;
+  override end(callback?: () => void): Promise<void> | undefined {
+    for (const client of this.stalledClients) client.abandon();
+    if (!callback) return super.end();
+    super.end(callback);
+    return undefined;
+  }
+
+  private limitConnections(): void {
+    this.options.max = this.size + Math.min(this.stalledClients.size, this.spare);
+  }
+}
+
+/**
+ * Finds stalled connections that will never be answered, and ends them: their backend has exited (PostgreSQL was
+ * restarted, or failed over), or is idle because a packet was lost. TCP alone takes up to a quarter of an hour to
+ * notice that. Polls on a connection of its own, while there are stalled connections.
+ */
+class BackendProbe {
+  private running = false;
+  private client: Client | undefined;
+  /** Backends that were idle at the last probe. The answer of one that has just become idle may still arrive. */
+  private idle = new Set<FailFastClient>();
+
+  constructor(
+    private readonly config: ClientConfig,
+    private readonly stalled: ReadonlySet<FailFastClient>,
+  ) {}
+
+  startPolling(): void {
+    if (this.running) return;
+    this.running = true;
+    void this.probeUntilAnswered();
+  }
+
+  private async probeUntilAnswered(): Promise<void> {
+    const pause = (): Promise<void> => sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
+    await pause();
+    while (this.stalled.size > 0) {
+      // An unreachable database is probed again.
+      await this.probeBackends().catch(() => this.disconnect());
+      await pause();
+    }
+    this.running = false;
+    this.idle.clear();
+    this.disconnect();
+  }
+
+  private async probeBackends(): Promise<void> {
+    this.client ??= await this.connect();
+    const clients = [...this.stalled];
+    const { rows } = await this.client.query<Backend>(BACKENDS, [clients.map(({ backendPid }) => backendPid)]);
+    const own = (this.client as unknown as { processID: number }).processID;
+    // Behind a pooler the ids are the pooler's, and do not identify backends.
+    if (!rows.some(({ pid }) => pid === own)) return;
+    const idleNow = new Set<FailFastClient>();
+    for (const client of clients) {
+      const backend = rows.find(({ pid }) => pid === client.backendPid);
+      if (!backend || (backend.is_idle && this.idle.has(client))) client.abandon();
+      else if (backend.is_idle) idleNow.add(client);
+    }
+    this.idle = idleNow;
+  }
+
+  private async connect(): Promise<Client> {
+    const client = new Client({
+      ...this.config,
+      application_name: 'platform-auth-probe',
+      connectionTimeoutMillis: PROBE_TIMEOUT_MS,
+      query_timeout: PROBE_TIMEOUT_MS,
+    });
+    // A lost connection makes the next probe fail.
+    client.on('error', ignore);
+    await client.connect();
+    return client;
+  }
+
+  private disconnect(): void {
+    void this.client?.end().catch(ignore);
+    this.client = undefined;
+  }
+}

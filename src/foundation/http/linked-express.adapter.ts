@@ -1,0 +1,107 @@
+// The HTTP server of the application: Express with linked prototypes, an exact router, bounds of connections, and
+// problem responses where no route answers. Tests that fail without it: test/foundation/http/paths.spec.ts (paths match exactly,
+// 405 with Allow), test/foundation/http/hostile-requests.spec.ts (unreadable ones), test/foundation/http/connection-bounds.spec.ts.
+
+import { createServer, IncomingMessage, ServerResponse, STATUS_CODES, type Server } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import express, { type Express, type Response } from 'express';
+import { createRandomId } from '../common/ids.js';
+import { problems, toProblemBody } from '../problems/problems.js';
+import { ConnectionBounds } from './connection-bounds.js';
+import { preferOtherMethod, refuseOtherMethods } from './known-paths.js';
+import { markInternal } from './request-guards.js';
+
+/** Load balancers commonly close idle connections after 60 s: so they never reuse one that this service just closed. */
+const KEEP_ALIVE_TIMEOUT_MS = 65_000;
+/** Abort requests that take longer to arrive (slowloris). */
+const REQUEST_TIMEOUT_MS = 30_000;
+
+/**
+ * Express calls `Object.setPrototypeOf` on each request and response, which discards what V8 learned about their shape.
+ * Here the server creates them with these prototypes, so that the call changes nothing (docs/performance.md).
+ */
+export class LinkedExpressAdapter extends ExpressAdapter {
+  /** The bounds of the server that was created last. */
+  bounds!: ConnectionBounds;
+  private readonly express: Express;
+  private serverOptions = {};
+
+  constructor() {
+    const app = express();
+    // Set before the router is created. Paths match exactly, so that a proxy's rule for a prefix cannot be evaded.
+    app.set('case sensitive routing', true);
+    app.set('strict routing', true);
+    super(app);
+    this.express = app;
+  }
+
+  override initHttpServer(): void {
+    class LinkedRequest extends IncomingMessage {}
+    class LinkedResponse<T extends IncomingMessage = IncomingMessage> extends ServerResponse<T> {}
+    Object.setPrototypeOf(LinkedRequest.prototype, this.express.request);
+    Object.setPrototypeOf(LinkedResponse.prototype, this.express.response);
+    Object.assign(this.express, { request: LinkedRequest.prototype, response: LinkedResponse.prototype });
+    this.serverOptions = {
+      IncomingMessage: LinkedRequest,
+      ServerResponse: LinkedResponse,
+      keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      // Node.js would refuse a request without a host with an empty response; `guardHead` answers with a problem.
+      requireHostHeader: false,
+    };
+    this.setHttpServer(this.createServer());
+  }
+
+  /** Creates another server of the same routes, for INTERNAL_PORT. The caller opens and closes it. */
+  createInternalServer(): Server {
+    return markInternal(this.createServer());
+  }
+
+  /** Nest calls this after it has installed all routes. */
+  override setNotFoundHandler(...given: Parameters<ExpressAdapter['setNotFoundHandler']>): void {
+    this.use(refuseOtherMethods, preferOtherMethod);
+    super.setNotFoundHandler(...given);
+  }
+
+  private createServer(): Server {
+    const server = createServer(this.serverOptions).on('clientError', answerUnreadable);
+    this.bounds = new ConnectionBounds(server, this.express);
+    // Headers are bounded by size. A maximum count would drop the rest silently, including the second of two
+    // credentials.
+    server.maxHeadersCount = 0;
+    return server;
+  }
+
+  /** Writes plain objects directly, without Express's checks for caches and media types (docs/performance.md: 68 to 37 µs). */
+  override reply(response: Response, body: unknown, statusCode?: number): unknown {
+    if (!isPlainObject(body)) return super.reply(response, body, statusCode);
+    const text = JSON.stringify(body);
+    if (statusCode !== undefined) response.statusCode = statusCode;
+    response.setHeader('Content-Type', 'application/json; charset=utf-8');
+    response.setHeader('Content-Length', Buffer.byteLength(text));
+    // Batches the responses to one round of reads, so that a client is woken once (decision 35: CPU 35 to 31 µs).
+    setImmediate(() => response.end(text));
+    return response;
+  }
+}
+
+function isPlainObject(body: unknown): body is object {
+  return typeof body === 'object' && body !== null && body.constructor === Object;
+}
+
+/** Answers a request that is not valid HTTP, or whose headers are too large, and closes the connection. */
+function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
+  if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
+  const problem = error.code === 'HPE_HEADER_OVERFLOW' ? problems.headersTooLarge : problems.malformedRequest;
+  const { status } = problem;
+  const body = JSON.stringify(toProblemBody(problem, createRandomId()));
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'Content-Type: application/problem+json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Cache-Control: no-store',
+    'Connection: close',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+}

@@ -1,0 +1,305 @@
+/**
+ * Counts tries in windows that all replicas share. A point is reserved before anything is verified: in flight until the
+ * verification settles it as lost (a wrong guess) or refunds it. `lost + in_flight` never exceeds a limit, so parallel
+ * guesses cannot race past it. Lost points stay until their window ends. Without the table every caller fails closed
+ * (503). See docs/throttling.md; test/foundation/throttling/flood.spec.ts fails without the reservations.
+ */
+import { EventEmitter, once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import type { Turn } from '../common/keyed-queue.js';
+import { Database } from '../database/database.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { Batcher } from './batcher.js';
+import { ExhaustedBudgets, UNLOCK_CHECK_INTERVAL_MS, UNLOCK_KEY } from './exhausted-budgets.js';
+import { LONGEST_WINDOW_SECONDS, type Budget } from './policies.js';
+
+const MAX_QUEUED = 2_000;
+/** A login makes its network known to the account for this long. */
+const KNOWN_ADDRESS_DAYS = 30;
+/** A replica may have read its last exhausted window just before the removal. */
+const UNLOCK_MARGIN_MS = 200;
+/** Waiters notice another replica's refund only by polling. */
+const POLL_INTERVAL_MS = 250;
+
+/** A row as RESERVE leaves it. */
+interface ReservedWindow {
+  readonly key: string;
+  readonly lost: number;
+  /** Points that the batch got, less the ones its requests have taken. */
+  granted: number;
+  readonly window_start: Date;
+  readonly ms_left: number;
+}
+
+interface ReserveRequest {
+  readonly budgets: readonly Budget[];
+  /** While the row of this key lives, only the first budget can refuse. */
+  readonly knownKey?: string;
+  /** The points are lost at once, without a settlement. */
+  readonly spends?: boolean;
+}
+
+interface Reservation {
+  readonly isKnown: boolean;
+  /** One point of each row: in flight, or lost if the request spends them. */
+  readonly points: readonly ReservedWindow[];
+  /** Budgets without a point left. If there is any, no point was taken of the others either. */
+  readonly lacking: readonly Budget[];
+}
+
+interface Settlement {
+  readonly points: readonly ReservedWindow[];
+  readonly isLost: boolean;
+  /** Keeps the row of this key alive for KNOWN_ADDRESS_DAYS. */
+  readonly knownKey?: string;
+}
+
+export interface OpenWindow {
+  readonly lost: number;
+  readonly window_end: Date;
+}
+
+/** A limit that refuses now, for operators. */
+export interface ExhaustedLimit {
+  readonly name: Budget['name'];
+  readonly until: Date;
+}
+
+export function listExhausted(budgets: readonly Budget[], open: ReadonlyMap<string, OpenWindow>): ExhaustedLimit[] {
+  return budgets.flatMap(({ name, key, limit }) => {
+    const window = open.get(key);
+    return window && window.lost >= limit.points ? [{ name, until: window.window_end }] : [];
+  });
+}
+
+@Injectable()
+export class ThrottleWindows {
+  private readonly reservations = new Batcher<ReserveRequest, Reservation>(MAX_QUEUED, (b) => this.reserveBatch(b));
+  private readonly settlements = new Batcher<Settlement, undefined>(Infinity, (batch) => this.settleBatch(batch));
+  private readonly freedKeys = new EventEmitter().setMaxListeners(0);
+
+  constructor(
+    private readonly exhausted: ExhaustedBudgets,
+    private readonly database: Database,
+  ) {}
+
+  /** @throws {ProblemException} unavailable; hashing_busy when the queue is full */
+  reservePoints(request: ReserveRequest, turn: Turn): Promise<Reservation> {
+    return this.reservations.addItem(request, turn);
+  }
+
+  /**
+   * Takes a point of each budget, and waits while points in flight may be refunded.
+   * @param refuseExhausted called before each try, so that a budget that is known to be exhausted costs no statement
+   * @throws {ProblemException} too_many_requests; unavailable; hashing_busy after a long wait, or when the queue is full
+   */
+  async awaitPoints(
+    { request, turn, maxWaitMs }: { request: ReserveRequest; turn: Turn; maxWaitMs: number },
+    refuseExhausted: () => Promise<void>,
+  ): Promise<Reservation> {
+    const deadline = performance.now() + maxWaitMs;
+    for (;;) {
+      await refuseExhausted();
+      const reservation = await this.reservePoints(request, turn);
+      const [lacking] = reservation.lacking;
+      if (!lacking) return reservation;
+      await this.exhausted.refuseAny(reservation.lacking);
+      if (performance.now() > deadline) throw new ProblemException(problems.hashingBusy);
+      await this.awaitFreed(lacking);
+    }
+  }
+
+  /**
+   * Takes a point of each budget for good.
+   * @returns the rows of the budgets, in their order
+   * @throws {ProblemException} too_many_requests; unavailable; hashing_busy when the queue is full
+   */
+  async spendPoints(budgets: readonly Budget[], turn: Turn): Promise<readonly ReservedWindow[]> {
+    for (;;) {
+      await this.exhausted.refuseAny(budgets);
+      const { points } = await this.reservePoints({ budgets, spends: true }, turn);
+      if (points.length > 0) return points;
+    }
+  }
+
+  async settlePoints(settlement: Settlement): Promise<void> {
+    await this.settlements.addItem(settlement);
+  }
+
+  /** @returns the end of the window of each live row of these keys, and how many points are lost. Counts nothing. */
+  async readWindows(keys: readonly string[]): Promise<Map<string, OpenWindow>> {
+    const rows = await this.database.rows<OpenWindow & { readonly key: string }>(READ, [keys]);
+    return new Map(rows.map((row) => [row.key, row]));
+  }
+
+  /** @returns how many accounts or networks each limit refuses now, of those that refuse any */
+  async countExhausted(): Promise<{ readonly name: string; readonly count: number }[]> {
+    return this.database.rows(COUNT_EXHAUSTED, []);
+  }
+
+  /**
+   * Removes windows, and tells every replica that it may refuse without reason.
+   * @returns the number of windows
+   */
+  async removeWindows(transaction: EntityManager, keys: readonly string[]): Promise<number> {
+    return (await transaction.query<unknown[]>(REMOVE, [keys])).length;
+  }
+
+  /** After the commit of {@link removeWindows}. When it has returned, no replica refuses because of a removed window. */
+  async awaitRemoval(): Promise<void> {
+    this.exhausted.forgetAll();
+    await sleep(UNLOCK_CHECK_INTERVAL_MS + UNLOCK_MARGIN_MS);
+  }
+
+  /** Resolves when points of the budget may be free: at once after a settlement here, soon after one elsewhere. */
+  private async awaitFreed({ key }: Budget): Promise<void> {
+    await once(this.freedKeys, key, { signal: AbortSignal.timeout(POLL_INTERVAL_MS) }).catch(() => undefined);
+  }
+
+  private async reserveBatch(batch: readonly ReserveRequest[]): Promise<Reservation[]> {
+    const claimsByKey = toClaims(batch);
+    const claims = [...claimsByKey.values()];
+    const rows = await this.database.rows<ReservedWindow>(RESERVE, [
+      claims.map(({ budget }) => budget.key),
+      claims.map(({ budget }) => budget.limit.points),
+      claims.map(({ budget }) => budget.limit.seconds),
+      claims.map(({ wanted, spends }) => (spends ? wanted : 0)),
+      claims.map(({ wanted, spends }) => (spends ? 0 : wanted)),
+      batch.flatMap(({ knownKey }) => knownKey ?? []),
+    ]);
+    for (const row of rows) {
+      const budget = claimsByKey.get(row.key)?.budget;
+      if (budget && row.lost >= budget.limit.points) this.exhausted.remember(budget, row.ms_left);
+    }
+    const rowsByKey = new Map(rows.map((row) => [row.key, row]));
+    const reservations = batch.map((request) => takePoints(request, rowsByKey));
+    const inFlight = rows.filter(({ key }) => claimsByKey.get(key)?.spends === false);
+    const surplus = inFlight.flatMap((row) => Array<ReservedWindow>(row.granted).fill(row));
+    // If it fails, these points expire with their time in flight.
+    if (surplus.length > 0) this.settlePoints({ points: surplus, isLost: false }).catch(() => undefined);
+    return reservations;
+  }
+
+  private async settleBatch(batch: readonly Settlement[]): Promise<undefined[]> {
+    const points = batch.flatMap(({ points, isLost }) => points.map((row) => ({ row, lost: Number(isLost) })));
+    await this.database.rows(SETTLE, [
+      points.map(({ row }) => row.key),
+      points.map(({ row }) => row.window_start),
+      points.map(({ lost }) => lost),
+      batch.flatMap(({ knownKey }) => knownKey ?? []),
+      KNOWN_ADDRESS_DAYS,
+    ]);
+    for (const key of new Set(points.map(({ row }) => row.key))) this.freedKeys.emit(key);
+    return [];
+  }
+}
+
+interface Claim {
+  readonly budget: Budget;
+  readonly spends: boolean;
+  wanted: number;
+}
+
+/** The points that a batch wants of each key. A request beyond a limit within its own batch claims none. */
+function toClaims(batch: readonly ReserveRequest[]): Map<string, Claim> {
+  const claims = new Map<string, Claim>();
+  for (const { budgets, spends = false } of batch) {
+    const own = budgets.map((budget) => claims.get(budget.key) ?? { budget, spends, wanted: 0 });
+    if (own.some(({ budget, wanted }) => wanted >= budget.limit.points)) continue;
+    for (const claim of own) {
+      claim.wanted += 1;
+      claims.set(claim.budget.key, claim);
+    }
+  }
+  return claims;
+}
+
+/** All or nothing: takes one point from every budget, or none when a budget that can refuse is empty. */
+function takePoints({ budgets, knownKey }: ReserveRequest, rowsByKey: Map<string, ReservedWindow>): Reservation {
+  const isKnown = knownKey !== undefined && rowsByKey.has(knownKey);
+  const pairs = budgets.map((budget) => ({ budget, row: rowsByKey.get(budget.key) }));
+  const lacking = pairs.filter(({ row }, index) => !row?.granted && (index === 0 || !isKnown));
+  // The caller waits for the first one, which must be a row that was read: only that can be known to be exhausted.
+  lacking.sort((one, other) => Number(!one.row) - Number(!other.row));
+  const points = lacking.length > 0 ? [] : pairs.flatMap(({ row }) => (row?.granted ? row : []));
+  for (const row of points) row.granted -= 1;
+  return { isKnown, points, lacking: lacking.map(({ budget }) => budget) };
+}
+
+/** Rounded to milliseconds, so that a Date of JavaScript can identify a window. */
+const NOW = `date_trunc('milliseconds', now())`;
+/** A window that ends too late is over too: a clock that was set back, or an earlier, longer limit, must not freeze a count. */
+const IS_OVER = `(w.window_end <= now() OR w.window_end > excluded.window_end + interval '1 minute')`;
+const LOST = `(CASE WHEN ${IS_OVER} THEN 0 ELSE w.lost END)`;
+const IN_FLIGHT = `(CASE WHEN ${IS_OVER} OR w.in_flight_until <= now() THEN 0 ELSE w.in_flight END)`;
+const GRANTED = `GREATEST(0, LEAST(excluded.granted, excluded.points - ${LOST} - ${IN_FLIGHT}))`;
+const STATE = `key, lost, granted, window_start, (extract(epoch FROM window_end - now()) * 1000)::float8 AS ms_left`;
+
+/**
+ * Takes what is left of the points that are wanted of each key ($1) as lost ($4) or in flight ($5), and reads the live
+ * rows of $6. Every statement locks rows in the order of their keys, so that replicas cannot deadlock. A minute in
+ * flight is longer than any verification: 3 s for the account, 20 s for a thread, and one bcrypt.
+ */
+export const RESERVE = {
+  name: 'throttle_reserve',
+  text: `
+    WITH reserved AS (
+      INSERT INTO throttle_windows AS w (key, points, window_start, window_end, lost, in_flight, in_flight_until, granted)
+      SELECT key, points, ${NOW}, ${NOW} + seconds * interval '1 s', lost, in_flight, now() + interval '1 minute', lost + in_flight
+      FROM unnest($1::text[], $2::int[], $3::int[], $4::int[], $5::int[]) AS wanted (key, points, seconds, lost, in_flight)
+      ORDER BY key COLLATE "C"
+      ON CONFLICT (key) DO UPDATE SET
+        points = excluded.points, granted = ${GRANTED},
+        window_start = CASE WHEN ${IS_OVER} THEN excluded.window_start ELSE w.window_start END,
+        window_end = CASE WHEN ${IS_OVER} THEN excluded.window_end ELSE w.window_end END,
+        lost = ${LOST} + LEAST(excluded.lost, ${GRANTED}),
+        in_flight = ${IN_FLIGHT} + LEAST(excluded.in_flight, ${GRANTED}),
+        in_flight_until = CASE WHEN ${GRANTED} > 0 THEN GREATEST(w.in_flight_until, excluded.in_flight_until)
+                               ELSE w.in_flight_until END
+      RETURNING ${STATE})
+    SELECT * FROM reserved
+    UNION ALL SELECT ${STATE} FROM throttle_windows WHERE key = ANY ($6::text[]) AND window_end > now()`,
+};
+
+/** Ends points in flight of the windows ($1, $2), some of them lost ($3), and keeps the rows of $4 alive for $5 days. */
+const SETTLE = {
+  name: 'throttle_settle',
+  text: `
+    WITH known AS (
+      INSERT INTO throttle_windows (key, points, window_start, window_end, lost, in_flight, in_flight_until, granted)
+      SELECT DISTINCT key, 1, now(), now() + $5 * interval '1 day', 1, 0, now(), 0 FROM unnest($4::text[]) AS key
+      ORDER BY key
+      ON CONFLICT (key) DO UPDATE SET window_end = excluded.window_end),
+    settled AS (
+      SELECT key, window_start, count(*) AS ended, sum(lost) AS lost
+      FROM unnest($1::text[], $2::timestamptz[], $3::int[]) AS given (key, window_start, lost) GROUP BY 1, 2),
+    locked AS (SELECT key FROM throttle_windows WHERE key = ANY ($1) ORDER BY key COLLATE "C" FOR UPDATE)
+    UPDATE throttle_windows AS w SET lost = w.lost + settled.lost, in_flight = GREATEST(0, w.in_flight - settled.ended)
+    FROM settled JOIN locked USING (key) WHERE w.key = settled.key AND w.window_start = settled.window_start`,
+};
+
+const READ = {
+  name: 'throttle_read',
+  text: `SELECT key, lost, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,
+};
+
+/** Known addresses have rows too, which refuse nothing, and most of which end later than any limit. */
+const COUNT_EXHAUSTED = {
+  name: 'throttle_count_exhausted',
+  text: `SELECT split_part(key, ':', 1) AS name, count(*)::integer AS count FROM throttle_windows
+    WHERE window_end > now() AND window_end < now() + interval '${LONGEST_WINDOW_SECONDS + 60} s'
+      AND lost >= points AND key NOT LIKE 'known-address:%' GROUP BY 1 ORDER BY 1`,
+};
+
+/** The row that replicas look at outlives every window that they may remember. */
+const REMOVE = `
+  WITH removed AS (
+    DELETE FROM throttle_windows WHERE key IN
+      (SELECT key FROM throttle_windows WHERE key = ANY ($1::text[]) ORDER BY key COLLATE "C" FOR UPDATE) RETURNING key),
+  noted AS (
+    INSERT INTO throttle_windows (key, points, window_start, window_end, lost, in_flight, in_flight_until, granted)
+    VALUES ('${UNLOCK_KEY}', 1, now(), now() + interval '${LONGEST_WINDOW_SECONDS} s', 0, 0, now(), 0)
+    ON CONFLICT (key) DO UPDATE SET window_start = excluded.window_start, window_end = excluded.window_end)
+  SELECT key FROM removed`;

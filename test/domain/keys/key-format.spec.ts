@@ -1,0 +1,46 @@
+import { crc32 } from 'node:zlib';
+import { redactSecrets } from '../../../src/foundation/common/ids.js';
+import { generateSecret, findKeys, generateKey } from '../../../src/foundation/crypto/secret.js';
+
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const key = generateKey('pa_node_');
+
+describe('a key', () => {
+  it('ends in six characters of checksum: the CRC-32 of what stands before, in base 62', () => {
+    for (let round = 0; round < 200; round++) {
+      const made = generateKey('pa_app_');
+      expect(made).toMatch(/^pa_app_[\w-]{43}[0-9A-Za-z]{6}$/);
+      const value = Array.from(made.slice(-6)).reduce((sum, digit) => sum * 62 + DIGITS.indexOf(digit), 0);
+      expect(value).toBe(crc32(made.slice(0, -6)));
+    }
+  });
+
+  it.each([
+    ['alone', key],
+    ['in a header', `X-API-Key: 01a1fc40-dddd:${key}`],
+    ['in a query', `GET /?key=${key}&x=1`],
+    ['in JSON', `{"api_key":"${key}"}`],
+    ['before text without a gap', `${key}_and-more`],
+  ])('is found %s', (_where, text) => {
+    expect(findKeys(text)).toEqual([{ kind: 'node', key }]);
+    expect(redactSecrets(text)).not.toContain(key.slice(0, 20));
+  });
+
+  it('from before the checksum is found too', () => {
+    const old = generateSecret('pa_admin_');
+    expect(findKeys(`${old} ${old}`)).toEqual(Array(2).fill({ kind: 'admin', key: old }));
+  });
+
+  it('is told from what only looks like one', () => {
+    const changed = `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`;
+    expect(findKeys(changed)).toEqual([{ kind: 'node', key: key.slice(0, -6) }]);
+    for (const text of [
+      'pa_node_x',
+      'pa_node_kJ3…',
+      `pa_rt_${generateSecret()}`,
+      `pa_reset_${generateSecret()}`,
+      'pa_',
+    ])
+      expect(findKeys(text)).toEqual([]);
+  });
+});

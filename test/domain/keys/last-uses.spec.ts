@@ -1,0 +1,102 @@
+import { LastUses } from '../../../src/domain/keys/last-uses.js';
+import type { Database } from '../../../src/foundation/database/database.js';
+import type { Log } from '../../../src/foundation/logging/log.js';
+
+const AT = new Date('2026-11-21T09:00:00Z');
+const LATER = new Date('2026-11-21T09:01:00Z');
+const OUTAGE = new Error('Connection terminated unexpectedly');
+
+type Written = [
+  ids: string[],
+  times: Date[],
+  services: (string | null)[],
+  areReported: boolean[],
+  eventIds: string[],
+  scopes: (string | null)[],
+];
+
+/** A database with a prepared outcome for each of the first statements; it accepts all later ones. */
+function after(...failures: (Error | undefined)[]) {
+  const written: Written[] = [];
+  const warned: unknown[] = [];
+  const rows = (_statement: unknown, values: Written): Promise<object[]> => {
+    const failure = failures.shift();
+    if (failure) return Promise.reject(failure);
+    written.push(values);
+    return Promise.resolve([]);
+  };
+  const log = { warn: (_message: string, { count }: { count: number }) => warned.push(count) };
+  const uses = new LastUses({ rows } as unknown as Database, { name: 'x', text: '' }, log as unknown as Log);
+  return { uses, written, warned };
+}
+
+describe('the last uses', () => {
+  it('are written in batches of 1,000, ordered by id', async () => {
+    const { uses, written } = after();
+    const ids = Array.from({ length: 2_500 }, (_, index) => String(index).padStart(4, '0'));
+    for (const id of [...ids].reverse()) uses.add(id, { at: AT, service: null });
+    await uses.flush();
+    expect(written.map(([batch]) => batch.length)).toEqual([1_000, 1_000, 500]);
+    expect(written.flatMap(([batch]) => batch)).toEqual(ids);
+    await uses.flush();
+    expect(written).toHaveLength(3);
+  });
+
+  it('are kept through an outage, unless a newer use is known', async () => {
+    const { uses, written, warned } = after(OUTAGE);
+    uses.add('a', { at: AT, service: null });
+    uses.add('b', { at: AT, service: 'ocr' }, 'read');
+    uses.add('b', { at: AT, service: 'ocr' }, 'write');
+    const flushed = uses.flush();
+    uses.add('a', { at: LATER, service: 'recipes' });
+    uses.add('b', { at: LATER, service: 'ocr' }, 'write');
+    await flushed;
+    expect(written).toEqual([]);
+    expect(warned).toEqual([2]);
+    await uses.flush();
+    const [[ids, times, services, , , scopes]] = written as [Written];
+    expect({ ids, times, services }).toEqual({ ids: ['a', 'b'], times: [LATER, LATER], services: ['recipes', 'ocr'] });
+    expect(scopes.map((json) => json && (JSON.parse(json) as unknown))).toEqual([
+      null,
+      { read: AT.toISOString(), write: LATER.toISOString() },
+    ]);
+  });
+
+  it('that services report neither replace what this replica saw nor what another service reports', async () => {
+    const { uses, written } = after(OUTAGE);
+    uses.add('a', { at: AT, service: 'ocr' });
+    uses.addReported('a', 'recipes', LATER);
+    uses.addReported('b', 'ocr', AT);
+    uses.addReported('b', 'recipes', LATER);
+    await uses.flush();
+    await uses.flush();
+    const [seen, reported] = written as [Written, Written];
+    expect(seen).toEqual([['a'], [AT], ['ocr'], [false], expect.anything(), [null]]);
+    const [ids, , , areReported] = reported;
+    expect({ ids, areReported }).toEqual({ ids: ['a', 'b', 'b'], areReported: [true, true, true] });
+    expect(reported[2].sort()).toEqual(['ocr', 'recipes', 'recipes']);
+  });
+
+  it('are recorded for every other service while one reports ids at random', async () => {
+    const { uses, written } = after();
+    for (let index = 0; index < 150_000; index++) uses.addReported(`random-${index}`, 'ocr', AT);
+    uses.addReported('of-recipes', 'recipes', AT);
+    uses.add('seen', { at: AT, service: null });
+    await uses.flush();
+    const ids = written.flatMap(([batch]) => batch);
+    expect(ids).toEqual(expect.arrayContaining(['of-recipes', 'seen']));
+    expect(ids.length).toBeLessThan(25_000);
+  });
+
+  it('are dropped when the database rejects them permanently, without blocking others', async () => {
+    const { uses, written, warned } = after(new TypeError('a mistake of ours'));
+    for (let index = 0; index < 1_001; index++) {
+      uses.add(String(index).padStart(4, '0'), { at: AT, service: null });
+    }
+    await uses.flush();
+    expect(warned).toEqual([1_000]);
+    expect(written.map(([batch]) => batch)).toEqual([['1000']]);
+    await uses.flush();
+    expect(written).toHaveLength(1);
+  });
+});
