@@ -17,10 +17,10 @@ _DEFAULTS = {
     "jwks": ["jwks"],
 }
 _ROUTES = {
-    ("POST", "http://auth.test/api/internal/changes"): "changes",
-    ("POST", "http://auth.test/api/internal/validate-app"): "validate-app",
-    ("POST", "http://auth.test/api/internal/validate-node"): "validate-node",
-    ("POST", "http://auth.test/api/internal/validate-user"): "validate-user",
+    ("POST", "http://auth.test/internal/changes"): "changes",
+    ("POST", "http://auth.test/internal/validate-app"): "validate-app",
+    ("POST", "http://auth.test/internal/validate-node"): "validate-node",
+    ("POST", "http://auth.test/internal/validate-user"): "validate-user",
     ("GET", "http://auth.test/.well-known/jwks.json"): "jwks",
 }
 
