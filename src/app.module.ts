@@ -15,7 +15,7 @@ import { LoggingModule } from './foundation/logging/log.js';
 import { MaintenanceModule } from './domain/maintenance/maintenance.js';
 import { MetricsModule } from './foundation/metrics/metrics.module.js';
 import { NodesModule } from './domain/nodes/nodes.module.js';
-import { OperatorsModule } from './domain/operators/operators.service.js';
+import { OperatorsModule } from './domain/operators/operators.module.js';
 import { RecoveryModule } from './api/recovery/recovery.js';
 import { RevocationModule } from './domain/revocation/revocation-feed.js';
 import { SecondFactorsModule } from './domain/second-factors/second-factors.module.js';

@@ -21,7 +21,7 @@ import {
 } from '../foundation/crypto/secret.js';
 import { ComparedClock } from '../foundation/database/compared-clock.js';
 import { batchReads, Database } from '../foundation/database/database.js';
-import { isRefusal, judgeKey, listKeyColumns, type KeyRow } from '../domain/keys/key-ends.js';
+import { isRefusal, determineKeyStatus, listKeyColumns, type KeyRow } from '../domain/keys/key-lifecycle.js';
 
 const IDLE_SECONDS = 30 * 60;
 const MAX_SECONDS = 8 * 3_600;
@@ -131,8 +131,8 @@ export class ConsoleSessions {
       const isCurrent = adminApiKey !== undefined && isSameDigest(keyDigest, computeDigest(adminApiKey));
       return isCurrent ? { door: 'admin', operator: null } : undefined;
     }
-    const judgement = judgeKey(keyDigest, row as KeyRow, this.clock);
-    if (isRefusal(judgement) || judgement === 'previous') return undefined;
+    const status = determineKeyStatus(keyDigest, row as KeyRow, this.clock);
+    if (isRefusal(status) || status === 'previous') return undefined;
     return { door: 'admin', operator: { id, name, scopes, keyDigest } };
   }
 

@@ -7,7 +7,7 @@ import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
 import { MaintenanceModule } from '../../domain/maintenance/maintenance.js';
 import { NodesModule } from '../../domain/nodes/nodes.module.js';
-import { OperatorsModule } from '../../domain/operators/operators.service.js';
+import { OperatorsModule } from '../../domain/operators/operators.module.js';
 import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
 import { TokensModule } from '../../domain/tokens/user-door.js';
 import { UsersModule } from '../../domain/users/users.controller.js';

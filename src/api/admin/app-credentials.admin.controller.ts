@@ -3,10 +3,10 @@ import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { toActor } from '../../foundation/access/actor.js';
+import type { AppCredential } from '../../domain/app-credentials/app-credential.entity.js';
 import {
   AppCredentialsService,
   MAX_UNUSED_SCOPES,
-  type AppCredential,
   type UnusedScope,
 } from '../../domain/app-credentials/app-credentials.service.js';
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
@@ -21,7 +21,7 @@ import {
   parseMoment,
   ServiceNameField,
 } from '../../foundation/common/fields.js';
-import type { IssuedCredential } from '../../domain/keys/key-table.js';
+import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { createPageResponse, toPageRequest } from '../../foundation/http/page.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import {

@@ -13,7 +13,7 @@ import {
 } from '../../foundation/common/fields.js';
 import { EXAMPLES, SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';
 import { toNetwork } from '../../foundation/common/network.js';
-import { type Explanation, type Reason, REASON_CODES } from '../../domain/keys/key-ends.js';
+import { type Explanation, type Reason, REASON_CODES } from '../../domain/keys/key-lifecycle.js';
 import { NodesService } from '../../domain/nodes/nodes.service.js';
 import {
   LOGIN_REASON_CODES,

@@ -11,8 +11,8 @@ import { getClientAddress } from '../../foundation/common/network.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { isRefusal, judgeKey } from '../../domain/keys/key-ends.js';
-import type { KeyColumns } from '../../domain/keys/key-table.js';
+import { isRefusal, determineKeyStatus } from '../../domain/keys/key-lifecycle.js';
+import type { KeyColumns } from '../../domain/keys/key-record.js';
 import { NodesService } from '../../domain/nodes/nodes.service.js';
 import { OperatorsService } from '../../domain/operators/operators.service.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
@@ -169,7 +169,7 @@ export class IdentifyAdminController {
         digest: digest.toString('hex'),
         ...owner,
         id: row.id,
-        live: !isRefusal(judgeKey(digest, row, this.clock)),
+        live: !isRefusal(determineKeyStatus(digest, row, this.clock)),
         current: isSameDigest(row.keyDigest, digest),
         last_used_at: row.lastUsedAt?.toISOString() ?? null,
         last_used_for: row.lastUsedFor,

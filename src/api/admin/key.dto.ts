@@ -18,7 +18,7 @@ import {
   UNUSED_DAYS,
 } from '../../foundation/config/limits.js';
 import { PageQuery } from '../../foundation/http/page.js';
-import type { KeyColumns, KeyCounts, KeyFilter } from '../../domain/keys/key-table.js';
+import type { KeyColumns, KeyCounts, KeyFilter } from '../../domain/keys/key-record.js';
 import { problems, type Problem } from '../../foundation/problems/problems.js';
 
 /** The query of every list of keys. */

@@ -3,12 +3,12 @@ import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { toActor } from '../../foundation/access/actor.js';
+import type { Node } from '../../domain/nodes/node.entity.js';
 import {
   MAX_SETS_OF_TARGETS,
   NodesService,
   type NodeChange,
   type NodeRegistration,
-  type NodeDevice,
   type RestrictedNodes,
 } from '../../domain/nodes/nodes.service.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
@@ -26,7 +26,7 @@ import {
 } from '../../foundation/common/fields.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';
 import { createPageResponse, toPageRequest } from '../../foundation/http/page.js';
-import type { IssuedCredential } from '../../domain/keys/key-table.js';
+import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import {
   describeRevocations,
@@ -94,7 +94,7 @@ export class NodeResponse extends KeyResponse {
   @ApiProperty({ example: EXAMPLES.name }) name!: string;
   @ApiProperty(NULLABLE_TARGETS) targets!: string[] | null;
 
-  static from(node: NodeDevice): NodeResponse {
+  static from(node: Node): NodeResponse {
     return {
       node_id: node.id,
       household_id: node.householdId,
@@ -119,7 +119,7 @@ export class TargetsOfNodesResponse {
 export class IssuedNodeResponse extends NodeResponse {
   @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' }) api_key!: string;
 
-  static fromIssued({ credential, key }: IssuedCredential<NodeDevice>): IssuedNodeResponse {
+  static fromIssued({ credential, key }: IssuedCredential<Node>): IssuedNodeResponse {
     return { ...NodeResponse.from(credential), api_key: key };
   }
 }

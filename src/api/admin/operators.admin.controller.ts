@@ -5,14 +5,10 @@ import { getPrincipal, toActor } from '../../foundation/access/actor.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { type Scope, SCOPES, sortScopes, EXAMPLES } from '../../foundation/common/names.js';
 import { ExpiresAtField, ID, OperatorNameField, parseMoment, ScopesField } from '../../foundation/common/fields.js';
-import type { IssuedCredential } from '../../domain/keys/key-table.js';
+import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { createPageResponse, toPageRequest } from '../../foundation/http/page.js';
-import {
-  OperatorsService,
-  type OperatorChange,
-  type AdminCaller,
-  type Operator,
-} from '../../domain/operators/operators.service.js';
+import type { Operator } from '../../domain/operators/operator.entity.js';
+import { OperatorsService, type OperatorChange, type AdminCaller } from '../../domain/operators/operators.service.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { describeRotation, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
 

@@ -24,11 +24,8 @@ import { MayNotMigrateError, migrate } from '../../foundation/database/migrate.j
 import { MetricsRegistryModule } from '../../foundation/metrics/metrics-registry.js';
 import { RevocationModule } from '../../domain/revocation/revocation-feed.js';
 import { LoggingModule } from '../../foundation/logging/log.js';
-import {
-  SigningKey,
-  SigningKeyOperationError,
-  SigningKeyOperations,
-} from '../../domain/signing-keys/signing-key-rotation.js';
+import { SigningKeyOperationError, SigningKeyOperations } from '../../domain/signing-keys/signing-key-rotation.js';
+import { SigningKey } from '../../domain/signing-keys/signing-key.entity.js';
 import { AccountTransfer } from '../../domain/users/account-transfer.js';
 import { CommandFailedError, say } from '../terminal.js';
 

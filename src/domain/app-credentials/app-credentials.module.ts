@@ -17,13 +17,8 @@ import { provideKeyStore } from '../keys/key-store.js';
 import type { ResponseLocals } from '../../foundation/problems/problem.filter.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
-import {
-  APP_KEYS,
-  type AppKeys,
-  APP_KEY_TABLE,
-  AppCredential,
-  AppCredentialsService,
-} from './app-credentials.service.js';
+import { AppCredential } from './app-credential.entity.js';
+import { APP_KEY_KIND, APP_KEYS, AppCredentialsService, type AppKeys } from './app-credentials.service.js';
 
 @Injectable()
 class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
@@ -48,9 +43,9 @@ class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     const asked = { target: presentedTo ?? undefined, scope };
     const verdict = await this.keys.verifier.verifyKey(appId, key, asked, isFresh);
     if (!verdict.valid) {
-      const isMissingScope = verdict.reason === 'misuse' && verdict.misuse === 'missing_scope';
-      const ofMisuse = isMissingScope ? 'missing_scope' : 'other_target';
-      const reason = verdict.reason === 'misuse' ? ofMisuse : verdict.reason;
+      const isMissingScope = verdict.reason === 'violation' && verdict.violation === 'missing_scope';
+      const ofViolation = isMissingScope ? 'missing_scope' : 'other_target';
+      const reason = verdict.reason === 'violation' ? ofViolation : verdict.reason;
       if (!verdict.identity) throw createRefusal('app', reason);
       this.keys.verifier.recordRefusal(appId, reason, toActor(request));
       const { caller, target } = verdict.identity;
@@ -106,7 +101,7 @@ class ValidateAppController {
 @Module({
   imports: [TypeOrmModule.forFeature([AppCredential])],
   controllers: [ValidateAppController],
-  providers: [provideKeyStore(APP_KEYS, AppCredential, APP_KEY_TABLE), AppCredentialsService, AppStrategy],
+  providers: [provideKeyStore(APP_KEYS, AppCredential, APP_KEY_KIND), AppCredentialsService, AppStrategy],
   exports: [AppCredentialsService],
 })
 export class AppCredentialsModule {}

@@ -4,17 +4,7 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import {
-  Column,
-  Entity,
-  Index,
-  IsNull,
-  LessThanOrEqual,
-  MoreThan,
-  PrimaryColumn,
-  type EntityManager,
-  type Repository,
-} from 'typeorm';
+import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { createId } from '../../foundation/common/ids.js';
@@ -23,31 +13,9 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../../foundation/http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
-import {
-  isLiveAt,
-  KeyColumns,
-  toKeyFilters,
-  type IssuedCredential,
-  type KeyFilter,
-  type KeyTable,
-} from '../keys/key-table.js';
+import { isLiveAt, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-
-@Entity('app_credentials')
-@Index('app_credentials_live_pair_key', ['caller', 'target'], { unique: true, where: 'revoked_at IS NULL' })
-@Index('app_credentials_dead_at_idx', { synchronize: false })
-export class AppCredential extends KeyColumns {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'app_credentials_pkey' }) declare id: string;
-  @Column({ type: 'text' }) caller!: string;
-  @Column({ type: 'text' }) target!: string;
-
-  /** Null: all that the target knows. */
-  @Column({ type: 'text', array: true, nullable: true }) scopes!: readonly string[] | null;
-  @Column({ name: 'scopes_changed_at', type: 'timestamptz', nullable: true }) scopesChangedAt!: Date | null;
-
-  /** When each scope was last asked for, in ISO 8601. */
-  @Column({ name: 'scope_uses', type: 'jsonb', default: {} }) scopeUses!: Readonly<Record<string, string>>;
-}
+import { AppCredential } from './app-credential.entity.js';
 
 interface AppIdentity {
   readonly caller: string;
@@ -57,7 +25,7 @@ interface AppIdentity {
 
 export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
-export const APP_KEY_TABLE: KeyTable<AppCredential> = {
+export const APP_KEY_KIND: KeyKind<AppCredential> = {
   name: 'app_credentials',
   door: 'app',
   auditPrefix: 'admin.app_credential',
@@ -66,7 +34,7 @@ export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   scopeUsesColumn: 'scope_uses',
   targetColumn: 'target',
   keyPrefix: 'pa_app_',
-  findMisuse: ({ target, scopes }, asked) => {
+  findViolation: ({ target, scopes }, asked) => {
     if (asked.target !== undefined && asked.target !== target)
       return {
         code: 'other_target',
@@ -118,9 +86,9 @@ export class AppCredentialsService {
       await this.credentials.manager.transaction(async (transaction) => {
         await this.revokeExpired(transaction, { caller, target }, now, actor);
         await transaction.insert(AppCredential, credential);
-        const after = { caller, target, expires_at: expiresAt, ...APP_KEY_TABLE.toChangeableFields(credential) };
+        const after = { caller, target, expires_at: expiresAt, ...APP_KEY_KIND.toChangeableFields(credential) };
         const act = { event: 'admin.app_credential.minted', actor, time: now, subject: credential.id } as const;
-        const logFields = APP_KEY_TABLE.toLogFields(credential);
+        const logFields = APP_KEY_KIND.toLogFields(credential);
         await this.audit.record(transaction, { ...act, details: { after }, logFields });
       });
     } catch (error) {

@@ -2,7 +2,7 @@
  * The generated keys of one table, nodes or app credentials. `KeyVerifier` is the hot path: valid keys are cached under a lease
  * (key-cache.ts), and only the database refuses one. `KeyStore` is what operators do with the keys. When a call that ends a key
  * has answered, no replica accepts that key, not even one that is cut off (docs/decisions/0033). Where a key ends is told in
- * key-ends.ts.
+ * key-lifecycle.ts.
  */
 import type { FactoryProvider, OnApplicationShutdown, OnModuleInit, Type } from '@nestjs/common';
 import { getRepositoryToken } from '@nestjs/typeorm';
@@ -24,7 +24,7 @@ import { Propagation } from '../revocation/propagation.js';
 import { KeyCache } from '../../../packages/lease/src/key-cache.js';
 import {
   isRefusal,
-  judgeKey,
+  determineKeyStatus,
   listKeyColumns,
   Overlaps,
   type KeyRow,
@@ -33,26 +33,26 @@ import {
   explainUnknownKey,
   nameActors,
   type Explanation,
-} from './key-ends.js';
+} from './key-lifecycle.js';
 import {
   type AskedUse,
   buildKeyCount,
   findByDigests,
   type KeyCounts,
   type KeyRestrictions,
-  type KeyTable,
+  type KeyKind,
   issueKey,
   type IssuedCredential,
   type IssuedKey,
-  type Misuse,
+  type RestrictionViolation,
   type KeyColumns,
-} from './key-table.js';
+} from './key-record.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 
 /** For nodes and for apps each. */
 const MAX_CACHED_KEYS = 100_000;
 
-type ValidationRefusalReason = RefusalReason<`${KeyTable['door']}.validation.failed`>;
+type ValidationRefusalReason = RefusalReason<`${KeyKind['door']}.validation.failed`>;
 
 export type Verdict<Identity> =
   | {
@@ -63,7 +63,12 @@ export type Verdict<Identity> =
     }
   | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity }
   /** The key is right, but it is restricted to other targets or scopes. */
-  | { readonly valid: false; readonly reason: 'misuse'; readonly misuse: Misuse['code']; readonly identity: Identity };
+  | {
+      readonly valid: false;
+      readonly reason: 'violation';
+      readonly violation: RestrictionViolation['code'];
+      readonly identity: Identity;
+    };
 
 const DETAILS_OF_FIRST_USE = `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
   'reported_by', CASE WHEN is_reported THEN last_used_for END))`;
@@ -76,7 +81,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   private readonly overlaps: Overlaps;
 
   constructor(
-    private readonly table: KeyTable,
+    private readonly table: KeyKind,
     database: Database,
     lease: RevocationLease,
     private readonly clock: ComparedClock,
@@ -96,29 +101,29 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     const presented = computeDigest(key);
     const cached = isFresh ? undefined : this.cache.recall(id, presented, this.clock.now());
     if (!cached) return this.verifyInDatabase(id, presented, asked);
-    return this.refuseMisuse(cached, asked) ?? { valid: true, identity: cached };
+    return this.judgeRestrictions(cached, asked) ?? { valid: true, identity: cached };
   }
 
   private async verifyInDatabase(id: string, presented: SecretDigest, asked: AskedUse): Promise<Verdict<Identity>> {
     const ticket = this.cache.takeTicket();
     const row = await this.rows.find(id);
-    const judgement = judgeKey(presented, row, this.clock);
+    const status = determineKeyStatus(presented, row, this.clock);
     if (!row) return { valid: false, reason: 'unknown' };
-    if (isRefusal(judgement)) return { valid: false, reason: judgement, identity: row };
-    const refusal = this.refuseMisuse(row, asked);
+    if (isRefusal(status)) return { valid: false, reason: status, identity: row };
+    const refusal = this.judgeRestrictions(row, asked);
     // A call that is refused does not end the overlap: the key that its sender has to use may still be the previous one.
     if (refusal) return refusal;
-    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, this.clock.now())))
+    if (status === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, this.clock.now())))
       return this.verifyInDatabase(id, presented, asked);
     // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
-    const rememberable = judgement === 'current' ? { expiresAt: row.expiresAt } : undefined;
+    const rememberable = status === 'current' ? { expiresAt: row.expiresAt } : undefined;
     if (rememberable) this.cache.remember(id, { digest: presented, identity: row, ...rememberable }, ticket);
     return { valid: true, identity: row, rememberable };
   }
 
-  private refuseMisuse(identity: Identity, asked: AskedUse): Verdict<Identity> | undefined {
-    const misuse = this.table.findMisuse(identity, asked);
-    return misuse && { valid: false, reason: 'misuse', misuse: misuse.code, identity };
+  private judgeRestrictions(identity: Identity, asked: AskedUse): Verdict<Identity> | undefined {
+    const violation = this.table.findViolation(identity, asked);
+    return violation && { valid: false, reason: 'violation', violation: violation.code, identity };
   }
 
   /** @param service the forwarding service or the named target, when known */
@@ -138,7 +143,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   }
 }
 
-function buildReadRows({ name, identityColumns }: KeyTable): Statement {
+function buildReadRows({ name, identityColumns }: KeyKind): Statement {
   return {
     name: `${name}_read`,
     text: `SELECT ${listKeyColumns(name)}, ${identityColumns.join(', ')} FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
@@ -151,7 +156,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   private readonly ends;
 
   constructor(
-    private readonly table: KeyTable<Entity>,
+    private readonly table: KeyKind<Entity>,
     private readonly repository: Repository<Entity>,
     private readonly database: Database,
     readonly verifier: KeyVerifier<Identity>,
@@ -196,7 +201,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     await this.flushLastUsed();
     const credential = await this.readCredential(id);
     if (!credential) return explainUnknownKey();
-    const explanation = explainKey(credential, this.clock.trustedNow(), this.table.findMisuse(credential, asked));
+    const explanation = explainKey(credential, this.clock.trustedNow(), this.table.findViolation(credential, asked));
     return nameActors(explanation, credential.id, this.audit);
   }
 
@@ -311,7 +316,7 @@ type Services = [Database, RevocationLease, Propagation, AuditLog, ComparedClock
 export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
   token: symbol,
   entity: Type<Entity>,
-  table: KeyTable,
+  table: KeyKind,
 ): FactoryProvider {
   return {
     provide: token,

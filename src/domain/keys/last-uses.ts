@@ -4,8 +4,8 @@ import type { AuditEventName } from '../../foundation/common/security-events.js'
 import type { Database, Statement } from '../../foundation/database/database.js';
 import { DeferredWrites } from '../audit/deferred-writes.js';
 import type { Log } from '../../foundation/logging/log.js';
-import type { KeyTableName } from './key-ends.js';
-import type { KeyTable } from './key-table.js';
+import type { KeyTable } from './key-lifecycle.js';
+import type { KeyKind } from './key-record.js';
 
 const BATCH_SIZE = 1_000;
 /** Bounds the memory while the database is away. A key beyond it is recorded at its first use after that. */
@@ -116,9 +116,9 @@ function toBatches(uses: PendingUse[]): PendingUse[][] {
 }
 
 /** Constants in the code, never input: they become SQL. */
-interface UsedKeyTable extends Pick<KeyTable, 'targetColumn' | 'scopeUsesColumn'> {
-  readonly name: KeyTableName;
-  readonly door: KeyTable['door'] | 'admin';
+interface UsedKeyTable extends Pick<KeyKind, 'targetColumn' | 'scopeUsesColumn'> {
+  readonly name: KeyTable;
+  readonly door: KeyKind['door'] | 'admin';
   readonly event: AuditEventName;
   /** Of the event, an expression over the columns of the table and `is_reported`. */
   readonly details: string;

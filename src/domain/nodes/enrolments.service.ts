@@ -5,7 +5,7 @@
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { Column, Entity, Index, PrimaryColumn, Unique, type Repository } from 'typeorm';
+import type { Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -16,34 +16,14 @@ import { Environment } from '../../foundation/config/environment.js';
 import { computeMac, deriveKey, generateSecretBytes, isSameDigest } from '../../foundation/crypto/secret.js';
 import { Database, DatabaseClock } from '../../foundation/database/database.js';
 import { findPage, toFilter, type Page, type PageRequest } from '../../foundation/http/page.js';
-import type { IssuedCredential } from '../keys/key-table.js';
+import type { IssuedCredential } from '../keys/key-record.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
-import { NodesService, type NodeDevice, type NodeRegistration } from './nodes.service.js';
+import { NodeEnrolment } from './node-enrolment.entity.js';
+import type { Node } from './node.entity.js';
+import { NodesService, type NodeRegistration } from './nodes.service.js';
 
 const RETRY_SECONDS = 600;
-
-@Entity('node_enrolments')
-@Unique('node_enrolments_code_mac_key', ['codeMac'])
-@Index('node_enrolments_expires_at_idx', ['expiresAt'])
-export class NodeEnrolment {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'node_enrolments_pkey' }) id!: string;
-  @Column({ name: 'code_mac', type: 'bytea' }) codeMac!: Buffer;
-  @Column({ name: 'household_id', type: 'uuid' }) householdId!: string;
-  @Column({ type: 'text' }) room!: string;
-  @Column({ type: 'text' }) name!: string;
-
-  /** Of the node; null: all services. */
-  @Column({ type: 'text', array: true, nullable: true }) targets!: string[] | null;
-  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
-  @Column({ name: 'expires_at', type: 'timestamptz' }) expiresAt!: Date;
-  @Column({ name: 'cancelled_at', type: 'timestamptz', nullable: true }) cancelledAt!: Date | null;
-  @Column({ name: 'used_at', type: 'timestamptz', nullable: true }) usedAt!: Date | null;
-
-  /** The node that used the code. */
-  @Column({ name: 'node_id', type: 'uuid', nullable: true }) nodeId!: string | null;
-  @Column({ name: 'retry_mac', type: 'bytea', nullable: true }) retryMac!: Buffer | null;
-}
 
 export type EnrolmentRequest = Pick<NodeRegistration, 'householdId' | 'room' | 'name' | 'targets'> & {
   readonly expiresInMinutes: number;
@@ -150,7 +130,7 @@ export class EnrolmentsService {
     actor: Actor,
     idempotencyKey?: string,
     hasLostRace = false,
-  ): Promise<IssuedCredential<NodeDevice>> {
+  ): Promise<IssuedCredential<Node>> {
     const macs = this.computeMacs(canonicalizeCode(typed));
     const retryMacs = idempotencyKey === undefined ? [] : this.computeMacs(`retry ${idempotencyKey}`);
     const { verdict, enrolment } = await this.throttle.countEnrolmentGuess(actor.address, async () => {
@@ -184,7 +164,7 @@ export class EnrolmentsService {
     enrolment: NodeEnrolment,
     actor: Actor,
     retryMac: Buffer | undefined,
-  ): Promise<IssuedCredential<NodeDevice> | undefined> {
+  ): Promise<IssuedCredential<Node> | undefined> {
     const { householdId, room, name, targets } = enrolment;
     const issued = this.nodes.issueNode({ householdId, room, name, targets, expiresAt: null });
     return this.enrolments.manager.transaction(async (transaction) => {

@@ -14,12 +14,14 @@ import { HOUSEHOLD_ID, ID, TARGETS, TextField } from '../../foundation/common/fi
 import { EXAMPLES, SERVICE_NAME } from '../../foundation/common/names.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';
 import { provideKeyStore } from '../keys/key-store.js';
-import type { IssuedCredential } from '../keys/key-table.js';
+import type { IssuedCredential } from '../keys/key-record.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
-import { EnrolmentsService, NodeEnrolment } from './enrolments.service.js';
-import { NODE_KEYS, type NodeKeys, NODE_KEY_TABLE, NodeDevice, NodesService } from './nodes.service.js';
+import { EnrolmentsService } from './enrolments.service.js';
+import { NodeEnrolment } from './node-enrolment.entity.js';
+import { Node } from './node.entity.js';
+import { NODE_KEYS, type NodeKeys, NODE_KEY_KIND, NodesService } from './nodes.service.js';
 
 @Injectable()
 class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
@@ -42,12 +44,12 @@ class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const target = SERVICE_NAME.isName(named) ? named : undefined;
     const verdict = await this.keys.verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
     if (!verdict.valid) {
-      const isMisuse = verdict.reason === 'misuse';
-      const reason = isMisuse ? 'target' : verdict.reason;
+      const isViolation = verdict.reason === 'violation';
+      const reason = isViolation ? 'target' : verdict.reason;
       if (!verdict.identity) throw createRefusal('node', reason);
       this.keys.verifier.recordRefusal(nodeId, reason, toActor(request));
       const fields = { node_id: nodeId, household_id: verdict.identity.household_id };
-      throw createRefusal('node', reason, { ...fields, called_service: isMisuse ? target : undefined });
+      throw createRefusal('node', reason, { ...fields, called_service: isViolation ? target : undefined });
     }
     const { identity, rememberable } = verdict;
     const { household_id: householdId, targets } = identity;
@@ -103,7 +105,7 @@ class EnrolledNodeResponse {
   @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' }) api_key!: string;
   @ApiProperty(HOUSEHOLD_ID) household_id!: string;
 
-  static from({ credential: { id, householdId }, key }: IssuedCredential<NodeDevice>): EnrolledNodeResponse {
+  static from({ credential: { id, householdId }, key }: IssuedCredential<Node>): EnrolledNodeResponse {
     return { node_id: id, api_key: key, household_id: householdId };
   }
 }
@@ -142,9 +144,9 @@ class EnrolController {
 }
 
 @Module({
-  imports: [TypeOrmModule.forFeature([NodeDevice, NodeEnrolment])],
+  imports: [TypeOrmModule.forFeature([Node, NodeEnrolment])],
   controllers: [ValidateNodeController, EnrolController],
-  providers: [provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE), NodesService, EnrolmentsService, NodeStrategy],
+  providers: [provideKeyStore(NODE_KEYS, Node, NODE_KEY_KIND), NodesService, EnrolmentsService, NodeStrategy],
   exports: [NodesService, EnrolmentsService],
 })
 export class NodesModule {}

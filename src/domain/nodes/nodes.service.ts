@@ -4,7 +4,7 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { Column, Entity, Index, PrimaryColumn, type Repository, type EntityManager } from 'typeorm';
+import type { EntityManager, Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock, addDays } from '../../foundation/common/clock.js';
@@ -15,29 +15,9 @@ import { computeMac, deriveKey, isSameDigest } from '../../foundation/crypto/sec
 import { DatabaseClock } from '../../foundation/database/database.js';
 import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../../foundation/http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
-import {
-  isLiveAt,
-  KeyColumns,
-  toKeyFilters,
-  type IssuedCredential,
-  type KeyFilter,
-  type KeyTable,
-} from '../keys/key-table.js';
+import { isLiveAt, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-
-@Entity('nodes')
-@Index('nodes_household_id_idx', ['householdId', 'id'])
-@Index('nodes_dead_at_idx', { synchronize: false })
-@Index('nodes_search_idx', { synchronize: false })
-export class NodeDevice extends KeyColumns {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'nodes_pkey' }) declare id: string;
-  @Column({ name: 'household_id', type: 'uuid' }) householdId!: string;
-  @Column({ type: 'text' }) room!: string;
-  @Column({ type: 'text' }) name!: string;
-
-  /** The only services at which the node is accepted; null: all. */
-  @Column({ type: 'text', array: true, nullable: true }) targets!: string[] | null;
-}
+import { Node } from './node.entity.js';
 
 export interface NodeIdentity {
   readonly household_id: string;
@@ -45,15 +25,15 @@ export interface NodeIdentity {
 }
 
 export const NODE_KEYS = Symbol('NODE_KEYS');
-export type NodeKeys = KeyStore<NodeDevice, NodeIdentity>;
-export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
+export type NodeKeys = KeyStore<Node, NodeIdentity>;
+export const NODE_KEY_KIND: KeyKind<Node> = {
   name: 'nodes',
   door: 'node',
   auditPrefix: 'admin.node',
   identityColumns: ['household_id', 'targets'],
   labels: ['room', 'name'],
   keyPrefix: 'pa_node_',
-  findMisuse: ({ targets }, { target }) => {
+  findViolation: ({ targets }, { target }) => {
     if (!targets || (target !== undefined && targets.includes(target))) return undefined;
     const unnamed = target === undefined ? ', and the service that asks has to name itself' : '';
     return { code: 'target', detail: `It is valid at ${targets.join(', ')} only${unnamed}.` };
@@ -68,9 +48,9 @@ export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
 };
 
 /** Without `targets`, a new node gets those of NODE_TARGETS. */
-export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'> &
-  Partial<Pick<NodeDevice, 'targets'>>;
-export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt' | 'targets'>>;
+export type NodeRegistration = Pick<Node, 'householdId' | 'room' | 'name' | 'expiresAt'> &
+  Partial<Pick<Node, 'targets'>>;
+export type NodeChange = Partial<Pick<Node, 'room' | 'name' | 'expiresAt' | 'targets'>>;
 
 export interface NodeFilter extends KeyFilter {
   readonly householdId: string | undefined;
@@ -116,7 +96,7 @@ export class NodesService {
   private readonly macKeys;
 
   constructor(
-    @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
+    @InjectRepository(Node) private readonly nodes: Repository<Node>,
     @Inject(NODE_KEYS) readonly keys: NodeKeys,
     private readonly environment: Environment,
     private readonly audit: AuditLog,
@@ -137,7 +117,7 @@ export class NodesService {
     registration: NodeRegistration,
     actor: Actor,
     idempotencyKey?: string,
-  ): Promise<IssuedCredential<NodeDevice>> {
+  ): Promise<IssuedCredential<Node>> {
     const issued = this.issueNode(registration);
     const { credential: node } = issued;
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
@@ -172,7 +152,7 @@ export class NodesService {
   }
 
   /** @returns a node that {@link insertNode} stores */
-  issueNode(registration: NodeRegistration): IssuedCredential<NodeDevice> {
+  issueNode(registration: NodeRegistration): IssuedCredential<Node> {
     const { key, keyDigest } = this.keys.issueKey();
     const now = this.clock.now();
     const { targets = this.environment.nodeTargets ?? null } = registration;
@@ -182,16 +162,13 @@ export class NodesService {
 
   async insertNode(
     transaction: EntityManager,
-    node: NodeDevice,
+    node: Node,
     event: 'admin.node.registered' | 'node.enrolled',
     actor: Actor,
     origin: object = {},
   ): Promise<void> {
-    await transaction.insert(NodeDevice, node);
-    const details = {
-      ...origin,
-      after: { household_id: node.householdId, ...NODE_KEY_TABLE.toChangeableFields(node) },
-    };
+    await transaction.insert(Node, node);
+    const details = { ...origin, after: { household_id: node.householdId, ...NODE_KEY_KIND.toChangeableFields(node) } };
     const logFields = { node_id: node.id, household_id: node.householdId };
     await this.audit.record(transaction, { event, actor, time: node.createdAt, subject: node.id, details, logFields });
   }
@@ -201,7 +178,7 @@ export class NodesService {
     return this.nodes.query<RestrictedNodes[]>(RESTRICTED_NODES, [this.clock.now()]);
   }
 
-  async listNodes(page: PageRequest, { householdId, search, ...keys }: NodeFilter): Promise<Page<NodeDevice>> {
+  async listNodes(page: PageRequest, { householdId, search, ...keys }: NodeFilter): Promise<Page<Node>> {
     const filters = toKeyFilters(keys, this.clock.now());
     if (search !== undefined)
       filters.push(toFilter(`lower(room || '/' || name) LIKE lower(:search)`, { search: toPattern(search) }));

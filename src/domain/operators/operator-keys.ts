@@ -3,7 +3,7 @@ import type { OperatorIdentity } from '../../foundation/access/actor.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { batchReads, Database } from '../../foundation/database/database.js';
-import { isRefusal, judgeKey, listKeyColumns, type KeyRow, Overlaps } from '../keys/key-ends.js';
+import { isRefusal, determineKeyStatus, listKeyColumns, type KeyRow, Overlaps } from '../keys/key-lifecycle.js';
 import { buildRecordUses, LastUses } from '../keys/last-uses.js';
 import { Log } from '../../foundation/logging/log.js';
 
@@ -61,12 +61,12 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
     const presented = computeDigest(key);
     const row = await this.findRow(presented);
     const now = this.clock.now();
-    const judgement = judgeKey(presented, row, this.clock);
+    const status = determineKeyStatus(presented, row, this.clock);
     // The wrong key of a row is a previous one whose overlap has ended.
-    if (!row || judgement === 'unknown' || judgement === 'wrong_key') return UNKNOWN;
+    if (!row || status === 'unknown' || status === 'wrong_key') return UNKNOWN;
     const operator = { id: row.id, name: row.name, scopes: row.scopes, keyDigest: presented };
-    if (isRefusal(judgement)) return { valid: false, reason: judgement, operator };
-    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(row.id, presented, now)))
+    if (isRefusal(status)) return { valid: false, reason: status, operator };
+    if (status === 'current_in_overlap' && !(await this.overlaps.endOverlap(row.id, presented, now)))
       return this.verifyOperatorKey(key);
     this.lastUses.add(row.id, { at: now, service: null });
     return { valid: true, operator };

@@ -4,9 +4,9 @@
  * registers and changes only operators with no more rights than itself; its own row is locked meanwhile, so that nothing it
  * does to operators is committed after its revocation has answered.
  */
-import { Injectable, Module } from '@nestjs/common';
-import { InjectRepository, TypeOrmModule } from '@nestjs/typeorm';
-import { Check, Column, Entity, In, Index, PrimaryColumn, type EntityManager, type Repository } from 'typeorm';
+import { Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import { In, type EntityManager, type Repository } from 'typeorm';
 import type { Actor, OperatorIdentity } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import type { AuditEvent } from '../audit/audit-events.js';
@@ -20,31 +20,10 @@ import { type SecretDigest, ADMIN_KEY_PREFIX } from '../../foundation/crypto/sec
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../../foundation/http/page.js';
-import { buildRotation, isRefusal, judgeKey } from '../keys/key-ends.js';
-import {
-  findByDigests,
-  issueKey,
-  KeyColumns,
-  toKeyFilters,
-  type IssuedCredential,
-  type KeyFilter,
-} from '../keys/key-table.js';
+import { buildRotation, isRefusal, determineKeyStatus } from '../keys/key-lifecycle.js';
+import { findByDigests, issueKey, toKeyFilters, type IssuedCredential, type KeyFilter } from '../keys/key-record.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-import { OperatorKeys } from './operator-keys.js';
-
-@Entity('operators')
-@Index('operators_live_name_key', ['name'], { unique: true, where: 'revoked_at IS NULL' })
-@Index('operators_key_digest_key', ['keyDigest'], { unique: true })
-@Index('operators_previous_key_digest_idx', ['previousKeyDigest'], { where: 'previous_key_digest IS NOT NULL' })
-@Check('operators_name_check', 'name = lower(name)')
-@Check('operators_scopes_check', 'cardinality(scopes) > 0')
-export class Operator extends KeyColumns {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'operators_pkey' }) declare id: string;
-
-  /** Canonical. It does not change. */
-  @Column({ type: 'text' }) name!: string;
-  @Column({ type: 'text', array: true }) scopes!: Scope[];
-}
+import { Operator } from './operator.entity.js';
 
 const ROTATE = buildRotation('operators');
 
@@ -234,9 +213,9 @@ function refuseEnded(
   caller: Operator | undefined,
   clock: ComparedClock,
 ): Operator {
-  const judgement = judgeKey(keyDigest, caller, clock);
-  if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
-  if (isRefusal(judgement)) throw createRefusal('admin', judgement, { operator: name });
+  const status = determineKeyStatus(keyDigest, caller, clock);
+  if (!caller || status === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
+  if (isRefusal(status)) throw createRefusal('admin', status, { operator: name });
   if (!caller.scopes.includes('operators')) throw new RefusalToCountError(describeMissingScope(caller, 'operators'));
   return caller;
 }
@@ -280,10 +259,3 @@ function describeRefusal(
   const fields = { operator_id: id, operator: name };
   return { refusal: { event: 'admin.scope.refused', reason, fields }, counted: `operator ${id}`, subject: id } as const;
 }
-
-@Module({
-  imports: [TypeOrmModule.forFeature([Operator])],
-  providers: [OperatorsService, OperatorKeys],
-  exports: [OperatorsService, OperatorKeys],
-})
-export class OperatorsModule {}

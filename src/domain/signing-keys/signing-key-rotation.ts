@@ -4,7 +4,7 @@
  * live afterwards. Replicas agree through the database (docs/decisions/0046): each change runs under one advisory lock.
  */
 import { Injectable } from '@nestjs/common';
-import { Column, DataSource, Entity, Index, PrimaryColumn, Unique, type EntityManager } from 'typeorm';
+import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, addSeconds } from '../../foundation/common/clock.js';
@@ -17,32 +17,7 @@ import { DatabaseClock, Database, type Statement } from '../../foundation/databa
 import { LOCKS } from '../../foundation/database/locks.js';
 import { Log } from '../../foundation/logging/log.js';
 import { Propagation } from '../revocation/propagation.js';
-
-/**
- * next: shown in the JWKS, and does not sign yet. active: signs. retired: no longer signs, and its tokens stay valid until
- * they expire. revoked: its tokens are refused.
- */
-export type SigningKeyState = 'next' | 'active' | 'retired' | 'revoked';
-
-/** At most one key is next, and at most one is active. */
-@Entity('signing_keys')
-@Unique('signing_keys_kid_key', ['kid'])
-@Index('signing_keys_state_key', { synchronize: false })
-export class SigningKey {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'signing_keys_pkey' }) id!: string;
-  @Column({ type: 'text' }) kid!: string;
-  @Column({ type: 'text' }) algorithm!: 'ES256';
-  @Column({ type: 'text' }) state!: SigningKeyState;
-
-  /** Null once no token needs it. */
-  @Column({ name: 'encrypted_private_key', type: 'bytea', nullable: true, select: false })
-  encryptedPrivateKey!: Encrypted | null;
-
-  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
-  @Column({ name: 'activated_at', type: 'timestamptz', nullable: true }) activatedAt!: Date | null;
-  @Column({ name: 'retired_at', type: 'timestamptz', nullable: true }) retiredAt!: Date | null;
-  @Column({ name: 'revoked_at', type: 'timestamptz', nullable: true }) revokedAt!: Date | null;
-}
+import { SigningKey, type SigningKeyState } from './signing-key.entity.js';
 
 /** How long the JWKS may be cached. */
 export const JWKS_MAX_AGE_SECONDS = 300;

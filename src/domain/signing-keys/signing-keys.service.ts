@@ -12,12 +12,8 @@ import { Database, shareReads, type Statement } from '../../foundation/database/
 import { RevocationLease, type EvictionListener } from '../../../packages/lease/src/lease.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-import {
-  getOldestIssuedAt,
-  SigningKeyRotation,
-  SigningKeyVault,
-  type SigningKeyState,
-} from './signing-key-rotation.js';
+import { getOldestIssuedAt, SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
+import type { SigningKeyState } from './signing-key.entity.js';
 
 const RECORD_INTERVAL_MS = 60_000;
 /** Less than the margin of `getOldestIssuedAt`. */

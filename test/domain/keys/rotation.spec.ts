@@ -14,7 +14,7 @@ interface Credential {
 const app = useApp();
 const replica = useReplica(app);
 
-/** The keys of both kinds rotate alike (src/domain/keys/key-ends.ts). */
+/** The keys of both kinds rotate alike (src/domain/keys/key-lifecycle.ts). */
 const KINDS = [
   {
     kind: 'node',

@@ -87,7 +87,7 @@ describe('a connection that is terminated', () => {
   it.each<[string, (transaction: EntityManager) => Promise<unknown>]>([
     ['statement of the connection', ({ queryRunner }) => queryRunner!.query('SELECT 1')],
     ['statement of the transaction', (transaction) => transaction.query('SELECT 1')],
-    ['repository', (transaction) => transaction.count('NodeDevice')],
+    ['repository', (transaction) => transaction.count('Node')],
     ['savepoint', (transaction) => transaction.transaction(() => Promise.resolve())],
     ['commit', () => Promise.resolve()],
   ])('between two statements of a transaction counts as a database outage (%s)', async (_, next) => {

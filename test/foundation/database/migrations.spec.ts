@@ -1,11 +1,11 @@
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
-import { AppCredential } from '../../../src/domain/app-credentials/app-credentials.service.js';
+import { AppCredential } from '../../../src/domain/app-credentials/app-credential.entity.js';
 import { toFailure } from '../../../src/cli/failures.js';
 import { FORMER_MIGRATIONS } from '../../../src/foundation/database/define-migration.js';
 import { createMigrationOptions, migrate, readSchemaState } from '../../../src/foundation/database/migrate.js';
-import { NodeDevice } from '../../../src/domain/nodes/nodes.service.js';
-import { Operator } from '../../../src/domain/operators/operators.service.js';
+import { Node } from '../../../src/domain/nodes/node.entity.js';
+import { Operator } from '../../../src/domain/operators/operator.entity.js';
 import { Session } from '../../../src/domain/tokens/sessions.service.js';
 import { User } from '../../../src/domain/users/users.service.js';
 import { eventually } from '../../../tools/eventually.js';
@@ -26,7 +26,7 @@ describe('the migrations', () => {
     database = await createTestDatabase({ isEmpty: true });
     dataSource = new DataSource({
       ...createMigrationOptions(database.url),
-      entities: [User, Session, NodeDevice, AppCredential, Operator],
+      entities: [User, Session, Node, AppCredential, Operator],
     });
     await dataSource.initialize();
   });

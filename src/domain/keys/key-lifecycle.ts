@@ -1,7 +1,7 @@
 /**
  * Where a key ends, and why it is refused afterwards. It is revoked; it expires; or a rotation replaces it: at once, at the
  * end of the overlap, or at the first use of the new key (docs/decisions/0009). Rows of ended keys are purged later.
- * `judgeKey` is the only place that decides; `explainKey` tells operators the same in words. The calls that end a key early
+ * `determineKeyStatus` is the only place that decides; `explainKey` tells operators the same in words. The calls that end a key early
  * answer after every replica has forgotten it (revocation/propagation.ts).
  */
 import type { AuditLog } from '../audit/audit-log.js';
@@ -12,10 +12,10 @@ import type { ComparedClock } from '../../foundation/database/compared-clock.js'
 import { isWriteRefusal } from '../../foundation/database/database-failure.js';
 import type { Database, Statement } from '../../foundation/database/database.js';
 import { toErrorFields, type Log } from '../../foundation/logging/log.js';
-import { isLiveAt, type KeyColumns, type Misuse } from './key-table.js';
+import { isLiveAt, type KeyColumns, type RestrictionViolation } from './key-record.js';
 
 /** Constants, never input, because they become SQL. */
-export type KeyTableName = 'nodes' | 'app_credentials' | 'operators';
+export type KeyTable = 'nodes' | 'app_credentials' | 'operators';
 
 /** What decides whether a key is valid. */
 export type KeyRow = Readonly<
@@ -23,12 +23,12 @@ export type KeyRow = Readonly<
 >;
 
 /** The columns of a {@link KeyRow}. */
-export const listKeyColumns = (name: KeyTableName): string => `${name}.id, ${name}.key_digest AS "keyDigest",
+export const listKeyColumns = (name: KeyTable): string => `${name}.id, ${name}.key_digest AS "keyDigest",
   ${name}.previous_key_digest AS "previousKeyDigest", ${name}.previous_key_expires_at AS "previousKeyExpiresAt",
   ${name}.expires_at AS "expiresAt", ${name}.revoked_at AS "revokedAt"`;
 
 /** The first use of `current_in_overlap` has to end the overlap before the response is sent. */
-export type Judgement = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
+export type KeyStatus = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
 
 /** Stands in for an absent digest, so that an attacker cannot tell by the time of a refusal whether an id exists. */
 const DUMMY_DIGEST = computeDigest(generateSecretBytes());
@@ -37,7 +37,7 @@ const DUMMY_DIGEST = computeDigest(generateSecretBytes());
  * @param clock is read only when the time decides
  * @throws {WrongClockError} when the time decides while the clock is wrong
  */
-export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, clock: ComparedClock): Judgement {
+export function determineKeyStatus(presented: SecretDigest, row: KeyRow | undefined, clock: ComparedClock): KeyStatus {
   const isCurrent = isSameDigest(presented, row?.keyDigest ?? DUMMY_DIGEST);
   const isPrevious = isSameDigest(presented, row?.previousKeyDigest ?? DUMMY_DIGEST);
   if (!row) return 'unknown';
@@ -49,11 +49,11 @@ export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, clock
   return row.previousKeyDigest ? 'current_in_overlap' : 'current';
 }
 
-export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {
-  return judgement !== 'current' && judgement !== 'current_in_overlap' && judgement !== 'previous';
+export function isRefusal(status: KeyStatus): status is KeyRefusalReason {
+  return status !== 'current' && status !== 'current_in_overlap' && status !== 'previous';
 }
 
-export function buildKeyEndStatements(name: KeyTableName) {
+export function buildKeyEndStatements(name: KeyTable) {
   return {
     rotate: withAuditEvent(
       { name: `${name}_rotate`, text: buildRotation(name, UNLESS_ROTATED) },
@@ -76,7 +76,7 @@ const UNLESS_ROTATED = `AND ($6::text IS NULL OR rotated IS NOT DISTINCT FROM NU
  * during an overlap keeps the older of the two keys: the client may never have received the newer one.
  * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id.
  */
-export function buildRotation(name: KeyTableName, condition = ''): string {
+export function buildRotation(name: KeyTable, condition = ''): string {
   return `UPDATE ${name}
     SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
                                    WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
@@ -95,7 +95,7 @@ export class Overlaps {
 
   constructor(
     private readonly database: Database,
-    table: KeyTableName,
+    table: KeyTable,
     private readonly log: Log,
   ) {
     this.statement = {
@@ -158,7 +158,7 @@ export function explainUnknownKey(): Explanation {
   return { reasons: [reason], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
 }
 
-export function explainKey(row: KeyColumns, now: Date, misuse?: Misuse): Explanation {
+export function explainKey(row: KeyColumns, now: Date, violation?: RestrictionViolation): Explanation {
   const reasons: Reason[] = [];
   if (row.revokedAt) {
     const detail = 'It was revoked, which cannot be undone. Issue a new one.';
@@ -168,7 +168,7 @@ export function explainKey(row: KeyColumns, now: Date, misuse?: Misuse): Explana
     const detail = 'It was valid until this moment. Issue a new one, or for a node change expires_at.';
     reasons.push({ code: 'expired', detail, since: row.expiresAt, requestId: null });
   }
-  if (misuse) reasons.push({ ...misuse, since: null, requestId: null });
+  if (violation) reasons.push({ ...violation, since: null, requestId: null });
   return {
     reasons,
     previousKey: row.rotatedAt ? explainPreviousKey(row, row.rotatedAt, now, reasons) : null,

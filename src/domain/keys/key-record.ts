@@ -62,7 +62,7 @@ export interface KeyCounts {
 }
 
 /** Counts the keys of a table at a moment ($1). */
-export function buildKeyCount(table: KeyTable['name']) {
+export function buildKeyCount(table: KeyKind['name']) {
   return {
     name: `${table}_count`,
     text: `SELECT count(*) FILTER (WHERE is_live)::integer AS live, count(*) FILTER (WHERE NOT is_live)::integer AS ended,
@@ -85,13 +85,13 @@ export interface KeyRestrictions {
   readonly scopes?: readonly string[] | null;
 }
 
-export interface Misuse {
+export interface RestrictionViolation {
   readonly code: 'target' | 'other_target' | 'missing_scope';
   readonly detail: string;
 }
 
 /** Constants, never input, because they become SQL. */
-export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
+export interface KeyKind<Entity extends KeyColumns = KeyColumns> {
   readonly name: 'nodes' | 'app_credentials';
   readonly door: 'node' | 'app';
   readonly auditPrefix: 'admin.node' | 'admin.app_credential';
@@ -105,7 +105,7 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
   /** Says why a valid key is not accepted for what is asked of it. */
-  findMisuse(restrictions: KeyRestrictions, asked: AskedUse): Misuse | undefined;
+  findViolation(restrictions: KeyRestrictions, asked: AskedUse): RestrictionViolation | undefined;
   toLogFields(row: Entity): LogFields;
   /** What operators may change, named as in the audit log. */
   toChangeableFields(row: Entity): Record<string, unknown>;

@@ -1,0 +1,18 @@
+import { Column, Entity, Index, PrimaryColumn } from 'typeorm';
+import { KeyColumns } from '../keys/key-record.js';
+
+@Entity('app_credentials')
+@Index('app_credentials_live_pair_key', ['caller', 'target'], { unique: true, where: 'revoked_at IS NULL' })
+@Index('app_credentials_dead_at_idx', { synchronize: false })
+export class AppCredential extends KeyColumns {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'app_credentials_pkey' }) declare id: string;
+  @Column({ type: 'text' }) caller!: string;
+  @Column({ type: 'text' }) target!: string;
+
+  /** Null: all that the target knows. */
+  @Column({ type: 'text', array: true, nullable: true }) scopes!: readonly string[] | null;
+  @Column({ name: 'scopes_changed_at', type: 'timestamptz', nullable: true }) scopesChangedAt!: Date | null;
+
+  /** When each scope was last asked for, in ISO 8601. */
+  @Column({ name: 'scope_uses', type: 'jsonb', default: {} }) scopeUses!: Readonly<Record<string, string>>;
+}
