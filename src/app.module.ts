@@ -20,7 +20,7 @@ import { RecoveryModule } from './api/recovery/recovery.js';
 import { RevocationModule } from './domain/revocation/revocation-feed.js';
 import { SecondFactorsModule } from './domain/second-factors/second-factors.module.js';
 import { SigningKeysModule } from './domain/signing-keys/signing-keys.module.js';
-import { ThrottlingModule } from './foundation/throttling/guess-throttles.js';
+import { ThrottlingModule } from './foundation/throttling/throttling.module.js';
 import { TokensModule } from './domain/tokens/user-door.js';
 import { UsersModule } from './domain/users/users.controller.js';
 import { InternalModule } from './api/internal/internal.module.js';

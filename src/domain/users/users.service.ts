@@ -19,7 +19,7 @@ import type { PasswordHash } from '../passwords/password-hasher.js';
 import { buildHasSecondFactor } from '../passwords/password-verifier.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { LoginThrottle, type GuessedUser } from '../../foundation/throttling/guess-throttles.js';
-import { LONGEST_WINDOW_SECONDS } from '../../foundation/throttling/policies.js';
+import { LONGEST_WINDOW_SECONDS } from '../../foundation/throttling/rate-limit-buckets.js';
 
 @Entity('users')
 @Check('users_email_canonical_check', 'email = lower(email)')

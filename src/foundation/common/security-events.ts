@@ -160,7 +160,7 @@ export const REFUSAL_REASONS = {
   ],
   'session.refresh.refused': ['malformed', 'unknown', 'forged'],
   'session.refresh.reused': ['reused'],
-  // The reason of a throttled call is the name of the exhausted budget.
+  // The reason of a throttled call is the name of the exhausted bucket.
   'user.login.throttled': ['login-account-address', 'login-account', 'login-address', 'hashing-busy'],
   'user.second_factor.throttled': ['second-factor-account', 'second-factor-week', 'second-factor-address'],
   'user.registration.throttled': ['registration'],

@@ -1,4 +1,4 @@
-import { MAX_BCRYPT_COST, SITE_BUDGET_FACTOR } from './limits.js';
+import { MAX_BCRYPT_COST, SITE_BUCKET_FACTOR } from './limits.js';
 import { linkUrl, mailSender, mailUrl, productName } from './urls.js';
 import * as kinds from './variable-kinds.js';
 import type { Section } from './variable-kinds.js';
@@ -149,7 +149,7 @@ export const accountSections = [
     title: 'Throttles',
     introduction:
       'Each limit is points/seconds: at most that many attempts in a window that starts with the first one. An address is an ' +
-      `IPv4 address or an IPv6 /64; an IPv6 /48 has ${SITE_BUDGET_FACTOR} times the points, but for one account no more than a ` +
+      `IPv4 address or an IPv6 /64; an IPv6 /48 has ${SITE_BUCKET_FACTOR} times the points, but for one account no more than a ` +
       'quarter of LOGIN_LIMIT_PER_ACCOUNT. Behind a proxy that TRUST_PROXY ' +
       "does not name, all clients share the proxy's limits. [throttling.md](throttling.md) has the other limits, which are fixed.",
     variables: {

@@ -20,14 +20,14 @@ export const EXPIRY_NOTICE_DAYS = 14;
 export const MAX_LEASE_MS = 5_000;
 
 /** An IPv6 /48 holds 65,536 networks of /64, and may be one attacker or a whole office. */
-export const SITE_BUDGET_FACTOR = 16;
+export const SITE_BUCKET_FACTOR = 16;
 
 /** The highest cost of our own hashes: one takes 3 s of a core. */
 export const MAX_BCRYPT_COST = 16;
 
 /**
  * At most this many attempts in a window, which starts with the first attempt. Each limit by network counts an IPv4
- * address or an IPv6 /64, and an IPv6 /48 with up to {@link SITE_BUDGET_FACTOR} times the points.
+ * address or an IPv6 /64, and an IPv6 /48 with up to {@link SITE_BUCKET_FACTOR} times the points.
  */
 export interface Limit {
   readonly points: number;

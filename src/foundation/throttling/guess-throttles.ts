@@ -1,13 +1,13 @@
-// Limits of guesses at a secret that people choose or type. A guess reserves a point of each budget, is verified, and
+// Limits of guesses at a secret that people choose or type. A guess reserves a point of each bucket, is verified, and
 // then costs its points when it was wrong; every other outcome refunds them. So right passwords and codes cost nothing,
 // and a throttled guess is never verified.
 
-import { Global, Injectable, Module } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { Turn } from '../common/keyed-queue.js';
 import { toNetworks } from '../common/network.js';
-import { ExhaustedBudgets } from './exhausted-budgets.js';
-import { Budgets, type Budget } from './policies.js';
+import { ExhaustedBuckets } from './exhausted-buckets.js';
+import { RateLimitBuckets, type RateLimitBucket } from './rate-limit-buckets.js';
 import { Throttle } from './throttle.js';
 import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-windows.js';
 
@@ -54,8 +54,8 @@ export interface GuessedUser {
 @Injectable()
 export class LoginThrottle {
   constructor(
-    private readonly budgets: Budgets,
-    private readonly exhausted: ExhaustedBudgets,
+    private readonly buckets: RateLimitBuckets,
+    private readonly exhausted: ExhaustedBuckets,
     private readonly windows: ThrottleWindows,
     private readonly throttle: Throttle,
   ) {}
@@ -83,14 +83,14 @@ export class LoginThrottle {
   async reserveGuess(account: string, address: string | null): Promise<PasswordGuess> {
     await this.throttle.refuseBusyNetwork(LOGIN_EVENT, address);
     const { exhausted, windows } = this;
-    const { networks, budgets, knownKey } = this.toRequest(account, address);
+    const { networks, buckets, knownKey } = this.toRequest(account, address);
     const turn = { networks, isKnown: false };
-    const request = { budgets, knownKey };
+    const request = { buckets, knownKey };
     const reservation = await windows.awaitPoints({ request, turn, maxWaitMs: MAX_LOGIN_WAIT_MS }, async () => {
-      await exhausted.refuseAny(budgets.slice(0, 1));
+      await exhausted.refuseAny(buckets.slice(0, 1));
       // Asks whether the network is known without reserving, so that a flood over its limits writes no row.
-      if (exhausted.hasAny(budgets) && !(await windows.reservePoints({ budgets: [], knownKey }, turn)).isKnown)
-        await exhausted.refuseAny(budgets);
+      if (exhausted.hasAny(buckets) && !(await windows.reservePoints({ buckets: [], knownKey }, turn)).isKnown)
+        await exhausted.refuseAny(buckets);
     });
     const { isKnown, points } = reservation;
     return {
@@ -107,25 +107,25 @@ export class LoginThrottle {
    * @param address of a client; null: only the limit of the account at addresses where it is not known
    */
   async listExhaustedLoginLimits(account: string, address: string | null): Promise<ExhaustedLimit[]> {
-    const { budgets, knownKey } = this.toRequest(account, address);
-    const open = await this.windows.readWindows([...budgets.map(({ key }) => key), knownKey]);
+    const { buckets, knownKey } = this.toRequest(account, address);
+    const open = await this.windows.readWindows([...buckets.map(({ key }) => key), knownKey]);
     const isKnown = address !== null && open.has(knownKey);
-    const asked = address === null ? budgets.filter(({ name }) => name === 'login-account') : budgets;
+    const asked = address === null ? buckets.filter(({ name }) => name === 'login-account') : buckets;
     return listExhausted(asked.slice(0, isKnown ? 1 : undefined), open);
   }
 
   /** Tells operators whose passwords or codes are refused now, in one statement, and counts nothing. */
   async findThrottledUsers(users: readonly GuessedUser[]): Promise<Set<string>> {
-    const limits = users.map((user) => ({ userId: user.userId, budgets: this.createGuessBudgets(user) }));
-    const open = await this.windows.readWindows(limits.flatMap((user) => user.budgets.map(({ key }) => key)));
-    const throttled = limits.filter((user) => listExhausted(user.budgets, open).length > 0);
+    const limits = users.map((user) => ({ userId: user.userId, buckets: this.createGuessBuckets(user) }));
+    const open = await this.windows.readWindows(limits.flatMap((user) => user.buckets.map(({ key }) => key)));
+    const throttled = limits.filter((user) => listExhausted(user.buckets, open).length > 0);
     return new Set(throttled.map(({ userId }) => userId));
   }
 
   /** Removes the throttles of one user: of logins, codes and mails. @returns how many windows were counting */
   async removeThrottles(transaction: EntityManager, user: GuessedUser): Promise<number> {
-    const mails = this.budgets.createBudgets('mail-account', { account: user.account });
-    const keys = [...this.createGuessBudgets(user), ...mails].map(({ key }) => key);
+    const mails = this.buckets.createBuckets('mail-account', { account: user.account });
+    const keys = [...this.createGuessBuckets(user), ...mails].map(({ key }) => key);
     return this.windows.removeWindows(transaction, keys);
   }
 
@@ -134,26 +134,26 @@ export class LoginThrottle {
     await this.windows.awaitRemoval();
   }
 
-  private createGuessBudgets({ userId, account, addresses }: GuessedUser): Budget[] {
-    const { budgets } = this;
+  private createGuessBuckets({ userId, account, addresses }: GuessedUser): RateLimitBucket[] {
+    const { buckets } = this;
     return [
       ...addresses.flatMap((address) =>
-        budgets.createBudgets('login-account-address', { account, networks: toNetworks(address) }),
+        buckets.createBuckets('login-account-address', { account, networks: toNetworks(address) }),
       ),
-      ...budgets.createBudgets('login-account', { account }),
-      ...budgets.createBudgets('second-factor-account', { account: userId }),
-      ...budgets.createBudgets('second-factor-week', { account: userId }),
+      ...buckets.createBuckets('login-account', { account }),
+      ...buckets.createBuckets('second-factor-account', { account: userId }),
+      ...buckets.createBuckets('second-factor-week', { account: userId }),
     ];
   }
 
   private toRequest(account: string, address: string | null) {
     const networks = toNetworks(address);
-    const budgets = [
-      ...this.budgets.createBudgets('login-account-address', { account, networks }),
-      ...this.budgets.createBudgets('login-account', { account }),
-      ...this.budgets.createBudgets('login-address', { networks }),
+    const buckets = [
+      ...this.buckets.createBuckets('login-account-address', { account, networks }),
+      ...this.buckets.createBuckets('login-account', { account }),
+      ...this.buckets.createBuckets('login-address', { networks }),
     ];
-    return { networks, budgets, knownKey: this.budgets.createKey('known-address', networks[0], account) };
+    return { networks, buckets, knownKey: this.buckets.createKey('known-address', networks[0], account) };
   }
 }
 
@@ -164,8 +164,8 @@ export class LoginThrottle {
 @Injectable()
 export class CodeThrottle {
   constructor(
-    private readonly budgets: Budgets,
-    private readonly exhausted: ExhaustedBudgets,
+    private readonly buckets: RateLimitBuckets,
+    private readonly exhausted: ExhaustedBuckets,
     private readonly windows: ThrottleWindows,
   ) {}
 
@@ -177,7 +177,7 @@ export class CodeThrottle {
     { counted, method, address }: CodeGuess,
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
-    return this.countGuess(this.createBudgets(counted, method), address, verify);
+    return this.countGuess(this.createBuckets(counted, method), address, verify);
   }
 
   /** As {@link countCodeGuess}. */
@@ -185,31 +185,31 @@ export class CodeThrottle {
     address: string | null,
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
-    const ofNetwork = this.budgets.createBudgets('enrolment-address', { networks: toNetworks(address) });
-    return this.countGuess([...ofNetwork, ...this.budgets.createBudgets('enrolment', {})], address, verify);
+    const ofNetwork = this.buckets.createBuckets('enrolment-address', { networks: toNetworks(address) });
+    return this.countGuess([...ofNetwork, ...this.buckets.createBuckets('enrolment', {})], address, verify);
   }
 
   /** Counts the repeats of one enrolment, each of which rotates a key: no more than wrong codes from one network. */
   async countEnrolmentRepeat(enrolmentId: string, address: string | null): Promise<void> {
-    const budgets = this.budgets.createBudgets('enrolment-address', { account: enrolmentId });
-    await this.windows.spendPoints(budgets, { networks: toNetworks(address), isKnown: false });
+    const buckets = this.buckets.createBuckets('enrolment-address', { account: enrolmentId });
+    await this.windows.spendPoints(buckets, { networks: toNetworks(address), isKnown: false });
   }
 
   /** Tells operators which limits refuse a code of this method now, and counts nothing. */
   async listExhaustedCodeLimits(userId: string, method: CodeGuess['method']): Promise<ExhaustedLimit[]> {
-    const budgets = this.createBudgets(userId, method);
-    return listExhausted(budgets, await this.windows.readWindows(budgets.map(({ key }) => key)));
+    const buckets = this.createBuckets(userId, method);
+    return listExhausted(buckets, await this.windows.readWindows(buckets.map(({ key }) => key)));
   }
 
   private async countGuess<Verdict extends { readonly valid: boolean }>(
-    budgets: readonly Budget[],
+    buckets: readonly RateLimitBucket[],
     address: string | null,
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
     const { exhausted, windows } = this;
     const turn = { networks: toNetworks(address), isKnown: false };
-    const { points } = await windows.awaitPoints({ request: { budgets }, turn, maxWaitMs: MAX_CODE_WAIT_MS }, () =>
-      exhausted.refuseAny(budgets),
+    const { points } = await windows.awaitPoints({ request: { buckets }, turn, maxWaitMs: MAX_CODE_WAIT_MS }, () =>
+      exhausted.refuseAny(buckets),
     );
     const refund = () => windows.settlePoints({ points, isLost: false }).catch(() => undefined);
     // An accepted code is used up: a refund that fails must not refuse it.
@@ -217,10 +217,10 @@ export class CodeThrottle {
     return settleByVerdict({ settle, refund }, verify);
   }
 
-  private createBudgets(account: string, method: CodeGuess['method']): Budget[] {
+  private createBuckets(account: string, method: CodeGuess['method']): RateLimitBucket[] {
     // Recovery codes cannot be guessed: they are usable while the six digits are locked for the week.
-    const weekly = method === 'totp' ? this.budgets.createBudgets('second-factor-week', { account }) : [];
-    return [...this.budgets.createBudgets('second-factor-account', { account }), ...weekly];
+    const weekly = method === 'totp' ? this.buckets.createBuckets('second-factor-week', { account }) : [];
+    return [...this.buckets.createBuckets('second-factor-account', { account }), ...weekly];
   }
 }
 
@@ -235,10 +235,3 @@ async function settleByVerdict<Verdict extends { readonly valid: boolean }>(
   await guess.settle(verdict.valid);
   return verdict;
 }
-
-@Global()
-@Module({
-  providers: [Budgets, ExhaustedBudgets, ThrottleWindows, Throttle, LoginThrottle, CodeThrottle],
-  exports: [ThrottleWindows, Throttle, LoginThrottle, CodeThrottle],
-})
-export class ThrottlingModule {}

@@ -12,8 +12,8 @@ import type { Turn } from '../common/keyed-queue.js';
 import { Database } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Batcher } from './batcher.js';
-import { ExhaustedBudgets, UNLOCK_CHECK_INTERVAL_MS, UNLOCK_KEY } from './exhausted-budgets.js';
-import { LONGEST_WINDOW_SECONDS, type Budget } from './policies.js';
+import { ExhaustedBuckets, UNLOCK_CHECK_INTERVAL_MS, UNLOCK_KEY } from './exhausted-buckets.js';
+import { LONGEST_WINDOW_SECONDS, type RateLimitBucket } from './rate-limit-buckets.js';
 
 const MAX_QUEUED = 2_000;
 /** A login makes its network known to the account for this long. */
@@ -34,8 +34,8 @@ interface ReservedWindow {
 }
 
 interface ReserveRequest {
-  readonly budgets: readonly Budget[];
-  /** While the row of this key lives, only the first budget can refuse. */
+  readonly buckets: readonly RateLimitBucket[];
+  /** While the row of this key lives, only the first bucket can refuse. */
   readonly knownKey?: string;
   /** The points are lost at once, without a settlement. */
   readonly spends?: boolean;
@@ -45,8 +45,8 @@ interface Reservation {
   readonly isKnown: boolean;
   /** One point of each row: in flight, or lost if the request spends them. */
   readonly points: readonly ReservedWindow[];
-  /** Budgets without a point left. If there is any, no point was taken of the others either. */
-  readonly lacking: readonly Budget[];
+  /** RateLimitBuckets without a point left. If there is any, no point was taken of the others either. */
+  readonly lacking: readonly RateLimitBucket[];
 }
 
 interface Settlement {
@@ -63,12 +63,15 @@ export interface OpenWindow {
 
 /** A limit that refuses now, for operators. */
 export interface ExhaustedLimit {
-  readonly name: Budget['name'];
+  readonly name: RateLimitBucket['name'];
   readonly until: Date;
 }
 
-export function listExhausted(budgets: readonly Budget[], open: ReadonlyMap<string, OpenWindow>): ExhaustedLimit[] {
-  return budgets.flatMap(({ name, key, limit }) => {
+export function listExhausted(
+  buckets: readonly RateLimitBucket[],
+  open: ReadonlyMap<string, OpenWindow>,
+): ExhaustedLimit[] {
+  return buckets.flatMap(({ name, key, limit }) => {
     const window = open.get(key);
     return window && window.lost >= limit.points ? [{ name, until: window.window_end }] : [];
   });
@@ -81,7 +84,7 @@ export class ThrottleWindows {
   private readonly freedKeys = new EventEmitter().setMaxListeners(0);
 
   constructor(
-    private readonly exhausted: ExhaustedBudgets,
+    private readonly exhausted: ExhaustedBuckets,
     private readonly database: Database,
   ) {}
 
@@ -91,8 +94,8 @@ export class ThrottleWindows {
   }
 
   /**
-   * Takes a point of each budget, and waits while points in flight may be refunded.
-   * @param refuseExhausted called before each try, so that a budget that is known to be exhausted costs no statement
+   * Takes a point of each bucket, and waits while points in flight may be refunded.
+   * @param refuseExhausted called before each try, so that a bucket that is known to be exhausted costs no statement
    * @throws {ProblemException} too_many_requests; unavailable; hashing_busy after a long wait, or when the queue is full
    */
   async awaitPoints(
@@ -112,14 +115,14 @@ export class ThrottleWindows {
   }
 
   /**
-   * Takes a point of each budget for good.
-   * @returns the rows of the budgets, in their order
+   * Takes a point of each bucket for good.
+   * @returns the rows of the buckets, in their order
    * @throws {ProblemException} too_many_requests; unavailable; hashing_busy when the queue is full
    */
-  async spendPoints(budgets: readonly Budget[], turn: Turn): Promise<readonly ReservedWindow[]> {
+  async spendPoints(buckets: readonly RateLimitBucket[], turn: Turn): Promise<readonly ReservedWindow[]> {
     for (;;) {
-      await this.exhausted.refuseAny(budgets);
-      const { points } = await this.reservePoints({ budgets, spends: true }, turn);
+      await this.exhausted.refuseAny(buckets);
+      const { points } = await this.reservePoints({ buckets, spends: true }, turn);
       if (points.length > 0) return points;
     }
   }
@@ -153,8 +156,8 @@ export class ThrottleWindows {
     await sleep(UNLOCK_CHECK_INTERVAL_MS + UNLOCK_MARGIN_MS);
   }
 
-  /** Resolves when points of the budget may be free: at once after a settlement here, soon after one elsewhere. */
-  private async awaitFreed({ key }: Budget): Promise<void> {
+  /** Resolves when points of the bucket may be free: at once after a settlement here, soon after one elsewhere. */
+  private async awaitFreed({ key }: RateLimitBucket): Promise<void> {
     await once(this.freedKeys, key, { signal: AbortSignal.timeout(POLL_INTERVAL_MS) }).catch(() => undefined);
   }
 
@@ -162,16 +165,16 @@ export class ThrottleWindows {
     const claimsByKey = toClaims(batch);
     const claims = [...claimsByKey.values()];
     const rows = await this.database.rows<ReservedWindow>(RESERVE, [
-      claims.map(({ budget }) => budget.key),
-      claims.map(({ budget }) => budget.limit.points),
-      claims.map(({ budget }) => budget.limit.seconds),
+      claims.map(({ bucket }) => bucket.key),
+      claims.map(({ bucket }) => bucket.limit.points),
+      claims.map(({ bucket }) => bucket.limit.seconds),
       claims.map(({ wanted, spends }) => (spends ? wanted : 0)),
       claims.map(({ wanted, spends }) => (spends ? 0 : wanted)),
       batch.flatMap(({ knownKey }) => knownKey ?? []),
     ]);
     for (const row of rows) {
-      const budget = claimsByKey.get(row.key)?.budget;
-      if (budget && row.lost >= budget.limit.points) this.exhausted.remember(budget, row.ms_left);
+      const bucket = claimsByKey.get(row.key)?.bucket;
+      if (bucket && row.lost >= bucket.limit.points) this.exhausted.remember(bucket, row.ms_left);
     }
     const rowsByKey = new Map(rows.map((row) => [row.key, row]));
     const reservations = batch.map((request) => takePoints(request, rowsByKey));
@@ -197,7 +200,7 @@ export class ThrottleWindows {
 }
 
 interface Claim {
-  readonly budget: Budget;
+  readonly bucket: RateLimitBucket;
   readonly spends: boolean;
   wanted: number;
 }
@@ -205,27 +208,27 @@ interface Claim {
 /** The points that a batch wants of each key. A request beyond a limit within its own batch claims none. */
 function toClaims(batch: readonly ReserveRequest[]): Map<string, Claim> {
   const claims = new Map<string, Claim>();
-  for (const { budgets, spends = false } of batch) {
-    const own = budgets.map((budget) => claims.get(budget.key) ?? { budget, spends, wanted: 0 });
-    if (own.some(({ budget, wanted }) => wanted >= budget.limit.points)) continue;
+  for (const { buckets, spends = false } of batch) {
+    const own = buckets.map((bucket) => claims.get(bucket.key) ?? { bucket, spends, wanted: 0 });
+    if (own.some(({ bucket, wanted }) => wanted >= bucket.limit.points)) continue;
     for (const claim of own) {
       claim.wanted += 1;
-      claims.set(claim.budget.key, claim);
+      claims.set(claim.bucket.key, claim);
     }
   }
   return claims;
 }
 
-/** All or nothing: takes one point from every budget, or none when a budget that can refuse is empty. */
-function takePoints({ budgets, knownKey }: ReserveRequest, rowsByKey: Map<string, ReservedWindow>): Reservation {
+/** All or nothing: takes one point from every bucket, or none when a bucket that can refuse is empty. */
+function takePoints({ buckets, knownKey }: ReserveRequest, rowsByKey: Map<string, ReservedWindow>): Reservation {
   const isKnown = knownKey !== undefined && rowsByKey.has(knownKey);
-  const pairs = budgets.map((budget) => ({ budget, row: rowsByKey.get(budget.key) }));
+  const pairs = buckets.map((bucket) => ({ bucket, row: rowsByKey.get(bucket.key) }));
   const lacking = pairs.filter(({ row }, index) => !row?.granted && (index === 0 || !isKnown));
   // The caller waits for the first one, which must be a row that was read: only that can be known to be exhausted.
   lacking.sort((one, other) => Number(!one.row) - Number(!other.row));
   const points = lacking.length > 0 ? [] : pairs.flatMap(({ row }) => (row?.granted ? row : []));
   for (const row of points) row.granted -= 1;
-  return { isKnown, points, lacking: lacking.map(({ budget }) => budget) };
+  return { isKnown, points, lacking: lacking.map(({ bucket }) => bucket) };
 }
 
 /** Rounded to milliseconds, so that a Date of JavaScript can identify a window. */

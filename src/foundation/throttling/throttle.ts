@@ -5,8 +5,8 @@ import { LRUCache } from 'lru-cache';
 import { getClientAddress, toNetworks } from '../common/network.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { ExhaustedBudgets, toRateLimitHeaders } from './exhausted-budgets.js';
-import { Budgets, type Budget, type ThrottleEvent } from './policies.js';
+import { ExhaustedBuckets, toRateLimitHeaders } from './exhausted-buckets.js';
+import { RateLimitBuckets, type RateLimitBucket, type ThrottleEvent } from './rate-limit-buckets.js';
 import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-windows.js';
 
 const MAX_BUSY_NETWORKS = 10_000;
@@ -21,8 +21,8 @@ export class Throttle {
   private readonly busyRefusals = new LRUCache<string, number>({ max: MAX_BUSY_NETWORKS });
 
   constructor(
-    private readonly budgets: Budgets,
-    private readonly exhausted: ExhaustedBudgets,
+    private readonly buckets: RateLimitBuckets,
+    private readonly exhausted: ExhaustedBuckets,
     private readonly windows: ThrottleWindows,
   ) {}
 
@@ -32,9 +32,9 @@ export class Throttle {
    */
   async countCall(policy: CallPolicy, address: string | undefined): Promise<Record<string, string>> {
     const networks = toNetworks(address);
-    const budgets = this.budgets.createBudgets(policy, { networks });
-    const [row] = await this.windows.spendPoints(budgets, { networks, isKnown: false });
-    return row ? toRateLimitHeaders(budgets[0], row) : {};
+    const buckets = this.buckets.createBuckets(policy, { networks });
+    const [row] = await this.windows.spendPoints(buckets, { networks, isKnown: false });
+    return row ? toRateLimitHeaders(buckets[0], row) : {};
   }
 
   /**
@@ -43,18 +43,18 @@ export class Throttle {
    * @throws {ProblemException} too_many_requests; unavailable without the counters
    */
   async countMails(recipients: readonly string[], address: string | null): Promise<void> {
-    const budgets = [...new Set(recipients)].flatMap((account) =>
-      this.budgets.createBudgets('mail-account', { account }),
+    const buckets = [...new Set(recipients)].flatMap((account) =>
+      this.buckets.createBuckets('mail-account', { account }),
     );
-    await this.windows.spendPoints(budgets, { networks: toNetworks(address), isKnown: false });
+    await this.windows.spendPoints(buckets, { networks: toNetworks(address), isKnown: false });
   }
 
   /** Tells operators which limits refuse calls or guesses of a network now, and counts nothing. */
   async listExhaustedLimits(address: string): Promise<ExhaustedLimit[]> {
     const networks = toNetworks(address);
     const policies = [...CALL_POLICIES, 'login-address', 'enrolment-address'] as const;
-    const budgets = policies.flatMap((policy) => this.budgets.createBudgets(policy, { networks }));
-    return listExhausted(budgets, await this.windows.readWindows(budgets.map(({ key }) => key)));
+    const buckets = policies.flatMap((policy) => this.buckets.createBuckets(policy, { networks }));
+    return listExhausted(buckets, await this.windows.readWindows(buckets.map(({ key }) => key)));
   }
 
   /**
@@ -62,22 +62,22 @@ export class Throttle {
    * @throws {ProblemException} too_many_requests
    */
   async refuseBusyNetwork(event: ThrottleEvent, address: string | null): Promise<void> {
-    await this.exhausted.refuseAny(this.createBusyBudgets(address).map((budget) => ({ ...budget, event })));
+    await this.exhausted.refuseAny(this.createBusyBuckets(address).map((bucket) => ({ ...bucket, event })));
   }
 
   /** @param error counts when it is hashing_busy */
   countBusyRefusal(error: unknown, address: string | null): void {
     if (!(error instanceof ProblemException && error.problem === problems.hashingBusy)) return;
-    for (const budget of this.createBusyBudgets(address)) {
-      const { key, limit } = budget;
+    for (const bucket of this.createBusyBuckets(address)) {
+      const { key, limit } = bucket;
       const count = (this.busyRefusals.get(key) ?? 0) + 1;
       this.busyRefusals.set(key, count, { ttl: limit.seconds * 1_000, noUpdateTTL: true });
-      if (count >= limit.points) this.exhausted.remember(budget, this.busyRefusals.getRemainingTTL(key));
+      if (count >= limit.points) this.exhausted.remember(bucket, this.busyRefusals.getRemainingTTL(key));
     }
   }
 
-  private createBusyBudgets(address: string | null): Budget[] {
-    return this.budgets.createBudgets('hashing-busy', { networks: toNetworks(address) });
+  private createBusyBuckets(address: string | null): RateLimitBucket[] {
+    return this.buckets.createBuckets('hashing-busy', { networks: toNetworks(address) });
   }
 }
 

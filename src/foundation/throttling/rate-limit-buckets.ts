@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { Networks } from '../common/network.js';
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
-import { SITE_BUDGET_FACTOR, type Limit } from '../config/limits.js';
+import { SITE_BUCKET_FACTOR, type Limit } from '../config/limits.js';
 import { computeMac, deriveKey } from '../crypto/secret.js';
 
 export type ThrottleEvent = Extract<RefusalEventName, `${string}.throttled`>;
@@ -51,7 +51,7 @@ const POLICIES = {
 type PolicyName = keyof typeof POLICIES;
 
 /** What one row counts: the tries under a policy of one account, of one network, or of one account at one network. */
-export interface Budget {
+export interface RateLimitBucket {
   readonly name: PolicyName;
   readonly event: ThrottleEvent;
   readonly key: string;
@@ -72,29 +72,32 @@ const ALL_NETWORKS: Networks = [''];
 /** No fewer sites than this use up the limit of an account. */
 const SITES_PER_ACCOUNT = 4;
 
-/** Creates the budgets of a policy, each with the key of its row. */
+/** Creates the buckets of a policy, each with the key of its row. */
 @Injectable()
-export class Budgets {
+export class RateLimitBuckets {
   private readonly digestKey;
 
   constructor(private readonly environment: Environment) {
     this.digestKey = deriveKey(environment.secretKey, 'platform-auth/throttle-keys/v1');
   }
 
-  /** @returns one budget for each network, the narrowest first */
-  createBudgets(name: PolicyName, { account, networks = ALL_NETWORKS }: Subject): [Budget, ...Budget[]] {
+  /** @returns one bucket for each network, the narrowest first */
+  createBuckets(
+    name: PolicyName,
+    { account, networks = ALL_NETWORKS }: Subject,
+  ): [RateLimitBucket, ...RateLimitBucket[]] {
     const { event, limit: given, within }: Policy = POLICIES[name];
     const limit = typeof given === 'string' ? this.environment[given] : given;
     const siteLimit = computeSiteLimit(limit, within && this.environment[within]);
     const [narrowest, ...sites] = networks;
-    const createBudget = (network: string, limit: Limit): Budget => ({
+    const createBucket = (network: string, limit: Limit): RateLimitBucket => ({
       name,
       event,
       key: this.createKey(name, network, account),
       limit,
       isOfAccount: account !== undefined,
     });
-    return [createBudget(narrowest, limit), ...sites.map((site) => createBudget(site, siteLimit))];
+    return [createBucket(narrowest, limit), ...sites.map((site) => createBucket(site, siteLimit))];
   }
 
   /** Keys contain an HMAC, so that a dump reveals neither accounts nor networks (ASVS 14.2). */
@@ -109,7 +112,7 @@ export class Budgets {
  * same holds for a customer with a /56
  */
 function computeSiteLimit({ points, seconds }: Limit, total: Limit | undefined): Limit {
-  const most = points * SITE_BUDGET_FACTOR;
+  const most = points * SITE_BUCKET_FACTOR;
   if (!total) return { points: most, seconds };
   const share = Math.max(points, Math.floor(total.points / SITES_PER_ACCOUNT));
   return { points: Math.min(most, share), seconds: Math.max(seconds, total.seconds) };

@@ -3,7 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
 import { Database } from '../database/database.js';
 import { ProblemException, problems, type RefusalEvent } from '../problems/problems.js';
-import type { Budget } from './policies.js';
+import type { RateLimitBucket } from './rate-limit-buckets.js';
 
 const MAX_EXHAUSTED_KEYS = 10_000;
 /** Beyond this, each refusal of a key in its window is delayed: a client that awaits each response floods no faster. */
@@ -22,11 +22,11 @@ const READ_UNLOCK = {
 };
 
 /**
- * The exhausted budgets that this replica knows of: their refusals cost no statement, but for one a second that asks whether
+ * The exhausted buckets that this replica knows of: their refusals cost no statement, but for one a second that asks whether
  * an operator has removed the throttles of a user.
  */
 @Injectable()
-export class ExhaustedBudgets {
+export class ExhaustedBuckets {
   /** The number of refusals of each exhausted key, until its window ends. */
   private readonly refusals = new LRUCache<string, number>({ max: MAX_EXHAUSTED_KEYS });
   private delayed = 0;
@@ -36,23 +36,23 @@ export class ExhaustedBudgets {
 
   constructor(private readonly database: Database) {}
 
-  hasAny(budgets: readonly Budget[]): boolean {
-    return budgets.some(({ key }) => this.refusals.has(key));
+  hasAny(buckets: readonly RateLimitBucket[]): boolean {
+    return buckets.some(({ key }) => this.refusals.has(key));
   }
 
   /** @param msLeft until its window ends */
-  remember({ key }: Budget, msLeft: number): void {
+  remember({ key }: RateLimitBucket, msLeft: number): void {
     if (msLeft > 0 && !this.refusals.has(key)) this.refusals.set(key, 0, { ttl: Math.ceil(msLeft) });
   }
 
-  /** @throws {ProblemException} too_many_requests when one of the budgets is known to be exhausted */
-  async refuseAny(budgets: readonly Budget[]): Promise<void> {
-    if (this.findLongest(budgets)?.budget.isOfAccount) await this.forgetUnlocked();
-    const longest = this.findLongest(budgets);
+  /** @throws {ProblemException} too_many_requests when one of the buckets is known to be exhausted */
+  async refuseAny(buckets: readonly RateLimitBucket[]): Promise<void> {
+    if (this.findLongest(buckets)?.bucket.isOfAccount) await this.forgetUnlocked();
+    const longest = this.findLongest(buckets);
     if (!longest) return;
-    const { budget, msLeft } = longest;
-    const count = (this.refusals.get(budget.key) ?? 0) + 1;
-    this.refusals.set(budget.key, count, { noUpdateTTL: true });
+    const { bucket, msLeft } = longest;
+    const count = (this.refusals.get(bucket.key) ?? 0) + 1;
+    this.refusals.set(bucket.key, count, { noUpdateTTL: true });
     if (count > MAX_PROMPT_REFUSALS && this.delayed < MAX_DELAYED) {
       this.delayed += 1;
       await sleep(REFUSAL_DELAY_MS, undefined, { ref: false });
@@ -60,28 +60,28 @@ export class ExhaustedBudgets {
     }
     throw new ProblemException(problems.tooManyRequests, {
       refusal: {
-        event: budget.event,
-        reason: budget.name,
+        event: bucket.event,
+        reason: bucket.name,
         ...(count > MAX_LOGGED_REFUSALS && { count }),
       } as RefusalEvent,
       isLogged: count <= MAX_LOGGED_REFUSALS || Number.isInteger(Math.log2(count)),
       headers: {
         'Retry-After': String(toSeconds(msLeft)),
-        ...toRateLimitHeaders(budget, { lost: budget.limit.points, ms_left: msLeft }),
+        ...toRateLimitHeaders(bucket, { lost: bucket.limit.points, ms_left: msLeft }),
       },
     });
   }
-  /** After the rows of a user were removed: the rows tell again which budgets are exhausted. */
+  /** After the rows of a user were removed: the rows tell again which buckets are exhausted. */
   forgetAll(): void {
     this.refusals.clear();
   }
 
-  private findLongest(budgets: readonly Budget[]) {
-    const waits = budgets.map((budget) => ({ budget, msLeft: this.refusals.getRemainingTTL(budget.key) }));
+  private findLongest(buckets: readonly RateLimitBucket[]) {
+    const waits = buckets.map((bucket) => ({ bucket, msLeft: this.refusals.getRemainingTTL(bucket.key) }));
     return waits.filter(({ msLeft }) => msLeft > 0).sort((one, other) => other.msLeft - one.msLeft)[0];
   }
 
-  /** Single flight. Without the database the known budgets go on refusing. */
+  /** Single flight. Without the database the known buckets go on refusing. */
   private forgetUnlocked(): Promise<void> {
     if (performance.now() < this.checkedAtMs + UNLOCK_CHECK_INTERVAL_MS) return this.checking;
     this.checkedAtMs = performance.now();
@@ -102,7 +102,7 @@ interface WindowState {
 }
 
 /** The header fields of draft-ietf-httpapi-ratelimit-headers. */
-export function toRateLimitHeaders({ name, limit }: Budget, state: WindowState): Record<string, string> {
+export function toRateLimitHeaders({ name, limit }: RateLimitBucket, state: WindowState): Record<string, string> {
   return {
     'RateLimit-Policy': `"${name}";q=${limit.points};w=${limit.seconds}`,
     RateLimit: `"${name}";r=${limit.points - state.lost};t=${toSeconds(state.ms_left)}`,
