@@ -5,6 +5,29 @@ import type { ScaleResult } from './scale.js';
 import type { JudgedTarget } from './targets.js';
 import type { WorkersResult } from './workers.js';
 
+/** What the lines and columns of the tables mean. */
+const LEGEND: readonly (readonly [string, string])[] = [
+  [
+    'bare node:http',
+    'answers a constant. The load generator costs more than its answer, so its line is the limit of the load',
+  ],
+  [
+    'stock',
+    'a Nest route with passport-headerapikey and nestjs-pino as their documentation says, with nothing behind it',
+  ],
+  ['its query through pg', 'the prepared read of one row that a validation needs, one statement for each request'],
+  ['its statements alone', 'a process that sends only these statements and signs, 64 at once, without HTTP'],
+  ['raw bcrypt', 'one comparison after the other on as many threads as cores, at the low priority of the service'],
+  ['login', 'twice as many callers as cores; then again beside a stream of validations, 16 callers that rest 20 ms'],
+  ['delay of the event loop', "prom-client's, from /metrics: how late a timer of 10 ms came at worst"],
+  ['a key, a token', 'a process that only verifies the keys of 64 nodes, with six headers each, and polls'],
+  ['asked each time', 'the same verifier, 64 at once, before a service without a lease'],
+  ['polls', 'the CPU of the service while verifiers poll each third of the lease, less what it takes without them'],
+  ['eviction', '25 nodes a second are deleted in the database; a verifier is asked each millisecond until it refuses'],
+  ['CPU µs', 'user and system time of the process, with all its threads, for one answer'],
+  ['by CPU', 'the ratio of CPU per answer, which other work on the machine disturbs less than requests per second'],
+];
+
 export interface Report {
   readonly results: Results;
   readonly targets: readonly JudgedTarget[];
@@ -34,9 +57,15 @@ export function printReport(report: Report, { rounds, seconds }: MeasureOptions)
     console.log('\nTargets\n');
     printTargets(targets);
     if (withoutPython !== undefined) console.log(`\nVerifiers in Python were not measured: ${withoutPython}`);
+    printLegend();
   }
   if (workers) printWorkers(workers);
   if (scale) printScale(scale);
+}
+
+function printLegend(): void {
+  console.log('\nAll run on loopback in turn, round after round, with 64 keep-alive connections and one PostgreSQL.\n');
+  for (const [name, meaning] of LEGEND) console.log(`- ${name}: ${meaning}.`);
 }
 
 function printResults(results: Results): void {
