@@ -47,4 +47,11 @@ describe('the links of the documents', () => {
     });
     expect(missing).toEqual([]);
   });
+
+  it('docs/decisions numbers its records from 1, without a gap', () => {
+    const records = PAGES.filter((page) => /\/\d{4}-/.test(page)).sort();
+    const numbers = records.map((page) => Number(/^# (\d+)\./.exec(readFileSync(join(ROOT, page), 'utf8'))?.[1]));
+    expect(numbers).toEqual(records.map((_, index) => index + 1));
+    expect(records.map((page) => Number(page.split('/').at(-1)?.slice(0, 4)))).toEqual(numbers);
+  });
 });
