@@ -9,7 +9,8 @@ import {
   type ReasonResponse,
 } from '../api/admin/explanations.admin.controller.js';
 import { UsersAdminController, UsersQuery } from '../api/admin/users.admin.controller.js';
-import { isId, redactSecrets } from '../foundation/common/ids.js';
+import { isId } from '../foundation/common/ids.js';
+import { redactSecrets } from '../foundation/common/redaction.js';
 import { SERVICE_NAME } from '../foundation/common/names.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';

@@ -172,8 +172,8 @@ export class LoginService {
     { email, password }: { readonly email: string; readonly password: string },
     actor: Actor,
   ): Promise<TokenPair> {
-    const verdict = await this.throttle.countPasswordGuess(email, actor.address, (turn) =>
-      this.passwords.verifyPassword(email, password, turn),
+    const verdict = await this.throttle.countPasswordGuess(email, actor.address, (ticket) =>
+      this.passwords.verifyPassword(email, password, ticket),
     );
     const refuse = async (
       reason: RefusalReason<'user.login.failed'>,

@@ -4,7 +4,8 @@
  * their transaction.
  */
 import type { Actor } from '../../foundation/access/actor.js';
-import { createId, redactSecrets } from '../../foundation/common/ids.js';
+import { createId } from '../../foundation/common/ids.js';
+import { redactSecrets } from '../../foundation/common/redaction.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import type { Statement } from '../../foundation/database/database.js';
 import type { LogFields } from '../../foundation/logging/log.js';

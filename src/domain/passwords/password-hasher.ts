@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import bcrypt from 'bcrypt';
 import { Piscina } from 'piscina';
-import { KeyedQueue, getWidestNetwork, type Turn } from '../../foundation/common/keyed-queue.js';
+import { FairQueue, getWidestNetwork, type Ticket } from '../../foundation/common/fair-queue.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { computeMac } from '../../foundation/crypto/secret.js';
@@ -43,7 +43,7 @@ export function hasPassword(passwordHash: PasswordHash): boolean {
 @Injectable()
 export class PasswordHasher implements OnApplicationShutdown {
   private readonly workers: Piscina;
-  private readonly queue: KeyedQueue<Waiting>;
+  private readonly queue: FairQueue<Waiting>;
   private readonly threads: number;
   private readonly cost: number;
   /** The network of each password that a thread hashes. */
@@ -55,7 +55,7 @@ export class PasswordHasher implements OnApplicationShutdown {
     this.cost = environment.bcryptCost;
     this.threads = environment.hashThreads;
     this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
-    this.queue = new KeyedQueue(environment.hashQueueLimit);
+    this.queue = new FairQueue(environment.hashQueueLimit);
     this.workers = new Piscina({
       filename: fileURLToPath(new URL('./password.worker.js', import.meta.url)),
       // An idle thread would take 10 MB or more.
@@ -70,8 +70,8 @@ export class PasswordHasher implements OnApplicationShutdown {
     metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => this.threads);
   }
 
-  async hashPassword(password: string, turn: Turn): Promise<PasswordHash> {
-    return this.runInThread<PasswordHash>('hash', { password: reduceToLimit(password), cost: this.cost }, turn);
+  async hashPassword(password: string, ticket: Ticket): Promise<PasswordHash> {
+    return this.runInThread<PasswordHash>('hash', { password: reduceToLimit(password), cost: this.cost }, ticket);
   }
 
   /**
@@ -79,13 +79,13 @@ export class PasswordHasher implements OnApplicationShutdown {
    * configured one. An imported hash takes the time of its own form.
    * @param passwordHash undefined for an account that does not exist
    */
-  async comparePassword(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
+  async comparePassword(password: string, passwordHash: PasswordHash | undefined, ticket: Ticket): Promise<boolean> {
     if (passwordHash !== undefined && isVerifiableForeign(passwordHash))
-      return this.runInThread<boolean>('verifyForeign', { password, passwordHash }, turn);
+      return this.runInThread<boolean>('verifyForeign', { password, passwordHash }, ticket);
     const own = passwordHash !== undefined && OWN_FORM.test(passwordHash) ? passwordHash : undefined;
     const compared = own ?? this.dummyHash;
     const task = { password: reduceToLimit(password), passwordHash: compared, padding: this.listPadding(compared) };
-    return (await this.runInThread<boolean>('verify', task, turn)) && own !== undefined;
+    return (await this.runInThread<boolean>('verify', task, ticket)) && own !== undefined;
   }
 
   isOutdated(passwordHash: PasswordHash): boolean {
@@ -102,9 +102,9 @@ export class PasswordHasher implements OnApplicationShutdown {
     return Array.from({ length: Math.max(0, this.cost - cost) }, (_, index) => cost + index);
   }
 
-  private async runInThread<Result>(name: string, task: object, turn: Turn): Promise<Result> {
-    const network = getWidestNetwork(turn);
-    if (this.running.length >= this.threads) await this.wait(turn);
+  private async runInThread<Result>(name: string, task: object, ticket: Ticket): Promise<Result> {
+    const network = getWidestNetwork(ticket);
+    if (this.running.length >= this.threads) await this.wait(ticket);
     else this.running.push(network);
     try {
       return await (this.workers.run(task, { name }) as Promise<Result>);
@@ -116,8 +116,8 @@ export class PasswordHasher implements OnApplicationShutdown {
     }
   }
 
-  private wait(turn: Turn): Promise<void> {
-    const network = getWidestNetwork(turn);
+  private wait(ticket: Ticket): Promise<void> {
+    const network = getWidestNetwork(ticket);
     return new Promise((resolve, reject) => {
       const refuse = (): void => {
         waiting.isRefused = true;
@@ -131,7 +131,7 @@ export class PasswordHasher implements OnApplicationShutdown {
       };
       const timer = setTimeout(refuse, MAX_WAIT_MS);
       const waiting: Waiting = { start, refuse, isRefused: false };
-      this.queue.push(waiting, turn, !this.running.includes(network))?.refuse();
+      this.queue.push(waiting, ticket, !this.running.includes(network))?.refuse();
     });
   }
 }

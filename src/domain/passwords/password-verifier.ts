@@ -7,7 +7,7 @@ import { Injectable, Module } from '@nestjs/common';
 import type { OwnCall } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import type { Turn } from '../../foundation/common/keyed-queue.js';
+import type { Ticket } from '../../foundation/common/fair-queue.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { Database } from '../../foundation/database/database.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
@@ -78,8 +78,8 @@ export class PasswordVerifier {
   ) {}
 
   /** One read and one bcrypt, whatever the verdict: the response time does not reveal whether the account exists. */
-  async verifyPassword(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
-    return this.judge(await this.database.row<AccountRow>(READ_BY_EMAIL, [email]), password, turn);
+  async verifyPassword(email: string, password: string, ticket: Ticket): Promise<PasswordVerdict> {
+    return this.judge(await this.database.row<AccountRow>(READ_BY_EMAIL, [email]), password, ticket);
   }
 
   /**
@@ -90,8 +90,8 @@ export class PasswordVerifier {
    */
   async reauthenticateUser({ principal, actor }: OwnCall, password: string): Promise<VerifiedUser> {
     const { userId, email } = principal;
-    const verdict = await this.throttle.countPasswordGuess(email, actor.address, async (turn) =>
-      this.judge(await this.database.row<AccountRow>(READ_BY_ID, [userId]), password, turn),
+    const verdict = await this.throttle.countPasswordGuess(email, actor.address, async (ticket) =>
+      this.judge(await this.database.row<AccountRow>(READ_BY_ID, [userId]), password, ticket),
     );
     if (verdict.valid) return verdict.user;
     if (verdict.reason !== 'wrong_password') throw createRefusal('user', 'session_ended', { user_id: userId });
@@ -100,19 +100,19 @@ export class PasswordVerifier {
     throw createWrongPassword(userId, 'wrong_password');
   }
 
-  private async judge(user: AccountRow | undefined, password: string, turn: Turn): Promise<PasswordVerdict> {
-    const matches = await this.hasher.comparePassword(password, user?.passwordHash, turn);
+  private async judge(user: AccountRow | undefined, password: string, ticket: Ticket): Promise<PasswordVerdict> {
+    const matches = await this.hasher.comparePassword(password, user?.passwordHash, ticket);
     if (!user) return { valid: false, reason: 'unknown' };
     if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };
     if (!user.isActive) return { valid: false, reason: 'disabled', userId: user.id };
-    if (this.hasher.isOutdated(user.passwordHash)) await this.rehashPassword(user, password, turn);
+    if (this.hasher.isOutdated(user.passwordHash)) await this.rehashPassword(user, password, ticket);
     return { valid: true, user };
   }
 
   /** Rehashes at the configured cost. With a full queue the next login rehashes. */
-  private async rehashPassword({ id, passwordHash }: AccountRow, password: string, turn: Turn): Promise<void> {
+  private async rehashPassword({ id, passwordHash }: AccountRow, password: string, ticket: Ticket): Promise<void> {
     try {
-      await this.database.rows(REHASH, [id, passwordHash, await this.hasher.hashPassword(password, turn)]);
+      await this.database.rows(REHASH, [id, passwordHash, await this.hasher.hashPassword(password, ticket)]);
     } catch (error) {
       if (!(error instanceof ProblemException)) throw error;
     }

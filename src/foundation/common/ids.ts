@@ -1,4 +1,4 @@
-// Ids of rows and requests, and the secrets that a text of a caller may hold in place of a name or an id.
+// Ids of rows and of requests.
 import type { Request } from 'express';
 import { v4, v7, validate } from 'uuid';
 
@@ -20,14 +20,6 @@ export function isId(text: string): boolean {
 export function toUuid(bytes: Buffer): string | undefined {
   const text = bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
   return validate(text) ? text : undefined;
-}
-
-/** Our keys, refresh tokens and tokens of links, wherever they stand in a text: the kind, and what follows the prefix. */
-export const SECRETS = /pa_([a-z]+)_([\w-]{43,})/g;
-
-/** For texts that callers choose, such as the name of a service: a caller may have put a key into the wrong field. */
-export function redactSecrets(text: string): string {
-  return text.includes('pa_') ? text.replace(SECRETS, 'pa_$1_[redacted]') : text;
 }
 
 const SAFE = /^[A-Za-z0-9._-]{1,128}$/;

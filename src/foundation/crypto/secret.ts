@@ -13,7 +13,7 @@ import {
   type KeyObject,
 } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { SECRETS } from '../common/ids.js';
+import { SECRETS } from '../common/redaction.js';
 
 /** SHA-256 of a generated secret. Only secrets with ≥ 256 bits of entropy may be stored in this form (ASVS 11.4.2). */
 export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };

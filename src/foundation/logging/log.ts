@@ -6,7 +6,7 @@ import { Global, Injectable, Module, type LoggerService, type OnApplicationShutd
 import type { Request } from 'express';
 import { pino, type Logger } from 'pino';
 import { default as pretty } from 'pino-pretty';
-import { redactSecrets } from '../common/ids.js';
+import { redactSecrets } from '../common/redaction.js';
 import { Environment } from '../config/environment.js';
 import { LogShipper } from './log-shipper.js';
 

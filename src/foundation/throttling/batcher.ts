@@ -1,9 +1,9 @@
 import { setImmediate as nextRound } from 'node:timers/promises';
-import { KeyedQueue, type Turn } from '../common/keyed-queue.js';
+import { FairQueue, type Ticket } from '../common/fair-queue.js';
 import { ProblemException, problems } from '../problems/problems.js';
 
 const MAX_BATCH_SIZE = 100;
-const NO_NETWORK: Turn = { networks: [], isKnown: false };
+const NO_NETWORK: Ticket = { networks: [], isKnown: false };
 
 interface Waiting<Item, Answer> {
   readonly item: Item;
@@ -16,7 +16,7 @@ interface Waiting<Item, Answer> {
  * When a statement fails, all waiting items fail with it: one timeout after another would take too long.
  */
 export class Batcher<Item, Answer> {
-  private readonly queue: KeyedQueue<Waiting<Item, Answer>>;
+  private readonly queue: FairQueue<Waiting<Item, Answer>>;
   private isRunning = false;
 
   /** @param run returns the answers in the order of the items */
@@ -24,13 +24,13 @@ export class Batcher<Item, Answer> {
     maxQueued: number,
     private readonly run: (items: Item[]) => Promise<Answer[]>,
   ) {
-    this.queue = new KeyedQueue(maxQueued);
+    this.queue = new FairQueue(maxQueued);
   }
 
   /** @throws {ProblemException} unavailable: fails closed without the counters; hashing_busy when the queue is full */
-  addItem(item: Item, turn = NO_NETWORK): Promise<Answer> {
+  addItem(item: Item, ticket = NO_NETWORK): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      this.queue.push({ item, resolve, reject }, turn)?.reject(new ProblemException(problems.hashingBusy));
+      this.queue.push({ item, resolve, reject }, ticket)?.reject(new ProblemException(problems.hashingBusy));
       if (!this.isRunning) void this.drain();
     });
   }

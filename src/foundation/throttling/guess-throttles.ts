@@ -4,7 +4,7 @@
 
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import type { Turn } from '../common/keyed-queue.js';
+import type { Ticket } from '../common/fair-queue.js';
 import { toNetworks } from '../common/network.js';
 import { ExhaustedBuckets } from './exhausted-buckets.js';
 import { RateLimitBuckets, type RateLimitBucket } from './rate-limit-buckets.js';
@@ -26,7 +26,7 @@ interface Guess {
 
 interface PasswordGuess extends Guess {
   /** Its place in the queue for hashing. */
-  readonly turn: Turn;
+  readonly ticket: Ticket;
 }
 
 /** A code, by what it is counted and in whose place in the queue it waits. */
@@ -68,11 +68,11 @@ export class LoginThrottle {
   async countPasswordGuess<Verdict extends { readonly valid: boolean }>(
     account: string,
     address: string | null,
-    verify: (turn: Turn) => Promise<Verdict>,
+    verify: (ticket: Ticket) => Promise<Verdict>,
   ): Promise<Verdict> {
     try {
       const guess = await this.reserveGuess(account, address);
-      return await settleByVerdict(guess, () => verify(guess.turn));
+      return await settleByVerdict(guess, () => verify(guess.ticket));
     } catch (error) {
       this.throttle.countBusyRefusal(error, address);
       throw error;
@@ -84,17 +84,17 @@ export class LoginThrottle {
     await this.throttle.refuseBusyNetwork(LOGIN_EVENT, address);
     const { exhausted, windows } = this;
     const { networks, buckets, knownKey } = this.toRequest(account, address);
-    const turn = { networks, isKnown: false };
+    const ticket = { networks, isKnown: false };
     const request = { buckets, knownKey };
-    const reservation = await windows.awaitPoints({ request, turn, maxWaitMs: MAX_LOGIN_WAIT_MS }, async () => {
+    const reservation = await windows.awaitPoints({ request, ticket, maxWaitMs: MAX_LOGIN_WAIT_MS }, async () => {
       await exhausted.refuseAny(buckets.slice(0, 1));
       // Asks whether the network is known without reserving, so that a flood over its limits writes no row.
-      if (exhausted.hasAny(buckets) && !(await windows.reservePoints({ buckets: [], knownKey }, turn)).isKnown)
+      if (exhausted.hasAny(buckets) && !(await windows.reservePoints({ buckets: [], knownKey }, ticket)).isKnown)
         await exhausted.refuseAny(buckets);
     });
     const { isKnown, points } = reservation;
     return {
-      turn: { networks, isKnown },
+      ticket: { networks, isKnown },
       // A right password makes the network known to the account.
       settle: (isValid) => windows.settlePoints({ points, isLost: !isValid, ...(isValid && { knownKey }) }),
       refund: () => windows.settlePoints({ points, isLost: false }).catch(() => undefined),
@@ -207,8 +207,8 @@ export class CodeThrottle {
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
     const { exhausted, windows } = this;
-    const turn = { networks: toNetworks(address), isKnown: false };
-    const { points } = await windows.awaitPoints({ request: { buckets }, turn, maxWaitMs: MAX_CODE_WAIT_MS }, () =>
+    const ticket = { networks: toNetworks(address), isKnown: false };
+    const { points } = await windows.awaitPoints({ request: { buckets }, ticket, maxWaitMs: MAX_CODE_WAIT_MS }, () =>
       exhausted.refuseAny(buckets),
     );
     const refund = () => windows.settlePoints({ points, isLost: false }).catch(() => undefined);

@@ -8,7 +8,7 @@ import { EventEmitter, once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import type { Turn } from '../common/keyed-queue.js';
+import type { Ticket } from '../common/fair-queue.js';
 import { Database } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Batcher } from './batcher.js';
@@ -89,8 +89,8 @@ export class ThrottleWindows {
   ) {}
 
   /** @throws {ProblemException} unavailable; hashing_busy when the queue is full */
-  reservePoints(request: ReserveRequest, turn: Turn): Promise<Reservation> {
-    return this.reservations.addItem(request, turn);
+  reservePoints(request: ReserveRequest, ticket: Ticket): Promise<Reservation> {
+    return this.reservations.addItem(request, ticket);
   }
 
   /**
@@ -99,13 +99,13 @@ export class ThrottleWindows {
    * @throws {ProblemException} too_many_requests; unavailable; hashing_busy after a long wait, or when the queue is full
    */
   async awaitPoints(
-    { request, turn, maxWaitMs }: { request: ReserveRequest; turn: Turn; maxWaitMs: number },
+    { request, ticket, maxWaitMs }: { request: ReserveRequest; ticket: Ticket; maxWaitMs: number },
     refuseExhausted: () => Promise<void>,
   ): Promise<Reservation> {
     const deadline = performance.now() + maxWaitMs;
     for (;;) {
       await refuseExhausted();
-      const reservation = await this.reservePoints(request, turn);
+      const reservation = await this.reservePoints(request, ticket);
       const [lacking] = reservation.lacking;
       if (!lacking) return reservation;
       await this.exhausted.refuseAny(reservation.lacking);
@@ -119,10 +119,10 @@ export class ThrottleWindows {
    * @returns the rows of the buckets, in their order
    * @throws {ProblemException} too_many_requests; unavailable; hashing_busy when the queue is full
    */
-  async spendPoints(buckets: readonly RateLimitBucket[], turn: Turn): Promise<readonly ReservedWindow[]> {
+  async spendPoints(buckets: readonly RateLimitBucket[], ticket: Ticket): Promise<readonly ReservedWindow[]> {
     for (;;) {
       await this.exhausted.refuseAny(buckets);
-      const { points } = await this.reservePoints({ buckets, spends: true }, turn);
+      const { points } = await this.reservePoints({ buckets, spends: true }, ticket);
       if (points.length > 0) return points;
     }
   }

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { redactSecrets } from '../../../src/foundation/common/ids.js';
+import { redactSecrets } from '../../../src/foundation/common/redaction.js';
 import { generateSecret, findKeys, generateKey } from '../../../src/foundation/crypto/secret.js';
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';

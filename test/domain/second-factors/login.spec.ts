@@ -202,7 +202,7 @@ describe('wrong codes of one account', () => {
     const { challenge } = await owner.isChallenged();
     const reserve = jest.spyOn(one.nest.get(ThrottleWindows), 'reservePoints');
     await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
-    const networks = reserve.mock.calls.map(([, turn]) => turn.networks);
+    const networks = reserve.mock.calls.map(([, ticket]) => ticket.networks);
     // Of the network, and of the account.
     expect(networks).toEqual([['127.0.0.1'], ['127.0.0.1']]);
     reserve.mockRestore();

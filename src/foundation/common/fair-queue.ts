@@ -4,7 +4,7 @@
 
 const FAIR_SHARE = 8;
 
-export interface Turn {
+export interface Ticket {
   /** The narrowest first, as `toNetworks` returns them. */
   readonly networks: readonly string[];
   /** The address is known to the account. It has priority while no entry of its network waits or runs. */
@@ -13,12 +13,12 @@ export interface Turn {
 
 interface Entry<T> {
   readonly item: T;
-  readonly turn: Turn;
+  readonly ticket: Ticket;
 }
 
-export class KeyedQueue<T> {
-  private readonly preferred = new Ring<Entry<T>>();
-  private readonly regular = new Ring<Entry<T>>();
+export class FairQueue<T> {
+  private readonly preferred = new RoundRobin<Entry<T>>();
+  private readonly regular = new RoundRobin<Entry<T>>();
   private readonly counts = new Map<string, number>();
   private preferredInRow = 0;
 
@@ -29,10 +29,10 @@ export class KeyedQueue<T> {
   }
 
   /** @returns the item that was refused, or evicted for this one. `isIdle`: no item of its network is in progress */
-  push(item: T, turn: Turn, isIdle = false): T | undefined {
-    const network = getWidestNetwork(turn);
+  push(item: T, ticket: Ticket, isIdle = false): T | undefined {
+    const network = getWidestNetwork(ticket);
     const held = this.counts.get(network) ?? 0;
-    const isPreferred = turn.isKnown && isIdle && held === 0;
+    const isPreferred = ticket.isKnown && isIdle && held === 0;
     const isOverShare = held >= Math.max(1, this.limit / FAIR_SHARE) && this.size > held;
     if (isOverShare) return item;
     const evicted = this.size < this.limit ? undefined : this.evict(held, isPreferred);
@@ -40,8 +40,8 @@ export class KeyedQueue<T> {
     this.counts.set(network, held + 1);
     // Within a network, known and unknown clients take turns too, so that an attacker at a shared address does not lock
     // out its owner.
-    const path = [...[...turn.networks].reverse(), turn.isKnown ? 'known' : 'unknown'];
-    (isPreferred ? this.preferred : this.regular).push({ item, turn }, path);
+    const path = [...[...ticket.networks].reverse(), ticket.isKnown ? 'known' : 'unknown'];
+    (isPreferred ? this.preferred : this.regular).push({ item, ticket }, path);
     return evicted;
   }
 
@@ -67,7 +67,7 @@ export class KeyedQueue<T> {
 
   private release(entry: Entry<T> | undefined): T | undefined {
     if (!entry) return undefined;
-    const network = getWidestNetwork(entry.turn);
+    const network = getWidestNetwork(entry.ticket);
     const left = (this.counts.get(network) ?? 0) - 1;
     if (left > 0) this.counts.set(network, left);
     else this.counts.delete(network);
@@ -75,15 +75,15 @@ export class KeyedQueue<T> {
   }
 }
 
-export function getWidestNetwork({ networks }: Turn): string {
+export function getWidestNetwork({ networks }: Ticket): string {
   return networks[networks.length - 1] ?? 'unknown';
 }
 
 /** Round robin over keys; the items of a key are a ring over the keys of the next level. */
-class Ring<T> {
+class RoundRobin<T> {
   size = 0;
   private readonly items: T[] = [];
-  private readonly parts = new Map<string, Ring<T>>();
+  private readonly parts = new Map<string, RoundRobin<T>>();
 
   get newest(): string | undefined {
     return [...this.parts.keys()].at(-1);
@@ -92,7 +92,7 @@ class Ring<T> {
   push(item: T, [key, ...path]: string[]): void {
     this.size += 1;
     if (key === undefined) return void this.items.push(item);
-    const part = this.parts.get(key) ?? new Ring<T>();
+    const part = this.parts.get(key) ?? new RoundRobin<T>();
     this.parts.set(key, part);
     part.push(item, path);
   }

@@ -1,20 +1,20 @@
-import { KeyedQueue, type Turn } from '../../../src/foundation/common/keyed-queue.js';
+import { FairQueue, type Ticket } from '../../../src/foundation/common/fair-queue.js';
 
-const from = (network: string, isKnown = false): Turn => ({ networks: [network], isKnown });
-const inIpv6 = (site: string, subnet: string): Turn => ({ networks: [`${site}:${subnet}`, site], isKnown: false });
+const from = (network: string, isKnown = false): Ticket => ({ networks: [network], isKnown });
+const inIpv6 = (site: string, subnet: string): Ticket => ({ networks: [`${site}:${subnet}`, site], isKnown: false });
 
 /** A queue of texts; `lost` collects the rejected and the displaced ones. */
 function queueOf(limit: number) {
-  const queue = new KeyedQueue<string>(limit);
+  const queue = new FairQueue<string>(limit);
   const lost: string[] = [];
-  const push = (item: string, turn: Turn, isIdle = false): void => {
-    const evicted = queue.push(item, turn, isIdle);
+  const push = (item: string, ticket: Ticket, isIdle = false): void => {
+    const evicted = queue.push(item, ticket, isIdle);
     if (evicted !== undefined) lost.push(evicted);
   };
   return { queue, lost, push };
 }
 
-describe('KeyedQueue', () => {
+describe('FairQueue', () => {
   it('serves networks in turn, and the items of one network in order', () => {
     const { queue, push } = queueOf(100);
     for (const item of ['a1', 'a2', 'a3']) push(item, from('a'));
