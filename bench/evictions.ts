@@ -32,7 +32,7 @@ interface Watched {
 /** Deletes remembered nodes in the database, and asks until each is no longer remembered. */
 export function createEvictions({ name, own, client, databaseUrl }: Evictions): Contestant {
   const load = async (seconds: number) => {
-    const nodes = await registerNodes(client, Math.round(seconds * REVOCATIONS_PER_SECOND));
+    const nodes = await issueNodes(client, Math.round(seconds * REVOCATIONS_PER_SECOND));
     const verifier = createWatchingVerifier(own, nodes);
     const database = new pg.Client({ connectionString: databaseUrl });
     await database.connect();
@@ -78,11 +78,11 @@ function createWatchingVerifier({ url, appId, appKey, serviceName }: OwnKey, nod
   });
 }
 
-async function registerNodes(client: ApiClient, count: number): Promise<Watched[]> {
+async function issueNodes(client: ApiClient, count: number): Promise<Watched[]> {
   const household_id = randomUUID();
   const nodes: Watched[] = [];
   for (let index = 0; index < count; index += 1) {
-    const { node_id, api_key } = await client.registerNode({ household_id, room: 'hall', name: `revoked ${index}` });
+    const { node_id, api_key } = await client.issueNode({ household_id, room: 'hall', name: `revoked ${index}` });
     nodes.push({ id: node_id, header: `${node_id}:${api_key}` });
   }
   return nodes;

@@ -23,7 +23,7 @@ export async function populate(client: ApiClient): Promise<Known> {
   const numbers = Array.from({ length: CONNECTIONS }, (_, number) => number);
   const people = numbers.map((number) => ({ email: `bench${number}@example.org`, password: PASSWORD }));
   const nodes = await Promise.all(
-    numbers.map((number) => client.registerNode({ household_id: randomUUID(), room: 'hall', name: `lamp ${number}` })),
+    numbers.map((number) => client.issueNode({ household_id: randomUUID(), room: 'hall', name: `lamp ${number}` })),
   );
   const apps = await Promise.all(
     numbers.map((number) => client.issueAppCredential({ caller: `caller-${number}`, target: 'auth' })),

@@ -185,7 +185,7 @@ async function registerKeys(client: ApiClient): Promise<string[]> {
   const keys: string[] = [];
   for (let index = 0; index < NODES; index += 1) {
     const node = { household_id: randomUUID(), room: 'hall', name: `flooded ${index}` };
-    const { node_id, api_key } = await client.registerNode(node);
+    const { node_id, api_key } = await client.issueNode(node);
     keys.push(`${node_id}:${api_key}`);
   }
   return keys;

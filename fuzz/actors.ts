@@ -94,9 +94,7 @@ export class Actors {
       case 'node':
         return nodeRegistered.parse(await this.ask('POST', '/api/v0/admin/nodes', NODE));
       case 'enrolment': {
-        const { enrolment_id, code } = enrolmentIssued.parse(
-          await this.ask('POST', '/api/v0/admin/nodes/enrolments', NODE),
-        );
+        const { enrolment_id, code } = enrolmentIssued.parse(await this.ask('POST', '/api/v0/admin/enrolments', NODE));
         return { enrolment_id, enrolment_code: code };
       }
       case 'app': {

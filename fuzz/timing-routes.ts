@@ -155,7 +155,7 @@ class Setup {
   async issueCodes(): Promise<string[]> {
     const codes: string[] = [];
     for (let number = 0; number < ACCOUNTS; number += 1)
-      codes.push(issued.parse(await this.admin('POST', '/api/v0/admin/nodes/enrolments', NODE)).code);
+      codes.push(issued.parse(await this.admin('POST', '/api/v0/admin/enrolments', NODE)).code);
     return codes;
   }
 

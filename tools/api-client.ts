@@ -38,7 +38,7 @@ export class ApiClient {
     return this.send('POST', '/api/v0/auth/logout', { refresh_token });
   }
 
-  registerNode(node: { household_id: string; room: string; name: string }): Promise<NodeCredential> {
+  issueNode(node: { household_id: string; room: string; name: string }): Promise<NodeCredential> {
     return this.post('/api/v0/admin/nodes', node, nodeCredential, this.asAdmin);
   }
 

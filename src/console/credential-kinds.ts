@@ -9,13 +9,13 @@ import type { KeyResponse } from '../api/admin/key.dto.js';
 import {
   NodesAdminController,
   NodesQuery,
-  RegisterNodeRequest,
+  IssueNodeRequest,
   UpdateNodeRequest,
 } from '../api/admin/nodes.admin.controller.js';
 import {
   OperatorsAdminController,
   OperatorsQuery,
-  RegisterOperatorRequest,
+  IssueOperatorRequest,
   UpdateOperatorRequest,
 } from '../api/admin/operators.admin.controller.js';
 import { credentialVariables, SCOPES } from '../foundation/common/names.js';
@@ -141,11 +141,11 @@ export const NODES = createKind({
   noun: 'node',
   controller: NodesAdminController,
   scope: 'nodes',
-  handlers: { list: 'listNodes', find: 'getNode', issue: 'registerNode' },
+  handlers: { list: 'listNodes', find: 'getNode', issue: 'issueNode' },
   acts: { rotate: 'rotateNode', change: 'updateNode', revoke: 'revokeNode' },
   explain: 'explainNode',
   query: NodesQuery,
-  issueBody: RegisterNodeRequest,
+  issueBody: IssueNodeRequest,
   changeBody: UpdateNodeRequest,
   filters: [
     { label: 'Household', name: 'household_id' },
@@ -184,10 +184,10 @@ export const OPERATORS = createKind({
   noun: 'operator',
   controller: OperatorsAdminController,
   scope: 'operators',
-  handlers: { list: 'listOperators', find: 'getOperator', issue: 'registerOperator' },
+  handlers: { list: 'listOperators', find: 'getOperator', issue: 'issueOperator' },
   acts: { rotate: 'rotateOperator', change: 'updateOperator', revoke: 'revokeOperator' },
   query: OperatorsQuery,
-  issueBody: RegisterOperatorRequest,
+  issueBody: IssueOperatorRequest,
   changeBody: UpdateOperatorRequest,
   filters: [{ label: 'Name', name: 'name' }],
   fields: [

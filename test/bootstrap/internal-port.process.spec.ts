@@ -34,7 +34,7 @@ describe('the process with INTERNAL_PORT', () => {
 
   it.each(['1', '2'])('serves validations on that port only, with WORKERS=%s, and exits with 0', async (workers) => {
     const service = await start({ WORKERS: workers });
-    const { headers } = await service.registerNode(internalPort);
+    const { headers } = await service.issueNode(internalPort);
     const internal = callersOf(`http://127.0.0.1:${internalPort}`);
     const validate = (caller: Caller) => caller.call('/internal/validate-node', { headers });
     expect(new Set(await Promise.all(internal.map(validate)))).toEqual(new Set([200]));
@@ -48,7 +48,7 @@ describe('the process with INTERNAL_PORT', () => {
 
   it('answers open requests on the internal port when it stops', async () => {
     const service = await start();
-    const { headers } = await service.registerNode(internalPort);
+    const { headers } = await service.issueNode(internalPort);
     const internal = callersOf(`http://127.0.0.1:${internalPort}`);
     const validate = (caller: Caller) => caller.call('/internal/validate-node', { headers });
     await Promise.all(internal.map(validate));

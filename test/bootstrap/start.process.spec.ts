@@ -274,7 +274,7 @@ describe('eight replicas that start together on an empty database', () => {
     await Promise.all(replicas.map((replica) => replica.ready()));
     const all = createMigrationOptions(database.url).migrations as unknown[];
     expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
-    const { headers } = await replicas[0]!.registerNode();
+    const { headers } = await replicas[0]!.issueNode();
     const validations = replicas.map(({ url }) => fetch(`${url}/internal/validate-node`, { method: 'POST', headers }));
     expect((await Promise.all(validations)).map(({ status }) => status)).toEqual(Array(REPLICAS).fill(200));
     const exits = await Promise.all(replicas.map((replica) => replica.stop()));

@@ -25,7 +25,7 @@ describe('a graceful shutdown', () => {
       SHUTDOWN_DELAY_MS: delayMs,
     });
     callers = Array.from({ length: CALLERS }, () => new Caller(service.url));
-    node = (await service.registerNode()).headers;
+    node = (await service.issueNode()).headers;
   };
 
   afterEach(async () => {

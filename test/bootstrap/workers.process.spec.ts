@@ -60,7 +60,7 @@ describe('several workers on one port', () => {
     it('migrate once, and all refuse a key after one has answered its revocation', async () => {
       const all = createMigrationOptions(database.url).migrations as unknown[];
       expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
-      const { id, headers } = await service.registerNode();
+      const { id, headers } = await service.issueNode();
       expect(await Promise.all(callers.map((caller) => validate(caller, headers)))).toEqual(ALL_200);
       const revoked = await fetch(`${service.url}/api/v0/admin/nodes/${id}`, {
         method: 'DELETE',
@@ -144,7 +144,7 @@ describe('several workers on one port', () => {
 
     it('answer 200 until they stop listening when all processes get SIGTERM, and the primary exits with 0', async () => {
       const workers = service.children;
-      const { headers } = await service.registerNode();
+      const { headers } = await service.issueNode();
       const answers: number[] = [];
       let isReady = true;
       // Behind a load balancer, a caller uses another replica once this one is not ready.

@@ -206,9 +206,9 @@ export async function fillPlatform(client: ApiClient, url: string, adminKey: str
       body: JSON.stringify(body),
     });
   const other = 'c2d0a1fe-6a45-4b57-8f0e-0a4f3f9b7d21';
-  await client.registerNode({ household_id: HOUSEHOLD, room: 'hall', name: 'lamp' });
-  await client.registerNode({ household_id: other, room: 'office', name: 'camera' });
-  await client.registerNode({ household_id: HOUSEHOLD, room: 'bathroom', name: 'heater' });
+  await client.issueNode({ household_id: HOUSEHOLD, room: 'hall', name: 'lamp' });
+  await client.issueNode({ household_id: other, room: 'office', name: 'camera' });
+  await client.issueNode({ household_id: HOUSEHOLD, room: 'bathroom', name: 'heater' });
   for (const pair of ['ocr auth', 'ui ocr', 'ui recipes', 'recipes notification', 'legacy recipes']) {
     const [caller = '', target = ''] = pair.split(' ');
     const issued = await client.issueAppCredential({ caller, target });

@@ -47,7 +47,7 @@ export async function makeCredentials({ server, adminKey }: FirstRun): Promise<C
   const { email, password, caller, target, householdId, room, name } = EXAMPLES;
   const { access_token: user } = await client.logIn({ email, password });
   const app = await client.issueAppCredential({ caller, target });
-  const node = await client.registerNode({ household_id: householdId, room, name });
+  const node = await client.issueNode({ household_id: householdId, room, name });
   const { app_id, app_key } = app;
   return { user, app_id, app_key, node: `${node.node_id}:${node.api_key}`, admin: adminKey };
 }

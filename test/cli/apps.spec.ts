@@ -220,7 +220,9 @@ describe('platform-auth operators', () => {
     expect(await cli.ok('audit', '--actor', 'operator:frank', '--event', 'admin.node.revoked')).toMatch(
       /admin\.node\.revoked[^]*operator:frank/,
     );
-    expect(await cli.ok('audit', '--event', 'admin.operator.added', '--limit', '1')).toMatch(/admin[^]*operator:frank/);
+    expect(await cli.ok('audit', '--event', 'admin.operator.issued', '--limit', '1')).toMatch(
+      /admin[^]*operator:frank/,
+    );
     expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(
       /revoked since \S+ by request \S+ of operator:frank\n/,
     );

@@ -252,7 +252,7 @@ export class ProxiedCalls {
 
   private async callForEnrolments(body: object): Promise<void> {
     const { asAdmin: headers } = this;
-    const [path, enrol] = ['/api/v0/admin/nodes/enrolments', 'POST /api/v0/nodes/enrol'];
+    const [path, enrol] = ['/api/v0/admin/enrolments', 'POST /api/v0/nodes/enrol'];
     const { code, enrolment_id: id = '' } = await this.call({ operation: `POST ${path}`, status: 201, headers, body });
     await this.call({ operation: `POST ${path}`, status: 400, headers, body: { ...body, expires_in_minutes: 0 } });
     await this.call({ operation: `GET ${path}`, status: 200, headers, query: '?open=true' });

@@ -42,8 +42,6 @@ async function generateClients(): Promise<void> {
     'redocly',
     'lint',
     '--extends=recommended-strict',
-    // The contract has /nodes/enrolments/{enrolment_id} beside /nodes/{node_id}/rotate: an id is a UUID.
-    '--skip-rule=no-ambiguous-paths',
     DOCUMENT,
   );
   await runTool(

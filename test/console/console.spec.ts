@@ -264,9 +264,9 @@ describe('/console', () => {
       await new Browser(app).sendKey(key).expect(401);
       const { text } = await browser.get('/console/why?about=127.0.0.1').expect(200);
       expect(text).toContain('127.0.0.1 is not throttled now');
-      const [event] = await recorded(app, { event: 'admin.app_credential.minted' });
+      const [event] = await recorded(app, { event: 'admin.app_credential.issued' });
       const request = await browser.get(`/console/why?about=${event!.request_id}`).expect(200);
-      expect(request.text).toContain('admin.app_credential.minted');
+      expect(request.text).toContain('admin.app_credential.issued');
     });
 
     it('says what an act would end, in numbers', async () => {
@@ -283,10 +283,10 @@ describe('/console', () => {
     });
 
     it('downloads all filtered events, and no formula', async () => {
-      const path = '/console/audit.ndjson?event=admin.app_credential.minted';
+      const path = '/console/audit.ndjson?event=admin.app_credential.issued';
       const text = String((await browser.get(path).buffer(true).parse(readText).expect(200)).body);
       expect(text.trim().split('\n')).toHaveLength(120);
-      expect(JSON.parse(text.split('\n', 1)[0]!)).toMatchObject({ event: 'admin.app_credential.minted' });
+      expect(JSON.parse(text.split('\n', 1)[0]!)).toMatchObject({ event: 'admin.app_credential.issued' });
       const csv = (await browser.get('/console/audit.csv').expect(200)).text;
       expect(csv).not.toMatch(/(^|,)"?[=+@-]/m);
     });

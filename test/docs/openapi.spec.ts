@@ -136,7 +136,7 @@ describe('GET /docs-json', () => {
       RegistrationRequest: { value: { email: EXAMPLES.email, password: EXAMPLES.password } },
       IssueAppCredentialRequest: { value: { caller: EXAMPLES.caller, target: EXAMPLES.target } },
     });
-    expect(document.components!.examples!.RegisterNodeRequest).toEqual({
+    expect(document.components!.examples!.IssueNodeRequest).toEqual({
       value: { household_id: EXAMPLES.householdId, room: EXAMPLES.room, name: EXAMPLES.name },
     });
   });

@@ -84,7 +84,7 @@ const sessionClaims = z.object({ sub: z.string(), sid: z.string() });
 
 async function makeCredentials(url: string, adminKey: string): Promise<Credentials> {
   const client = new ApiClient(url, adminKey);
-  const node = await client.registerNode({ household_id: HOUSEHOLD_ID, room: 'hall', name: 'lamp' });
+  const node = await client.issueNode({ household_id: HOUSEHOLD_ID, room: 'hall', name: 'lamp' });
   const app = await client.issueAppCredential({ caller: 'ocr', target: SERVICE_NAME });
   const foreign = await client.issueAppCredential({ caller: 'ocr', target: 'speech' });
   const restricted = await client.issueAppCredential({

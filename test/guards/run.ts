@@ -41,7 +41,7 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
     return { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key };
   };
   const household_id = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
-  const { node_id, api_key } = await client.registerNode({ household_id, room: 'hall', name: 'lamp' });
+  const { node_id, api_key } = await client.issueNode({ household_id, room: 'hall', name: 'lamp' });
   return {
     user: { Authorization: `Bearer ${access_token}` },
     endedSession: { Authorization: `Bearer ${ended.access_token}` },

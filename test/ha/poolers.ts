@@ -60,7 +60,7 @@ export async function checkSessionMode(checks: Checks, place: Place, cluster: Cl
   const service = await makeService(place, await startPgBouncer(place, cluster, 'session'));
   await service.start();
   checks.note('PgBouncer, pool_mode = session: the service starts and is healthy', true);
-  const node = await new ApiClient(service.url, ADMIN_KEY).registerNode(NODE);
+  const node = await new ApiClient(service.url, ADMIN_KEY).issueNode(NODE);
   const ask = async () => ({ status: await validate(service, node) });
   const answers = await Promise.all(Array.from({ length: VALIDATIONS }, () => untilVerdict(ask)));
   const refused = answers.filter(({ status }) => status !== 200).length;

@@ -89,9 +89,9 @@ export class ServiceProcess {
   }
 
   /** @returns a node with its id and the header of its key, registered at another port if one is given */
-  async registerNode(port = this.port): Promise<{ id: string; headers: Record<string, string> }> {
+  async issueNode(port = this.port): Promise<{ id: string; headers: Record<string, string> }> {
     const home = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
-    const { node_id, api_key } = await new ApiClient(`http://127.0.0.1:${port}`, ADMIN_KEY).registerNode(home);
+    const { node_id, api_key } = await new ApiClient(`http://127.0.0.1:${port}`, ADMIN_KEY).issueNode(home);
     return { id: node_id, headers: { 'X-API-Key': `${node_id}:${api_key}` } };
   }
 

@@ -35,7 +35,6 @@ import { UsersAdminController } from './users.admin.controller.js';
   controllers: [
     UsersAdminController,
     AppCredentialsAdminController,
-    // Before the routes of one node, which `enrolments` would match.
     EnrolmentsAdminController,
     NodesAdminController,
     OperatorsAdminController,

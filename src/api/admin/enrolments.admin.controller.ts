@@ -69,7 +69,7 @@ export class IssuedEnrolmentResponse extends NodeEnrolmentResponse {
 
 class EnrolmentPageResponse extends createPageResponse(NodeEnrolmentResponse) {}
 
-@AdminController('/nodes/enrolments')
+@AdminController('/enrolments')
 export class EnrolmentsAdminController {
   constructor(private readonly enrolments: EnrolmentsService) {}
 
@@ -87,7 +87,7 @@ export class EnrolmentsAdminController {
   ): Promise<IssuedEnrolmentResponse> {
     const asked = { ...node, householdId: household_id.toLowerCase(), expiresInMinutes: expires_in_minutes };
     const issued = await this.enrolments.issueEnrolment(asked, toActor(request));
-    request.res?.location(`/api/v0/admin/nodes/enrolments/${issued.enrolment.id}`);
+    request.res?.location(`/api/v0/admin/enrolments/${issued.enrolment.id}`);
     return { ...NodeEnrolmentResponse.from(issued), code: issued.code };
   }
 

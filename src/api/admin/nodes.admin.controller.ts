@@ -8,7 +8,7 @@ import {
   MAX_SETS_OF_TARGETS,
   NodesService,
   type NodeChange,
-  type NodeRegistration,
+  type NewNode,
   type RestrictedNodes,
 } from '../../domain/nodes/nodes.service.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
@@ -47,7 +47,7 @@ export abstract class NewNodeRequest {
   @LabelField(EXAMPLES.name) name!: string;
 }
 
-export class RegisterNodeRequest extends NewNodeRequest {
+export class IssueNodeRequest extends NewNodeRequest {
   @ExpiresAtField() expires_at?: string | null;
   @TargetsField('; absent: those of NODE_TARGETS') targets?: string[] | null;
 }
@@ -59,16 +59,15 @@ export class UpdateNodeRequest {
   @TargetsField() targets?: string[] | null;
 }
 
-function toRegistration(request: RegisterNodeRequest): NodeRegistration {
+function toNewNode(request: IssueNodeRequest): NewNode {
   const { household_id, room, name, expires_at, targets } = request;
-  const registration = {
+  return {
     householdId: household_id.toLowerCase(),
     room,
     name,
     expiresAt: parseMoment(expires_at ?? null),
+    ...(targets !== undefined && { targets }),
   };
-  // Absent when it was not sent: the MAC of a registration is that of an earlier version.
-  return { ...registration, ...(targets !== undefined && { targets }) };
 }
 
 function toChange({ room, name, expires_at, targets }: UpdateNodeRequest): NodeChange {
@@ -133,17 +132,17 @@ export class NodesAdminController {
   @Post()
   @ApiIdempotencyKey('A value of your own, such as a UUID, that makes the request safe to repeat for 24 hours.')
   @RequireAdmin('nodes', {
-    summary: 'Register a node',
+    summary: 'Issue a node credential',
     description:
-      'The api_key is shown only in this response. The node sends X-API-Key: node_id:api_key. Repeated with the same ' +
+      'Registers a node. The api_key is shown only in this response. The node sends X-API-Key: node_id:api_key. Repeated with the same ' +
       'Idempotency-Key and body within 24 hours, the response is the same node with a new api_key, because keys are ' +
       'not stored: the node is rotated with the default overlap. It is 409 when the node was revoked or has expired.',
     refusals: [problems.idempotencyKeyReused, problems.credentialRevoked, problems.credentialExpired],
     creates: IssuedNodeResponse,
   })
-  async registerNode(@Req() request: Request, @Body() body: RegisterNodeRequest): Promise<IssuedNodeResponse> {
-    const registration = toRegistration(body);
-    const issued = await this.nodes.registerNode(registration, toActor(request), readIdempotencyKey(request));
+  async issueNode(@Req() request: Request, @Body() body: IssueNodeRequest): Promise<IssuedNodeResponse> {
+    const node = toNewNode(body);
+    const issued = await this.nodes.issueNode(node, toActor(request), readIdempotencyKey(request));
     request.res?.location(`/api/v0/admin/nodes/${issued.credential.id}`);
     return IssuedNodeResponse.fromIssued(issued);
   }

@@ -12,7 +12,7 @@ import { OperatorsService, type OperatorChange, type AdminCaller } from '../../d
 import { problems } from '../../foundation/problems/problems.js';
 import { describeRotation, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
 
-export class RegisterOperatorRequest {
+export class IssueOperatorRequest {
   @OperatorNameField() name!: string;
   @ScopesField() scopes!: Scope[];
   @ExpiresAtField() expires_at?: string | null;
@@ -67,17 +67,17 @@ export class OperatorsAdminController {
 
   @Post()
   @RequireAdmin('operators', {
-    summary: 'Register an operator',
+    summary: 'Issue an operator key',
     description:
-      'The api_key is shown only in this response. The operator sends it as X-Admin-Key. An operator registers only operators ' +
+      'The api_key is shown only in this response. The operator sends it as X-Admin-Key. An operator issues keys only to operators ' +
       'with no scope that it lacks, and with no later expiry than its own.',
     refusals: [problems.operatorExists, problems.exceedsOwnRights],
     creates: IssuedOperatorResponse,
   })
-  async registerOperator(@Req() request: Request, @Body() body: RegisterOperatorRequest) {
+  async issueOperator(@Req() request: Request, @Body() body: IssueOperatorRequest) {
     const { name, scopes, expires_at = null } = body;
     const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
-    const issued = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
+    const issued = await this.operators.issueOperator({ name, ...rights }, toCaller(request));
     request.res?.location(`/api/v0/admin/operators/${issued.credential.id}`);
     return IssuedOperatorResponse.fromIssued(issued);
   }

@@ -164,7 +164,7 @@ async function showKey(command: Command, node: IssuedNodeResponse, format?: Conf
 
 // A code for a device that fetches its own key.
 
-const ENROLMENTS = '/nodes/enrolments';
+const ENROLMENTS = '/enrolments';
 const POLL_INTERVAL_MS = 2_000;
 const CLEAR_LINE = '\r\u001b[K';
 const MS_PER_MINUTE = 60_000;

@@ -87,7 +87,7 @@ export class AppCredentialsService {
         await this.revokeExpired(transaction, { caller, target }, now, actor);
         await transaction.insert(AppCredential, credential);
         const after = { caller, target, expires_at: expiresAt, ...APP_KEY_KIND.toChangeableFields(credential) };
-        const act = { event: 'admin.app_credential.minted', actor, time: now, subject: credential.id } as const;
+        const act = { event: 'admin.app_credential.issued', actor, time: now, subject: credential.id } as const;
         const logFields = APP_KEY_KIND.toLogFields(credential);
         await this.audit.record(transaction, { ...act, details: { after }, logFields });
       });

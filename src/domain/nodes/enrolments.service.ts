@@ -21,11 +21,11 @@ import { ProblemException, problems } from '../../foundation/problems/problems.j
 import { CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
 import { NodeEnrolment } from './node-enrolment.entity.js';
 import type { Node } from './node.entity.js';
-import { NodesService, type NodeRegistration } from './nodes.service.js';
+import { NodesService, type NewNode } from './nodes.service.js';
 
 const RETRY_SECONDS = 600;
 
-export type EnrolmentRequest = Pick<NodeRegistration, 'householdId' | 'room' | 'name' | 'targets'> & {
+export type EnrolmentRequest = Pick<NewNode, 'householdId' | 'room' | 'name' | 'targets'> & {
   readonly expiresInMinutes: number;
 };
 
@@ -166,7 +166,7 @@ export class EnrolmentsService {
     retryMac: Buffer | undefined,
   ): Promise<IssuedCredential<Node> | undefined> {
     const { householdId, room, name, targets } = enrolment;
-    const issued = this.nodes.issueNode({ householdId, room, name, targets, expiresAt: null });
+    const issued = this.nodes.createNode({ householdId, room, name, targets, expiresAt: null });
     return this.enrolments.manager.transaction(async (transaction) => {
       const values = [enrolment.id, await this.clock.now(transaction), issued.credential.id, retryMac ?? null];
       const [used] = await transaction.query<[unknown[], number]>(USE, values);

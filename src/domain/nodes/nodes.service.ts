@@ -48,8 +48,7 @@ export const NODE_KEY_KIND: KeyKind<Node> = {
 };
 
 /** Without `targets`, a new node gets those of NODE_TARGETS. */
-export type NodeRegistration = Pick<Node, 'householdId' | 'room' | 'name' | 'expiresAt'> &
-  Partial<Pick<Node, 'targets'>>;
+export type NewNode = Pick<Node, 'householdId' | 'room' | 'name' | 'expiresAt'> & Partial<Pick<Node, 'targets'>>;
 export type NodeChange = Partial<Pick<Node, 'room' | 'name' | 'expiresAt' | 'targets'>>;
 
 export interface NodeFilter extends KeyFilter {
@@ -61,8 +60,8 @@ export interface NodeFilter extends KeyFilter {
 const IDEMPOTENCY_KEY_DAYS = 1;
 
 /**
- * Inserts an Idempotency-Key, or replaces one that has expired. A concurrent registration with the same one waits here until
- * the first one commits, and then gets no row.
+ * Inserts an Idempotency-Key, or replaces one that has expired. A concurrent call with the same one waits here until the
+ * first one commits, and then gets no row.
  */
 const CLAIM_IDEMPOTENCY_KEY = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at) VALUES ($1, $2, $3, $4)
   ON CONFLICT (key_mac) DO UPDATE
@@ -113,33 +112,28 @@ export class NodesService {
    * text, with the default overlap, so that a key in use stays valid
    * @throws {ProblemException} idempotency_key_reused; as {@link KeyStore.rotateKey}
    */
-  async registerNode(
-    registration: NodeRegistration,
-    actor: Actor,
-    idempotencyKey?: string,
-  ): Promise<IssuedCredential<Node>> {
-    const issued = this.issueNode(registration);
+  async issueNode(asked: NewNode, actor: Actor, idempotencyKey?: string): Promise<IssuedCredential<Node>> {
+    const issued = this.createNode(asked);
     const { credential: node } = issued;
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
-      const held =
-        idempotencyKey && (await this.claimIdempotencyKey(transaction, idempotencyKey, registration, node.id));
+      const held = idempotencyKey && (await this.claimIdempotencyKey(transaction, idempotencyKey, asked, node.id));
       if (held) return held;
-      await this.insertNode(transaction, node, 'admin.node.registered', actor);
+      await this.insertNode(transaction, node, 'admin.node.issued', actor);
       return undefined;
     });
     return earlierId === undefined ? issued : this.keys.rotateKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
   }
 
-  /** @returns the id of the node that was registered with this key before; undefined when there is none */
+  /** @returns the id of the node that was issued with this key before; undefined when there is none */
   private async claimIdempotencyKey(
     transaction: EntityManager,
     key: string,
-    registration: object,
+    asked: object,
     nodeId: string,
   ): Promise<string | undefined> {
     const now = await this.databaseClock.now(transaction);
     for (const macKey of this.macKeys) {
-      const [keyMac, bodyMac] = [computeMac(macKey, key), computeMac(macKey, JSON.stringify(registration))];
+      const [keyMac, bodyMac] = [computeMac(macKey, key), computeMac(macKey, JSON.stringify(asked))];
       const values = [keyMac, bodyMac, nodeId, now, addDays(now, -IDEMPOTENCY_KEY_DAYS)];
       const claimed = await transaction.query<unknown[]>(CLAIM_IDEMPOTENCY_KEY, values);
       if (claimed.length > 0) continue;
@@ -152,18 +146,18 @@ export class NodesService {
   }
 
   /** @returns a node that {@link insertNode} stores */
-  issueNode(registration: NodeRegistration): IssuedCredential<Node> {
+  createNode(asked: NewNode): IssuedCredential<Node> {
     const { key, keyDigest } = this.keys.issueKey();
     const now = this.clock.now();
-    const { targets = this.environment.nodeTargets ?? null } = registration;
-    const row = { id: createId(), ...registration, targets, keyDigest, createdAt: now, updatedAt: now };
+    const { targets = this.environment.nodeTargets ?? null } = asked;
+    const row = { id: createId(), ...asked, targets, keyDigest, createdAt: now, updatedAt: now };
     return { credential: this.nodes.create(row), key };
   }
 
   async insertNode(
     transaction: EntityManager,
     node: Node,
-    event: 'admin.node.registered' | 'node.enrolled',
+    event: 'admin.node.issued' | 'node.enrolled',
     actor: Actor,
     origin: object = {},
   ): Promise<void> {

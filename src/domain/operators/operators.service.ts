@@ -1,7 +1,7 @@
 /**
  * Operators: people and programs that present a key of their own at the admin door, with scopes. Names are unique among
  * operators that are not revoked. Rows are never deleted, because the audit log refers to them. Invariant: an operator
- * registers and changes only operators with no more rights than itself; its own row is locked meanwhile, so that nothing it
+ * issues keys to, and changes, only operators with no more rights than itself; its own row is locked meanwhile, so that nothing it
  * does to operators is committed after its revocation has answered.
  */
 import { Injectable } from '@nestjs/common';
@@ -55,7 +55,7 @@ export class OperatorsService {
   ) {}
 
   /** @throws {ProblemException} operator_exists; exceeds_own_rights */
-  async registerOperator(
+  async issueOperator(
     { name, ...rights }: Pick<Operator, 'name' | 'scopes' | 'expiresAt'>,
     by: AdminCaller,
   ): Promise<IssuedCredential<Operator>> {
@@ -68,7 +68,7 @@ export class OperatorsService {
         const credential = this.operators.create(row);
         await transaction.insert(Operator, credential);
         const details = { after: { name, ...toChangeableFields(credential) } };
-        await this.audit.record(transaction, toEvent(held, 'admin.operator.added', credential, details));
+        await this.audit.record(transaction, toEvent(held, 'admin.operator.issued', credential, details));
         return { credential, key };
       });
     } catch (error) {
@@ -230,7 +230,7 @@ class RefusalToCountError extends Error {
 }
 
 /**
- * Against escalation. Without the bound of the expiry, an operator for one day could register one that never expires.
+ * Against escalation. Without the bound of the expiry, an operator for one day could issue a key that never expires.
  * @param own undefined for the root key, which may give any rights
  * @throws {RefusalToCountError} for a scope that the caller lacks, and for a later expiry than its own
  */

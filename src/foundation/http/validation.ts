@@ -20,7 +20,7 @@ import { isForGateway, takesForm, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } f
 const LIST_FIELDS: readonly { route: RegExp; pointer: string; maxCommas?: number }[] = [
   { route: /^\/api\/v0\/admin\/(nodes|app-credentials)\/revoke$/, pointer: '/ids', maxCommas: MAX_REVOKED_KEYS },
   { route: /^\/api\/v0\/admin\/keys\/identify$/, pointer: '/digests' },
-  { route: /^\/api\/v0\/admin\/nodes(\/[^/]+)?$/, pointer: '/targets' },
+  { route: /^\/api\/v0\/admin\/(nodes(\/[^/]+)?|enrolments)$/, pointer: '/targets' },
   { route: /^\/api\/v0\/admin\/app-credentials(\/[^/]+)?$/, pointer: '/scopes' },
   { route: /^\/api\/v0\/admin\/operators(\/[^/]+)?$/, pointer: '/scopes' },
   { route: /^\/api\/v0\/users\/me\/passkeys$/, pointer: '/passkey/response/transports' },

@@ -114,16 +114,16 @@ describe('the acts of an operator', () => {
     await app.admin.patch(`/nodes/${body.node_id}`, { room: 'attic' }).expect(200);
     expect(await recorded(app, { subject: body.node_id as string })).toMatchObject([
       { event: 'admin.node.updated', actor: { door: 'admin', id: null, name: null } },
-      { event: 'admin.node.registered', actor: { door: 'admin', id: operator.id, name: 'operator:carol' } },
+      { event: 'admin.node.issued', actor: { door: 'admin', id: operator.id, name: 'operator:carol' } },
     ]);
     for (const actor of ['operator:carol', 'operator:CAROL', operator.id])
-      expect(await recorded(app, { actor })).toMatchObject([{ event: 'admin.node.registered' }]);
+      expect(await recorded(app, { actor })).toMatchObject([{ event: 'admin.node.issued' }]);
     expect(await recorded(app, { actor: 'operator:unknown' })).toEqual([]);
     expect((await recorded(app, { actor: 'admin' })).map(({ event }) => event)).toEqual([
       'admin.node.updated',
-      'admin.operator.added',
+      'admin.operator.issued',
     ]);
-    expect(app.log.events('admin.node.registered')).toMatchObject([{ operator: 'carol', node_id: body.node_id }]);
+    expect(app.log.events('admin.node.issued')).toMatchObject([{ operator: 'carol', node_id: body.node_id }]);
     const [updated] = app.log.events('admin.node.updated');
     expect(updated?.operator).toBeUndefined();
     const requests = app.log.lines.filter(({ message }) => message === 'request');
@@ -156,7 +156,7 @@ describe('the acts of an operator', () => {
     const added = await manager.as().post('/operators', { name: 'frank', scopes: ['read'] });
     const { operator_id: id, api_key } = added.body as View;
     const rotated = await manager.as().post(`/operators/${id}/rotate`).expect(200);
-    const [{ details }] = (await recorded(app, { subject: id, event: 'admin.operator.added' })) as [Item];
+    const [{ details }] = (await recorded(app, { subject: id, event: 'admin.operator.issued' })) as [Item];
     expect(details).toEqual({ after: { name: 'frank', scopes: ['read'], expires_at: null }, operator: 'erin' });
     const everything = await app.database.query(
       `SELECT query_to_xml('SELECT * FROM ' || quote_ident(table_name), true, true, '')::text AS text

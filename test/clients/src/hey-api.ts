@@ -1,5 +1,5 @@
 import { createClient } from '../generated/hey-api/client/index.js';
-import { getCurrentUser, login, register, registerNode, validateNode } from '../generated/hey-api/sdk.gen.js';
+import { getCurrentUser, login, register, issueNode, validateNode } from '../generated/hey-api/sdk.gen.js';
 import { expectData, type Target } from './target.js';
 
 /** The flow of a developer with @hey-api/openapi-ts. */
@@ -10,7 +10,7 @@ export async function runFlow({ url, adminKey, account, household_id }: Target):
   const me = expectData(await getCurrentUser({ client, auth: tokens.access_token }));
   if (me.id !== registered.id) throw new Error('GET /users/me answered another user');
   const body = { household_id, room: 'kitchen', name: 'speaker' };
-  const node = expectData(await registerNode({ client, auth: adminKey, body }));
+  const node = expectData(await issueNode({ client, auth: adminKey, body }));
   const verdict = expectData(await validateNode({ client, auth: toNodeKey(`${node.node_id}:${node.api_key}`) }));
   if (verdict.household_id !== household_id) throw new Error('validate-node answered another household');
   const { error } = await validateNode({ client, auth: toNodeKey('a:b') });

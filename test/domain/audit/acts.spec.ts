@@ -100,7 +100,7 @@ describe('the audit log', () => {
 
   it('has one row for each act of an operator, with the values before and after', async () => {
     const household = { household_id: randomUUID(), room: 'hall', name: 'lamp' };
-    const registered = { event: 'admin.node.registered', actor: ADMIN, details: { after: household } };
+    const registered = { event: 'admin.node.issued', actor: ADMIN, details: { after: household } };
     await expectRow(app.admin.post('/nodes', household), registered);
     const { nodeId, apiKey } = await app.node();
     const path = `/nodes/${nodeId}`;
@@ -125,7 +125,7 @@ describe('the audit log', () => {
     await expectNoRow(app.admin.patch(path, { room: 'hall' }));
     await expectNoRow(app.admin.post(`${path}/rotate`));
 
-    const enrolments = '/nodes/enrolments';
+    const enrolments = '/enrolments';
     const issued = { event: 'admin.enrolment.issued', actor: ADMIN, details: household };
     await expectRow(app.admin.post(enrolments, household), issued);
     const { body } = await app.admin.post(enrolments, household);
@@ -143,7 +143,7 @@ describe('the audit log', () => {
     secrets.push(code);
 
     const pair = { caller: randomUUID(), target: 'ocr' };
-    const minted = { event: 'admin.app_credential.minted', actor: ADMIN, details: { after: pair } };
+    const minted = { event: 'admin.app_credential.issued', actor: ADMIN, details: { after: pair } };
     await expectRow(app.admin.post('/app-credentials', pair), minted);
     await expectNoRow(app.admin.post('/app-credentials', pair));
     const { appId, appKey } = await app.service();
@@ -202,7 +202,7 @@ describe('the audit log', () => {
     const manager = await app.operator(['operators']);
     const actor = { door: 'admin', id: manager.id, name: `operator:${manager.name}` };
     const name = randomUUID();
-    const added = { event: 'admin.operator.added', actor, details: { after: { name, scopes: ['operators'] } } };
+    const added = { event: 'admin.operator.issued', actor, details: { after: { name, scopes: ['operators'] } } };
     await expectRow(manager.as().post('/operators', { name, scopes: ['operators'] }), added);
     await expectNoRow(manager.as().post('/operators', { name, scopes: ['operators'] }));
     const other = await app.operator(['operators']);
@@ -231,7 +231,7 @@ describe('the audit log', () => {
     rows.sort((one, other) => (one.event < other.event ? -1 : 1));
     const details = { before: { revoked_at: null }, after: { revoked_at: expect.any(String) as string } };
     expect(rows).toMatchObject([
-      { event: 'admin.app_credential.minted' },
+      { event: 'admin.app_credential.issued' },
       { event: 'admin.app_credential.revoked', actor: ADMIN, subject: (body as { app_id: string }).app_id, details },
     ]);
   });

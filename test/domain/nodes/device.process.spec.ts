@@ -19,7 +19,7 @@ describe('the reference client of a device (clients/node)', () => {
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   const issueCode = async (): Promise<string> => {
-    return ((await app.admin.post('/nodes/enrolments', PLACE).expect(201)).body as { code: string }).code;
+    return ((await app.admin.post('/enrolments', PLACE).expect(201)).body as { code: string }).code;
   };
   const run = async (file: string, words: string[], input = '') => {
     const child = spawn('python3', [PROGRAM, '--file', file, ...words]);
@@ -66,7 +66,7 @@ describe('the reference client of a device (clients/node)', () => {
     const gate = await HttpGate.before(urlOf(app));
     const isAnswered = gate.stopAt({ request: 1, when: 'after' });
     const file = join(folder, 'power.json');
-    const { body } = await app.admin.post('/nodes/enrolments', PLACE).expect(201);
+    const { body } = await app.admin.post('/enrolments', PLACE).expect(201);
     const { code, enrolment_id } = body as { code: string; enrolment_id: string };
     const device = spawn('python3', [PROGRAM, '--file', file, 'enrol', '--url', gate.url, code]);
     await isAnswered;
@@ -75,7 +75,7 @@ describe('the reference client of a device (clients/node)', () => {
     gate.resume();
     gate.close();
     expect(await enrol(file, code)).toMatchObject({ code: 0, stderr: '' });
-    const enrolment = await app.admin.get(`/nodes/enrolments/${enrolment_id}`);
+    const enrolment = await app.admin.get(`/enrolments/${enrolment_id}`);
     expect(enrolment.body).toMatchObject({ node_id: contentOf(file).node_id });
     await app.validateNode(headerOf(file)).expect(200);
   });

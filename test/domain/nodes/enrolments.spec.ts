@@ -39,21 +39,21 @@ describe('the enrolment of nodes', () => {
 
   const request = (more: object = {}) => ({ household_id: randomUUID(), room: 'kitchen', name: 'speaker', ...more });
   const issue = async (more: object = {}): Promise<Issued> =>
-    (await app.admin.post('/nodes/enrolments', request(more)).expect(201)).body as Issued;
+    (await app.admin.post('/enrolments', request(more)).expect(201)).body as Issued;
   const enrol = (code: unknown, on = app) => on.post('/api/v0/nodes/enrol', { code: code as string });
   const repeat = (code: string, key: string, on = app) => enrol(code, on).set('Idempotency-Key', key);
-  const read = async (id: string) => (await app.admin.get(`/nodes/enrolments/${id}`).expect(200)).body as object;
+  const read = async (id: string) => (await app.admin.get(`/enrolments/${id}`).expect(200)).body as object;
   const validate = ({ node_id, api_key }: Enrolled) => app.validateNode(`${node_id}:${api_key}`);
   const reasonsOf = (answer: { headers: Record<string, string> }) =>
     app.log.lines.filter(({ request_id, event }) => event && request_id === answer.headers['x-request-id']);
 
   it('gives the device that sends the code the credential of a new node', async () => {
     const body = request();
-    const issued = await app.admin.post('/nodes/enrolments', body).expect(201);
+    const issued = await app.admin.post('/enrolments', body).expect(201);
     const { code, ...shown } = issued.body as Issued;
     expect(code).toMatch(/^[0-9A-HJKMNP-TV-Z]{5}-[0-9A-HJKMNP-TV-Z]{5}$/);
     expect(shown).toMatchObject({ ...body, state: 'open', node_id: null, used_at: null });
-    expect(issued.headers.location).toBe(`/api/v0/admin/nodes/enrolments/${shown.enrolment_id}`);
+    expect(issued.headers.location).toBe(`/api/v0/admin/enrolments/${shown.enrolment_id}`);
     expect(await read(shown.enrolment_id)).toEqual(shown);
 
     const { body: node } = await enrol(code, replica).expect(201);
@@ -67,7 +67,7 @@ describe('the enrolment of nodes', () => {
   it('gives the node the targets of its enrolment, or those of NODE_TARGETS', async () => {
     const withDefault = await app.startReplica({ variables: { NODE_TARGETS: 'ocr' } });
     const enrolled = async (on: typeof app, more: object) => {
-      const { body } = await on.admin.post('/nodes/enrolments', request(more)).expect(201);
+      const { body } = await on.admin.post('/enrolments', request(more)).expect(201);
       const { node_id } = (await enrol((body as Issued).code).expect(201)).body as Enrolled;
       return [body as object, (await app.admin.get(`/nodes/${node_id}`)).body as object];
     };
@@ -93,8 +93,8 @@ describe('the enrolment of nodes', () => {
 
   it('answers 404 alike to an unknown code, an expired one, a cancelled one, and text that is no code', async () => {
     const [expired, cancelled] = [await issue({ expires_in_minutes: 1 }), await issue({ expires_in_minutes: 60 })];
-    await app.admin.delete(`/nodes/enrolments/${cancelled.enrolment_id}`).expect(204);
-    await app.admin.delete(`/nodes/enrolments/${cancelled.enrolment_id}`).expect(204);
+    await app.admin.delete(`/enrolments/${cancelled.enrolment_id}`).expect(204);
+    await app.admin.delete(`/enrolments/${cancelled.enrolment_id}`).expect(204);
     clock.advance({ minutes: 1 });
     const presented = [generateEnrolmentCode(), expired.code, cancelled.code, 'nonsense'];
     const answers = [];
@@ -130,7 +130,7 @@ describe('the enrolment of nodes', () => {
       };
       expect((body as { items: object[] }).items).toContainEqual(expect.objectContaining(recorded));
     }
-    expectProblem(await app.admin.delete(`/nodes/enrolments/${enrolment_id}`), problems.enrolmentUsed);
+    expectProblem(await app.admin.delete(`/enrolments/${enrolment_id}`), problems.enrolmentUsed);
   });
 
   it('registers one node when two devices send the code at once', async () => {
@@ -232,13 +232,13 @@ describe('the enrolment of nodes', () => {
     ['expires_in_minutes', 1.5],
     ['code', 'AAAAA-AAAAA'],
   ])('answers 400 to an enrolment with %s = %p', async (field, value) => {
-    expectInvalid(await app.admin.post('/nodes/enrolments', request({ [field]: value })), `/${field}`);
+    expectInvalid(await app.admin.post('/enrolments', request({ [field]: value })), `/${field}`);
   });
 
   it('is listed, and forgotten 30 days after its end', async () => {
     const { enrolment_id, code } = await issue({ expires_in_minutes: 1_440 });
     const list = async (query: string) =>
-      ((await app.admin.get(`/nodes/enrolments?limit=100&${query}`)).body as { items: Issued[] }).items;
+      ((await app.admin.get(`/enrolments?limit=100&${query}`)).body as { items: Issued[] }).items;
     const isListed = async (query = '') => (await list(query)).some((item) => item.enrolment_id === enrolment_id);
     expect(await isListed('open=true')).toBe(true);
     expect(JSON.stringify(await list(''))).not.toContain(code);
@@ -249,7 +249,7 @@ describe('the enrolment of nodes', () => {
     expect(await isListed()).toBe(true);
     clock.advance({ days: 1, minutes: 1 });
     await app.nest.get(PurgeJob).purgeExpired();
-    await app.admin.get(`/nodes/enrolments/${enrolment_id}`).expect(404);
+    await app.admin.get(`/enrolments/${enrolment_id}`).expect(404);
   });
 
   it('has the check symbol of Crockford’s base 32', () => {

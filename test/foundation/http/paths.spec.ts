@@ -123,7 +123,7 @@ describe('a path', () => {
       ['PROPFIND', '/api/v0/users/me', 'GET, HEAD, OPTIONS'],
       ['POST', '/api/v0/users/me?x=%2f', 'GET, HEAD, OPTIONS'],
       // A route of `/nodes/:node_id` has these methods.
-      ['DELETE', '/api/v0/admin/nodes/enrolments', 'GET, HEAD, OPTIONS, POST'],
+      ['DELETE', '/api/v0/admin/enrolments', 'GET, HEAD, OPTIONS, POST'],
       ['PATCH', '/admin/nodes/summary', 'GET, HEAD, OPTIONS'],
     ])('is 405 for %s %s, with Allow: %s', async (method, path, allowed) => {
       const { status, head, body } = await send(method, path);

@@ -79,12 +79,12 @@ describe('security events', () => {
   it('record every act of an operator', async () => {
     const [alice, node, service] = [await app.user(), await app.node(), await app.service()];
     const household = { household_id: randomUUID(), room: 'hall', name: 'lamp' };
-    await expectEvent('admin.node.registered', app.admin.post('/nodes', household));
+    await expectEvent('admin.node.issued', app.admin.post('/nodes', household));
     await expectEvent('admin.node.updated', app.admin.patch(`/nodes/${node.nodeId}`, { room: 'attic' }));
     await expectEvent('admin.node.rotated', app.admin.post(`/nodes/${node.nodeId}/rotate`));
     await expectEvent('admin.node.revoked', app.admin.delete(`/nodes/${node.nodeId}`), { node_id: node.nodeId });
     const pair = { caller: randomUUID(), target: 'ocr' };
-    await expectEvent('admin.app_credential.minted', app.admin.post('/app-credentials', pair));
+    await expectEvent('admin.app_credential.issued', app.admin.post('/app-credentials', pair));
     const scopes = ['documents:read'];
     await expectEvent('admin.app_credential.updated', app.admin.patch(`/app-credentials/${service.appId}`, { scopes }));
     await expectEvent('admin.app_credential.rotated', app.admin.post(`/app-credentials/${service.appId}/rotate`));

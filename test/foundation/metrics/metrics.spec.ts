@@ -59,9 +59,9 @@ describe('/metrics', () => {
 
   it('counts each act by its audit event, and no act that was refused', async () => {
     const count = async (event: string) => (await scrape(app)).value('acts_total', { event });
-    expect(await count('admin.operator.added')).toBe(0);
+    expect(await count('admin.operator.issued')).toBe(0);
     await app.operator();
-    expect(await count('admin.operator.added')).toBe(1);
+    expect(await count('admin.operator.issued')).toBe(1);
     const before = await count('user.registered');
     const body = { email: `${randomUUID()}@example.org`, password: PASSWORD };
     await app.post('/api/v0/auth/register', body).expect(201);
