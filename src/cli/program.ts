@@ -2,18 +2,18 @@ import { Argument, Command, type Option } from 'commander';
 import { EXIT_CODES } from './command-options.js';
 import { reportFailure } from './failures.js';
 import type { Output } from './terminal.js';
-import { addApplyCommand } from './remote/apply.command.js';
-import { addCheckpointCommand, addVerifyCommand } from './platform/audit-seals.command.js';
+import { addApplyCommand } from './platform/apply.command.js';
+import { addCheckpointCommand, addVerifyCommand } from './database/audit-seals.command.js';
 import {
   addExportCommand,
   addImportCommand,
   addKeysCommands,
   addMigrateCommand,
-} from './platform/database-commands.js';
-import { addInitCommand, addSchemaCommand } from './platform/platform-commands.js';
+} from './database/database.commands.js';
+import { addInitCommand, addSchemaCommand } from './platform/init.command.js';
 import { addAuditCommand, addAuditExportCommand } from './remote/audit.command.js';
 import { addAppsCommands, addOperatorsCommands } from './remote/credentials.command.js';
-import { addDoctorCommand } from './remote/doctor.command.js';
+import { addDoctorCommand } from './platform/doctor.command.js';
 import { addExplainCommands } from './remote/explain.command.js';
 import { addLeakedCommand } from './remote/leaked.command.js';
 import { addMapCommand } from './remote/map.command.js';

@@ -3,7 +3,7 @@ import { parse as parseVariables } from 'dotenv';
 import { parseAllDocuments } from 'yaml';
 import { readPlatformMap } from '../../src/cli/platform/platform-map.js';
 import { AdminClient } from '../../src/cli/remote/admin-client.js';
-import { apply } from '../../src/cli/remote/apply.js';
+import { apply } from '../../src/cli/platform/apply.js';
 import { createId } from '../../src/foundation/common/ids.js';
 import { eventually } from '../../tools/eventually.js';
 import { urlOf, useCli } from '../support/cli.js';

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import type { InitRequest } from '../../src/cli/platform/init.js';
 import { eventually } from '../../tools/eventually.js';
 import { migrate } from '../../src/foundation/database/migrate.js';
-import { withServices } from '../../src/cli/platform/database-services.js';
+import { withServices } from '../../src/cli/database/database-services.js';
 import { actions, OwnPlatform, SHIPPED_MAP, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 import { LOCKS } from '../../src/foundation/database/locks.js';
 import { holdWrites, endLockHolder } from '../support/row-lock.js';

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import type { ImportReport } from '../../src/cli/platform/user-transfer.js';
+import type { ImportReport } from '../../src/cli/database/user-transfer.js';
 import { eventually } from '../../tools/eventually.js';
 import { withClient } from '../../tools/postgres.js';
 import { recorded } from '../domain/audit/record.js';
@@ -350,7 +350,7 @@ describe('platform-auth users export', () => {
 
 describe('splitting a file into lines', () => {
   const linesOf = async (...chunks: Buffer[]) => {
-    const { splitLines } = await import('../../src/cli/platform/user-transfer.js');
+    const { splitLines } = await import('../../src/cli/database/user-transfer.js');
     const { Readable } = await import('node:stream');
     const found: [number, string | undefined, number][] = [];
     const source = Readable.from(chunks, { objectMode: true });

@@ -9,7 +9,7 @@ import { isSameSecret } from '../../foundation/crypto/secret.js';
 import { readSchemaState, type SchemaState } from '../../foundation/database/migrate.js';
 import { describeCause, describeDatabaseFailure } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
-import { withServices, type Services } from './database-services.js';
+import { withServices, type Services } from '../database/database-services.js';
 import { broken, callServices, checkKeys, warning, type Checkup, type Finding } from './doctor-calls.js';
 import {
   createTokenRules,

@@ -12,7 +12,7 @@ import { withClient } from '../../foundation/database/connection-check.js';
 import { withAdvisoryLock, LOCKS } from '../../foundation/database/locks.js';
 import { readSchemaState } from '../../foundation/database/migrate.js';
 import { CommandFailedError, announceIfSlow, say, type Confirm } from '../terminal.js';
-import { migrateWatched, withServices, type Services } from './database-services.js';
+import { migrateWatched, withServices, type Services } from '../database/database-services.js';
 import { listSettings, readDatabaseVariables, readEnvFile, readEnvFiles, readTokenRules } from './environment-files.js';
 import {
   addRotations,

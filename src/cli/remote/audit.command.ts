@@ -168,7 +168,7 @@ async function readService(command: Command, query: Query, writeLines: WriteLine
 }
 
 async function readDatabase({ event, since, until }: Query, writeLines: WriteLines): Promise<void> {
-  const { withServices } = await import('../platform/database-services.js');
+  const { withServices } = await import('../database/database-services.js');
   const { AuditEventResponse } = await import('../../api/admin/audit-events.admin.controller.js');
   const toDate = (text: string | undefined): Date | undefined => (text === undefined ? undefined : new Date(text));
   const filter = {

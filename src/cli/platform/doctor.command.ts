@@ -1,13 +1,13 @@
 import { InvalidArgumentError, type Command } from 'commander';
 import { httpUrl } from '../../foundation/config/variable-kinds.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
-import type { Finding } from '../platform/doctor-calls.js';
-import { createMapOption, ENV_DIR, MAP_EXAMPLE, readMap, URL_OF_OWN_FILE } from '../platform/platform-commands.js';
-import type { PlatformMap } from '../platform/platform-map.js';
+import type { Finding } from './doctor-calls.js';
+import { createMapOption, ENV_DIR, MAP_EXAMPLE, readMap, URL_OF_OWN_FILE } from './init.command.js';
+import type { PlatformMap } from './platform-map.js';
 import { fitWidth, formatTable, wrapText } from '../tables.js';
 import { CommandFailedError, print } from '../terminal.js';
-import { AdminClient } from './admin-client.js';
-import { readRemoteVariables } from './remote-command.js';
+import { AdminClient } from '../remote/admin-client.js';
+import { readRemoteVariables } from '../remote/remote-command.js';
 
 const WHAT = 'what is wrong, and what to do';
 /** What the table takes besides the text: the first column and the borders. */
@@ -32,8 +32,8 @@ Without --env-dir it asks the service only, from any machine, and uses no key. $
       const findings =
         envDir === undefined
           ? await askOnly(map, url)
-          : await (await import('../platform/doctor.js')).diagnose({ map, envDir, url });
-      const { askServices, formatRunning } = await import('../platform/doctor-calls.js');
+          : await (await import('./doctor.js')).diagnose({ map, envDir, url });
+      const { askServices, formatRunning } = await import('./doctor-calls.js');
       const running = live ? await askServices(map) : undefined;
       const limit = envDir === undefined ? LIMIT_FROM_AFAR : LIMIT;
       print(command, { findings, running }, () =>

@@ -7,11 +7,11 @@ import type { AppCredentialResponse } from '../../api/admin/app-credentials.admi
 import { isId } from '../../foundation/common/ids.js';
 import { computeDigest } from '../../foundation/crypto/secret.js';
 import { HEADER_VALUE } from '../http-client.js';
-import type { AdminClient } from './admin-client.js';
-import { revokeKeys } from './credentials.command.js';
-import { identifyKeys } from './leaked.command.js';
+import type { AdminClient } from '../remote/admin-client.js';
+import { revokeKeys } from '../remote/credentials.command.js';
+import { identifyKeys } from '../remote/leaked.command.js';
 import { announceIfSlow, CommandFailedError, type Confirm } from '../terminal.js';
-import { broken, checkKeys, checkNodes, findServiceAway, type Finding } from '../platform/doctor-calls.js';
+import { broken, checkKeys, checkNodes, findServiceAway, type Finding } from './doctor-calls.js';
 import {
   createTokenRules,
   DEFAULT_TOKENS,
@@ -19,7 +19,7 @@ import {
   listPublicSettings,
   type ServiceFile,
   type TokenRules,
-} from '../platform/environment-files.js';
+} from './environment-files.js';
 import {
   carryOutPlan,
   leaveLostKeys,
@@ -28,10 +28,10 @@ import {
   type LiveCredentials,
   type Plan,
   type PlanReport,
-} from '../platform/plan.js';
+} from './plan.js';
 import { credentialVariables } from '../../foundation/common/names.js';
-import { type PlatformMap } from '../platform/platform-map.js';
-import { openDocuments, type Documents } from '../platform/secret-documents.js';
+import { type PlatformMap } from './platform-map.js';
+import { openDocuments, type Documents } from './secret-documents.js';
 
 const PATH = '/app-credentials';
 const FOLDER_MODE = 0o700;

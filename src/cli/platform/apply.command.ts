@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { text as readText } from 'node:stream/consumers';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { addRemote, createClient, readOptions, readRemoteVariables } from './remote-command.js';
+import { addRemote, createClient, readOptions, readRemoteVariables } from '../remote/remote-command.js';
 import { addYes, createConfirm, CommandFailedError, print, say } from '../terminal.js';
 import type { ApplyReport } from './apply.js';
-import { createMapOption, formatReport, readMap } from '../platform/platform-commands.js';
-import type { Documents } from '../platform/secret-documents.js';
+import { createMapOption, formatReport, readMap } from './init.command.js';
+import type { Documents } from './secret-documents.js';
 
 type ApplyOptions = Readonly<{
   map: string;
