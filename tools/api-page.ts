@@ -2,16 +2,17 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { problems } from '../src/foundation/problems/problems.js';
 import { claimPort } from './claim-port.js';
-import { listRoutes, problemTable, routeTable } from './api-tables.js';
+import { listOfProblems, listOfRoutes, listRoutes } from './api-tables.js';
 import { Cleanup } from './cleanup.js';
 import { replacePart } from './marked-part.js';
 import { startPostgres, UNSAFE } from './postgres.js';
 import { ServerProcess } from './server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from './service.js';
 
-// Renews the tables of docs/api.md, with the catalogue of problems, from the OpenAPI document of the built service.
+// Renews the routes of docs/api.md and the problems of docs/errors.md, from the OpenAPI document of the built service.
 
-const PAGE = 'docs/api.md';
+const ROUTES_PAGE = 'docs/api.md';
+const PROBLEMS_PAGE = 'docs/errors.md';
 
 await Cleanup.around(async (cleanup) => {
   const database = await startPostgres({ cleanup, purpose: 'api-page', settings: UNSAFE });
@@ -19,6 +20,10 @@ await Cleanup.around(async (cleanup) => {
   const service = new ServerProcess(await claimPort(), { cleanup, script: SERVICE_SCRIPT, variables });
   const { url } = await service.start();
   const document = (await (await fetch(`${url}/docs-json`)).json()) as OpenAPIObject;
-  const withRoutes = replacePart(readFileSync(PAGE, 'utf8'), 'routes', routeTable(listRoutes(document)));
-  writeFileSync(PAGE, replacePart(withRoutes, 'problems', problemTable(problems)));
+  renew(ROUTES_PAGE, 'routes', listOfRoutes(listRoutes(document)));
+  renew(PROBLEMS_PAGE, 'problems', listOfProblems(problems));
 });
+
+function renew(page: string, part: string, text: string): void {
+  writeFileSync(page, replacePart(readFileSync(page, 'utf8'), part, text));
+}

@@ -1,5 +1,9 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { toProblemType, type Problem } from '../src/foundation/problems/problems.js';
+import { wrapItem, wrapParagraph } from './wrapped.js';
+
+/** Every route that reads a body may answer with these. */
+const CODES_OF_BODIES = ['body_too_deep', 'payload_too_large', 'unsupported_media_type'];
 
 interface Operation {
   readonly summary?: string;
@@ -39,27 +43,28 @@ function commonCodes(routes: readonly RouteRow[]): string[] {
   return (first?.problemCodes ?? []).filter((code) => others.every(({ problemCodes }) => problemCodes.includes(code)));
 }
 
-export function routeTable(routes: readonly RouteRow[]): string {
-  const common = commonCodes(routes);
-  const rows = routes.map(({ name, summary, doors, successStatuses, problemCodes }) => [
-    `\`${name}\``,
-    doors.join(' or ') || 'open',
-    summary,
-    successStatuses.join(', '),
-    codeList(problemCodes.filter((code) => !common.includes(code))),
-  ]);
-  const table = markdownTable(['Route', 'Door', 'Purpose', 'Success', 'Errors of its own'], rows);
-  return `${table}\n\nEvery route may also answer ${codeList(common)}.`;
+export function listOfRoutes(routes: readonly RouteRow[]): string {
+  const common = [...commonCodes(routes), ...CODES_OF_BODIES];
+  const items = routes.map(({ name, summary, doors, successStatuses, problemCodes }) => {
+    const codes = problemCodes.filter((code) => !common.includes(code));
+    const answers = [successStatuses.join(', '), codeList(codes)].filter((part) => part !== '').join('; ');
+    return wrapItem(`\`${name}\` (${doors.join(' or ') || 'open'}): ${endSentence(summary)} ${answers}`);
+  });
+  const ofAll = `Every route may also answer ${codeList(commonCodes(routes))}.`;
+  const ofBodies = `Routes that read a body may also answer ${codeList(CODES_OF_BODIES)}.`;
+  return `${items.join('\n')}\n\n${wrapParagraph(`${ofAll} ${ofBodies}`)}`;
 }
 
-export function problemTable(problems: Readonly<Record<string, Problem>>): string {
-  const rows = Object.values(problems).map((problem) => [
-    `\`${toProblemType(problem)}\``,
-    String(problem.status),
-    `\`${problem.code}\``,
-    problem.detail.replaceAll('<', '\\<'),
-  ]);
-  return markdownTable(['`type`', 'Status', '`code`', 'Meaning'], rows);
+export function listOfProblems(problems: Readonly<Record<string, Problem>>): string {
+  const items = Object.values(problems).map((problem) => {
+    const detail = problem.detail.replaceAll('<', '\\<');
+    return wrapItem(`${problem.status} \`${problem.code}\` (\`${toProblemType(problem)}\`): ${detail}`);
+  });
+  return items.join('\n');
+}
+
+function endSentence(text: string): string {
+  return /[.?]$/.test(text) ? text : `${text}.`;
 }
 
 /** One requirement may need several schemes, the two headers of an app are one door, and an empty one needs none. */
@@ -74,9 +79,4 @@ function toProblemCodes({ content }: Response): string[] {
 
 function codeList(codes: readonly string[]): string {
   return codes.map((code) => `\`${code}\``).join(', ');
-}
-
-function markdownTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const lines = [header, header.map(() => '---'), ...rows];
-  return lines.map((cells) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`).join('\n');
 }

@@ -4,8 +4,9 @@ import { format } from 'prettier';
 import { isMap, isScalar, parseDocument, type YAMLMap } from 'yaml';
 import { VARIABLE_TYPES } from '../src/foundation/config/variables.js';
 import { replacePart } from './marked-part.js';
+import { wrapItem } from './wrapped.js';
 
-// What is generated of the chart: the table of its README, from the comments of values.yaml, and the names of `config` in
+// What is generated of the chart: the values in its README, from the comments of values.yaml, and the names of `config` in
 // values.schema.json, from the schema of the service.
 
 const CHART = 'deploy/helm/platform-auth';
@@ -24,7 +25,7 @@ export async function renewChartFiles(): Promise<Record<string, string>> {
     join(CHART, 'values.yaml'),
   ];
   return {
-    [readme]: replacePart(read(readme), 'values', toTable(read(values))),
+    [readme]: replacePart(read(readme), 'values', listValues(read(values))),
     [schema]: await nameVariables(read(schema)),
   };
 }
@@ -39,26 +40,26 @@ async function nameVariables(schema: string): Promise<string> {
 }
 
 /** @throws when a value has no comment */
-function toTable(values: string): string {
+function listValues(values: string): string {
   const document = parseDocument(values);
   if (!isMap(document.contents)) throw new Error('values.yaml is not a map.');
-  return ['| Value | Default | Meaning |', '|---|---|---|', ...toRows(document.contents, '')].join('\n');
+  return toItems(document.contents, '').join('\n');
 }
 
-function toRows(map: YAMLMap, prefix: string): string[] {
+function toItems(map: YAMLMap, prefix: string): string[] {
   return map.items.flatMap(({ key, value }, index) => {
     if (!isScalar(key)) throw new Error(`${prefix} has a key that is not a text.`);
     const name = `${prefix}${String(key.value)}`;
     // The parser gives the comment of the first key to the map.
     const comment = key.commentBefore ?? (index === 0 && prefix !== '' ? map.commentBefore : undefined);
-    const inside = isMap(value) && hasComments(value) ? toRows(value, `${name}.`) : [];
+    const inside = isMap(value) && hasComments(value) ? toItems(value, `${name}.`) : [];
     if (!comment) {
       if (inside.length > 0) return inside;
       throw new Error(`${name} has no comment in values.yaml.`);
     }
     const meaning = comment.split('\n').map((line) => line.trim());
     const initial = inside.length > 0 ? 'below' : `\`${toText(value)}\``;
-    return [`| \`${name}\` | ${initial} | ${meaning.join(' ').replaceAll('|', '\\|')} |`, ...inside];
+    return [wrapItem(`\`${name}\` (${initial}): ${meaning.join(' ')}`), ...inside];
   });
 }
 

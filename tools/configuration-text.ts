@@ -4,6 +4,7 @@ import { toFileVariable } from '../src/foundation/config/environment.js';
 import type { Section, Variable } from '../src/foundation/config/variable-kinds.js';
 import { RULES, SECTIONS } from '../src/foundation/config/variables.js';
 import { replacePart } from './marked-part.js';
+import { wrapItem, wrapParagraph } from './wrapped.js';
 
 // What .env.example and docs/configuration.md say about the variables, made from the schema of src/foundation/config/variables.ts.
 
@@ -22,11 +23,11 @@ export function toEnvExample(): string {
   return [HEADING, ...SECTIONS.map(toExampleSection)].join('\n');
 }
 
-/** @returns the page with the tables and the rules that the schema gives */
+/** @returns the page with the variables and the rules that the schema gives */
 export function renewConfigurationPage(page: string): string {
-  const tables = SECTIONS.map(toTable).join('\n\n');
-  const rules = RULES.map(({ name, requirement }) => `- \`${name}\` ${quoteNames(requirement)}.`).join('\n');
-  return replacePart(replacePart(page, 'variables', tables), 'rules', rules);
+  const variables = SECTIONS.map(toPageSection).join('\n\n');
+  const rules = RULES.map(({ name, requirement }) => wrapItem(`\`${name}\` ${quoteNames(requirement)}.`)).join('\n');
+  return replacePart(replacePart(page, 'variables', variables), 'rules', rules);
 }
 
 /** @returns the text of each file with a JSON Schema, by its path */
@@ -55,18 +56,17 @@ function toExample(name: string, { type, text, defaultText, example = '', mayBeF
   return [...lines, ...(mayBeFile ? [`# ${toFileVariable(name)}=`] : [])].join('\n');
 }
 
-function toTable({ title, introduction, variables, note }: Section): string {
-  const rows = Object.entries(variables).map(([name, variable]) => toRow(name, variable));
-  const table = ['| Variable | Default | Bounds | Meaning |', '|---|---|---|---|', ...rows].join('\n');
-  const paragraphs = [`### ${title}`, introduction, table, note].filter((part) => part !== undefined);
-  return paragraphs.map((paragraph) => (paragraph === table ? table : quoteNames(paragraph))).join('\n\n');
+function toPageSection({ title, introduction, variables, note }: Section): string {
+  const items = Object.entries(variables).map(([name, variable]) => toItem(name, variable));
+  const [before, after] = [introduction, note].map((text) => text && wrapParagraph(quoteNames(text)));
+  return [`### ${title}`, before, items.join('\n'), after].filter((part) => part !== undefined).join('\n\n');
 }
 
-function toRow(name: string, { type, defaultText = 'none', mayBeFile, text }: Variable): string {
+function toItem(name: string, { type, defaultText = 'none', mayBeFile, text }: Variable): string {
   const value = readDefault(type);
   const initial = typeof value === 'string' ? `\`${value}\`` : `${value ?? defaultText}`;
   const names = mayBeFile ? `\`${name}\` or \`${toFileVariable(name)}\`` : `\`${name}\``;
-  return `| ${names} | ${initial} | ${readBounds(type)} | ${quoteNames(text)} |`;
+  return wrapItem(`${names} (default: ${initial}; ${readBounds(type)}): ${quoteNames(text)}`);
 }
 
 /** Marks the names of variables as code. */

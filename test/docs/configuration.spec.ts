@@ -14,7 +14,7 @@ describe('what the schema generates', () => {
     expect(read('.env.example')).toBe(toEnvExample());
   });
 
-  it('are the tables and the rules of docs/configuration.md', () => {
+  it('are the variables and the rules of docs/configuration.md', () => {
     expect(renewConfigurationPage(page)).toBe(page);
   });
 
@@ -30,17 +30,25 @@ describe('what the schema generates', () => {
   });
 
   it.each([
-    ['a default', '| `PORT` | 7701 | 0–65535 | Port', '# PORT=7701'],
+    ['a default', '- `PORT` (default: 7701; 0–65535): Port', '# PORT=7701'],
     [
       'a default that is transformed',
-      '| `REQUIRE_VERIFIED_EMAIL` | `false` | `true`, `false` |',
+      '- `REQUIRE_VERIFIED_EMAIL` (default: `false`; `true`, `false`): ',
       '# REQUIRE_VERIFIED_EMAIL=false',
     ],
-    ['a limit', '| `LOGIN_LIMIT_PER_ACCOUNT` | `100/900` | points/seconds |', '# LOGIN_LIMIT_PER_ACCOUNT=100/900'],
-    ['no default', '| `JWT_AUDIENCE` | none | 1–200 printable', '# JWT_AUDIENCE=\n'],
-    ['a default that depends on others', '| `HOST` | `127.0.0.1`; production `0.0.0.0` |', '# HOST=127.0.0.1'],
-    ['a secret that may come from a file', '| `SECRET_KEY` or `SECRET_KEY_FILE` | none |', '# SECRET_KEY_FILE=\n'],
-    ['bounds', '| 0–300 | How long a rotated refresh token', '(0 to 300)\n# REFRESH_GRACE_SECONDS=10'],
+    [
+      'a limit',
+      '- `LOGIN_LIMIT_PER_ACCOUNT` (default: `100/900`; points/seconds): ',
+      '# LOGIN_LIMIT_PER_ACCOUNT=100/900',
+    ],
+    ['no default', '- `JWT_AUDIENCE` (default: none; 1–200 printable', '# JWT_AUDIENCE=\n'],
+    ['a default that depends on others', '- `HOST` (default: `127.0.0.1`; production `0.0.0.0`; ', '# HOST=127.0.0.1'],
+    [
+      'a secret that may come from a file',
+      '- `SECRET_KEY` or `SECRET_KEY_FILE` (default: none; ',
+      '# SECRET_KEY_FILE=\n',
+    ],
+    ['bounds', '; 0–300): How long a rotated refresh token', '(0 to 300)\n# REFRESH_GRACE_SECONDS=10'],
     ['a rule', '- `INTERNAL_PORT` must differ from `PORT`.', '# INTERNAL_PORT=7700'],
   ])('shows %s', (_what, inPage, inExample) => {
     expect(page).toContain(inPage);

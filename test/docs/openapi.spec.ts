@@ -5,7 +5,7 @@ import { Ajv } from 'ajv';
 import formats from 'ajv-formats';
 import { EXAMPLES } from '../../src/foundation/common/names.js';
 import { problems } from '../../src/foundation/problems/problems.js';
-import { listRoutes, problemTable, routeTable } from '../../tools/api-tables.js';
+import { listOfProblems, listOfRoutes, listRoutes } from '../../tools/api-tables.js';
 import { useApp } from '../support/use-app.js';
 import { fromRoot } from '../support/from-root.js';
 
@@ -219,9 +219,10 @@ describe('GET /docs-json', () => {
   });
 
   /** When it fails: npm run docs:api, and read the difference. */
-  it('is what docs/api.md says of routes and problems', () => {
-    const page = readFileSync(fromRoot('docs/api.md'), 'utf8');
-    expect(page).toContain(routeTable(listRoutes(document)));
-    expect(page).toContain(problemTable(problems));
+  it.each([
+    ['docs/api.md', 'routes', () => listOfRoutes(listRoutes(document))],
+    ['docs/errors.md', 'problems', () => listOfProblems(problems)],
+  ])('is what %s says of %s', (page, _what, list) => {
+    expect(readFileSync(fromRoot(page), 'utf8')).toContain(list());
   });
 });
