@@ -129,7 +129,7 @@ async function registerCallers(platform: Platform): Promise<string> {
   const { ADMIN_API_KEY = '' } = readEnv(platform, 'auth');
   const variables = { ADMIN_API_KEY, AUTH_URL: platform.urls.auth ?? '' };
   const node = ['--household', HOUSEHOLD, '--room', 'kitchen', '--name', 'camera'];
-  const words = ['nodes', 'register', ...node, '--config', `${platform.folder}/camera.env`];
+  const words = ['nodes', 'issue', ...node, '--config', `${platform.folder}/camera.env`];
   say(`platform-auth ${words.join(' ')}`);
   const { node_id } = registered.parse(JSON.parse(await runCli(platform, [...words, '--json'], { variables })));
   say(`platform-auth users register ${USER.email}`);

@@ -147,7 +147,7 @@ function describeFailure(url: string, error: unknown): string {
 }
 
 /** @returns the error for an answer that is not a success, with what to do about it */
-export function toRefusal(url: string, answer: Answer): CommandFailedError {
+export function toServiceError(url: string, answer: Answer): CommandFailedError {
   const problem = readProblem(answer);
   if (answer.status >= 300 && answer.status < 400)
     return new CommandFailedError(

@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 // The operators' program. Commands of `platform/` make a whole platform match its map (init, apply, doctor); those of
-// `database/` work on the database; those of `remote/` call the service over HTTP, with the admin key. Standard output holds the result (`--json` for scripts), standard error all
-// else; with --json its last line is a failure, `{"code", "message"}`. Exit codes: 0 done, 1 failed or something is
-// broken, 2 wrong usage, 3 when a plan would change something, 141 when the reader of its output has ended (as shells report SIGPIPE).
+// `database/` work on the database; those of `remote/` call the service over HTTP, with the admin key. Standard output
+// holds the result (`--json` for scripts), standard error all else; with --json its last line is a failure, `{"code",
+// "message"}`. Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage, 3 when a plan would change something,
+// 141 when the reader of its output has ended (as shells report SIGPIPE).
 import { readPackageVersion } from '../foundation/common/package-version.js';
 import { StartTimeoutError } from '../foundation/common/start-watch.js';
 import { reportFailure, describeCause } from './failures.js';

@@ -37,8 +37,8 @@ describe('platform-auth apps and explain', () => {
   it.each([
     ['apps issue --caller full --target disk', 'App credential'],
     ['operators issue full-disk --scopes read', 'Operator'],
-    ['nodes register --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room full --name disk', 'Node'],
-    ['nodes register --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room env --name disk --format env', 'Node'],
+    ['nodes issue --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room full --name disk', 'Node'],
+    ['nodes issue --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room env --name disk --format env', 'Node'],
   ])('%s names what is live when its key cannot be written', async (line, name) => {
     const { code, stderr } = await cli.runInto('/dev/full', ...line.split(' '));
     expect(code).toBe(1);
@@ -66,7 +66,7 @@ describe('platform-auth apps and explain', () => {
   it('revokes the nodes of a household or room, and warns of nodes in one place', async () => {
     const household = randomUUID();
     const register = (room: string) => [
-      ...['nodes', 'register', '--household', household, '--room', room, '--name', 'lamp'],
+      ...['nodes', 'issue', '--household', household, '--room', room, '--name', 'lamp'],
     ];
     for (const room of ['hall', 'hall 2', 'attic'])
       expect((await cli.run(...register(room))).stderr).not.toContain('Several');
@@ -89,7 +89,7 @@ describe('platform-auth apps and explain', () => {
     const headers = { 'X-Platform-App-Id': issued.app_id!, 'X-Platform-App-Key': issued.app_key! };
     await app.validateApp(headers, { target: 'issue-target' }).expect(200);
     expect(Date.parse(issued.expires_at!) - Date.now()).toBeGreaterThan(1.9 * 86_400_000);
-    const said = await cli.fails('apps', 'mint', ...pair);
+    const said = await cli.fails('apps', 'issue', ...pair);
     expect(said).toMatch(/app_credential_exists, 409/);
   });
 
@@ -117,7 +117,7 @@ describe('platform-auth apps and explain', () => {
     );
     expect(await cli.json('nodes', 'update', nodeId, '--targets', 'all')).toMatchObject({ targets: null });
     const [household, room] = [randomUUID(), ['--room', 'hall', '--name', 'lamp']];
-    const registered = await cli.json('nodes', 'register', '--household', household, ...room, '--targets', 'ocr');
+    const registered = await cli.json('nodes', 'issue', '--household', household, ...room, '--targets', 'ocr');
     expect(registered).toMatchObject({ household_id: household, targets: ['ocr'] });
     await cli.ok('nodes', 'revoke', '--household', household, '--yes');
   });
@@ -151,8 +151,8 @@ describe('platform-auth apps and explain', () => {
 });
 
 describe('platform-auth operators', () => {
-  it('adds an operator, whose key works as ADMIN_API_KEY within its scopes, and shows the key once', async () => {
-    const words = ['operators', 'add', 'Alice', '--scopes', 'read,users', '--expires', '2d'];
+  it('issues an operator, whose key works as ADMIN_API_KEY within its scopes, and shows the key once', async () => {
+    const words = ['operators', 'issue', 'Alice', '--scopes', 'read,users', '--expires', '2d'];
     const added = await cli.json<Record<string, string>>(...words);
     expect(added).toMatchObject({ name: 'alice', scopes: ['read', 'users'] });
     expect(Date.parse(added.expires_at!) - Date.now()).toBeGreaterThan(1.9 * 86_400_000);

@@ -82,7 +82,7 @@ describe('platform-auth completion', () => {
 
   it('of bash offers commands, subcommands, options and files', () => {
     expect(complete('')).toEqual(expect.arrayContaining(['init', 'doctor', 'status', 'map', ...GROUPS]));
-    expect(complete('nodes', 're')).toEqual(['register', 'revoke']);
+    expect(complete('nodes', 'r')).toEqual(['rotate', 'revoke']);
     expect(complete('nodes', 'list', '--un')).toEqual(['--unused-for']);
     expect(complete('nodes', 'revoke', 'some-id', '--y')).toEqual(['--yes']);
     expect(complete('init', '--map', 'comple')).toEqual(['completion.bash']);
@@ -90,7 +90,10 @@ describe('platform-auth completion', () => {
 
   it.each([
     ['zsh', /^#compdef platform-auth\n[^]*complete .*_platform_auth/],
-    ['fish', /complete -c platform-auth -n '__fish_seen_subcommand_from nodes' -f -a register -d 'Register a node/],
+    [
+      'fish',
+      /complete -c platform-auth -n '__fish_seen_subcommand_from nodes' -f -a issue -d 'Issue the key of a new node/,
+    ],
   ])('of %s is printed', async (shell, expected) => {
     expect(await cli.ok('completion', shell)).toMatch(expected);
   });
@@ -160,7 +163,7 @@ describe('a command whose output is not read', () => {
     `apps rotate ${ID}`,
     'operators issue carol --scopes read',
     'operators rotate carol',
-    `nodes register ${REGISTRATION.join(' ')}`,
+    `nodes issue ${REGISTRATION.join(' ')}`,
     `nodes rotate ${ID} --format env`,
     'apply --map platform.yaml --to json --root-key --yes',
   ])('%s makes no key where standard output is closed', async (line) => {
@@ -281,7 +284,7 @@ describe('--json', () => {
       /Connection to http:\/\/127\.0\.0\.1:\d+ refused\. Start the service/,
     ],
     [['nodes', 'list', '--household', 'x'], 2, 'usage', /It must be a UUID/],
-    [['nodes', 'register'], 2, 'usage', /required option '--household <uuid>'/],
+    [['nodes', 'issue'], 2, 'usage', /required option '--household <uuid>'/],
     [['nodes'], 2, 'usage', /No command is named\. See --help\./],
     [['nonsense'], 2, 'usage', /unknown command 'nonsense'/],
     [['init', '--map', 'missing.yaml', '--env-dir', 'env'], 1, 'map_unusable', /missing\.yaml cannot be read: /],
@@ -326,7 +329,7 @@ describe('platform-auth, when the response to a change never arrives', () => {
     [['apps', 'revoke', ID, '--yes'], /Run this again: the change is idempotent/],
     [['nodes', 'revoke', ID, '--yes'], /Run this again: the change is idempotent/],
     [['users', 'disable', ID], /Run this again: the change is idempotent/],
-    [['nodes', 'register', ...REGISTRATION], new RegExp(`nodes list --household ${HOUSEHOLD}.*revoke it\\. Then run`)],
+    [['nodes', 'issue', ...REGISTRATION], new RegExp(`nodes list --household ${HOUSEHOLD}.*revoke it\\. Then run`)],
   ])('%j says what to do next', async (parameters, advice) => {
     const said = await cli.fails(...parameters);
     expect(said).toMatch(/Whether it was done is not known\./);

@@ -160,7 +160,7 @@ describe('platform-auth nodes', () => {
       [cli, ['nodes', 'show', 'x'], /not_found, 404[^]*`list` shows[^]*request id/],
       [
         cli,
-        ['nodes', 'register', '--household', randomUUID(), '--room', 'a\nb', '--name', 'x'],
+        ['nodes', 'issue', '--household', randomUUID(), '--room', 'a\nb', '--name', 'x'],
         /\n {2}room must be one line/,
       ],
     ];
@@ -169,8 +169,8 @@ describe('platform-auth nodes', () => {
   });
 
   it.each([
-    [['nodes', 'register', '--room', 'x', '--name', 'y']],
-    [['nodes', 'register', '--household', 'x', '--room', 'x', '--name', 'y']],
+    [['nodes', 'issue', '--room', 'x', '--name', 'y']],
+    [['nodes', 'issue', '--household', 'x', '--room', 'x', '--name', 'y']],
     [['nodes', 'rotate']],
     [['nodes', 'rotate', 'x', '--overlap-hours', '-1']],
     [['nodes', 'rotate', 'x', '--config', 'a.json', '--overlap-hours', '1']],

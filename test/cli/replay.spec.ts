@@ -53,9 +53,9 @@ describe('platform-auth replay', () => {
     await restore();
 
     expect(await cli.fails('replay', 'audit.ndjson')).toMatch(/Add --yes to confirm/);
-    type Report = { steps: { act: string; subject: string }[]; by_hand: Record<string, string[]> };
+    type Report = { steps: { action: string; subject: string }[]; by_hand: Record<string, string[]> };
     const plan = await cli.json<Report>('replay', 'audit.ndjson', '--dry-run');
-    expect(plan.steps.map(({ act, subject }) => `${act} ${subject}`).sort()).toEqual(
+    expect(plan.steps.map(({ action, subject }) => `${action} ${subject}`).sort()).toEqual(
       [
         `delete ${gone.email}`,
         `disable ${disabled.email}`,

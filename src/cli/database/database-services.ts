@@ -55,7 +55,7 @@ class CommandModule {}
 
 /**
  * @param variables DATABASE_URL, and any variable that differs from its default
- * @throws {CommandFailedError} when the state of the signing keys does not allow the act now
+ * @throws {CommandFailedError} when the state of the signing keys does not allow the action now
  */
 export async function withServices<Result>(
   variables: Variables,

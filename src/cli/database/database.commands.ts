@@ -42,8 +42,8 @@ function formatMigration({ migrations, granted_to }: { migrations: string[]; gra
 
 const KEY_COLUMNS = ['kid', 'state', 'created_at', 'activated_at', 'retired_at', 'revoked_at'] as const;
 const REVOKE = 'revoke <kid>';
-type KeyAct = (operations: SigningKeyOperations, kid: string) => Promise<void>;
-const KEY_ACTS: Readonly<Record<string, readonly [description: string, act: KeyAct]>> = {
+type SigningKeyAction = (operations: SigningKeyOperations, kid: string) => Promise<void>;
+const KEY_ACTIONS: Readonly<Record<string, readonly [description: string, action: SigningKeyAction]>> = {
   list: ['List the signing keys.', () => Promise.resolve()],
   rotate: [
     'Sign with the next key. Tokens of the present one stay valid until they expire.',
@@ -59,11 +59,11 @@ const KEY_ACTS: Readonly<Record<string, readonly [description: string, act: KeyA
   ],
 };
 
-/** `platform-auth keys …`. Each command prints all keys as they are after the act. */
+/** `platform-auth keys …`. Each command prints all keys as they are after the action. */
 export function addKeysCommands(root: Command): void {
   const description = 'Manage the keys that sign access tokens under ES256. "keys list" shows each <kid>.';
   const keys = addCommand(root, 'keys', description, { ...HELP, example: 'list' });
-  for (const [signature, [summary, act]] of Object.entries(KEY_ACTS)) {
+  for (const [signature, [summary, action]] of Object.entries(KEY_ACTIONS)) {
     const example = signature.includes('<kid>') ? 'sT3RrX8h2V0' : '';
     const added = addCommand(keys, signature, summary, { ...HELP, example });
     if (signature === REVOKE) addYes(added);
@@ -73,7 +73,7 @@ export function addKeysCommands(root: Command): void {
       if (signature === REVOKE) await createConfirm(command)(`All access tokens of key ${kid} will be refused.`);
       const { withServices } = await import('./database-services.js');
       const found = await withServices(readVariables(), async ({ signingKeys }) => {
-        await act(signingKeys, kid);
+        await action(signingKeys, kid);
         return signingKeys.listKeys();
       });
       const rows = found.map((key) => ({

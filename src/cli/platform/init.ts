@@ -38,7 +38,7 @@ export interface InitRequest {
   readonly prune: boolean;
   /** Make new keys for the calls of this service, or of all; the former ones work during the overlap. */
   readonly rotate?: string | undefined;
-  /** Who acts, for the audit log. Default: the user of the operating system. */
+  /** Who actions, for the audit log. Default: the user of the operating system. */
   readonly as?: string | undefined;
   /** Report what would be done, and change neither the database nor a file. */
   readonly dryRun: boolean;
@@ -85,8 +85,8 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
     (lockLost: AbortSignal) =>
     async ({ credentials }: Services): Promise<PlanReport> => {
       const planned = plan(await readLiveCredentials(credentials));
-      const acts = listDestruction(planned, prune);
-      if (acts.length > 0) await request.confirm(`This would ${acts.join(', and ')}.`);
+      const actions = listDestruction(planned, prune);
+      if (actions.length > 0) await request.confirm(`This would ${actions.join(', and ')}.`);
       return carryOutPlan(planned, { ...options, migrations }, createStore(credentials, actor, lockLost));
     };
   const run = async (lockLost: AbortSignal) => withServices(variables, apply(lockLost), clock);

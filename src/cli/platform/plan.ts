@@ -114,15 +114,15 @@ export function listDestruction({ services, strays }: Plan, prune: boolean): str
   const isLive = strays.length > 0 || services.some(({ pairs }) => pairs.some(({ credential }) => credential));
   const own = services.find(({ service }) => service.name === OWN_NAME)?.file;
   const rotated = services.filter(({ pairs }) => pairs.some(({ action }) => action === 'rotate'));
-  const acts: string[] = [];
+  const actions: string[] = [];
   if (isLive && own?.get('SECRET_KEY') === undefined)
-    acts.push('make a new SECRET_KEY, with which every access token that was signed with another one is refused');
+    actions.push('make a new SECRET_KEY, with which every access token that was signed with another one is refused');
   if (rotated.length > 1)
-    acts.push(
+    actions.push(
       `rotate the live keys of ${rotated.length} services (${rotated.map(({ service }) => service.name).join(', ')})`,
     );
-  if (prune && strays.length > 0) acts.push(`revoke permanently: ${strays.map(formatPair).join(', ')}`);
-  return acts;
+  if (prune && strays.length > 0) actions.push(`revoke permanently: ${strays.map(formatPair).join(', ')}`);
+  return actions;
 }
 
 function planPairs(

@@ -60,7 +60,7 @@ const nodes = z
   .describe('the only services at which a new node is accepted');
 const mapSchema = z
   .strictObject({ services: z.record(serviceName, service), nodes: nodes.optional() })
-  .superRefine(refuseContradictions);
+  .superRefine(addContradictions);
 type RawMap = z.output<typeof mapSchema>;
 type AddIssue = (path: (string | number)[], message: string) => void;
 
@@ -167,7 +167,7 @@ function listCalls({ calls }: RawMap['services'][string]): { target: string; at:
   return Object.keys(calls).map((target) => ({ target, at: target }));
 }
 
-function refuseContradictions({ services, nodes }: RawMap, context: z.RefinementCtx): void {
+function addContradictions({ services, nodes }: RawMap, context: z.RefinementCtx): void {
   const addIssue: AddIssue = (path, message) =>
     context.addIssue({ code: 'custom', path: ['services', ...path], message });
   nodes?.targets.forEach((target, index, all) => {

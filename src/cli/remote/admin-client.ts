@@ -7,7 +7,7 @@ import {
   isFailure,
   parseBaseUrl,
   readProblem,
-  toRefusal,
+  toServiceError,
   UNEXPECTED,
   withAdvice,
 } from '../http-client.js';
@@ -77,7 +77,7 @@ export class AdminClient {
     const answer = await callService(this.url, path, { method: 'GET' });
     if (answer.status === 200 && answer.body) return answer.body;
     if (answer.status === 404 && readProblem(answer)?.code === 'not_found') return undefined;
-    throw toRefusal(this.url, answer);
+    throw toServiceError(this.url, answer);
   }
 
   /** @param advice what to do when the call is not answered: valid whether or not the change was made */
@@ -97,7 +97,7 @@ export class AdminClient {
   /** @throws {CommandFailedError} when the body of an answer is not one that this service sends */
   requireShape<Body>(schema: z.ZodType<Body>, body: unknown): Body {
     if (schema.safeParse(body).success) return body as Body;
-    throw this.refuseAddress('does not answer as this service does');
+    throw this.createAddressError('does not answer as this service does');
   }
 
   /** Reads a list page by page, as the caller asks for the next one. */
@@ -109,7 +109,7 @@ export class AdminClient {
       const { items, next_cursor } = page as { items: Item[]; next_cursor: string | null };
       // A server that answers so would be asked for ever.
       if (next_cursor !== null && (next_cursor === cursor || items.length === 0))
-        throw this.refuseAddress('answers with a list that never ends');
+        throw this.createAddressError('answers with a list that never ends');
       cursor = next_cursor;
       left -= items.length;
       yield { items, hasMore: cursor !== null };
@@ -122,7 +122,8 @@ export class AdminClient {
     let saidAt = Date.now();
     for await (const page of this.readPages<Item>(path, query, maxItems)) {
       for (const item of page.items) items.push(item);
-      if (items.length > MAX_ITEMS_IN_MEMORY) throw this.refuseAddress(`lists more than ${MAX_ITEMS_IN_MEMORY} items`);
+      if (items.length > MAX_ITEMS_IN_MEMORY)
+        throw this.createAddressError(`lists more than ${MAX_ITEMS_IN_MEMORY} items`);
       if (!page.hasMore || Date.now() - saidAt < PROGRESS_INTERVAL_MS) continue;
       say(`… ${items.length} so far`);
       saidAt = Date.now();
@@ -149,7 +150,7 @@ export class AdminClient {
     const code = readProblem(answer)?.code;
     if (code === 'invalid_app_credentials') return 'needs_app';
     if (code === 'invalid_node_credentials') return 'refused';
-    throw toRefusal(this.url, answer);
+    throw toServiceError(this.url, answer);
   }
 
   private async asAdmin(method: string, path: string, body?: object): Promise<unknown> {
@@ -158,15 +159,15 @@ export class AdminClient {
     const { status } = answer;
     if (status === 204 || (status >= 200 && status < 300 && anObject.safeParse(answer.body).success))
       return answer.body;
-    throw toRefusal(this.url, answer);
+    throw toServiceError(this.url, answer);
   }
 
-  private refuseAddress(why: string): CommandFailedError {
+  private createAddressError(why: string): CommandFailedError {
     return new CommandFailedError(`${this.url} ${why}. Is the address right?`, UNEXPECTED);
   }
 }
 
-export type Kind = 'user' | 'node' | 'app' | 'operator';
+export type ResourceType = 'user' | 'node' | 'app' | 'operator';
 type View = Readonly<Record<string, string>>;
 
 const PARALLEL = 10;
@@ -177,14 +178,14 @@ export async function inParallel<Item>(items: readonly Item[], work: (item: Item
     await Promise.all(items.slice(start, start + PARALLEL).map(work));
 }
 
-const SOURCES: Readonly<Record<Kind, readonly [path: string, toName: (view: View) => string | undefined]>> = {
+const SOURCES: Readonly<Record<ResourceType, readonly [path: string, toName: (view: View) => string | undefined]>> = {
   user: ['/users', ({ email }) => email],
   node: ['/nodes', ({ room, name }) => `${room}/${name}`],
   app: ['/app-credentials', ({ caller, target }) => `${caller} → ${target}`],
   operator: ['/operators', ({ name }) => `operator:${name}`],
 };
 
-export type Reference = Readonly<{ kind: Kind; id: string }>;
+export type Reference = Readonly<{ type: ResourceType; id: string }>;
 
 /** Looks up what people call a user, a node or an app credential. Each id is looked up once. */
 export class Names {
@@ -203,8 +204,8 @@ export class Names {
     return this.known.get(id ?? '') ?? id ?? '';
   }
 
-  private async lookUp({ kind, id }: Reference): Promise<void> {
-    const [path, toName] = SOURCES[kind];
+  private async lookUp({ type, id }: Reference): Promise<void> {
+    const [path, toName] = SOURCES[type];
     const view = await this.client.find<View>(`${path}/${encodeURIComponent(id)}`);
     this.known.set(id, (view && toName(view)) ?? id);
   }

@@ -7,7 +7,7 @@ import { createNumberParser, NEEDS_DATABASE, parsePast } from '../command-option
 import { isPassing } from '../http-client.js';
 import { print, say, writeExport, type WriteLines } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
-import { Names, type AdminClient, type Kind, type Query, type Reference } from './admin-client.js';
+import { Names, type AdminClient, type ResourceType, type Query, type Reference } from './admin-client.js';
 import { addRemote, createClient, readOptions } from './remote-command.js';
 import type { AuditEventResponse } from '../../api/admin/audit-events.admin.controller.js';
 import { findUserId } from './users.command.js';
@@ -22,7 +22,7 @@ const LOOK_BACK_MS = 60_000;
 const MAX_EVENTS_A_POLL = 10_000;
 const EXPORT_PAGE_SIZE = 1_000;
 /** What the subject of an event is, by the name of the event. */
-const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
+const SUBJECT_TYPES: readonly [prefix: RegExp, type: ResourceType][] = [
   [/^(admin\.)?(user|session)\./, 'user'],
   [/^(admin\.)?node\./, 'node'],
   [/^(admin\.app_credential|app)\./, 'app'],
@@ -81,10 +81,10 @@ function parseEvent(text: string): string {
 /** @returns what an event names by its id */
 function listReferences({ event, actor, subject }: AuditEventResponse): Reference[] {
   const references: Reference[] = [];
-  const kind = KINDS.find(([prefix]) => prefix.test(event))?.[1];
-  if (kind && subject !== null && isId(subject)) references.push({ kind, id: subject });
+  const type = SUBJECT_TYPES.find(([prefix]) => prefix.test(event))?.[1];
+  if (type && subject !== null && isId(subject)) references.push({ type, id: subject });
   if (actor.id && isId(actor.id) && (actor.door === 'user' || actor.door === 'node' || actor.door === 'app'))
-    references.push({ kind: actor.door, id: actor.id });
+    references.push({ type: actor.door, id: actor.id });
   return references;
 }
 

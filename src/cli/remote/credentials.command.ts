@@ -15,15 +15,15 @@ import {
 import { isExpiring } from '../credential-state.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { replaceControlCharacters, type Colour } from '../tables.js';
-import { IDEMPOTENT_ADVICE, Names, type AdminClient, type Kind } from './admin-client.js';
+import { IDEMPOTENT_ADVICE, Names, type AdminClient, type ResourceType } from './admin-client.js';
 import type { IssuedAppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import type { RevokedKeysResponse } from '../../api/admin/key.dto.js';
 import type { IssuedOperatorResponse, OperatorResponse } from '../../api/admin/operators.admin.controller.js';
 import { addRemote, formatItem, toParameters, type List, type RemoteCommand } from './remote-command.js';
 
-/** A kind of credential: what its commands differ by. */
-export interface CredentialKind {
-  readonly kind: Kind;
+/** What the commands of apps, operators and nodes differ by. */
+export interface CredentialType {
+  readonly type: ResourceType;
   /** As at the start of a sentence. */
   readonly name: string;
   readonly idField: string;
@@ -41,7 +41,7 @@ export interface CredentialKind {
 /** The caller adds further options, which select as the service does. */
 export function addList(
   group: Command,
-  { name, ...shown }: CredentialKind,
+  { name, ...shown }: CredentialType,
   example: string,
   createWatch: () => List['watch'] = () => undefined,
 ): Command {
@@ -63,7 +63,7 @@ function toMomentColour(name: string, value: unknown): Colour | undefined {
   return isExpiring({ expires_at: value }, new Date()) ? 'yellow' : undefined;
 }
 
-export function addShow(group: Command, { name, idField, path }: CredentialKind): void {
+export function addShow(group: Command, { name, idField, path }: CredentialType): void {
   addRemote(group, `show <${idField}>`, `Show one ${name.toLowerCase()}.`, EXAMPLES.id).answer(
     async (client, id: string) => client.get<object>(`${path}/${encodeURIComponent(id)}`),
     (found) => formatItem(found),
@@ -73,7 +73,7 @@ export function addShow(group: Command, { name, idField, path }: CredentialKind)
 /** The caller adds the options, each for what the service calls so. */
 export function addUpdate(
   group: Command,
-  { idField, path, named }: CredentialKind,
+  { idField, path, named }: CredentialType,
   description: string,
   example: string,
 ): RemoteCommand {
@@ -99,17 +99,17 @@ interface Selection {
 }
 
 /** The caller adds further options of a {@link Selection}. */
-export function addRevoke(group: Command, credentialKind: CredentialKind): Command {
-  const { kind, name, idField, path } = credentialKind;
+export function addRevoke(group: Command, credential: CredentialType): Command {
+  const { type, name, idField, path } = credential;
   const description = `Revoke the ${name.toLowerCase()}, or several, permanently.`;
   return addYes(addRemote(group, `revoke [${idField}]`, description, EXAMPLES.id))
     .option('--file <file>', 'revoke those whose ids are in this file, separated by blanks or lines')
     .answer(
       async (client, id: string | undefined, selection: Selection, command: Command) => {
-        if (id === undefined) return revokeSeveral(client, credentialKind, selection, command);
+        if (id === undefined) return revokeSeveral(client, credential, selection, command);
         await createConfirm(command)(async () => {
           const names = new Names(client);
-          await names.learn([{ kind, id }]);
+          await names.learn([{ type, id }]);
           return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
         });
         await client.delete(`${path}/${encodeURIComponent(id)}`);
@@ -123,7 +123,7 @@ export function addRevoke(group: Command, credentialKind: CredentialKind): Comma
 /** One confirmation, and one wait for the replicas in each call. */
 async function revokeSeveral(
   client: AdminClient,
-  { name, path, idField }: CredentialKind,
+  { name, path, idField }: CredentialType,
   { file, household, room }: Selection,
   command: Command,
 ): Promise<{ revoked: string[] }> {
@@ -166,7 +166,7 @@ export function createOverlapOption(condition = ''): Option {
 /** @returns the credential with its new key, which cannot be read again */
 export async function rotateKey<View>(
   client: AdminClient,
-  { path }: CredentialKind,
+  { path }: CredentialType,
   id: string,
   overlapHours: number | undefined,
 ): Promise<View> {
@@ -176,8 +176,8 @@ export async function rotateKey<View>(
   return client.post<View>(`${path}/${encodeURIComponent(id)}/rotate`, body, advice);
 }
 
-/** A kind of credential whose key is issued to people, who see it once. */
-interface IssuedKind extends CredentialKind {
+/** Apps and operators: their commands print a new key once. */
+interface IssuedType extends CredentialType {
   /** What is shown of an issued key, besides its expiry. */
   readonly fields: readonly string[];
   readonly shownOnce: string;
@@ -186,28 +186,28 @@ interface IssuedKind extends CredentialKind {
 type IssuedApp = IssuedAppCredentialResponse;
 type IssuedOperator = IssuedOperatorResponse;
 
-function addRotate(group: Command, kind: IssuedKind, example: string): void {
-  const { idField, named } = kind;
+function addRotate(group: Command, credential: IssuedType, example: string): void {
+  const { idField, named } = credential;
   const description = 'Make a new key and print it; it cannot be printed again.';
   addRemote(group, `rotate <${named?.argument ?? idField}>`, description, example)
     .addOption(createOverlapOption())
     .answerKey(
       async (client, name: string, { overlapHours }: { overlapHours?: number }) => {
         const id = (await named?.findId(client, name)) ?? name;
-        return rotateKey<IssuedApp | IssuedOperator>(client, kind, id, overlapHours);
+        return rotateKey<IssuedApp | IssuedOperator>(client, credential, id, overlapHours);
       },
-      (rotated) => `${formatIssued(kind, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
-      (rotated) => adviseOnLost(kind, rotated),
+      (rotated) => `${formatIssued(credential, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
+      (rotated) => adviseOnLost(credential, rotated),
     );
 }
 
-function formatIssued({ fields, shownOnce }: IssuedKind, issued: IssuedApp | IssuedOperator): string {
+function formatIssued({ fields, shownOnce }: IssuedType, issued: IssuedApp | IssuedOperator): string {
   const optional = (['scopes', 'expires_at'] as const).filter((name) => issued[name] !== null);
   return `${formatItem(issued, new Set([...fields, ...optional]))}\n\n${shownOnce}`;
 }
 
-/** A credential whose new key nobody has seen is live. */
-function adviseOnLost({ name }: IssuedKind, issued: IssuedApp | IssuedOperator): string {
+/** The credential is live, although its key was never printed. */
+function adviseOnLost({ name }: IssuedType, issued: IssuedApp | IssuedOperator): string {
   const id = 'app_id' in issued ? issued.app_id : issued.operator_id;
   return `${name} ${id} is live: rotate it, or revoke it.`;
 }
@@ -219,8 +219,8 @@ function describeOldKey(until: string | null): string {
     : `The old one is valid until the new one is first used, and until ${until} at the latest.`;
 }
 
-const APPS: IssuedKind = {
-  kind: 'app',
+const APPS: IssuedType = {
+  type: 'app',
   name: 'App credential',
   idField: 'app_id',
   path: '/app-credentials',
@@ -242,7 +242,6 @@ export function addAppsCommands(root: Command): void {
     .option('--target <service>', 'only credentials that are valid at this service');
   const description = 'Issue a credential for a pair of services, and print its key; it cannot be printed again.';
   addRemote(apps, 'issue', description, `--caller recipes --target ocr --scopes ${EXAMPLES.appScope}`)
-    .alias('mint')
     .requiredOption('--caller <service>', 'the service that presents the credential')
     .requiredOption('--target <service>', 'the service that it is valid at')
     .option('--scopes <list>', `${SCOPES_OF_APP} (default: all)`, parseAppScopes)
@@ -269,8 +268,8 @@ export function addAppsCommands(root: Command): void {
   addRevoke(apps, APPS);
 }
 
-const OPERATORS: IssuedKind = {
-  kind: 'operator',
+const OPERATORS: IssuedType = {
+  type: 'operator',
   name: 'Operator',
   idField: 'operator_id',
   path: '/operators',
@@ -288,7 +287,6 @@ export function addOperatorsCommands(root: Command): void {
   addList(operators, OPERATORS, '--live --unused-for 30d');
   const description = 'Issue an admin key for an operator, and print it; it cannot be printed again.';
   addRemote(operators, 'issue <name>', description, `${EXAMPLES.operator} --scopes read,nodes --expires 90d`)
-    .alias('add')
     .requiredOption('--scopes <list>', `what it may do, separated by commas: ${SCOPES.join(', ')}`, parseScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answerKey(

@@ -7,31 +7,27 @@ import { withAdvice } from '../http-client.js';
 import { replaceControlCharacters } from '../tables.js';
 import { CommandFailedError, say } from '../terminal.js';
 
-export type Registration = Pick<NodeResponse, 'household_id' | 'room' | 'name'> & {
+export type NewNode = Pick<NodeResponse, 'household_id' | 'room' | 'name'> & {
   readonly targets?: NodeResponse['targets'] | undefined;
 };
 
 /**
- * Registers a node and writes its pair into its configuration file; when that fails, revokes the node.
+ * Issues a node and writes its pair into its configuration file; when that fails, revokes the node.
  * @throws {CommandFailedError} when the file could not be written
  */
-export async function registerInto(
-  client: AdminClient,
-  file: ConfigFile,
-  registration: Registration,
-): Promise<IssuedNodeResponse> {
-  const node = await register(client, registration);
+export async function issueInto(client: AdminClient, file: ConfigFile, newNode: NewNode): Promise<IssuedNodeResponse> {
+  const node = await issueNode(client, newNode);
   try {
     file.write({ nodeId: node.node_id, apiKey: node.api_key });
   } catch (error) {
-    throw new CommandFailedError(`${(error as Error).message} ${await revokeRegistered(client, node.node_id)}`);
+    throw new CommandFailedError(`${(error as Error).message} ${await revokeIssued(client, node.node_id)}`);
   }
   return node;
 }
 
-export async function register(client: AdminClient, registration: Registration): Promise<IssuedNodeResponse> {
-  const advice = `If \`platform-auth nodes list --household ${registration.household_id}\` shows it, its key is lost: revoke it. Then run this again.`;
-  return client.post<IssuedNodeResponse>('/nodes', registration, advice);
+export async function issueNode(client: AdminClient, newNode: NewNode): Promise<IssuedNodeResponse> {
+  const advice = `If \`platform-auth nodes list --household ${newNode.household_id}\` shows it, its key is lost: revoke it. Then run this again.`;
+  return client.post<IssuedNodeResponse>('/nodes', newNode, advice);
 }
 
 const MAX_NAMED_DUPLICATES = 5;
@@ -56,8 +52,8 @@ export class DuplicateWatch {
   }
 }
 
-/** After a registration, which it never fails. */
-export async function warnOfDuplicate(client: AdminClient, { household_id, room, name }: Registration): Promise<void> {
+/** Warns on standard error after a node was issued. A failed look-up is not reported: the node exists. */
+export async function warnOfDuplicate(client: AdminClient, { household_id, room, name }: NewNode): Promise<void> {
   const query = { household_id, live: 'true', search: `${room}/${name}` };
   const watch = new DuplicateWatch();
   for (const node of await client.list<NodeResponse>('/nodes', query).catch(() => [])) watch.add(node);
@@ -65,7 +61,7 @@ export async function warnOfDuplicate(client: AdminClient, { household_id, room,
   if (remark !== undefined) say(remark);
 }
 
-async function revokeRegistered(client: AdminClient, nodeId: string): Promise<string> {
+async function revokeIssued(client: AdminClient, nodeId: string): Promise<string> {
   try {
     await client.delete(`/nodes/${encodeURIComponent(nodeId)}`);
     return `Node ${nodeId}, which was registered for it, is revoked again.`;

@@ -23,22 +23,22 @@ import {
   addUpdate,
   createOverlapOption,
   rotateKey,
-  type CredentialKind,
+  type CredentialType,
 } from './credentials.command.js';
 import type { ConfigFormat } from './node-config-file.js';
 import {
   DuplicateWatch,
   refuseToOverwrite,
-  register,
+  issueNode,
   warnOfDuplicate,
-  registerInto,
+  issueInto,
   rotateInto,
-  type Registration,
+  type NewNode,
 } from './node-keys.js';
 import { addRemote, createClient, readOptions, toParameters } from './remote-command.js';
 
-const NODES: CredentialKind = {
-  kind: 'node',
+const NODES: CredentialType = {
+  type: 'node',
   name: 'Node',
   idField: 'node_id',
   path: '/nodes',
@@ -48,14 +48,14 @@ const NODES: CredentialKind = {
 const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const satisfies readonly ConfigFormat[];
 
 type FileOptions = Readonly<{ config?: string; format?: ConfigFormat }>;
-type RegisterOptions = FileOptions & Readonly<{ replace: boolean }>;
+type IssueOptions = FileOptions & Readonly<{ replace: boolean }>;
 type RotateOptions = FileOptions & Readonly<{ confirm: boolean; overlapHours?: number }>;
 
 /** `platform-auth nodes …`: the edge devices; runs on any machine, including the device itself. */
 export function addNodesCommands(root: Command): void {
   const help = { needs: NEEDS_ADMIN_KEY, example: 'list' };
-  const nodes = addCommand(root, 'nodes', 'Register and manage edge devices.', help);
-  addRegister(nodes);
+  const nodes = addCommand(root, 'nodes', 'Issue, rotate and revoke the keys of edge devices.', help);
+  addIssue(nodes);
   const example = `--household ${EXAMPLES.householdId} --live --unused-for 30d`;
   addList(nodes, NODES, example, () => new DuplicateWatch())
     .option('--household <uuid>', 'only nodes of this household', parseUuid)
@@ -69,28 +69,29 @@ export function addNodesCommands(root: Command): void {
   addEnrolmentCommands(nodes);
 }
 
-function addRegister(nodes: Command): void {
-  const description = 'Register a node, and write its pair into its configuration file or print it once.';
+function addIssue(nodes: Command): void {
+  const description = 'Issue the key of a new node, and write its pair into its configuration file or print it once.';
   const example = `--household ${EXAMPLES.householdId} --room ${EXAMPLES.room} --name ${EXAMPLES.name} --config /etc/node/config.json`;
-  addNodeOptions(addRemote(nodes, 'register', description, example))
+  addNodeOptions(addRemote(nodes, 'issue', description, example))
+    .alias('register')
     .option('--config <file>', 'write node_id and api_key into this file, and keep the rest of it')
     .addOption(createFormatOption())
     .option('--replace', 'replace the pair even if its node is not revoked', false)
-    .action(async ({ config, format, replace, ...node }: RegisterOptions, command: Command) => {
+    .action(async ({ config, format, replace, ...node }: IssueOptions, command: Command) => {
       const client = createClient(command);
       if (config === undefined) refuseNullOutput();
       const file = config === undefined ? undefined : await openConfigFile(config, format);
       if (file && !replace) await refuseToOverwrite(client, file);
-      const registration = toParameters(node) as Registration;
+      const newNode = toParameters(node) as NewNode;
       if (!file) {
-        await showKey(command, await register(client, registration), format);
+        await showKey(command, await issueNode(client, newNode), format);
       } else {
-        const { node_id } = await registerInto(client, file, registration);
-        const place = `${registration.room}, ${registration.name}`;
+        const { node_id } = await issueInto(client, file, newNode);
+        const place = `${newNode.room}, ${newNode.name}`;
         const text = `Node ${node_id} (${place}) is registered; ${file.path} holds its node_id and api_key.`;
-        print(command, { node_id, ...registration, config: file.path }, () => text);
+        print(command, { node_id, ...newNode, config: file.path }, () => text);
       }
-      await warnOfDuplicate(client, registration);
+      await warnOfDuplicate(client, newNode);
     });
 }
 
@@ -171,7 +172,7 @@ const MS_PER_MINUTE = 60_000;
 const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'targets', 'expires_at', 'node_id'];
 const DROP = ['household_id', 'targets', 'expires_at', 'node_id'];
 
-/** What a node is registered with, at once or when a device enrols. */
+/** What a new node is: issued at once, or when a device enrols. */
 function addNodeOptions(command: Command): Command {
   return command
     .requiredOption('--household <uuid>', 'the household of the node', parseUuid)

@@ -33,7 +33,7 @@ const eventSchema = z.object({
     .catch({}),
 });
 
-/** The last time of each act on a subject. */
+/** The last time of each action on a subject. */
 class History {
   private readonly times = new Map<string, Map<string, number>>();
   readonly byHand = new Map<string, Set<string>>();
@@ -51,22 +51,22 @@ class History {
     if (isMoved || BY_HAND.test(event)) this.byHand.set(event, (this.byHand.get(event) ?? new Set()).add(subject));
   }
 
-  subjects(...acts: string[]): string[] {
-    return [...new Set(acts.flatMap((act) => [...(this.times.get(act)?.keys() ?? [])]))];
+  subjects(...actions: string[]): string[] {
+    return [...new Set(actions.flatMap((action) => [...(this.times.get(action)?.keys() ?? [])]))];
   }
 
-  time(act: string, subject: string): number {
-    return this.times.get(act)?.get(subject) ?? -Infinity;
+  time(action: string, subject: string): number {
+    return this.times.get(action)?.get(subject) ?? -Infinity;
   }
 
-  private note(act: string, subject: string, time: number): void {
-    const times = this.times.get(act) ?? new Map<string, number>();
-    this.times.set(act, times.set(subject, Math.max(time, this.time(act, subject))));
+  private note(action: string, subject: string, time: number): void {
+    const times = this.times.get(action) ?? new Map<string, number>();
+    this.times.set(action, times.set(subject, Math.max(time, this.time(action, subject))));
   }
 }
 
 interface Step {
-  readonly act: 'revoke' | 'delete' | 'disable' | 'end sessions';
+  readonly action: 'revoke' | 'delete' | 'disable' | 'end sessions';
   readonly path: string;
   /** What people call it. */
   readonly subject: string;
@@ -83,7 +83,7 @@ export function addReplayCommand(root: Command): void {
       const client = createClient(command);
       const history = await readHistory(file, since === undefined ? -Infinity : Date.parse(since));
       const steps = await planSteps(client, history);
-      const table = formatTable(['act', 'subject', 'path'], steps, { drop: ['path'] });
+      const table = formatTable(['action', 'subject', 'path'], steps, { drop: ['path'] });
       if (steps.length > 0 && !dryRun) {
         await createConfirm(command)(`${table}\nThis ends again what is listed (${steps.length}), permanently.`);
         await inParallel(steps, (step) => carryOut(client, step));
@@ -125,22 +125,23 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
     await inParallel(history.subjects(path), async (id) => {
       const key = await client.find<Readonly<Record<string, string | null>>>(`${path}/${id}`);
       const name = [key?.room, key?.caller, key?.name, key?.target].filter(Boolean).join('/');
-      if (key && key.revoked_at === null) steps.push({ act: 'revoke', path: `${path}/${id}`, subject: name });
+      if (key && key.revoked_at === null) steps.push({ action: 'revoke', path: `${path}/${id}`, subject: name });
     });
   await inParallel(history.subjects('delete', 'disable', 'end sessions'), async (id) => {
     const path = `${USERS}/${id}`;
     const user = await client.find<AdminUserResponse>(path);
-    const act = user && (await chooseAct(client, history, user));
-    if (act) steps.push({ act, path: act === 'end sessions' ? `${path}/sessions` : path, subject: user.email });
+    const action = user && (await chooseAction(client, history, user));
+    if (action)
+      steps.push({ action, path: action === 'end sessions' ? `${path}/sessions` : path, subject: user.email });
   });
   return steps;
 }
 
-async function chooseAct(
+async function chooseAction(
   client: AdminClient,
   history: History,
   { id, is_active }: AdminUserResponse,
-): Promise<Step['act'] | undefined> {
+): Promise<Step['action'] | undefined> {
   if (history.time('delete', id) > -Infinity) return 'delete';
   if (is_active && history.time('disable', id) > history.time('enable', id)) return 'disable';
   const sessions = await client.list<SessionResponse>(`${USERS}/${id}/sessions`);
@@ -149,7 +150,7 @@ async function chooseAct(
   return isOpen ? 'end sessions' : undefined;
 }
 
-async function carryOut(client: AdminClient, { act, path }: Step): Promise<void> {
-  if (act === 'disable') await client.patch(path, { is_active: false });
+async function carryOut(client: AdminClient, { action, path }: Step): Promise<void> {
+  if (action === 'disable') await client.patch(path, { is_active: false });
   else await client.delete(path);
 }

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import * as z from 'zod';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
-import { callService, isFailure, parseBaseUrl, toRefusal } from '../http-client.js';
+import { callService, isFailure, parseBaseUrl, toServiceError } from '../http-client.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
 import { AdminClient } from './admin-client.js';
@@ -61,7 +61,7 @@ export function addStatusCommand(root: Command): void {
 async function readHealth(url: string): Promise<z.infer<typeof healthSchema>> {
   const answer = await callService(url, '/health', { method: 'GET' });
   if (healthSchema.safeParse(answer.body).success) return answer.body as z.infer<typeof healthSchema>;
-  throw toRefusal(url, answer);
+  throw toServiceError(url, answer);
 }
 
 /** @returns null without a key, without the scope, and from a service of an older version */
