@@ -15,7 +15,8 @@ export default {
   setupFilesAfterEnv: ['<rootDir>/dist/test/support/each-file.js'],
   globalSetup: '<rootDir>/dist/test/support/programs/global-setup.js',
   globalTeardown: '<rootDir>/dist/test/support/programs/global-teardown.js',
-  reporters: ['default', '<rootDir>/dist/test/support/programs/log-reporter.js'],
+  // No failure is shown a second time at the end.
+  reporters: ['<rootDir>/dist/test/support/programs/reporter.js', ['summary', { summaryThreshold: 10_000 }]],
   // Ends a test that hangs; it does not measure one that passes.
   testTimeout: 120_000,
   // More than two cores can do at once, because tests wait most of the time: for leases, timeouts and processes.

@@ -1,8 +1,12 @@
+# shellcheck shell=bash
 # What .ci/run and .ci/nightly share: steps that are counted, one after another or beside each other, and their last line.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
-work=$(mktemp -d)
+# Of a lane: its name, its present step, and how many it has.
+lane="" n=0 m=0
+
+work=$(mktemp -d) || exit
 trap 'rm -rf "$work"' EXIT
 : >"$work/counts"
 mkdir "$work/failures"
@@ -14,7 +18,9 @@ export npm_config_fetch_retries=5 npm_config_fetch_timeout=600000
 step() {
   local output status line p f k start=$SECONDS
   output=$(mktemp "$work/output.XXXXXX")
-  if [ -n "${is_beside:-}" ]; then
+  n=$((n + 1))
+  if [ -n "$lane" ]; then
+    { flock 9; echo "── $lane: step $n of $m: $*"; } 9>"$work/shown"
     "$@" >"$output" 2>&1
     status=$?
     # Shown at its end, in one piece.
@@ -36,9 +42,9 @@ step() {
 
 # Runs functions beside each other. One that ends early is a failure.
 beside() {
-  local lane pid pids=()
-  for lane in "$@"; do
-    (is_beside=yes && "$lane") &
+  local name pid pids=()
+  for name in "$@"; do
+    (lane=$name n=0 m=$(declare -f "$name" | grep -cE '^ +step ') && "$name") &
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || echo '0 1' >>"$work/counts"; done
@@ -71,17 +77,21 @@ install_packages() {
   return $status
 }
 
-# Runs again, alone, each step that failed; of Jest the files that failed, of chaos the scenarios. On two busy cores a wait may end too early once,
-# while a fault fails twice. Both runs are shown, and the second one counts. .ci/nightly repeats nothing.
+# Runs again, alone, each step that failed; of Jest the files that failed, of chaos the scenarios. On two busy cores a wait may
+# end too early once, while a fault fails twice. Both runs are shown, and the second one counts. A step that passes then is
+# named as flaky in the last lines. .ci/nightly repeats nothing.
 repeat_failed() {
-  local failure command files scenarios
+  local failure command files scenarios again remaining
   for failure in "$work"/failures/*; do
     [ -e "$failure" ] || return 0
     command=$(sed -n 2p "$failure")
     files=$(grep -oE '^FAIL [^ ]+' "$failure" | cut -d ' ' -f 2 | sort -u)
     scenarios=$(grep -F '**broken**' "$failure" | sed -nE 's/^\| ([a-z0-9-]+):.*/--only \1/p')
     rm "$failure"
-    echo "── Again, alone, because it failed: $command" $files $scenarios
+    remaining=$(count_failures)
+    # shellcheck disable=SC2086 # Lists of words.
+    again=$(echo $command $files $scenarios)
+    echo "── Again, alone, because it failed: $again"
     # shellcheck disable=SC2086 # Lists of words.
     if [ -n "$scenarios" ]; then
       step ${command%% --only *} $scenarios
@@ -94,14 +104,21 @@ repeat_failed() {
     else
       step $command -- --maxWorkers=1 $files
     fi
+    [ "$(count_failures)" -gt "$remaining" ] || echo "flaky: $again" >>"$work/flaky"
   done
 }
 
-# Prints the last line. Fails unless something passed and nothing failed.
+count_failures() { find "$work/failures" -type f | wc -l; }
+
+# Prints the flaky steps and the last line. Fails unless something passed and nothing failed.
 finish() {
   local failure
   for failure in "$work"/failures/*; do
     [ -e "$failure" ] && echo "0 $(head -n 1 "$failure")" >>"$work/counts"
   done
+  if [ -e "$work/flaky" ]; then
+    cat "$work/flaky"
+    echo "$(wc -l <"$work/flaky") flaky: failed beside other steps, and passed alone"
+  fi
   awk '{ p += $1; f += $2; k += $3 } END { printf "%d passed, %d failed, %d skipped\n", p, f, k; exit !(p > 0 && f == 0) }' "$work/counts"
 }

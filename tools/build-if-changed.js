@@ -12,19 +12,19 @@ const SOURCES = [
   ...['src', 'packages', 'tools', 'test', 'bench', 'chaos', 'fuzz', 'deploy', 'examples', 'clients'],
   ...['ormconfig.ts', 'package.json', 'package-lock.json', '.swcrc'],
 ].filter((path) => existsSync(join(root, path)));
-/** Of these folders only the programs are compiled; tests write into them. */
-const IS_NO_SOURCE = /^(test|bench|chaos|fuzz|deploy|examples|clients)\/.*(?<!\.tsx?)$/;
+/** Of these folders only the programs are compiled; tests write into them. The service is made of none of them. */
+const IS_BESIDE_SERVICE = /^(test|bench|chaos|fuzz|deploy|examples|clients)\//;
+const IS_PROGRAM = /\.tsx?$/;
 const SKIPPED = new Set(['node_modules', '.venv', '.run', 'dist', 'generated']);
-/** Holds the digest of the sources that were built. */
+/** Holds the digests of the sources that were built. */
 const STAMP = join(root, 'dist/built-sources.sha256');
 const MS_PER_SECOND = 1_000;
 
 /** Of names, sizes and times, so that a source that was deleted, or replaced by an older one, counts as a change too. */
-function computeDigest() {
+function computeDigest(paths) {
   // V8 rejects what another version of Node.js has compiled.
   const hash = createHash('sha256').update(process.version);
-  for (const path of SOURCES.flatMap(listFiles).sort()) {
-    if (IS_NO_SOURCE.test(path)) continue;
+  for (const path of paths) {
     const { size, mtimeMs } = statSync(join(root, path));
     hash.update(`${path} ${size} ${mtimeMs}\n`);
   }
@@ -37,20 +37,25 @@ function listFiles(path) {
   return names.flatMap((name) => listFiles(join(path, name)));
 }
 
-const hasPrograms = PROGRAMS.every((path) => existsSync(join(root, path)));
+const paths = SOURCES.flatMap(listFiles).sort();
+const beside = paths.filter((path) => IS_BESIDE_SERVICE.test(path) && IS_PROGRAM.test(path));
+const ofService = paths.filter((path) => !IS_BESIDE_SERVICE.test(path));
 // Computed before the build: a source that changes meanwhile is built by the next call.
-const digest = computeDigest();
-if (!hasPrograms || !existsSync(STAMP) || readFileSync(STAMP, 'utf8') !== digest) {
+const digests = { service: computeDigest(ofService), beside: computeDigest(beside) };
+const hasPrograms = PROGRAMS.every((path) => existsSync(join(root, path)));
+const built = hasPrograms && existsSync(STAMP) ? readFileSync(STAMP, 'utf8').split('\n') : [];
+const isServiceBuilt = built[0] === digests.service;
+if (!isServiceBuilt || built[1] !== digests.beside) {
   console.error(`Building the service: ${hasPrograms ? 'a source has changed' : 'only the first time'} …`);
   const startedAt = performance.now();
-  const { status } = spawnSync('npm', ['run', '--silent', 'build'], {
+  const { status } = spawnSync('npm', ['run', '--silent', 'build', ...(isServiceBuilt ? ['--', '--beside'] : [])], {
     cwd: root,
     stdio: ['ignore', 2, 2],
     shell: process.platform === 'win32',
   });
   process.exitCode = status ?? 1;
   if (status === 0) {
-    writeFileSync(STAMP, digest);
+    writeFileSync(STAMP, `${digests.service}\n${digests.beside}`);
     console.error(`Built in ${((performance.now() - startedAt) / MS_PER_SECOND).toFixed(1)} s.`);
   }
 }

@@ -3,8 +3,10 @@
 // 2. tools/build-docs.ts makes the files of /docs in dist/docs/.
 // 3. esbuild bundles the service and its command line into dist/service/: a few large files load several times faster than
 //    the two thousand modules that they are made of (docs/performance.md). V8 compiles the service once, for all starts.
-// A file that stays the same is not written, so that programs that run are not disturbed.
-import { spawnSync } from 'node:child_process';
+// A file that stays the same is not written, so that programs that run are not disturbed. With --beside, step 1 is all: only
+// programs beside the service have changed.
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   accessSync,
   constants,
@@ -201,8 +203,11 @@ function bundlePrograms() {
   });
 }
 
-async function bundleService() {
-  const bundles = await Promise.all([bundleMain(), bundlePrograms()]);
+function bundleService() {
+  return Promise.all([bundleMain(), bundlePrograms()]);
+}
+
+async function writeService(bundles) {
   const files = new Map(
     bundles.flatMap(({ outputFiles }) => outputFiles.map(({ path, text }) => [basename(path), toAscii(text)])),
   );
@@ -247,8 +252,10 @@ function watchSources() {
 
 async function buildAll() {
   await compileAll();
-  const { status } = spawnSync(process.execPath, ['dist/tools/build-docs.js'], { stdio: ['ignore', 2, 2] });
-  if (status === 0) await bundleService();
+  if (process.argv.includes('--beside')) return;
+  const docs = spawn(process.execPath, ['dist/tools/build-docs.js'], { stdio: ['ignore', 2, 2] });
+  const [[status], bundles] = await Promise.all([once(docs, 'exit'), bundleService()]);
+  if (status === 0) await writeService(bundles);
   else process.exitCode = status ?? 1;
 }
 

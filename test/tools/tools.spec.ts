@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readFileSync,
   rmSync,
   symlinkSync,
   utimesSync,
@@ -118,6 +119,20 @@ describe('a server process', () => {
   });
 });
 
+describe('tools/jest.js', () => {
+  it.each([
+    ['as a failure prints it', 'test/tools/removals.spec.ts', 'test/tools/removals.spec.js'],
+    ['as it is compiled', 'dist/test/tools/removals.spec.js', 'test/tools/removals.spec.js'],
+    ['without its ending', 'test/tools/removals', 'test/tools/removals.spec.js'],
+    ['from the root of the disk', fromRoot('test/tools/removals.spec.ts'), 'test/tools/removals.spec.js'],
+    ['of a test of processes', 'test/bootstrap/stop.process.spec.ts', 'test/bootstrap/stop.process.spec.js'],
+  ])('takes the path of a test file %s', (_, path, compiled) => {
+    const words = ['--no-warnings', 'tools/jest.js', '--listTests', path];
+    const { stdout } = spawnSync(process.execPath, words, { cwd: fromRoot('.'), encoding: 'utf8' });
+    expect(stdout).toBe(`${fromRoot(join('dist', compiled))}\n`);
+  });
+});
+
 const SCRIPT = fromRoot('tools/build-if-changed.js');
 
 const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js', 'dist/docs/openapi.json'];
@@ -145,7 +160,7 @@ describe('tools/build.js', () => {
   });
 });
 
-/** A checkout whose build only notes that it ran. */
+/** A checkout whose build only notes that it ran, and with which flags. */
 describe('tools/build-if-changed.js', () => {
   let folder: string;
 
@@ -177,7 +192,9 @@ describe('tools/build-if-changed.js', () => {
     const lines = PROGRAMS.map(
       (path) => `mkdirSync('${join(path, '..')}', { recursive: true }); writeFileSync('${path}', '');`,
     );
-    setBuild(`import { mkdirSync, writeFileSync } from 'node:fs'; writeFileSync('built', ''); ${lines.join(' ')}`);
+    setBuild(
+      `import { mkdirSync, writeFileSync } from 'node:fs'; writeFileSync('built', process.argv.slice(2).join()); ${lines.join(' ')}`,
+    );
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
@@ -199,6 +216,17 @@ describe('tools/build-if-changed.js', () => {
     expect(run().isBuilt).toBe(true);
     utimesSync(join(folder, 'src/main.ts'), 1, 1);
     expect(run().isBuilt).toBe(true);
+  });
+
+  it('compiles only the programs beside the service when none of its own sources has changed', () => {
+    run();
+    write('test/a.spec.ts', 'changed');
+    expect(run().isBuilt).toBe(true);
+    expect(readFileSync(join(folder, 'built'), 'utf8')).toBe('--beside');
+    write('test/a.spec.ts', 'changed again');
+    write('src/main.ts', 'changed');
+    expect(run().isBuilt).toBe(true);
+    expect(readFileSync(join(folder, 'built'), 'utf8')).toBe('');
   });
 
   it('does not build again for what tests write', () => {

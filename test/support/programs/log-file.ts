@@ -1,7 +1,7 @@
 import { join, relative, sep } from 'node:path';
 import { fromRoot } from '../from-root.js';
 
-/** Set by the reporter of the run (log-reporter.ts); the workers of Jest inherit it. */
+/** Set by the reporter of the run (reporter.ts); the workers of Jest inherit it. */
 export const LOG_FOLDER_VARIABLE = 'TEST_LOG_FOLDER';
 
 /** Read at once, because a test may replace the environment of its process. */
