@@ -89,8 +89,7 @@ repeat_failed() {
     scenarios=$(grep -F '**broken**' "$failure" | sed -nE 's/^\| ([a-z0-9-]+):.*/--only \1/p')
     rm "$failure"
     remaining=$(count_failures)
-    # shellcheck disable=SC2086 # Lists of words.
-    again=$(echo $command $files $scenarios)
+    again=$(tr '\n' ' ' <<<"$command $files $scenarios")
     echo "── Again, alone, because it failed: $again"
     # shellcheck disable=SC2086 # Lists of words.
     if [ -n "$scenarios" ]; then
