@@ -344,43 +344,39 @@ describe('platform-auth', () => {
       for (const key of keys) for (const shown of [stdout, stderr, text]) expect(shown).not.toContain(key.slice(0, 30));
     });
 
-    it('reads the history of a repository, and names the commit and the file', async () => {
-      const { apiKey } = await app.node();
-      const commit = 'a'.repeat(40);
-      const history = `commit ${commit}\n--- a/.env\n+++ b/.env\n@@ -1 +0,0 @@\n-API_KEY=${apiKey}\n`;
-      const { stdout } = await cli.withInput(history).run('leaked', '--json');
-      const { items } = JSON.parse(stdout) as { items: object[] };
-      expect(items).toMatchObject([{ place: `stdin:5 (${commit.slice(0, 12)} .env)`, verdict: 'LIVE' }]);
+    it('reads a report of gitleaks: names the commit, each key once, and secrets of the service; ends with 1', async () => {
+      const [{ apiKey }, secret] = [await app.node(), randomBytes(32).toString('base64')];
+      const found = { File: '.env', StartLine: 5, Commit: 'a'.repeat(40), Secret: apiKey, Match: `API_KEY=${apiKey}` };
+      const ofService = { RuleID: 'platform-auth-secret', File: 'auth.env', StartLine: 1, Secret: secret };
+      const report = [
+        ...['platform-auth-key', 'generic-api-key'].map((RuleID) => ({ ...found, RuleID })),
+        ofService,
+        { ...ofService, RuleID: 'generic-api-key', StartLine: 2 },
+      ];
+      writeFileSync(cli.path('report.json'), JSON.stringify(report));
+      const { code, stdout } = await cli.run('leaked', '--gitleaks', cli.path('report.json'), '--json');
+      expect({ code, items: (JSON.parse(stdout) as { items: object[] }).items }).toMatchObject({
+        code: 1,
+        items: [
+          { place: `.env:5 (${'a'.repeat(12)})`, kind: 'node', verdict: 'LIVE' },
+          { place: 'auth.env:1', kind: 'secret of the service', verdict: 'not looked up' },
+        ],
+      });
+      writeFileSync(cli.path('report.json'), JSON.stringify([ofService]));
+      const { code: ended, stderr, stdout: shown } = await cli.run('leaked', '--gitleaks', cli.path('report.json'));
+      expect({ ended, stderr }).toEqual({ ended: 1, stderr: expect.stringContaining('1 secret was found') as string });
+      for (const text of [stdout, stderr, shown]) expect(text).not.toContain(secret.slice(0, 20));
+      writeFileSync(cli.path('report.json'), secret);
+      expect(await cli.fails('leaked', '--gitleaks', cli.path('report.json'))).toMatch(
+        /is not a report of gitleaks in/,
+      );
     });
 
-    it('names secrets of the service by their variables, without their values, and ends with 1', async () => {
-      const value = randomBytes(32).toString('base64');
-      const file = cli.path('auth.env');
-      writeFileSync(
-        file,
-        [
-          `ADMIN_API_KEY=${value}`,
-          `  "SECRET_KEY": "${value}",`,
-          `export AUDIT_SEAL_KEY='${value}'`,
-          `DATABASE_URL=postgresql://auth:${encodeURIComponent(value)}@db:5432/auth`,
-          'SECRET_KEY=<a secret of at least 32 characters>',
-          'ADMIN_API_KEY=${{ secrets.PLATFORM_AUTH_ADMIN_API_KEY }}',
-          'DATABASE_URL=postgresql://user:password@host:5432/database',
-          'DATABASE_URL=postgresql://auth@db:5432/auth',
-        ].join('\n'),
-      );
-      const { code, stdout, stderr } = await cli.run('leaked', file, '--json');
-      expect({ code, failure: JSON.parse(stderr) as object }).toMatchObject({
-        code: 1,
-        failure: { code: 'secret_found' },
-      });
-      const names = ['ADMIN_API_KEY', 'SECRET_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL'];
-      const verdict = 'not looked up: secret of the service';
-      expect(JSON.parse(stdout)).toMatchObject({
-        items: names.map((kind, index) => ({ place: `${file}:${index + 1}`, kind, verdict })),
-      });
-      const shown = await cli.run('leaked', file);
-      expect(stdout + stderr + shown.stdout + shown.stderr).not.toContain(value.slice(0, 20));
+    it('reads standard input, and says which file cannot be read', async () => {
+      const { apiKey } = await app.node();
+      const { stdout } = await cli.withInput(`first\n+KEY=${apiKey}\n`).run('leaked', '--json');
+      expect(JSON.parse(stdout)).toMatchObject({ items: [{ place: 'stdin:2', verdict: 'LIVE' }] });
+      for (const path of [cli.path('missing'), cli.folder]) expect(await cli.fails('leaked', path)).toContain(path);
     });
 
     it('revokes what is live after a question, and then finds nothing live', async () => {

@@ -1,17 +1,17 @@
-// `platform-auth leaked`: finds keys in files, or in the history of a repository, and tells whose they are. A key leaves this
-// process as a digest only, and is never printed. Secrets of the service without a form of their own are found by the names of their variables.
-import { createReadStream } from 'node:fs';
-import type { Readable } from 'node:stream';
+// `platform-auth leaked`: tells of keys that leaked whose they are, and ends them. gitleaks finds secrets in folders and
+// histories (deploy/gitleaks.toml), and this command reads its report, or any text. A key leaves this process as a digest
+// only, and is never printed.
+import { createReadStream, readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
 import * as z from 'zod';
-import { secret } from '../../foundation/config/variable-kinds.js';
 import { computeDigest, findKeys } from '../../foundation/crypto/secret.js';
 import { NEEDS_ADMIN_KEY } from '../command-options.js';
-import { describeFileReason } from '../failures.js';
+import { describeCause } from '../failures.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print, say } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
-import { addRemote, createClient } from './remote-command.js';
+import { addRemote, createClient, parseJson } from './remote-command.js';
 import type { IdentifiedKeysResponse } from '../../api/admin/identify.admin.controller.js';
 
 type KnownKey = IdentifiedKeysResponse['items'][number];
@@ -23,9 +23,17 @@ const COLUMNS = ['place', 'kind', 'verdict', 'owner', 'id', 'last_used_at', 'las
 const DROP = ['last_used_for', 'id', 'last_used_at'] as const;
 /** The name of the kind in a key, and as the service calls it. */
 const KINDS = { node: 'node', app: 'app', admin: 'operator', rt: 'session' } as const;
-const SECRET_OF_SERVICE =
-  /\b(SECRET_KEY(?:_PREVIOUS)?|ADMIN_API_KEY|AUDIT_SEAL_KEY|DATABASE_URL|MAIL_URL)["']?\s*[=:]\s*["']?([^\s"']+)/g;
-const PASSWORD_IN_URL = /^[a-z]+:\/\/[^/?#@:]*:(?!password@)[^@$<{]+@/;
+/** The rule of deploy/gitleaks.toml for secrets of the service, which have no form of their own. */
+const RULE_OF_SERVICE_SECRETS = 'platform-auth-secret';
+const gitleaksReport = z.array(
+  z.object({
+    RuleID: z.string(),
+    File: z.string(),
+    StartLine: z.number(),
+    Commit: z.string().default(''),
+    Secret: z.string(),
+  }),
+);
 const PATHS: Readonly<Record<string, (key: KnownKey) => string>> = {
   node: ({ id }) => `/nodes/${id}`,
   app: ({ id }) => `/app-credentials/${id}`,
@@ -34,28 +42,28 @@ const PATHS: Readonly<Record<string, (key: KnownKey) => string>> = {
 };
 
 interface Find {
-  /** `file:line`, or in a Git history the commit too. */
+  /** `file:line`, and the commit if gitleaks names one. */
   readonly place: string;
-  /** Of a secret of the service: the name of its variable. */
   readonly kind: string;
   /** Undefined for a secret of the service, which no server looks up. */
   readonly digest?: string;
 }
 
 export function addLeakedCommand(root: Command): void {
-  const description =
-    'Find our keys in files or standard input (`git log -p --all | platform-auth leaked`), and tell whether they are live.';
-  const command = addRemote(root, 'leaked [files...]', description, 'backup.sql .env', NEEDS_ADMIN_KEY);
+  const description = 'Tell whose keys were found in text, or by gitleaks, and whether they are live.';
+  const example = '--gitleaks report.json';
+  const command = addRemote(root, 'leaked [files...]', description, example, NEEDS_ADMIN_KEY);
   addYes(command)
+    .option('--gitleaks <report>', 'a report of gitleaks in JSON, made with deploy/gitleaks.toml')
     .option('--revoke', 'revoke the live ones after one question; of a session, all of its user', false)
     .addHelpText(
       'after',
-      '\nIt also finds SECRET_KEY, ADMIN_API_KEY, AUDIT_SEAL_KEY, and a password in DATABASE_URL or MAIL_URL, by these names. ' +
-        'Exit code 1 when one of them or a live key was found. No secret is printed, and of a key only the digest is sent.',
+      '\nWithout files and without a report it reads standard input. Exit code 1 when a live key, or a secret of the service, was ' +
+        'found. No secret is printed, and of a key only the digest is sent.',
     )
-    .action(async (files: string[], { revoke }: { revoke: boolean }) => {
+    .action(async (files: string[], { gitleaks, revoke }: { gitleaks?: string; revoke: boolean }) => {
       const client = createClient(command);
-      const finds = await findInAll(files);
+      const finds = gitleaks === undefined ? await findInText(files) : readReport(gitleaks);
       const known = await identifyKeys(
         client,
         finds.flatMap(({ digest }) => digest ?? []),
@@ -82,61 +90,47 @@ function countFound(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? ' was' : 's were'} found`;
 }
 
-async function findInAll(files: readonly string[]): Promise<Find[]> {
+async function findInText(files: readonly string[]): Promise<Find[]> {
+  if (files.length === 0) return findInStream('stdin', process.stdin.setEncoding('latin1'));
   const finds: Find[] = [];
-  if (files.length === 0) for await (const find of findInStream('stdin', process.stdin)) finds.push(find);
   for (const file of files) {
     try {
-      for await (const find of findInStream(file, createReadStream(file))) finds.push(find);
+      finds.push(...(await findInStream(file, createReadStream(file, 'latin1'))));
     } catch (error) {
-      throw new CommandFailedError(
-        `${file} cannot be read: ${describeFileReason(error) ?? (error as Error).name}.`,
-        'file_unreadable',
-      );
+      throw new CommandFailedError(`${file} cannot be read: ${describeCause(error)}.`, 'file_unreadable');
     }
   }
   return finds;
 }
 
-/** Reads any bytes, line by line. In the output of `git log -p`, a place is the commit and the file that a line is of. */
-async function* findInStream(name: string, stream: Readable): AsyncGenerator<Find> {
+/** Reads line by line: the output of `git log -p` may be longer than the memory. */
+async function findInStream(name: string, input: NodeJS.ReadableStream): Promise<Find[]> {
+  const finds: Find[] = [];
   let number = 0;
-  let [commit, path] = ['', ''];
-  for await (const line of readLines(stream)) {
-    number += 1;
-    commit = /^commit ([0-9a-f]{40,64})\b/.exec(line)?.[1] ?? commit;
-    path = /^(?:\+\+\+|---) [ab]\/(.+)$/.exec(line)?.[1] ?? path;
-    const inCommit =
-      commit === ''
-        ? ''
-        : ` (${[commit.slice(0, 12), Buffer.from(path, 'latin1').toString()].filter(Boolean).join(' ')})`;
-    const place = `${name}:${number}${inCommit}`;
-    for (const { kind, key } of findKeys(line))
-      yield { place, kind: KINDS[kind], digest: computeDigest(key).toString('hex') };
-    for (const kind of findSecretsOfService(line)) yield { place, kind };
-  }
+  for await (const line of createInterface({ input })) finds.push(...findInLine(line, `${name}:${(number += 1)}`));
+  return finds;
 }
 
-/** @returns the names of the variables whose values are secrets, not references or placeholders. An operator's key has a form. */
-function findSecretsOfService(line: string): string[] {
-  return Array.from(line.matchAll(SECRET_OF_SERVICE)).flatMap(([, name = '', value = '']) => {
-    const isKey = !value.startsWith('$') && secret.safeParse(value).success && findKeys(value).length === 0;
-    return (name.endsWith('_URL') ? PASSWORD_IN_URL.test(value) : isKey) ? [name] : [];
+function findInLine(text: string, place: string): Find[] {
+  return findKeys(text).map(({ kind, key }) => ({
+    place,
+    kind: KINDS[kind],
+    digest: computeDigest(key).toString('hex'),
+  }));
+}
+
+/** @throws {CommandFailedError} when the file is not a report of gitleaks; the message does not quote it */
+function readReport(path: string): Find[] {
+  const { data } = gitleaksReport.safeParse(parseJson(readFileSync(path === '-' ? process.stdin.fd : path, 'utf8')));
+  if (!data) throw new CommandFailedError(`${path} is not a report of gitleaks in JSON.`, 'file_unusable');
+  const finds = data.flatMap(({ RuleID, File, StartLine, Commit, Secret }) => {
+    const place = `${File}:${StartLine}${Commit === '' ? '' : ` (${Commit.slice(0, 12)})`}`;
+    const keys = findInLine(Secret, place);
+    const isOfService = RuleID === RULE_OF_SERVICE_SECRETS && keys.length === 0;
+    return isOfService ? [{ place, kind: 'secret of the service' }] : keys;
   });
-}
-
-/** A stream of its own, because readline does not pass on why a file cannot be read. */
-async function* readLines(stream: Readable): AsyncGenerator<string> {
-  let rest = '';
-  for await (const chunk of stream.setEncoding('latin1') as AsyncIterable<string>) {
-    const [first = '', ...more] = chunk.split('\n');
-    rest += first;
-    for (const next of more) {
-      yield rest;
-      rest = next;
-    }
-  }
-  yield rest;
+  // Several rules may find the same key.
+  return [...new Map(finds.map((find) => [`${find.place} ${'digest' in find ? find.digest : ''}`, find])).values()];
 }
 
 /** @returns the credentials by digest, and the kinds that the operator may be told of */
@@ -157,8 +151,7 @@ export async function identifyKeys(client: AdminClient, found: readonly string[]
 function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<ReturnType<typeof identifyKeys>>) {
   const key = items.get(digest ?? '');
   const unlisted = searched.includes(kind) ? 'unknown' : 'not looked up: scope';
-  const verdict =
-    digest === undefined ? 'not looked up: secret of the service' : key ? (key.live ? 'LIVE' : 'ended') : unlisted;
+  const verdict = digest === undefined ? 'not looked up' : key ? (key.live ? 'LIVE' : 'ended') : unlisted;
   const { owner = '', id = '', last_used_at = null, last_used_for = null } = key ?? {};
   return { place, kind, verdict, owner, id, last_used_at, last_used_for };
 }

@@ -8,7 +8,7 @@ import { parsePast } from '../command-options.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
 import { inParallel, type AdminClient } from './admin-client.js';
-import { addRemote, createClient } from './remote-command.js';
+import { addRemote, createClient, parseJson } from './remote-command.js';
 import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
 
 const KEYS: Readonly<Record<string, string>> = {
@@ -109,14 +109,6 @@ async function readHistory(file: string, since: number): Promise<History> {
     if (event.time >= since) history.add(event);
   }
   return history;
-}
-
-function parseJson(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch {
-    return undefined;
-  }
 }
 
 async function planSteps(client: AdminClient, history: History): Promise<Step[]> {
