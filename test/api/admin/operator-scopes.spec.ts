@@ -19,7 +19,7 @@ interface Route {
 }
 
 const RESOURCES: readonly [RegExp, Scope][] = [
-  [/^\/nodes/, 'nodes'],
+  [/^\/(nodes|enrolments)/, 'nodes'],
   [/^\/app-credentials/, 'apps'],
   [/^\/(users|networks)/, 'users'],
   [/^\/operators/, 'operators'],
