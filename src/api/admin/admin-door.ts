@@ -8,8 +8,7 @@ import { listAcceptedScopes, type RouteScope, type Scope } from '../../foundatio
 import { getClientAddress, toNetwork } from '../../foundation/common/network.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { isSameSecret } from '../../foundation/crypto/secret.js';
-import { OperatorKeys } from '../../domain/operators/operator-keys.js';
-import { describeMissingScope } from '../../domain/operators/operators.service.js';
+import { describeMissingScope, OperatorsService } from '../../domain/operators/operators.service.js';
 import type { ResponseLocals } from '../../foundation/problems/problem.filter.js';
 import { problems, type ProblemException } from '../../foundation/problems/problems.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
@@ -26,7 +25,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
   constructor(
     doors: Doors,
     private readonly environment: Environment,
-    private readonly operators: OperatorKeys,
+    private readonly operators: OperatorsService,
     private readonly throttle: Throttle,
     private readonly refusals: CountedRefusals,
   ) {

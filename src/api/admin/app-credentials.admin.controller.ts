@@ -174,7 +174,7 @@ export class AppCredentialsAdminController {
     returns: AppCredentialResponse,
   })
   async getAppCredential(@Param('app_id') id: string): Promise<AppCredentialResponse> {
-    return AppCredentialResponse.from(await this.credentials.keys.findCredential(id));
+    return AppCredentialResponse.from(await this.credentials.keys.requireCredential(id));
   }
 
   @Patch(':app_id')
@@ -221,8 +221,8 @@ export class AppCredentialsAdminController {
     @Param('app_id') id: string,
     @Body() { overlap_hours, if_rotated_at }: RotateAppCredentialRequest,
   ) {
-    const lastRotation = parseMoment(if_rotated_at);
-    const issued = await this.credentials.keys.rotateKey(id, overlap_hours, toActor(request), lastRotation);
+    const rotation = { overlapHours: overlap_hours, ifRotatedAt: parseMoment(if_rotated_at) };
+    const issued = await this.credentials.keys.rotateKey(id, rotation, toActor(request));
     return IssuedAppCredentialResponse.fromIssued(issued);
   }
 }

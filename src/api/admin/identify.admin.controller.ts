@@ -129,7 +129,7 @@ export class IdentifyAdminController {
       case 'app':
         return toItems(await this.apps.keys.findByDigests(digests), ({ caller, target }) => `${caller} → ${target}`);
       case 'operator':
-        return toItems(await this.operators.findByDigests(digests), ({ name }) => name);
+        return toItems(await this.operators.keys.findByDigests(digests), ({ name }) => name);
       case 'session': {
         const found = await this.sessions.findByDigests(digests);
         return found.map(({ session, isLive }) => ({

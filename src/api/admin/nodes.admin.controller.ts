@@ -177,7 +177,7 @@ export class NodesAdminController {
   @Get(':node_id')
   @RequireAdmin('nodes', { summary: 'Get a node', refusals: [problems.notFound], returns: NodeResponse })
   async getNode(@Param('node_id') id: string): Promise<NodeResponse> {
-    return NodeResponse.from(await this.nodes.keys.findCredential(id));
+    return NodeResponse.from(await this.nodes.keys.requireCredential(id));
   }
 
   @Patch(':node_id')
@@ -214,6 +214,8 @@ export class NodesAdminController {
   @Post(':node_id/rotate')
   @RequireAdmin('nodes', describeRotation('a node', IssuedNodeResponse))
   async rotateNode(@Req() request: Request, @Param('node_id') id: string, @Body() { overlap_hours }: RotateRequest) {
-    return IssuedNodeResponse.fromIssued(await this.nodes.keys.rotateKey(id, overlap_hours, toActor(request)));
+    return IssuedNodeResponse.fromIssued(
+      await this.nodes.keys.rotateKey(id, { overlapHours: overlap_hours }, toActor(request)),
+    );
   }
 }

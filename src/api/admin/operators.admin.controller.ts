@@ -96,7 +96,7 @@ export class OperatorsAdminController {
   @Get(':operator_id')
   @RequireAdmin('operators', { summary: 'Get an operator', refusals: [problems.notFound], returns: OperatorResponse })
   async getOperator(@Param('operator_id') id: string): Promise<OperatorResponse> {
-    return OperatorResponse.from(await this.operators.findOperator(id));
+    return OperatorResponse.from(await this.operators.keys.requireCredential(id));
   }
 
   @Patch(':operator_id')

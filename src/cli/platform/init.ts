@@ -118,7 +118,9 @@ function createStore(credentials: AppCredentialsService, actor: Actor, lockLost:
     rotate: async ({ app_id, rotated_at }) => {
       lockLost.throwIfAborted();
       const rotatedAt = rotated_at === null ? null : new Date(rotated_at);
-      return (await credentials.keys.rotateKey(app_id, DEFAULT_OVERLAP_HOURS, actor, rotatedAt)).key;
+      return (
+        await credentials.keys.rotateKey(app_id, { overlapHours: DEFAULT_OVERLAP_HOURS, ifRotatedAt: rotatedAt }, actor)
+      ).key;
     },
     revoke: (ids) => credentials.keys.revokeKeys(ids, actor),
   };

@@ -7,7 +7,6 @@ import { InjectRepository } from '@nestjs/typeorm';
 import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { createId } from '../../foundation/common/ids.js';
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
@@ -26,9 +25,12 @@ interface AppIdentity {
 export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
 export const APP_KEY_KIND: KeyKind<AppCredential> = {
-  name: 'app_credentials',
+  table: 'app_credentials',
   door: 'app',
+  cachedAs: 'app',
   auditPrefix: 'admin.app_credential',
+  firstUseEvent: 'app.first_used',
+  refusalEvent: 'app.validation.failed',
   identityColumns: ['caller', 'target', 'scopes'],
   labels: [],
   scopeUsesColumn: 'scope_uses',
@@ -45,6 +47,7 @@ export const APP_KEY_KIND: KeyKind<AppCredential> = {
   },
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
   toChangeableFields: ({ scopes }) => ({ ...(scopes && { scopes }) }),
+  toFixedFields: ({ caller, target, expiresAt }) => ({ caller, target, expires_at: expiresAt }),
 };
 
 export interface UnusedScope {
@@ -77,26 +80,20 @@ export class AppCredentialsService {
     { caller, target, expiresAt, scopes }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt' | 'scopes'>,
     actor: Actor,
   ): Promise<IssuedCredential<AppCredential>> {
-    const { key, keyDigest } = this.keys.issueKey();
     // A wrong clock would revoke the pair's credential as expired.
     const now = this.clock.trustedNow();
-    const row = { id: createId(), caller, target, expiresAt, scopes, keyDigest, createdAt: now, updatedAt: now };
-    const credential = this.credentials.create({ ...row, scopeUses: {} });
+    const issued = this.keys.createCredential({ caller, target, expiresAt, scopes, scopeUses: {} }, now);
     try {
       await this.credentials.manager.transaction(async (transaction) => {
         await this.revokeExpired(transaction, { caller, target }, now, actor);
-        await transaction.insert(AppCredential, credential);
-        const after = { caller, target, expires_at: expiresAt, ...APP_KEY_KIND.toChangeableFields(credential) };
-        const act = { event: 'admin.app_credential.issued', actor, time: now, subject: credential.id } as const;
-        const logFields = APP_KEY_KIND.toLogFields(credential);
-        await this.audit.record(transaction, { ...act, details: { after }, logFields });
+        await this.keys.insertCredential(transaction, issued.credential, actor);
       });
+      return issued;
     } catch (error) {
       if (getViolatedConstraint(error) === 'app_credentials_live_pair_key')
         throw new ProblemException(problems.appCredentialExists);
       throw error;
     }
-    return { credential, key };
   }
 
   /** @param scopes null: all. The key stays. */

@@ -12,10 +12,7 @@ import type { ComparedClock } from '../../foundation/database/compared-clock.js'
 import { isWriteRefusal } from '../../foundation/database/database-failure.js';
 import type { Database, Statement } from '../../foundation/database/database.js';
 import { toErrorFields, type Log } from '../../foundation/logging/log.js';
-import { isLiveAt, type KeyColumns, type RestrictionViolation } from './key-record.js';
-
-/** Constants, never input, because they become SQL. */
-export type KeyTable = 'nodes' | 'app_credentials' | 'operators';
+import { isLiveAt, type KeyColumns, type KeyTable, type RestrictionViolation } from './key-record.js';
 
 /** What decides whether a key is valid. */
 export type KeyRow = Readonly<
@@ -23,9 +20,9 @@ export type KeyRow = Readonly<
 >;
 
 /** The columns of a {@link KeyRow}. */
-export const listKeyColumns = (name: KeyTable): string => `${name}.id, ${name}.key_digest AS "keyDigest",
-  ${name}.previous_key_digest AS "previousKeyDigest", ${name}.previous_key_expires_at AS "previousKeyExpiresAt",
-  ${name}.expires_at AS "expiresAt", ${name}.revoked_at AS "revokedAt"`;
+export const listKeyColumns = (table: KeyTable): string => `${table}.id, ${table}.key_digest AS "keyDigest",
+  ${table}.previous_key_digest AS "previousKeyDigest", ${table}.previous_key_expires_at AS "previousKeyExpiresAt",
+  ${table}.expires_at AS "expiresAt", ${table}.revoked_at AS "revokedAt"`;
 
 /** The first use of `current_in_overlap` has to end the overlap before the response is sent. */
 export type KeyStatus = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
@@ -53,40 +50,37 @@ export function isRefusal(status: KeyStatus): status is KeyRefusalReason {
   return status !== 'current' && status !== 'current_in_overlap' && status !== 'previous';
 }
 
-export function buildKeyEndStatements(name: KeyTable) {
+export function buildLifecycleStatements(table: KeyTable) {
   return {
     rotate: withAuditEvent(
-      { name: `${name}_rotate`, text: buildRotation(name, UNLESS_ROTATED) },
+      { name: `${table}_rotate`, text: buildRotation(table) },
       `(SELECT jsonb_build_object('before',
           jsonb_build_object('rotated_at', rotated, 'previous_key_expires_at', overlap)) FROM act)`,
     ),
     revoke: withAuditEvent({
-      name: `${name}_revoke`,
-      text: `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
+      name: `${table}_revoke`,
+      text: `UPDATE ${table} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
     }),
   };
 }
 
-/** `$6`: when the caller believes that the last rotation was, or `never`; null: the caller does not say. */
-const UNLESS_ROTATED = `AND ($6::text IS NULL OR rotated IS NOT DISTINCT FROM NULLIF($6, 'never')::timestamptz)`;
-
 /**
  * Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again. A rotation
  * during an overlap keeps the older of the two keys: the client may never have received the newer one.
- * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id.
+ * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id, `$6`: when the caller believes
+ * that the last rotation was, or `never`; null: the caller does not say.
  */
-export function buildRotation(name: KeyTable, condition = ''): string {
-  return `UPDATE ${name}
+const buildRotation = (table: KeyTable): string => `UPDATE ${table}
     SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
                                    WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
         previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END, key_digest = $2, rotated_at = $4, updated_at = $4,
         rotated_by_request = $5, overlap_ended_at = NULL
     FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
-          FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before
-    WHERE id = held AND ${isLiveAt('$4')} ${condition}
+          FROM ${table} WHERE id = $1 FOR NO KEY UPDATE) AS before
+    WHERE id = held AND ${isLiveAt('$4')}
+      AND ($6::text IS NULL OR rotated IS NOT DISTINCT FROM NULLIF($6, 'never')::timestamptz)
     RETURNING id, rotated, overlap`;
-}
 
 export class Overlaps {
   private readonly statement: Statement;

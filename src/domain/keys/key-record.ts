@@ -1,10 +1,10 @@
 /**
- * The columns that nodes, app credentials and operators share, and new keys. A key is shown once, when it is issued or rotated;
- * the database has only its digest.
+ * What nodes, app credentials and operators have in common as records of keys: columns, filters, counts, restrictions; and what is
+ * particular to each kind ({@link KeyKind}). A key is shown once, when it is issued or rotated; the database has only its digest.
  */
-import { Column, In, PrimaryColumn, type FindOptionsWhere, type Repository } from 'typeorm';
+import { Column, PrimaryColumn } from 'typeorm';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
-import { computeDigest, type SecretDigest, generateKey } from '../../foundation/crypto/secret.js';
+import type { SecretDigest } from '../../foundation/crypto/secret.js';
 import { type Filter, toFilter } from '../../foundation/http/page.js';
 import type { LogFields } from '../../foundation/logging/log.js';
 
@@ -62,7 +62,7 @@ export interface KeyCounts {
 }
 
 /** Counts the keys of a table at a moment ($1). */
-export function buildKeyCount(table: KeyKind['name']) {
+export function buildKeyCount(table: KeyTable) {
   return {
     name: `${table}_count`,
     text: `SELECT count(*) FILTER (WHERE is_live)::integer AS live, count(*) FILTER (WHERE NOT is_live)::integer AS ended,
@@ -91,10 +91,25 @@ export interface RestrictionViolation {
 }
 
 /** Constants, never input, because they become SQL. */
+export type KeyTable = 'nodes' | 'app_credentials' | 'operators';
+
+/** What is particular to the keys of one table. Texts are constants, never input: they become SQL. */
 export interface KeyKind<Entity extends KeyColumns = KeyColumns> {
-  readonly name: 'nodes' | 'app_credentials';
-  readonly door: 'node' | 'app';
-  readonly auditPrefix: 'admin.node' | 'admin.app_credential';
+  readonly table: KeyTable;
+  /** The actor of the use of a key, in the audit log. */
+  readonly door: 'node' | 'app' | 'admin';
+  /**
+   * Valid keys are cached under a lease (key-cache.ts), and evicted by changes of this kind, for which a revocation waits.
+   * Absent: each call reads the row, so that every change holds from the next call on.
+   */
+  readonly cachedAs?: 'node' | 'app';
+  readonly auditPrefix: 'admin.node' | 'admin.app_credential' | 'admin.operator';
+  readonly firstUseEvent: 'node.first_used' | 'app.first_used' | 'operator.first_used';
+  /** Of the event of the first use: an expression over the columns of the table. */
+  readonly firstUseDetails?: string;
+  /** Absent: the door counts refusals by network. */
+  readonly refusalEvent?: 'node.validation.failed' | 'app.validation.failed';
+  /** What a verdict tells about the holder of the key. */
   readonly identityColumns: readonly string[];
   /** Properties that no verdict depends on: their change is not awaited as a revocation is. */
   readonly labels: readonly string[];
@@ -109,29 +124,12 @@ export interface KeyKind<Entity extends KeyColumns = KeyColumns> {
   toLogFields(row: Entity): LogFields;
   /** What operators may change, named as in the audit log. */
   toChangeableFields(row: Entity): Record<string, unknown>;
-}
-
-/** @returns the rows whose current or previous key has one of these digests */
-export async function findByDigests<Row extends KeyColumns>(
-  rows: Repository<Row>,
-  digests: SecretDigest[],
-): Promise<Row[]> {
-  const where: unknown = [{ keyDigest: In(digests) }, { previousKeyDigest: In(digests) }];
-  return rows.find({ where: where as FindOptionsWhere<Row>[] });
+  /** What they cannot change, named as in the audit log. */
+  toFixedFields(row: Entity): Record<string, unknown>;
 }
 
 /** A row, and its new key in plain text, which exists nowhere else. */
 export interface IssuedCredential<Row extends KeyColumns> {
   readonly credential: Row;
   readonly key: string;
-}
-
-export interface IssuedKey {
-  readonly key: string;
-  readonly keyDigest: SecretDigest;
-}
-
-export function issueKey(prefix: string): IssuedKey {
-  const key = generateKey(prefix);
-  return { key, keyDigest: computeDigest(key) };
 }

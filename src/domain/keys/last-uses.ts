@@ -1,10 +1,8 @@
 import { insertAuditEvents } from '../audit/audit-events.js';
 import { createId } from '../../foundation/common/ids.js';
-import type { AuditEventName } from '../../foundation/common/security-events.js';
 import type { Database, Statement } from '../../foundation/database/database.js';
 import { DeferredWrites } from '../audit/deferred-writes.js';
 import type { Log } from '../../foundation/logging/log.js';
-import type { KeyTable } from './key-lifecycle.js';
 import type { KeyKind } from './key-record.js';
 
 const BATCH_SIZE = 1_000;
@@ -115,30 +113,19 @@ function toBatches(uses: PendingUse[]): PendingUse[][] {
   return starts.map((start) => uses.slice(start, start + BATCH_SIZE));
 }
 
-/** Constants in the code, never input: they become SQL. */
-interface UsedKeyTable extends Pick<KeyKind, 'targetColumn' | 'scopeUsesColumn'> {
-  readonly name: KeyTable;
-  readonly door: KeyKind['door'] | 'admin';
-  readonly event: AuditEventName;
-  /** Of the event, an expression over the columns of the table and `is_reported`. */
-  readonly details: string;
-}
+/** Of the event of a first use, an expression over the columns of the table and `is_reported`. */
+const DETAILS_OF_FIRST_USE = `jsonb_build_object('called_service', last_used_for,
+  'reported_by', CASE WHEN is_reported THEN last_used_for END)`;
 
 /**
  * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. Reports of a
- * service that is not the key's target are ignored: it cannot have accepted the key. An earlier use does not replace a later
- * one, unless that one is more than an hour in the future, because a replica whose clock was ahead recorded it, or unless
- * services reported all uses so far. A key whose first use was reported has a second first use: the one that a replica saw.
- * The scopes of an earlier use count all the same.
+ * service that is not the key's target are ignored: it cannot have accepted the key. A use that a replica saw outranks reports:
+ * it counts as the first one, also when services reported uses before. Otherwise an earlier use does not replace a later one,
+ * unless that one is more than an hour in the future, because a replica whose clock was ahead recorded it. The scopes of an
+ * earlier use count all the same.
  */
-export function buildRecordUses({
-  name,
-  door,
-  event,
-  details,
-  targetColumn,
-  scopeUsesColumn,
-}: UsedKeyTable): Statement {
+export function buildRecordUses(kind: KeyKind): Statement {
+  const { table, door, firstUseEvent, firstUseDetails = `'{}'::jsonb`, targetColumn, scopeUsesColumn } = kind;
   const isForTarget = targetColumn ? `WHERE service IS NULL OR service = ${targetColumn}` : '';
   const isLatest = `is_first OR used_before <= at OR used_before > now() + interval '1 hour'`;
   const noteScopes = scopeUsesColumn
@@ -148,13 +135,13 @@ export function buildRecordUses({
     : '';
   const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::boolean[], $5::uuid[],
                    $6::jsonb[]) AS used (id, at, service, is_reported, event_id, asked)),
-               locked AS (SELECT * FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
+               locked AS (SELECT * FROM ${table} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
                latest AS (
                  SELECT DISTINCT ON (id) used.*, last_used_at AS used_before,
                    last_used_at IS NULL OR only_reported AND NOT is_reported AS is_first
                  FROM used JOIN locked USING (id) ${isForTarget} ORDER BY id, at DESC),
                written AS (
-                 UPDATE ${name} AS holder SET last_used_at = CASE WHEN ${isLatest} THEN at ELSE last_used_at END,
+                 UPDATE ${table} AS holder SET last_used_at = CASE WHEN ${isLatest} THEN at ELSE last_used_at END,
                    last_used_for = CASE WHEN ${isLatest} THEN service ELSE last_used_for END,
                    only_reported = is_reported AND (is_first OR only_reported)${noteScopes}
                  FROM latest WHERE holder.id = latest.id AND (${isLatest} OR asked IS NOT NULL)
@@ -162,14 +149,14 @@ export function buildRecordUses({
           ${insertAuditEvents({
             id: 'event_id',
             time: 'at',
-            event: `'${event}'`,
+            event: `'${firstUseEvent}'`,
             actor_door: `CASE WHEN is_reported THEN 'service' ELSE '${door}' END`,
             actor_id: 'CASE WHEN NOT is_reported THEN id::text END',
             subject: 'id::text',
             request_id: 'NULL::text',
             address: 'NULL::text',
-            details,
+            details: `jsonb_strip_nulls(${DETAILS_OF_FIRST_USE} || ${firstUseDetails})`,
             count: '1',
           })} FROM written WHERE is_first`;
-  return { name: `${name}_record_use`, text };
+  return { name: `${table}_record_use`, text };
 }

@@ -151,7 +151,7 @@ export class EnrolmentsService {
         if (hasLostRace) throw new ProblemException(problems.unavailable, { isLogged: false });
         await this.throttle.countEnrolmentRepeat(enrolment.id, actor.address);
         // The response that held the former key was lost, so that key ends at once.
-        return this.nodes.keys.rotateKey(enrolment.nodeId ?? '', 0, actor);
+        return this.nodes.keys.rotateKey(enrolment.nodeId ?? '', { overlapHours: 0 }, actor);
       case 'reused':
         return this.refuseReuse(enrolment, actor);
       default:
@@ -171,9 +171,8 @@ export class EnrolmentsService {
       const values = [enrolment.id, await this.clock.now(transaction), issued.credential.id, retryMac ?? null];
       const [used] = await transaction.query<[unknown[], number]>(USE, values);
       if (used.length === 0) return undefined;
-      await this.nodes.insertNode(transaction, issued.credential, 'node.enrolled', actor, {
-        enrolment_id: enrolment.id,
-      });
+      const event = { event: 'node.enrolled', details: { enrolment_id: enrolment.id } } as const;
+      await this.nodes.insertNode(transaction, issued.credential, actor, event);
       return issued;
     });
   }

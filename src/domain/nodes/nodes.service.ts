@@ -6,9 +6,8 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import type { EntityManager, Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
-import { AuditLog } from '../audit/audit-log.js';
+import type { AuditEvent } from '../audit/audit-events.js';
 import { Clock, addDays } from '../../foundation/common/clock.js';
-import { createId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
 import { computeMac, deriveKey, isSameDigest } from '../../foundation/crypto/secret.js';
@@ -27,9 +26,12 @@ export interface NodeIdentity {
 export const NODE_KEYS = Symbol('NODE_KEYS');
 export type NodeKeys = KeyStore<Node, NodeIdentity>;
 export const NODE_KEY_KIND: KeyKind<Node> = {
-  name: 'nodes',
+  table: 'nodes',
   door: 'node',
+  cachedAs: 'node',
   auditPrefix: 'admin.node',
+  firstUseEvent: 'node.first_used',
+  refusalEvent: 'node.validation.failed',
   identityColumns: ['household_id', 'targets'],
   labels: ['room', 'name'],
   keyPrefix: 'pa_node_',
@@ -45,6 +47,7 @@ export const NODE_KEY_KIND: KeyKind<Node> = {
     expires_at: expiresAt,
     ...(targets && { targets }),
   }),
+  toFixedFields: ({ householdId }) => ({ household_id: householdId }),
 };
 
 /** Without `targets`, a new node gets those of NODE_TARGETS. */
@@ -98,7 +101,6 @@ export class NodesService {
     @InjectRepository(Node) private readonly nodes: Repository<Node>,
     @Inject(NODE_KEYS) readonly keys: NodeKeys,
     private readonly environment: Environment,
-    private readonly audit: AuditLog,
     private readonly clock: Clock,
     private readonly databaseClock: DatabaseClock,
   ) {
@@ -118,10 +120,12 @@ export class NodesService {
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
       const held = idempotencyKey && (await this.claimIdempotencyKey(transaction, idempotencyKey, asked, node.id));
       if (held) return held;
-      await this.insertNode(transaction, node, 'admin.node.issued', actor);
+      await this.insertNode(transaction, node, actor);
       return undefined;
     });
-    return earlierId === undefined ? issued : this.keys.rotateKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
+    return earlierId === undefined
+      ? issued
+      : this.keys.rotateKey(earlierId, { overlapHours: DEFAULT_OVERLAP_HOURS }, actor);
   }
 
   /** @returns the id of the node that was issued with this key before; undefined when there is none */
@@ -147,24 +151,18 @@ export class NodesService {
 
   /** @returns a node that {@link insertNode} stores */
   createNode(asked: NewNode): IssuedCredential<Node> {
-    const { key, keyDigest } = this.keys.issueKey();
-    const now = this.clock.now();
     const { targets = this.environment.nodeTargets ?? null } = asked;
-    const row = { id: createId(), ...asked, targets, keyDigest, createdAt: now, updatedAt: now };
-    return { credential: this.nodes.create(row), key };
+    return this.keys.createCredential({ ...asked, targets });
   }
 
   async insertNode(
     transaction: EntityManager,
     node: Node,
-    event: 'admin.node.issued' | 'node.enrolled',
     actor: Actor,
-    origin: object = {},
+    event: Partial<Pick<AuditEvent, 'event' | 'details'>> = {},
   ): Promise<void> {
-    await transaction.insert(Node, node);
-    const details = { ...origin, after: { household_id: node.householdId, ...NODE_KEY_KIND.toChangeableFields(node) } };
     const logFields = { node_id: node.id, household_id: node.householdId };
-    await this.audit.record(transaction, { event, actor, time: node.createdAt, subject: node.id, details, logFields });
+    await this.keys.insertCredential(transaction, node, actor, { ...event, logFields });
   }
 
   /** @returns the sets of targets that live nodes have, the most frequent ones first */

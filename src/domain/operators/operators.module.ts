@@ -1,12 +1,12 @@
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { OperatorKeys } from './operator-keys.js';
+import { provideKeyStore } from '../keys/key-store.js';
 import { Operator } from './operator.entity.js';
-import { OperatorsService } from './operators.service.js';
+import { OPERATOR_KEY_KIND, OPERATOR_KEYS, OperatorsService } from './operators.service.js';
 
 @Module({
   imports: [TypeOrmModule.forFeature([Operator])],
-  providers: [OperatorsService, OperatorKeys],
-  exports: [OperatorsService, OperatorKeys],
+  providers: [provideKeyStore(OPERATOR_KEYS, Operator, OPERATOR_KEY_KIND), OperatorsService],
+  exports: [OperatorsService],
 })
 export class OperatorsModule {}

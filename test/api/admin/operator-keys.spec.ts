@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { computeDigest } from '../../../src/foundation/crypto/secret.js';
 import { Database } from '../../../src/foundation/database/database.js';
-import { OperatorKeys } from '../../../src/domain/operators/operator-keys.js';
+import { OPERATOR_KEYS, type OperatorKeys } from '../../../src/domain/operators/operators.service.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { eventually } from '../../../tools/eventually.js';
 import { recorded } from '../../domain/audit/record.js';
@@ -87,7 +87,7 @@ describe('the key of an operator', () => {
     for (let used = 0; used < 3; used += 1) await operator.as(one).get('/nodes').expect(200);
     expect(await lastUsed()).toBeNull();
     await operator.as(two).get('/nodes').expect(200);
-    for (const { nest } of [one, two]) await nest.get(OperatorKeys).flushLastUsed();
+    for (const { nest } of [one, two]) await nest.get<OperatorKeys>(OPERATOR_KEYS, { strict: false }).flushLastUsed();
     expect(Date.parse(String(await lastUsed()))).toBeGreaterThanOrEqual(at);
     const actor = { door: 'admin', id: operator.id, name: `operator:${operator.name}` };
     const uses = await recorded(app, { subject: operator.id, event: 'operator.first_used' });
@@ -139,7 +139,11 @@ describe('a refused admin key', () => {
     }
     run.mockRestore();
     for (const answer of answers) expect(answer).toEqual(answers[0]);
-    expect(answers[0]?.statements).toEqual(['operators_find', 'throttle_reserve', 'refused_admin_keys_count']);
+    expect(answers[0]?.statements).toEqual([
+      'operators_find_by_digest',
+      'throttle_reserve',
+      'refused_admin_keys_count',
+    ]);
     const [row] = await recorded(app, { event: 'admin.key.refused' });
     expect(row).toMatchObject({ count: 5, details: { reasons: { wrong_key: 3, revoked: 1, expired: 1 } } });
   });

@@ -4,7 +4,7 @@ import { APP_KEYS } from '../../../src/domain/app-credentials/app-credentials.se
 import { COUNTED_EVENTS, CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
 import { AUDIT_EVENT_NAMES } from '../../../src/foundation/common/security-events.js';
 import { NODE_KEYS } from '../../../src/domain/nodes/nodes.service.js';
-import { OperatorKeys } from '../../../src/domain/operators/operator-keys.js';
+import { OPERATOR_KEYS, type OperatorKeys } from '../../../src/domain/operators/operators.service.js';
 import { FactorOwner } from '../second-factors/owner.js';
 import { openTransaction } from '../../support/row-lock.js';
 import { OwnPostgres } from '../../support/own-postgres.js';
@@ -67,7 +67,7 @@ describe('the seals of the audit log', () => {
     await app.nest.get(CountedRefusals).flush();
     app.clock.drift({ minutes: 60 });
     await app.nest.get(CountedRefusals).moveClosedWindows(app.clock.now());
-    for (const keys of [OperatorKeys, NODE_KEYS, APP_KEYS])
+    for (const keys of [OPERATOR_KEYS, NODE_KEYS, APP_KEYS])
       await app.nest.get<OperatorKeys>(keys, { strict: false }).flushLastUsed();
     const late = await app.database.query<{ event: string }>(
       `SELECT DISTINCT event FROM audit_events WHERE time < recorded_at - interval '30 minutes'`,

@@ -1,0 +1,137 @@
+import type { Actor, Rememberable } from '../../foundation/access/actor.js';
+import type { CountedRefusals } from '../audit/counted-refusals.js';
+import type { KeyRefusalReason, RefusalReason } from '../../foundation/common/security-events.js';
+import { computeDigest, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
+import type { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { ANY_GIVEN_ID, batchReads, RowsById, type Database } from '../../foundation/database/database.js';
+import type { Log } from '../../foundation/logging/log.js';
+import { KeyCache } from '../../../packages/lease/src/key-cache.js';
+import type { RevocationLease } from '../../../packages/lease/src/lease.js';
+import { determineKeyStatus, isRefusal, listKeyColumns, Overlaps, type KeyRow } from './key-lifecycle.js';
+import type { AskedUse, KeyKind, KeyRestrictions, RestrictionViolation } from './key-record.js';
+import { buildRecordUses, LastUses } from './last-uses.js';
+
+/** For each kind. */
+const MAX_CACHED_KEYS = 100_000;
+
+const NO_USE_ASKED: AskedUse = {};
+
+type RefusalEvent = NonNullable<KeyKind['refusalEvent']>;
+
+export type Verdict<Identity> =
+  | {
+      readonly valid: true;
+      readonly identity: Identity;
+      /** Not during the overlap of a rotation, when each use has to reach this service, nor from the cache. */
+      readonly rememberable?: Rememberable | undefined;
+    }
+  | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity }
+  /** The key is right, but it is restricted to other targets or scopes. */
+  | {
+      readonly valid: false;
+      readonly reason: 'violation';
+      readonly violation: RestrictionViolation['code'];
+      readonly identity: Identity;
+    };
+
+/**
+ * Verifies the keys of one kind. It writes before it answers in one case only: the first use of a rotated key ends the overlap.
+ * Last uses and refusals are collected in memory, and written later.
+ */
+export class KeyVerifier<Identity extends KeyRestrictions> {
+  readonly lastUses: LastUses;
+  private readonly cache: KeyCache<Identity> | undefined;
+  private readonly rowsById: RowsById<KeyRow & Identity>;
+  private readonly findRowByDigest = batchReads((digests: readonly SecretDigest[]) => this.findRows(digests));
+  private readonly overlaps: Overlaps;
+
+  constructor(
+    private readonly kind: KeyKind,
+    private readonly database: Database,
+    lease: RevocationLease,
+    private readonly clock: ComparedClock,
+    log: Log,
+    private readonly refusals: CountedRefusals,
+  ) {
+    const readById = { name: `${kind.table}_read`, text: `${selectIdentities(kind)} WHERE id = ${ANY_GIVEN_ID}` };
+    this.rowsById = new RowsById((ids) => database.rows(readById, [ids]));
+    this.cache = kind.cachedAs && new KeyCache(kind.cachedAs, lease, MAX_CACHED_KEYS);
+    this.lastUses = new LastUses(database, buildRecordUses(kind), log);
+    this.overlaps = new Overlaps(database, kind.table, log);
+  }
+
+  /** @param isFresh asks PostgreSQL, not the cache */
+  async verifyKey(id: string, key: string, asked: AskedUse, isFresh = false): Promise<Verdict<Identity>> {
+    const presented = computeDigest(key);
+    const cached = isFresh ? undefined : this.cache?.recall(id, presented, this.clock.now());
+    if (!cached) return this.verifyInDatabase(id, presented, asked);
+    return this.judgeRestrictions(cached, asked) ?? { valid: true, identity: cached };
+  }
+
+  /**
+   * Verifies a key that is presented without an id: it is found by its digest. Keys that arrive in one round of the event loop
+   * share a statement, so that a flood of wrong ones does not use up the pool.
+   */
+  async verifyDigest(presented: SecretDigest): Promise<Verdict<Identity>> {
+    return this.verifyInDatabase(undefined, presented, NO_USE_ASKED);
+  }
+
+  private async verifyInDatabase(
+    id: string | undefined,
+    presented: SecretDigest,
+    asked: AskedUse,
+  ): Promise<Verdict<Identity>> {
+    const ticket = this.cache?.takeTicket();
+    const row = await (id === undefined ? this.findRowByDigest(presented) : this.rowsById.find(id));
+    const status = determineKeyStatus(presented, row, this.clock);
+    if (!row) return { valid: false, reason: 'unknown' };
+    if (isRefusal(status)) return { valid: false, reason: status, identity: row };
+    const refusal = this.judgeRestrictions(row, asked);
+    // A call that is refused does not end the overlap: the key that its sender has to use may still be the previous one.
+    if (refusal) return refusal;
+    if (status === 'current_in_overlap' && !(await this.overlaps.endOverlap(row.id, presented, this.clock.now())))
+      return this.verifyInDatabase(id, presented, asked);
+    // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
+    const rememberable = status === 'current' ? { expiresAt: row.expiresAt } : undefined;
+    if (rememberable && ticket)
+      this.cache?.remember(row.id, { digest: presented, identity: row, ...rememberable }, ticket);
+    return { valid: true, identity: row, rememberable };
+  }
+
+  private judgeRestrictions(identity: Identity, asked: AskedUse): Verdict<Identity> | undefined {
+    const violation = this.kind.findViolation(identity, asked);
+    return violation && { valid: false, reason: 'violation', violation: violation.code, identity };
+  }
+
+  /** The time that it takes to search the index tells an attacker nothing about another key: each has 256 random bits. */
+  private async findRows(digests: readonly SecretDigest[]): Promise<((KeyRow & Identity) | undefined)[]> {
+    const findByDigest = {
+      name: `${this.kind.table}_find_by_digest`,
+      text: `${selectIdentities(this.kind)}
+        WHERE key_digest = ANY ($1::bytea[]) OR previous_key_digest = ANY ($1::bytea[])`,
+    };
+    const rows = await this.database.rows<KeyRow & Identity>(findByDigest, [digests]);
+    return digests.map((digest) =>
+      rows.find((row) => [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest))),
+    );
+  }
+
+  /** @param service the forwarding service or the named target, when known */
+  recordUse(id: string, service: string | null, scope?: string): void {
+    this.lastUses.add(id, { at: this.clock.now(), service }, scope);
+  }
+
+  /** Of a credential that exists: ids that do not exist would be any number of rows. */
+  recordRefusal(id: string, reason: RefusalReason<RefusalEvent>, actor: Actor): void {
+    const { refusalEvent: event } = this.kind;
+    if (event) this.refusals.deferRefusal({ event, reason, counted: id, subject: id }, actor);
+  }
+
+  async stop(): Promise<void> {
+    await this.lastUses.stop();
+    await this.refusals.flush();
+  }
+}
+
+const selectIdentities = ({ table, identityColumns }: KeyKind): string =>
+  `SELECT ${listKeyColumns(table)}, ${identityColumns.join(', ')} FROM ${table}`;
