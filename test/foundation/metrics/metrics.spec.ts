@@ -268,8 +268,8 @@ describe('docs/observability.md', () => {
     const refusal = { event: 'session.refresh.refused', reason: 'malformed' };
     const seen = await once(app, (now) => now.value('flow_refusals_total', refusal) === 1);
     const page = readFileSync(fromRoot('docs/observability.md'), 'utf8');
-    const rows = [...page.matchAll(/^\| `(platform_auth_\w+)` \| ([^|]*)\|/gm)];
-    const listed = new Map(rows.map(([, name, labels]) => [name!, (labels!.match(/\w+/g) ?? []).sort()]));
+    const rows = [...page.matchAll(/^- `(platform_auth_\w+)`(?: \(([^)]*)\))?:/gm)];
+    const listed = new Map(rows.map(([, name, labels = '']) => [name!, (labels.match(/\w+/g) ?? []).sort()]));
     // Those of Node.js differ with the operating system.
     const ofNode = /^platform_auth_(nodejs|process)_/;
     expect(seen.names.filter((name) => !listed.has(name))).toEqual([]);

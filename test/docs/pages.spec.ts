@@ -1,0 +1,41 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { fromRoot } from '../support/from-root.js';
+
+const MAX_COLUMNS = 129;
+const FOLDERS = [
+  'docs',
+  'deploy',
+  'examples',
+  'clients/conformance',
+  'clients/node',
+  'clients/python',
+  'clients/typescript',
+];
+const PAGES = [
+  ...readdirSync(fromRoot('.')),
+  ...FOLDERS.flatMap((folder) =>
+    readdirSync(fromRoot(folder), { recursive: !folder.includes('/'), encoding: 'utf8' }).map(
+      (name) => `${folder}/${name}`,
+    ),
+  ),
+].filter((name) => name.endsWith('.md') && !name.includes('node_modules') && name !== 'CHANGELOG.md');
+const FENCED = /^ *```[^]*?^ *```$/gm;
+/** A line that cannot be broken: a single word, link or piece of code. */
+const UNBREAKABLE = /^\s*(?:[-*] |\d+\. )?\(?(?:`[^`]+`|\[[^\]]+\]\S+|\S+)[^\s`]*$/;
+/** What a page calls a file of this repository. Names with a variable part are not checked. */
+const FILE =
+  /(?<![\w./-])(?:src|test|tools|packages|bench|chaos|fuzz|deploy|clients|examples)\/[\w./-]*\.(?:ts|tsx|js|py|yml|yaml|json|sql|cfg)\b/g;
+
+describe.each(PAGES)('%s', (page) => {
+  const text = readFileSync(fromRoot(page), 'utf8');
+
+  it('has lines of at most 129 columns, outside of code', () => {
+    const lines = text.replaceAll(FENCED, '').split('\n');
+    expect(lines.filter((line) => line.length > MAX_COLUMNS && !UNBREAKABLE.test(line))).toEqual([]);
+  });
+
+  it('names files that exist', () => {
+    const files = [...new Set(text.match(FILE) ?? [])];
+    expect(files.filter((file) => !existsSync(fromRoot(file)))).toEqual([]);
+  });
+});
