@@ -1,4 +1,5 @@
-import { mkdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { parse } from 'yaml';
@@ -20,7 +21,7 @@ export interface Platform {
 
 export const portOf = (url = ''): number => Number(new URL(url).port);
 
-/** Each start has a folder of its own, named by the port of auth. What a killed one left behind is replaced. */
+/** Each start makes a folder of its own, and removes that one. What a killed start left behind stays. */
 export async function prepareFolder(cleanup: Cleanup, onFreePorts: boolean): Promise<Platform> {
   let mapPath = `${EXAMPLE}/platform.yaml`;
   let text = readFileSync(toPath(mapPath), 'utf8');
@@ -30,24 +31,16 @@ export async function prepareFolder(cleanup: Cleanup, onFreePorts: boolean): Pro
   const { services } = mapSchema.parse(parse(text));
   const urls = Object.fromEntries(Object.entries(services).map(([name, { url }]) => [name, url]));
   for (const url of Object.values(urls)) await refuseTakenPort(portOf(url));
-  const folder = `${EXAMPLE}/.run/${portOf(urls.auth)}`;
-  rmSync(toPath(folder), { recursive: true, force: true });
-  mkdirSync(toPath(folder), { recursive: true, mode: 0o700 });
-  cleanup.defer(() => removeFolder(folder));
+  const run = `${EXAMPLE}/.run`;
+  mkdirSync(toPath(run), { recursive: true });
+  const made = mkdtempSync(`${toPath(run)}/`);
+  cleanup.defer(() => rmSync(made, { recursive: true, force: true }));
+  const folder = `${run}/${basename(made)}`;
   if (onFreePorts) {
     mapPath = `${folder}/platform.yaml`;
     writeFileSync(toPath(mapPath), text);
   }
   return { cleanup, urls, mapPath, folder };
-}
-
-function removeFolder(folder: string): void {
-  rmSync(toPath(folder), { recursive: true, force: true });
-  try {
-    rmdirSync(toPath(folder, '..'));
-  } catch {
-    // Another example is running.
-  }
 }
 
 async function refuseTakenPort(port: number): Promise<void> {

@@ -57,8 +57,9 @@ async function linkVerifier(cleanup: Cleanup): Promise<void> {
   const timeoutMs = BUILD_TIMEOUT_MS;
   await runChild(process.execPath, ['clients/typescript/build.js'], { cleanup, timeoutMs });
   const modules = toPath('dist', EXAMPLE, 'node_modules/@platform-auth');
-  rmSync(modules, { recursive: true, force: true });
   mkdirSync(modules, { recursive: true });
+  // Replaces the link of an earlier start; a folder in its place would be an error.
+  rmSync(`${modules}/verifier`, { force: true });
   symlinkSync(toPath('clients/typescript'), `${modules}/verifier`, 'junction');
 }
 

@@ -3,7 +3,7 @@
 // counts it.
 import { build } from 'esbuild';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { claimPort } from '../../tools/claim-port.js';
@@ -95,8 +95,7 @@ async function runWithNest11(): Promise<void> {
 await checks.around(async (cleanup) => {
   const service = await startFirstRun(cleanup);
   const document = (await (await fetch(`${service.server.url}/docs-json`)).json()) as Document;
-  rmSync(GENERATED, { recursive: true, force: true });
-  mkdirSync(GENERATED);
+  mkdirSync(GENERATED, { recursive: true });
   writeFileSync(DOCUMENT, JSON.stringify(document));
   await generateClients();
   await runWithNest11();

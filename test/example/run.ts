@@ -111,20 +111,20 @@ async function checkRefusals(example: Example): Promise<void> {
   );
 }
 
-async function readFiles(example: Example): Promise<string[]> {
-  const { port } = new URL(await example.reads('AUTH_URL', ASK.first));
+function readFiles(example: Example): string[] {
+  const [, folder = ''] = /^ *\. (\S+)\/camera\.env$/m.exec(example.output) ?? [];
   const names = ['env/auth.env', 'env/recipes.env', 'env/ocr.env', 'camera.env'];
-  return names.map((name) => readFileSync(`${RUN_FOLDER}/${port}/${name}`, 'utf8'));
+  return names.map((name) => readFileSync(`${folder}/${name}`, 'utf8'));
 }
 
 /** @returns every key in the files of the services and of the node */
-async function readSecrets(example: Example): Promise<string[]> {
-  return (await readFiles(example)).flatMap((text) => [...text.matchAll(/_KEY=(.+)$/gm)].map(([, key = '']) => key));
+function readSecrets(example: Example): string[] {
+  return readFiles(example).flatMap((text) => [...text.matchAll(/_KEY=(.+)$/gm)].map(([, key = '']) => key));
 }
 
 /** @returns the address of the example's PostgreSQL */
-async function readDatabaseUrl(example: Example): Promise<string> {
-  const [auth = ''] = await readFiles(example);
+function readDatabaseUrl(example: Example): string {
+  const [auth = ''] = readFiles(example);
   const [, url = ''] = /^DATABASE_URL=(.+)$/m.exec(auth) ?? [];
   return `http://${new URL(url).host}`;
 }
@@ -134,9 +134,9 @@ async function checkWhole(cleanup: Cleanup, before: readonly string[]): Promise<
     await example.prints(/^Ready\./);
     await checkCalls(example);
     await checkRefusals(example);
-    const secrets = await readSecrets(example);
+    const secrets = readSecrets(example);
     const services = ['AUTH_URL', 'RECIPES_URL', 'OCR_URL'].map((name) => example.reads(name, ASK.first));
-    const urls = [...(await Promise.all(services)), await readDatabaseUrl(example)];
+    const urls = [...(await Promise.all(services)), readDatabaseUrl(example)];
     await checks.run('Ctrl-C stops every process and removes keys and data', async () => {
       await example.interrupt();
       deepStrictEqual(await Promise.all(urls.map((url) => isResponding(url))), Array(urls.length).fill(false));

@@ -21,6 +21,15 @@ export interface Run {
   readonly stderr: string;
 }
 
+/** The working directories that were made here, and that {@link Cli.remove} may remove. */
+const made = new Set<string>();
+
+function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-cli-'));
+  made.add(folder);
+  return folder;
+}
+
 /** Commands in the process of the tests take turns: they share its environment, its folder and its streams. */
 let turn: Promise<unknown> = Promise.resolve();
 
@@ -34,7 +43,7 @@ export class Cli {
     private readonly url: string | (() => string),
     private readonly variables: Readonly<Record<string, string>> = { ADMIN_API_KEY: ADMIN_KEY },
     /** The working directory. */
-    readonly folder = mkdtempSync(join(tmpdir(), 'platform-auth-cli-')),
+    readonly folder = makeFolder(),
     private readonly process?: { readonly input: string; readonly staysOpen: boolean },
   ) {}
 
@@ -143,8 +152,9 @@ export class Cli {
     return stderr;
   }
 
+  /** Removes the working directory, unless it was given. */
   remove(): void {
-    rmSync(this.folder, { recursive: true, force: true });
+    if (made.delete(this.folder)) rmSync(this.folder, { recursive: true, force: true });
   }
 }
 

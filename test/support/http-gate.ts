@@ -28,7 +28,7 @@ export class HttpGate {
   }
 
   static async before(target: string): Promise<HttpGate> {
-    const server = createServer().listen(0, '127.0.0.1').unref();
+    const server = createServer({ keepAliveTimeout: 0 }).listen(0, '127.0.0.1').unref();
     await once(server, 'listening');
     return new HttpGate(server, target);
   }

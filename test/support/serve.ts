@@ -4,7 +4,8 @@ import type { AddressInfo } from 'node:net';
 
 /** Starts a server on loopback that answers as the test says. */
 export async function serve(answer: RequestListener): Promise<{ url: string; close: () => void }> {
-  const server = createServer(answer);
+  // An idle connection stays: in a process without CPU, a server would close it just as the caller sends on it (ECONNRESET).
+  const server = createServer({ keepAliveTimeout: 0 }, answer);
   await once(server.listen(0, '127.0.0.1').unref(), 'listening');
   const close = (): void => {
     server.close();

@@ -42,7 +42,7 @@ export interface Checkup {
 
 const SERVICE_TIMEOUT_MS = 5_000;
 /** A replica under load may be without its lease for a moment (503). */
-const MAX_POLLS = 5;
+const MAX_POLLS = 15;
 const POLL_PAUSE_MS = 200;
 const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
 const NOT_TRIED = 'No credential was tried.';
