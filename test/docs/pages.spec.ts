@@ -39,3 +39,22 @@ describe.each(PAGES)('%s', (page) => {
     expect(files.filter((file) => !existsSync(fromRoot(file)))).toEqual([]);
   });
 });
+
+describe('the tree of docs/architecture.md', () => {
+  const [tree = ''] = /^```\nsrc\/$[^]*?^```$/m.exec(readFileSync(fromRoot('docs/architecture.md'), 'utf8')) ?? [];
+  const named = new Map<string, string[]>([['src', []]]);
+  let parent = 'src';
+  for (const [, indent = '', folder = ''] of tree.matchAll(/^( +)([\w-]+)\/ /gm)) {
+    if (indent.length === 2) {
+      named.get('src')?.push(folder);
+      parent = `src/${folder}`;
+    } else {
+      named.set(parent, [...(named.get(parent) ?? []), folder]);
+    }
+  }
+
+  it.each([...named])('has the folders of %s', (folder, names) => {
+    const folders = readdirSync(fromRoot(folder), { withFileTypes: true }).filter((entry) => entry.isDirectory());
+    expect([...names].sort()).toEqual(folders.map(({ name }) => name).sort());
+  });
+});
