@@ -1,7 +1,6 @@
 import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
-import type { EntityManager } from 'typeorm';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { toActor } from '../../foundation/access/actor.js';
 import { SessionFields } from '../account/account.js';
@@ -167,11 +166,7 @@ export class UsersAdminController {
     returns: AdminUserResponse,
   })
   async updateUser(@Req() request: Request, @Param('id') id: string, @Body() body: UpdateUserRequest) {
-    // In the transaction of the change, so that no session starts after it.
-    const endSessions = (transaction: EntityManager, userId: string, reason: 'disabled' | 'admin'): Promise<number> =>
-      this.sessions.endAllSessions(transaction, userId, reason);
-    const call = { id, change: toUserChange(body), actor: toActor(request), endSessions };
-    return AdminUserResponse.from(await this.changes.updateUser(call));
+    return AdminUserResponse.from(await this.changes.updateUser(id, toUserChange(body), toActor(request)));
   }
 
   @Delete(':id')

@@ -22,6 +22,7 @@ import { createWrongPassword, SELECT_FACTOR_TIMES } from '../passwords/password-
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
+import { SessionsService } from '../tokens/sessions.service.js';
 import { OneTimeTokens } from './one-time-tokens.js';
 import { refuseTakenEmail, User } from './users.service.js';
 
@@ -97,18 +98,11 @@ export interface UserChange {
   readonly isEmailVerified?: boolean | undefined;
 }
 
-interface ChangeCall {
-  readonly id: string;
-  readonly change: UserChange;
-  readonly actor: Actor;
-  /** Ends the sessions of the user. @returns their number */
-  readonly endSessions: (transaction: EntityManager, userId: string, reason: 'disabled' | 'admin') => Promise<number>;
-}
-
 @Injectable()
 export class UserChanges {
   constructor(
     private readonly dataSource: DataSource,
+    private readonly sessions: SessionsService,
     private readonly tokens: OneTimeTokens,
     private readonly outbox: Outbox,
     private readonly environment: Environment,
@@ -121,10 +115,10 @@ export class UserChanges {
    * When a call that disables the user, or sets the address, has returned, no verifier accepts a token of before.
    * @throws {ProblemException} not_found; email_taken
    */
-  async updateUser(call: ChangeCall): Promise<User> {
-    const { isActive, email } = call.change;
+  async updateUser(id: string, change: UserChange, actor: Actor): Promise<User> {
+    const { isActive, email } = change;
     const commit = () =>
-      refuseTakenEmail(this.dataSource.transaction((transaction) => this.commitUpdate(transaction, call)));
+      refuseTakenEmail(this.dataSource.transaction((transaction) => this.commitUpdate(transaction, id, change, actor)));
     return isActive === false || email !== undefined ? this.propagation.propagateAfter(commit) : commit();
   }
 
@@ -142,8 +136,7 @@ export class UserChanges {
     );
   }
 
-  private async commitUpdate(transaction: EntityManager, call: ChangeCall): Promise<User> {
-    const { id, change, actor, endSessions } = call;
+  private async commitUpdate(transaction: EntityManager, id: string, change: UserChange, actor: Actor): Promise<User> {
     const before = await lockUser(transaction, id);
     const now = this.clock.now();
     const proof = await this.determineProof(transaction, before, change, now);
@@ -152,7 +145,8 @@ export class UserChanges {
     const isMoved = email !== before.email;
     const isProofChanged = !before.emailVerifiedAt !== !after.emailVerifiedAt;
     const reason = change.isActive === false ? 'disabled' : isMoved ? 'admin' : undefined;
-    const count = reason ? await endSessions(transaction, before.id, reason) : 0;
+    // In this transaction, so that no session starts after the change.
+    const count = reason ? await this.sessions.endAllSessions(transaction, before.id, reason) : 0;
     const toFields = (user: User) => ({
       is_active: user.isActive,
       ...(isProofChanged && { email_verified: user.emailVerifiedAt !== null }),

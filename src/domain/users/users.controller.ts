@@ -10,6 +10,7 @@ import { MailModule } from '../mail/mail-worker.js';
 import { PasswordsModule } from '../passwords/password-verifier.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { TokensModule } from '../tokens/user-door.js';
 import { OneTimeTokens } from './one-time-tokens.js';
 import { Registration, UserChanges } from './accounts.js';
 import { User, UsersService, type Account } from './users.service.js';
@@ -74,7 +75,7 @@ class UsersController {
 }
 
 @Module({
-  imports: [MailModule, PasswordsModule, TypeOrmModule.forFeature([User])],
+  imports: [MailModule, PasswordsModule, TokensModule, TypeOrmModule.forFeature([User])],
   controllers: [UsersController],
   providers: [UsersService, UserChanges, Registration, OneTimeTokens],
   exports: [UsersService, UserChanges, Registration, OneTimeTokens],
