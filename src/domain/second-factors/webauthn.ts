@@ -19,7 +19,7 @@ import { ProblemException, problems, refuseField } from '../../foundation/proble
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import { RefusedProofError, type UseProof, type UserWithFactors } from './second-factors.service.js';
 
-/** Loaded by the first passkey, because it is a tenth of what a start would load (docs/performance.md). */
+/** Loaded by the first passkey, because it is a tenth of what a start would load. */
 const loadWebAuthn = () => import('@simplewebauthn/server');
 const loadDecoders = () => import('@simplewebauthn/server/helpers');
 

@@ -69,8 +69,7 @@ export type Principal = UserPrincipal | AppPrincipal | NodePrincipal | AdminPrin
 export type Door = Principal['door'];
 
 /**
- * A parameter decorator would pass the principal through the validation pipe: CPU of validate-node 31.4 instead of
- * 29.1 µs (docs/performance.md).
+ * A parameter decorator would pass the principal through the validation pipe, at 2 µs of CPU for each validation.
  * @param doors the ones that the route declares
  */
 export function getPrincipal<D extends Door>({ user }: Request, ...doors: D[]): Extract<Principal, { door: D }> {

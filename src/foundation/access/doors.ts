@@ -54,9 +54,8 @@ export class Doors {
   }
 
   /**
-   * Runs the door's strategy, as `passport.authenticate` would. That function kept requests alive until the next full
-   * collection: CPU of validate-node 72 to 77 instead of 40 to 50 µs in the processes that it hit
-   * (docs/performance.md).
+   * Runs the door's strategy, as `passport.authenticate` would. That function keeps requests alive until the next full
+   * collection (docs/decisions/0035).
    * @throws {ProblemException} the door's 401; any other error when the strategy could not decide
    */
   authenticate(door: Door, request: Request): Promise<Principal> {
