@@ -16,7 +16,7 @@ export interface Help {
   readonly needs: string;
   /** The rest of the line after the name of the command. */
   readonly example?: string | undefined;
-  /** Variables before the name of the program. */
+  /** Environment variables in front of the example. */
   readonly variables?: string;
 }
 

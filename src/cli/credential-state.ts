@@ -1,4 +1,4 @@
-/** Live, unused and expiring as `doctor`, `map` and the colours of lists judge them; SQL in keys/key-record.ts does so for lists. */
+/** Which credentials are live, unused or about to expire, for `doctor`, `map` and colours. The service filters lists by the same rules in SQL (domain/keys/key-record.ts). */
 import type { KeyResponse } from '../api/admin/key.dto.js';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../foundation/config/limits.js';
 

@@ -14,7 +14,7 @@ import { runCommand } from './program.js';
 const EXIT_READER_ENDED = 141;
 const parameters = process.argv.slice(2);
 
-// A message that cannot be written is not a failure.
+// A command does not fail because a message to standard error cannot be written.
 process.stderr.on('error', () => undefined);
 // Ends quietly when the reader of standard output has ended, as `head` does, and with a message when the output cannot be
 // written. A command that is still at work then reports no success.

@@ -137,7 +137,7 @@ export class Progress {
   private reported = 0;
 
   constructor(
-    /** Of the work in the unit of `done`; undefined when it is not known. */
+    /** The size of the whole work, in the unit of `done`; undefined when it is not known. */
     private readonly total: number | undefined,
     private readonly stream: Pick<NodeJS.WriteStream, 'isTTY' | 'write'> = process.stderr,
   ) {}

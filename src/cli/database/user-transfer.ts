@@ -18,7 +18,7 @@ import { withServices } from './database-services.js';
 
 const BATCH_SIZE = 1_000;
 const MAX_LINE_BYTES = 16_384;
-/** The report names no more; it counts all. */
+/** The report lists the reasons of so many refused lines, and counts all of them. */
 const MAX_REPORTED_REFUSALS = 1_000;
 
 export interface ImportReport extends ImportCounts {
@@ -65,7 +65,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
         progress.show(line.endsAt, line.number);
       }
     } catch (error) {
-      // Of the first line: those of accounts are in the report.
+      // Only the first line, which decides the format, throws here; refused accounts are in the report.
       if (error instanceof RefusedLineError)
         throw new CommandFailedError(`Nothing was imported: ${error.message}.`, error.code);
       report.interrupted = error instanceof Error && error.name === 'AbortError';

@@ -36,8 +36,9 @@ import { openDocuments, type Documents } from './secret-documents.js';
 const PATH = '/app-credentials';
 const FOLDER_MODE = 0o700;
 const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost: --rotate-lost makes another one.';
-/** Without keys under HS256. */
+/** The list of keys is empty under HS256. */
 const jwks = z.object({ keys: z.array(z.unknown()) });
+/** The service publishes its metadata only where its issuer is an https URL (RFC 8414). */
 const metadata = z.object({ issuer: z.string() }).optional();
 const identified = z.object({ app_id: z.string().refine(isId) });
 const newKey = identified.extend({ app_key: z.string().regex(HEADER_VALUE) });
@@ -54,7 +55,7 @@ export interface ApplyRequest {
   readonly yes: boolean;
   /** The key that is used: it is refused if it is the one of the service itself. Undefined: any key may be used. */
   readonly refusedKey: string | undefined;
-  /** Gets the plan. */
+  /** Shows the plan to the operator, and rejects when the operator does not confirm it. */
   readonly confirm: (plan: ApplyReport) => ReturnType<Confirm>;
 }
 
@@ -118,7 +119,7 @@ function addSummary(report: PlanReport): ApplyReport {
   return { ...report, summary };
 }
 
-/** A document replaces the one in use, which has the keys that this run cannot read. */
+/** Refuses to write a document that lacks keys: it would replace the document in use, which has them. */
 function refusePartialDocuments({ services }: Plan): void {
   for (const { service, pairs } of services) {
     const lost = pairs.filter(({ action }) => action === 'lost');
@@ -131,7 +132,7 @@ function refusePartialDocuments({ services }: Plan): void {
   }
 }
 
-/** @returns the live credentials, and whether a key is current: the service is asked about its digest, which is no use of it */
+/** Reads the live credentials. Whether a key is current is asked by its digest, so that the question is not a use of the key. */
 async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
   const items = await client.list<AppCredentialResponse>(PATH, { live: 'true' });
   client.requireShape(z.array(identified), items);
@@ -166,7 +167,7 @@ function toDigest(key: string): string {
   return computeDigest(key).toString('hex');
 }
 
-/** What the service tells everyone of how it signs; the audience is not among it. */
+/** Reads how the service signs access tokens. It does not publish the audience, so that `apply` writes none. */
 async function readPublishedRules(client: AdminClient, map: PlatformMap): Promise<TokenRules> {
   const { keys } = client.requireShape(jwks, await client.getOpen(JWKS_PATH));
   const published = await client.getOpen('/.well-known/oauth-authorization-server');

@@ -36,12 +36,12 @@ export interface Checkup {
   readonly own: EnvFile | undefined;
   /** What `init` would do. */
   readonly plan: Plan;
-  /** Whether a key in a file is compared with the database before it is validated; undefined: the database is down. */
+  /** Whether keys can be compared with the database first. False: migrations are missing. Undefined: the database is down. */
   readonly canCompare: boolean | undefined;
 }
 
 const SERVICE_TIMEOUT_MS = 5_000;
-/** A replica under load may be without its lease for a moment (503). */
+/** How often /internal/changes is tried: a replica under load may be without its lease for a moment (503). */
 const MAX_POLLS = 15;
 const POLL_PAUSE_MS = 200;
 const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
@@ -56,7 +56,7 @@ const restrictedNodes = z.object({
 const explanation = z.object({ accepted_now: z.boolean() });
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
-/** Asks the running services. When this one is away, that is the only finding about it. */
+/** Calls the running services. When auth does not answer, that is the only finding about auth. */
 export async function callServices(checkup: Checkup): Promise<Finding[]> {
   const { own, rules, url, plan } = checkup;
   const away = await findServiceAway(url);

@@ -159,7 +159,7 @@ function describeDifference({ service }: PlannedService, name: string, value: st
   return warning(where, `${name} is not what the map says (${value}).`, remedy);
 }
 
-/** What is in a file and should not be: init removes nothing. */
+/** Finds lines that should not be in a file. `init` removes no line, so the operator has to. */
 function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Checkup, map: PlatformMap) {
   const where = `${service.name}.env`;
   const isOwn = service.name === OWN_NAME;

@@ -18,7 +18,7 @@ import { describeCause } from '../failures.js';
 
 const DATABASE_VARIABLES = ['DATABASE_URL', toFileVariable('DATABASE_URL')];
 const TOKEN_VARIABLES = ['ACCESS_TOKEN_ALGORITHM', 'JWT_ISSUER', 'JWT_AUDIENCE'];
-/** Secrets that commands read from this file itself. */
+/** Secrets that must stand in auth.env itself, not in a file that it names: commands read and write them there. */
 const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
 
 /** The variables of one service, in a file of any format. */
@@ -26,7 +26,7 @@ export interface ServiceFile extends Pick<
   EnvFile,
   'path' | 'exists' | 'get' | 'set' | 'changes' | 'needsWriting' | 'rehearseWrite'
 > {
-  /** It is written to standard output, whose reader may lose it. */
+  /** Whether it is written to standard output, whose reader may lose it. */
   readonly isStream?: boolean;
   write(heading: string): void | Promise<void>;
 }
@@ -102,7 +102,7 @@ export function readDatabaseVariables(own: EnvFile | undefined): Variables & { r
 
 const JWKS_URL_VARIABLE = 'AUTH_JWKS_URL';
 export const JWKS_PATH = '/.well-known/jwks.json';
-/** Of a service that sets none of the variables. Verifiers require this issuer when they have no JWT_ISSUER. */
+/** The rules of a service that sets none of the variables. Verifiers require this issuer when they have no JWT_ISSUER. */
 export const DEFAULT_TOKENS = parseTokenSettings({});
 
 /** How this service signs access tokens, and where the others find it. */

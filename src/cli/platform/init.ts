@@ -42,7 +42,7 @@ export interface InitRequest {
   readonly as?: string | undefined;
   /** Report what would be done, and change neither the database nor a file. */
   readonly dryRun: boolean;
-  /** Asked before keys of several services are rotated, and before a credential is revoked. */
+  /** Asks the operator before keys of several services are rotated, and before a credential is revoked. */
   readonly confirm: Confirm;
 }
 
@@ -103,7 +103,7 @@ export async function readLiveCredentials(credentials: AppCredentialsService): P
   return { items: live.map((credential) => AppCredentialResponse.from(credential)), isCurrentKey };
 }
 
-/** @param lockLost then no more keys are issued, because another run may do so; undelivered ones are still revoked */
+/** @param lockLost once it is aborted, no more keys are issued, because another run may issue them; undelivered ones are still revoked */
 function createStore(credentials: AppCredentialsService, actor: Actor, lockLost: AbortSignal): CredentialStore {
   return {
     issue: async (pair) => {

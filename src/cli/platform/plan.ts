@@ -44,10 +44,10 @@ export interface Plan {
   readonly strays: readonly AppCredentialResponse[];
 }
 
-/** Neither revoked nor expired. */
+/** The credentials that are neither revoked nor expired. */
 export interface LiveCredentials {
   readonly items: readonly AppCredentialResponse[];
-  /** The key before the last rotation is not current: it ends soon. */
+  /** Whether the key is the newest one of the credential: the key before a rotation ends soon. */
   readonly isCurrentKey: (credential: AppCredentialResponse, key: string) => boolean;
 }
 
@@ -144,7 +144,7 @@ function planPairs(
   });
 }
 
-/** In any order. */
+/** Compares without regard to order. */
 function hasScopes(credential: AppCredentialResponse | undefined, wanted: readonly string[] | null): boolean {
   const sort = (scopes: readonly string[] | null | undefined) => (scopes ? [...scopes].sort() : null);
   return isDeepStrictEqual(sort(credential?.scopes), sort(wanted));
@@ -270,7 +270,7 @@ function describeLoss(rotated: readonly PlannedPair[], { isStream }: ServiceFile
     : `${loss}Files written before remain valid.`;
 }
 
-/** What stands for a new id or key in a dry run. */
+/** Stands in the report of a dry run for an id or a key that is not issued yet. */
 const PLACEHOLDER = 'to-be-generated';
 
 /** @returns the id of the pair's credential, if it has one now, and its key if that is new */
@@ -284,7 +284,7 @@ async function changeCredential(
   return { id: credential?.app_id, key: isRotated ? await store.rotate(credential) : undefined };
 }
 
-/** The keys of these credentials were not delivered to their caller. */
+/** Revokes credentials whose keys could not be written into the file of their caller. */
 async function revokeIssued(issued: readonly (PlannedPair & { id: string })[], store: CredentialStore) {
   const pairs = issued.map(formatPair).join(', ');
   try {

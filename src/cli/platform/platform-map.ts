@@ -45,7 +45,10 @@ const appScopes = z
     (scopes) => isRestriction(scopes, APP_SCOPE.isName),
     `must be 1 to ${MAX_RESTRICTIONS} different scopes, or nothing`,
   );
-/** A list says nothing about scopes; after a name, nothing stands for all of them. */
+/**
+ * Either a list of services, whose credentials keep the scopes that they have, or a mapping from each service to its scopes:
+ * `ocr: [documents:read]`. A service without a value (`ocr:`) gets every scope.
+ */
 const calls = z.union([z.array(serviceName), z.record(serviceName, appScopes.nullable())]);
 
 const service = z.strictObject({

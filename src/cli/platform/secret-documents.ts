@@ -12,7 +12,7 @@ import { toVariablePrefix } from '../../foundation/common/names.js';
 import { type PlatformMap } from './platform-map.js';
 
 type Values = Readonly<Record<string, string>>;
-/** A document as it was read: what is not ours in it stays. */
+/** A document as it was read. Variables and labels that are not ours stay in it. */
 interface Stored {
   readonly values: Values;
   readonly metadata?: Partial<z.output<typeof manifest>['metadata']>;
@@ -111,7 +111,7 @@ function mapValues(values: Values, change: (value: string) => string): Values {
 
 /** One document: in a file that only its owner may read, or on standard output. */
 class SecretDocument implements ServiceFile {
-  /** It is written once, with its keys. */
+  /** A document is written once, with its keys; `init` writes the file of this service before that. */
   readonly exists = true;
   private readonly values: Map<string, string>;
   private readonly changed = new Set<string>();
@@ -172,7 +172,7 @@ export interface Documents {
   readonly format: 'env' | 'kubernetes' | 'json';
   /** Undefined: standard output. */
   readonly folder: string | undefined;
-  /** What a reader of standard output has already: the text of documents of the same format. */
+  /** The text of the documents in use, in the same format, when the new ones go to standard output. */
   readonly current: string | undefined;
 }
 

@@ -80,7 +80,7 @@ export class AdminClient {
     throw toServiceError(this.url, answer);
   }
 
-  /** @param advice what to do when the call is not answered: valid whether or not the change was made */
+  /** @param advice what the operator should do when no answer came; it must be right whether or not the change was made */
   async post<Body>(path: string, body?: object, advice?: string): Promise<Body> {
     const call = this.asAdmin('POST', path, body);
     return (await (advice === undefined ? call : withAdvice(call, advice))) as Body;
@@ -107,7 +107,7 @@ export class AdminClient {
       const limit = String(Math.min(MAX_PAGE_SIZE, left));
       const page = this.requireShape(aPage, await this.get(path, { ...query, limit, cursor }));
       const { items, next_cursor } = page as { items: Item[]; next_cursor: string | null };
-      // A server that answers so would be asked for ever.
+      // The command would ask such a server for ever.
       if (next_cursor !== null && (next_cursor === cursor || items.length === 0))
         throw this.createAddressError('answers with a list that never ends');
       cursor = next_cursor;
@@ -172,7 +172,7 @@ type View = Readonly<Record<string, string>>;
 
 const PARALLEL = 10;
 
-/** A few at a time. */
+/** Works on all items, ten at a time. */
 export async function inParallel<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
   for (let start = 0; start < items.length; start += PARALLEL)
     await Promise.all(items.slice(start, start + PARALLEL).map(work));
@@ -199,7 +199,7 @@ export class Names {
     await inParallel([...unknown.values()], async (reference) => this.lookUp(reference));
   }
 
-  /** @returns the id itself when it was deleted, or purged */
+  /** @returns the name, or the id itself when what it names was deleted */
   get(id: string | null): string {
     return this.known.get(id ?? '') ?? id ?? '';
   }

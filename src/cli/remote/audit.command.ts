@@ -17,11 +17,11 @@ const DROP = ['id', 'request_id', 'count', 'address', 'details', 'actor'] as con
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1_000_000;
 const POLL_INTERVAL_MS = 2_000;
-/** An event is committed a little after its time, so that each poll looks back. */
+/** Each poll looks back, because an event is committed a little after the time that it carries. */
 const LOOK_BACK_MS = 60_000;
 const MAX_EVENTS_A_POLL = 10_000;
 const EXPORT_PAGE_SIZE = 1_000;
-/** What the subject of an event is, by the name of the event. */
+/** The type of the subject of an event, by the event's name. */
 const SUBJECT_TYPES: readonly [prefix: RegExp, type: ResourceType][] = [
   [/^(admin\.)?(user|session)\./, 'user'],
   [/^(admin\.)?node\./, 'node'],
@@ -78,7 +78,7 @@ function parseEvent(text: string): string {
   return text;
 }
 
-/** @returns what an event names by its id */
+/** @returns the users, nodes, apps and operators that an event names by their ids */
 function listReferences({ event, actor, subject }: AuditEventResponse): Reference[] {
   const references: Reference[] = [];
   const type = SUBJECT_TYPES.find(([prefix]) => prefix.test(event))?.[1];
@@ -104,7 +104,7 @@ function toRow({ actor, subject, details, ...event }: AuditEventResponse, names?
 async function followEvents(client: AdminClient, query: Query, limit: number, names?: Names): Promise<never> {
   let counts = new Map<string, number>();
   let newest = query.since ?? new Date().toISOString();
-  /** Undefined until the first answer. The limit left out older events. */
+  /** The time of the oldest event that was printed; later polls do not go further back. Undefined until the first answer. */
   let oldest: string | undefined;
   for (;;) {
     try {
@@ -118,7 +118,7 @@ async function followEvents(client: AdminClient, query: Query, limit: number, na
       newest = items[0]?.time ?? newest;
       oldest ??= items.at(-1)?.time ?? newest;
     } catch (error) {
-      // Following goes on, and reads what it missed.
+      // The next poll reads what this one missed.
       if (!isPassing(error)) throw error;
       say(error.message);
     }

@@ -14,11 +14,11 @@ import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.a
 import { buildLoginPath } from './users.command.js';
 
 const MAX_CHANGES = 100;
-/** The service is asked once for each. */
+/** How many addresses are explained: the service is asked once for each. */
 const MAX_ADDRESSES = 5;
 const DAY_MS = 86_400_000;
 
-/** Why a credential or a login would be refused: until it ends by itself, for one address or for all. */
+/** Why a credential or a login would be refused. Without `until` it does not end by itself; without `address` it holds for all. */
 type Reason = Omit<ReasonResponse, 'actor'> &
   Readonly<{ actor?: string | null; until?: string | null; address?: string }>;
 

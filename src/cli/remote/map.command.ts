@@ -27,7 +27,7 @@ export function addMapCommand(root: Command): void {
     .answer<[{ format: Format }], { calls: Call[]; nodes: NodesOfTargets[] }>(
       async (client) => ({
         calls: toCalls(await client.list<AppCredentialResponse>('/app-credentials', { live: 'true' })),
-        nodes: client.requireShape(nodeTargets, (await client.find('/nodes/targets')) ?? { items: [] }).items,
+        nodes: client.requireShape(nodeTargets, await client.get('/nodes/targets')).items,
       }),
       ({ calls, nodes }, { format }) => DRAWINGS[format]([...calls, ...nodes.flatMap(toCallsOfNodes)]),
     );

@@ -17,10 +17,10 @@ const KEYS: Readonly<Record<string, string>> = {
   'admin.operator.revoked': '/operators',
 };
 const USERS = '/users';
-/** Without `session.ended`, these end sessions as well. */
+/** Events that end sessions. Some of them record no `session.ended` of their own. */
 const ENDS_SESSIONS =
   /^(session\.(ended|refresh\.reused)|admin\.user\.(sessions_revoked|factors_removed)|user\.(password\.(changed|reset)|totp\.enrolled|passkey\.added))$/;
-/** What only a person can repeat: a restore brings old keys, passwords, addresses and factors back. */
+/** A restore brings old keys, passwords, addresses and factors back, which only an operator or their user can replace. */
 const BY_HAND =
   /\.(rotated|removed|factors_removed|replaced|cancelled)$|^user\.(password|email)\.(changed|reset)$|^admin\.operator\.updated$/;
 
@@ -32,37 +32,42 @@ const eventSchema = z.object({
     .object({ after: z.object({ is_active: z.boolean().optional(), email: z.string().optional() }).optional() })
     .catch({}),
 });
+type ReplayedEvent = z.output<typeof eventSchema>;
 
-/** The last time of each action on a subject. */
+/** What the events of the log did, with the time at which each was last done to a subject. They may come in any order. */
 class History {
   private readonly times = new Map<string, Map<string, number>>();
   readonly byHand = new Map<string, Set<string>>();
 
-  /** The events may come in any order. */
-  add({ event, subject, time, details }: z.output<typeof eventSchema>): void {
+  add(event: ReplayedEvent): void {
+    const { event: name, subject, time, details } = event;
     if (subject === null) return;
-    if (KEYS[event] !== undefined) this.note(KEYS[event], subject, time);
-    if (event === 'user.deleted' || event === 'admin.user.deleted') this.note('delete', subject, time);
-    const isActive = event === 'admin.user.updated' ? details.after?.is_active : undefined;
-    if (isActive !== undefined) this.note(isActive ? 'enable' : 'disable', subject, time);
-    // An operator gave the account another address.
-    const isMoved = event === 'admin.user.updated' && details.after?.email !== undefined;
-    if (isMoved || ENDS_SESSIONS.test(event)) this.note('end sessions', subject, time);
-    if (isMoved || BY_HAND.test(event)) this.byHand.set(event, (this.byHand.get(event) ?? new Set()).add(subject));
+    for (const effect of listEffects(event)) {
+      const times = this.times.get(effect) ?? new Map<string, number>();
+      this.times.set(effect, times.set(subject, Math.max(time, this.lastTime(effect, subject))));
+    }
+    const isMoved = name === 'admin.user.updated' && details.after?.email !== undefined;
+    if (isMoved || BY_HAND.test(name)) this.byHand.set(name, (this.byHand.get(name) ?? new Set()).add(subject));
   }
 
-  subjects(...actions: string[]): string[] {
-    return [...new Set(actions.flatMap((action) => [...(this.times.get(action)?.keys() ?? [])]))];
+  subjects(...effects: string[]): string[] {
+    return [...new Set(effects.flatMap((effect) => [...(this.times.get(effect)?.keys() ?? [])]))];
   }
 
-  time(action: string, subject: string): number {
-    return this.times.get(action)?.get(subject) ?? -Infinity;
+  lastTime(effect: string, subject: string): number {
+    return this.times.get(effect)?.get(subject) ?? -Infinity;
   }
+}
 
-  private note(action: string, subject: string, time: number): void {
-    const times = this.times.get(action) ?? new Map<string, number>();
-    this.times.set(action, times.set(subject, Math.max(time, this.time(action, subject))));
-  }
+/** @returns for a revoked key the path of its type, and for a user what was done to the account */
+function listEffects({ event, details }: ReplayedEvent): string[] {
+  const { is_active, email } = (event === 'admin.user.updated' && details.after) || {};
+  const effects = [KEYS[event]];
+  if (/^(admin\.)?user\.deleted$/.test(event)) effects.push('delete');
+  if (is_active !== undefined) effects.push(is_active ? 'enable' : 'disable');
+  // An operator who gives the account another address ends its sessions.
+  if (email !== undefined || ENDS_SESSIONS.test(event)) effects.push('end sessions');
+  return effects.filter((effect) => effect !== undefined);
 }
 
 interface Step {
@@ -134,10 +139,10 @@ async function chooseAction(
   history: History,
   { id, is_active }: AdminUserResponse,
 ): Promise<Step['action'] | undefined> {
-  if (history.time('delete', id) > -Infinity) return 'delete';
-  if (is_active && history.time('disable', id) > history.time('enable', id)) return 'disable';
+  if (history.lastTime('delete', id) > -Infinity) return 'delete';
+  if (is_active && history.lastTime('disable', id) > history.lastTime('enable', id)) return 'disable';
   const sessions = await client.list<SessionResponse>(`${USERS}/${id}/sessions`);
-  const endedBefore = history.time('end sessions', id);
+  const endedBefore = history.lastTime('end sessions', id);
   const isOpen = sessions.some(({ ended_at, created_at }) => ended_at === null && Date.parse(created_at) < endedBefore);
   return isOpen ? 'end sessions' : undefined;
 }

@@ -64,7 +64,7 @@ async function readHealth(url: string): Promise<z.infer<typeof healthSchema>> {
   throw toServiceError(url, answer);
 }
 
-/** @returns null without a key, without the scope, and from a service of an older version */
+/** @returns null without a key, without the scope, and where another port (INTERNAL_PORT) serves the admin door */
 async function readIfAllowed<Body>(
   client: AdminClient | undefined,
   path: string,

@@ -5,9 +5,9 @@
 const FAIR_SHARE = 8;
 
 export interface Ticket {
-  /** The narrowest first, as `toNetworks` returns them. */
+  /** The networks of the client, the narrowest first, as `toNetworks` returns them. */
   readonly networks: readonly string[];
-  /** The address is known to the account. It has priority while no entry of its network waits or runs. */
+  /** The account knows the address of the client, which has priority while no entry of its network waits or runs. */
   readonly isKnown: boolean;
 }
 
@@ -28,7 +28,10 @@ export class FairQueue<T> {
     return this.preferred.size + this.regular.size;
   }
 
-  /** @returns the item that was refused, or evicted for this one. `isIdle`: no item of its network is in progress */
+  /**
+   * @param isIdle no item of its network is in progress
+   * @returns the item that has no place: this one, or one that was evicted for it
+   */
   push(item: T, ticket: Ticket, isIdle = false): T | undefined {
     const network = getWidestNetwork(ticket);
     const held = this.counts.get(network) ?? 0;
@@ -45,7 +48,7 @@ export class FairQueue<T> {
     return evicted;
   }
 
-  /** Every eighth turn is for regular entries, so that they do not starve. */
+  /** Takes a regular entry after seven preferred ones, so that regular entries do not starve. */
   shift(): T | undefined {
     const isRegularTurn = this.preferredInRow >= FAIR_SHARE - 1 && this.regular.size > 0;
     const isPreferred = this.preferred.size > 0 && !isRegularTurn;
@@ -79,7 +82,7 @@ export function getWidestNetwork({ networks }: Ticket): string {
   return networks[networks.length - 1] ?? 'unknown';
 }
 
-/** Round robin over keys; the items of a key are a ring over the keys of the next level. */
+/** Serves keys in turn. The items of a key are served in turn over the keys of the next level, down to single items. */
 class RoundRobin<T> {
   size = 0;
   private readonly items: T[] = [];

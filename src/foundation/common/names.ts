@@ -24,7 +24,7 @@ function defineIdentifier(maxLength: number): NameKind {
 /** The name of a service of the platform, as in the map of who calls whom. */
 export const SERVICE_NAME = defineIdentifier(100);
 export const OPERATOR_NAME = defineIdentifier(64);
-/** What an app credential may be used for at its target, which gives the names their meaning. */
+/** What an app credential may be used for at its target. The target decides what each name means. */
 export const APP_SCOPE = defineName(
   '[a-z][a-z0-9._:-]',
   64,
@@ -81,7 +81,7 @@ export function isScopeList(value: unknown): value is Scope[] {
 export const SECOND_FACTOR_METHODS = ['totp', 'recovery_code', 'passkey'] as const;
 export type SecondFactorMethod = (typeof SECOND_FACTOR_METHODS)[number];
 
-/** A developer can continue in the OpenAPI document or the help of `platform-auth` what the README began. */
+/** The same examples in the OpenAPI document, in the help of `platform-auth` and in the README, so that a reader can go on from one to the other. */
 export const EXAMPLES = {
   id: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
   moment: '2026-11-21T09:00:00.000Z',
