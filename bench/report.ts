@@ -16,7 +16,10 @@ const LEGEND: readonly (readonly [string, string])[] = [
     'a Nest route with passport-headerapikey and nestjs-pino as their documentation says, with nothing behind it',
   ],
   ['its query through pg', 'the prepared read of one row that a validation needs, one statement for each request'],
-  ['its statements alone', 'a process that sends only these statements and signs, 64 at once, without HTTP'],
+  [
+    'its statements and signatures alone',
+    'a process that sends only these statements and signs, 64 at once, without HTTP',
+  ],
   ['raw bcrypt', 'one comparison after the other on as many threads as cores, at the low priority of the service'],
   ['login', 'twice as many callers as cores; then again beside a stream of validations, 16 callers that rest 20 ms'],
   ['delay of the event loop', "prom-client's, from /metrics: how late a timer of 10 ms came at worst"],
