@@ -66,6 +66,17 @@ describe('the change feed', () => {
     expect(await ids()).toEqual([]);
   });
 
+  it('refuses a change of a table that it has no kind for, instead of publishing it under another', async () => {
+    await database.query(`
+      CREATE TABLE gateways (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), name text);
+      CREATE TRIGGER gateways_record_update AFTER UPDATE ON gateways
+        FOR EACH ROW EXECUTE FUNCTION record_credential_change();
+      INSERT INTO gateways DEFAULT VALUES`);
+    await expect(database.query(`UPDATE gateways SET name = 'hall'`)).rejects.toThrow('no kind for the table gateways');
+    expect(await ids()).toEqual([]);
+    await database.query('DROP TABLE gateways');
+  });
+
   it('repeats no change while a transaction is open in another database', async () => {
     await database.query('CREATE DATABASE elsewhere');
     const url = Object.assign(new URL(database.url), { pathname: '/elsewhere' }).toString();

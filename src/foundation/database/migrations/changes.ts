@@ -84,11 +84,15 @@ export const recordChanges = defineMigration('RecordChanges1764000004000', {
     DECLARE
       max_changes CONSTANT integer := 1000;
       kind CONSTANT text := CASE TG_TABLE_NAME
-        WHEN 'nodes' THEN 'node' WHEN 'sessions' THEN 'session' WHEN 'users' THEN 'user' ELSE 'app' END;
+        WHEN 'nodes' THEN 'node' WHEN 'app_credentials' THEN 'app' WHEN 'sessions' THEN 'session' WHEN 'users' THEN 'user' END;
       -- Undone with the rows when a savepoint is rolled back.
       recorded integer := COALESCE(NULLIF(current_setting('platform_auth.changes_recorded', true), ''), '0')::integer;
       changed uuid;
     BEGIN
+      -- Under the name of another kind, the change would evict nothing.
+      IF kind IS NULL THEN
+        RAISE EXCEPTION 'record_credential_change() has no kind for the table %', TG_TABLE_NAME;
+      END IF;
       -- One transaction records at most max_changes rows: replicas clear their caches rather than read more.
       IF recorded <= max_changes THEN
         IF TG_LEVEL = 'ROW' AND recorded < max_changes THEN
