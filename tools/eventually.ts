@@ -2,15 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const POLL_MS = 20;
 
-/** Polls until the condition holds. The timeout ends a failing test; it does not measure a passing one. */
+/**
+ * Polls until the condition holds. The timeout ends a failing test; it does not measure a passing one.
+ * @param what for the error; a function when it tells what was found last
+ */
 export async function eventually(
-  what: string,
+  what: string | (() => string),
   isSo: () => boolean | Promise<boolean>,
   boundMs = 60_000,
 ): Promise<void> {
   const end = Date.now() + boundMs;
   while (!(await isSo())) {
-    if (Date.now() > end) throw new Error(`It never happened that ${what}`);
+    if (Date.now() > end) throw new Error(`It never happened that ${typeof what === 'string' ? what : what()}`);
     await sleep(POLL_MS);
   }
 }

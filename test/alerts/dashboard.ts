@@ -1,18 +1,15 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { claimPort } from '../../tools/claim-port.js';
 import { readJson } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
+import { eventually } from '../../tools/eventually.js';
+import { Program } from '../../tools/program.js';
 import { statusOf } from '../../tools/server-process.js';
 import { RULES_FILE } from './rules.js';
 
 const DASHBOARD = resolve('deploy/grafana/platform-auth.json');
-const START_TIMEOUT_MS = 90_000;
-const POLL_INTERVAL_MS = 200;
 const RATE_INTERVAL = '10s';
 
 const dashboardSchema = z.object({
@@ -55,17 +52,12 @@ export class Prometheus {
     writeFileSync(config, JSON.stringify({ global, rule_files: [RULES_FILE], scrape_configs: [target] }));
     const url = `http://127.0.0.1:${await claimPort()}`;
     const flags = [`--config.file=${config}`, `--storage.tsdb.path=${join(folder, 'data')}`];
-    const child = spawn('prometheus', [...flags, `--web.listen-address=${new URL(url).host}`], { stdio: 'ignore' });
-    cleanup.defer(async () => {
-      if (child.exitCode !== null) return;
-      child.kill('SIGKILL');
-      await once(child, 'exit');
-    });
-    await once(child, 'spawn');
-    for (const end = performance.now() + START_TIMEOUT_MS; (await statusOf(`${url}/-/ready`)) !== 200;) {
-      if (performance.now() > end) throw new Error('Prometheus was not ready in time');
-      await sleep(POLL_INTERVAL_MS);
-    }
+    const program = Program.start(cleanup, 'prometheus', [...flags, `--web.listen-address=${new URL(url).host}`]);
+    await eventually(
+      () => `Prometheus is ready: ${program.output}`,
+      async () => program.hasExited || (await statusOf(`${url}/-/ready`)) === 200,
+    );
+    if (program.hasExited) throw new Error(`Prometheus has exited: ${program.output}`);
     return new Prometheus(url);
   }
 

@@ -1,40 +1,31 @@
 // Proves the alerts of deploy/prometheus with the series that the built service really exposes, and sends every query of
 // the dashboard to a real Prometheus. Needs `promtool` and `prometheus` (Debian: prometheus). The last line counts.
-import { mkdtempSync, rmSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
+import { eventually } from '../../tools/eventually.js';
+import { makeTemporaryFolder } from '../../tools/postgres.js';
 import { PANEL_QUERIES, Prometheus, type PanelQuery } from './dashboard.js';
 import { scrape, type Exposition } from './exposition.js';
 import { constant, expectAlerts, promtool, RULES, RULES_FILE } from './rules.js';
 import { computedScenarios, recordedScenarios, type History, type Scenario } from './scenarios.js';
 import { startWatchedService, stealRefreshToken, validateNode, type WatchedService } from './service.js';
 
-const TIMEOUT_MS = 90_000;
-const POLL_INTERVAL_MS = 250;
 const WELL_MINUTES = [1, 10, 30];
 const checks = new Checks();
 
-/** Polls, because Prometheus scrapes now and again. @throws what is wrong in the end */
-async function until(isSo: () => Promise<boolean>, describe: () => string): Promise<void> {
-  for (const end = performance.now() + TIMEOUT_MS; !(await isSo());) {
-    if (performance.now() > end) throw new Error(describe());
-    await sleep(POLL_INTERVAL_MS);
-  }
-}
-
 /** Scrapes until the exposition is as expected: a request is counted just after its response is sent. */
 async function scrapeUntil({ metricsUrl }: WatchedService, series: string, value: string): Promise<Exposition> {
-  for (const end = performance.now() + TIMEOUT_MS; ;) {
-    const { samples } = await scrape(metricsUrl);
-    const seen = samples.get(series)?.value;
-    if (seen === value) return samples;
-    if (performance.now() > end) throw new Error(`${series} is ${seen ?? 'missing'} instead of ${value}`);
-    await sleep(POLL_INTERVAL_MS);
-  }
+  let samples: Exposition = new Map();
+  const seen = (): string => samples.get(series)?.value ?? 'missing';
+  await eventually(
+    () => `${series} is ${value}: it is ${seen()}`,
+    async () => {
+      ({ samples } = await scrape(metricsUrl));
+      return seen() === value;
+    },
+  );
+  return samples;
 }
 
 /** Replaces the measured lag of the event loop: other work on the machine delays it, which the scenarios do not test. */
@@ -93,13 +84,13 @@ async function checkPanels(
   for (const { panel, expr } of queries) {
     await checks.run(`${when}, the panel "${panel}" shows numbers`, async () => {
       let values: readonly number[] = [];
-      await until(
+      await eventually(
+        () => `${expr} has values: it is [${values.join(', ')}]`,
         async () => {
           await sendTraffic();
           values = await prometheus.query(expr);
           return values.length > 0 && !values.some(Number.isNaN);
         },
-        () => `${expr}\n  is [${values.join(', ')}]`,
       );
     });
   }
@@ -108,10 +99,7 @@ async function checkPanels(
 async function checkDashboard(cleanup: Cleanup, folder: string, service: WatchedService): Promise<void> {
   const prometheus = await Prometheus.start(cleanup, folder, service.metricsUrl);
   const scrapes = `count_over_time(platform_auth_database_up[5m])`;
-  await until(
-    async () => ((await prometheus.query(scrapes))[0] ?? 0) >= 5,
-    () => 'Prometheus did not scrape the service',
-  );
+  await eventually('Prometheus scrapes the service', async () => ((await prometheus.query(scrapes))[0] ?? 0) >= 5);
   await checkPanels(
     prometheus,
     PANEL_QUERIES.filter(({ needsTraffic }) => !needsTraffic),
@@ -127,10 +115,10 @@ async function checkDashboard(cleanup: Cleanup, folder: string, service: Watched
   await checks.run('in a real Prometheus, all alerts are silent', async () => {
     let alerts: readonly string[] = [];
     // One may be pending for a moment on a busy machine, and that of the event loop for as long as it is busy.
-    await until(
+    await eventually(
+      () => `no alert is active: ${alerts.join(', ')}`,
       async () =>
         (alerts = await prometheus.alerts()).every((alert) => alert === 'PlatformAuthEventLoopDelayed (pending)'),
-      () => alerts.join(', '),
     );
   });
 }
@@ -144,8 +132,7 @@ async function checkExposition({ metricsUrl }: WatchedService, name: string): Pr
 }
 
 await checks.around(async (cleanup) => {
-  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-alerts-'));
-  cleanup.defer(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = makeTemporaryFolder(cleanup, 'alerts');
   await checkExposition(await startWatchedService(cleanup, 2), 'a fleet of two workers');
   const service = await startWatchedService(cleanup);
   await checkExposition(service, 'one process');

@@ -1,14 +1,12 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient, type TokenPair } from '../../tools/api-client.js';
+import { makeBuiltService } from '../../tools/built-service.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { startPostgres, withClient, UNSAFE } from '../../tools/postgres.js';
 import { untilVerdict } from '../../tools/repeat-while.js';
-import { isHealthy, ServerProcess } from '../../tools/server-process.js';
-import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
+import { makeSecrets } from '../../tools/service.js';
+import { serve } from '../support/serve.js';
 
 const DATABASE = 'alerts';
 const START_TIMEOUT_MS = 120_000;
@@ -34,21 +32,16 @@ export async function startWatchedService(cleanup: Cleanup, workers = 1): Promis
   const metricsPort = await claimPort();
   const secrets = makeSecrets();
   const variables = {
-    ...productionVariables(postgres.url(DATABASE), secrets),
     METRICS_PORT: String(metricsPort),
     LOGGING_SERVICE_URL: await startLogSink(cleanup),
-    BCRYPT_COST: '4',
+    // Without the default of other tests, lines are delivered.
+    LOG_LEVEL: undefined,
     // A superseded refresh token is a reused one at once.
     REFRESH_GRACE_SECONDS: '0',
     WORKERS: String(workers),
   };
-  const server = new ServerProcess(await claimPort(), {
-    cleanup,
-    script: SERVICE_SCRIPT,
-    variables,
-    isReady: isHealthy,
-  });
-  const { url } = await server.start();
+  const databaseUrl = postgres.url(DATABASE);
+  const { url } = await (await makeBuiltService({ cleanup, databaseUrl, secrets, variables })).start();
   const metricsUrl = `http://127.0.0.1:${metricsPort}/metrics`;
   await waitForMetrics(metricsUrl);
   return {
@@ -106,13 +99,9 @@ async function expectStatus(expected: number, url: string, body?: object, header
 
 /** A logging service that takes every line. */
 async function startLogSink(cleanup: Cleanup): Promise<string> {
-  const server = createServer((request, response) => {
+  const { url, close } = await serve((request, response) => {
     request.resume().once('end', () => response.writeHead(204).end());
   });
-  cleanup.defer(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/logs`;
+  cleanup.defer(close);
+  return `${url}/logs`;
 }

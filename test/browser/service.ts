@@ -1,11 +1,11 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { EXAMPLES } from '../../src/foundation/common/names.js';
 import type { Variables } from '../../src/foundation/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
+import { makeTemporaryFolder } from '../../tools/postgres.js';
 import { isHealthy, ServerProcess, type ServerOptions } from '../../tools/server-process.js';
 import { SERVICE_SCRIPT } from '../../tools/service.js';
 
@@ -23,10 +23,7 @@ export async function startFirstRun(
   variables: Variables = {},
   options: Pick<ServerOptions, 'onLine'> = {},
 ): Promise<FirstRun> {
-  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-browser-'));
-  // When root starts it, the embedded server runs as another user, who must be able to enter.
-  chmodSync(folder, 0o755);
-  cleanup.defer(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = makeTemporaryFolder(cleanup, 'browser');
   const server = new ServerProcess(await claimPort(), {
     cleanup,
     script: SERVICE_SCRIPT,

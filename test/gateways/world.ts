@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { claimPort } from '../../tools/claim-port.js';
+import { makeBuiltService } from '../../tools/built-service.js';
 import type { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { PostgresServer } from '../../tools/postgres-server.js';
-import { isHealthy, ServerProcess } from '../../tools/server-process.js';
-import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
+import type { ServerProcess } from '../../tools/server-process.js';
+import { makeSecrets } from '../../tools/service.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import type { Gateway } from './gateways.js';
 import { Echo, send } from './http.js';
@@ -27,19 +27,9 @@ export interface World {
 export async function makeWorld(checks: Checks, cleanup: Cleanup): Promise<World> {
   const postgres = await PostgresServer.start(cleanup, 'gateways');
   const secrets = makeSecrets();
-  const service = new ServerProcess(await claimPort(), {
-    cleanup,
-    script: SERVICE_SCRIPT,
-    // Without a lease, each verdict is read from the database: an outage of it is one at once.
-    variables: {
-      ...productionVariables(postgres.url, secrets),
-      BCRYPT_COST: '4',
-      LOG_LEVEL: 'warn',
-      REVOCATION_LEASE_MS: '0',
-    },
-    isReady: isHealthy,
-    onLine: () => undefined,
-  });
+  // Without a lease, each verdict is read from the database: an outage of it is one at once.
+  const variables = { REVOCATION_LEASE_MS: '0' };
+  const service = await makeBuiltService({ cleanup, databaseUrl: postgres.url, secrets, variables });
   await service.start();
   const network = await TcpProxy.before(service.url);
   cleanup.defer(() => network.close());

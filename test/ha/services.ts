@@ -1,27 +1,21 @@
 import type { Variables } from '../../src/foundation/config/environment.js';
-import { claimPort } from '../../tools/claim-port.js';
+import { makeBuiltService } from '../../tools/built-service.js';
 import { eventually } from '../../tools/eventually.js';
 import { Program } from '../../tools/program.js';
 import { replaceSettings } from '../../tools/replace-settings.js';
-import { isHealthy, isResponding, ServerProcess } from '../../tools/server-process.js';
-import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
+import { isHealthy, isResponding, type ServerProcess } from '../../tools/server-process.js';
+import { makeSecrets } from '../../tools/service.js';
 import { REPLICAS, writeServiceBalancer, type Place } from './shipped-files.js';
 
 const secrets = makeSecrets();
 export const ADMIN_KEY = secrets.ADMIN_API_KEY;
 
-export async function makeService(
+export function makeService(
   { cleanup }: Place,
   databaseUrl: string,
-  more: Variables = {},
+  variables: Variables = {},
 ): Promise<ServerProcess> {
-  return new ServerProcess(await claimPort(), {
-    cleanup,
-    script: SERVICE_SCRIPT,
-    variables: { ...productionVariables(databaseUrl, secrets), BCRYPT_COST: '4', LOG_LEVEL: 'warn', ...more },
-    isReady: isHealthy,
-    onLine: () => undefined,
-  });
+  return makeBuiltService({ cleanup, databaseUrl, secrets, variables });
 }
 
 /** Three replicas of the service behind HAProxy with deploy/ha/haproxy-service.cfg. */

@@ -1,8 +1,7 @@
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { JWK } from 'jose';
-import { claimPort } from '../../tools/claim-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
+import { serve } from '../support/serve.js';
 
 /** How an outage looks to a service that asks. */
 export type Outage = 'connections end' | '503';
@@ -10,38 +9,24 @@ export type Outage = 'connections end' | '503';
 /** The address of the service as the libraries know it. Its JWKS has keys of the test's own beside those of the service. */
 export class Front {
   outage: Outage | undefined;
-  private readonly server: Server;
+  serviceUrl = '';
+  url = '';
 
-  private constructor(
-    private readonly serviceUrl: string,
-    private readonly ownKeys: readonly JWK[],
-    private readonly port: number,
-  ) {
-    this.server = createServer((request, response) => {
-      if (this.outage === 'connections end') return void request.socket.destroy();
-      if (this.outage === '503') {
-        const problem = { type: '/problems/unavailable', title: 'Unavailable', status: 503, code: 'unavailable' };
-        return void response
-          .writeHead(503, { 'Content-Type': 'application/problem+json' })
-          .end(JSON.stringify(problem));
-      }
-      this.forward(request, response).catch(() => response.destroy());
-    });
-  }
+  private constructor(private readonly ownKeys: readonly JWK[]) {}
 
-  static async start(cleanup: Cleanup, serviceUrl: string, ownKeys: readonly JWK[]): Promise<Front> {
-    const front = new Front(serviceUrl, ownKeys, await claimPort());
-    front.server.listen(front.port, '127.0.0.1');
-    await once(front.server, 'listening');
-    cleanup.defer(() => {
-      front.server.close();
-      front.server.closeAllConnections();
-    });
+  static async start(cleanup: Cleanup, ownKeys: readonly JWK[]): Promise<Front> {
+    const front = new Front(ownKeys);
+    const { url, close } = await serve((request, response) => front.answer(request, response));
+    cleanup.defer(close);
+    front.url = url;
     return front;
   }
 
-  get url(): string {
-    return `http://127.0.0.1:${this.port}`;
+  private answer(request: IncomingMessage, response: ServerResponse): void {
+    if (this.outage === 'connections end') return void request.socket.destroy();
+    if (this.outage === undefined) return void this.forward(request, response).catch(() => response.destroy());
+    const problem = { type: '/problems/unavailable', title: 'Unavailable', status: 503, code: 'unavailable' };
+    response.writeHead(503, { 'Content-Type': 'application/problem+json' }).end(JSON.stringify(problem));
   }
 
   private async forward(request: IncomingMessage, response: ServerResponse): Promise<void> {

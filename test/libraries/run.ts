@@ -4,12 +4,12 @@ import { execFileSync } from 'node:child_process';
 import { resolve } from 'node:path';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
-import { claimPort } from '../../tools/claim-port.js';
+import { makeBuiltService } from '../../tools/built-service.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { PostgresServer } from '../../tools/postgres-server.js';
-import { isHealthy, ServerProcess, statusOf } from '../../tools/server-process.js';
-import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
+import { statusOf, type ServerProcess } from '../../tools/server-process.js';
+import { makeSecrets } from '../../tools/service.js';
 import { Front } from './front.js';
 import { prepareLibraries, startLibrary, type Library } from './libraries.js';
 import { makeTestKeys, type TestTokens } from './tokens.js';
@@ -40,22 +40,11 @@ const checks = new Checks();
 async function makeWorld(cleanup: Cleanup): Promise<World> {
   const postgres = await PostgresServer.start(cleanup, 'libraries');
   const keys = await makeTestKeys();
-  const port = await claimPort();
-  const front = await Front.start(cleanup, `http://127.0.0.1:${port}`, keys.shown);
+  const front = await Front.start(cleanup, keys.shown);
   const secrets = makeSecrets();
-  const service = new ServerProcess(port, {
-    cleanup,
-    script: SERVICE_SCRIPT,
-    variables: {
-      ...productionVariables(postgres.url, secrets),
-      ACCESS_TOKEN_ALGORITHM: 'ES256',
-      JWT_ISSUER: front.url,
-      BCRYPT_COST: '4',
-      LOG_LEVEL: 'warn',
-    },
-    isReady: isHealthy,
-    onLine: () => undefined,
-  });
+  const issuing = { ACCESS_TOKEN_ALGORITHM: 'ES256', JWT_ISSUER: front.url };
+  const service = await makeBuiltService({ cleanup, databaseUrl: postgres.url, secrets, variables: issuing });
+  front.serviceUrl = service.url;
   await service.start();
   const client = new ApiClient(service.url, secrets.ADMIN_API_KEY);
   await client.register(PERSON);

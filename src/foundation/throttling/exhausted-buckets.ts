@@ -22,8 +22,8 @@ const READ_UNLOCK = {
 };
 
 /**
- * The exhausted buckets that this replica knows of: their refusals cost no statement, but for one a second that asks whether
- * an operator has removed the throttles of a user.
+ * The exhausted buckets that this replica knows of. It refuses their calls without a statement, and asks PostgreSQL once a second
+ * whether an operator has removed the throttles of a user.
  */
 @Injectable()
 export class ExhaustedBuckets {

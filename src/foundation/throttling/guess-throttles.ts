@@ -29,7 +29,7 @@ interface PasswordGuess extends Guess {
   readonly ticket: Ticket;
 }
 
-/** A code, by what it is counted and in whose place in the queue it waits. */
+/** A code that a client has sent, and what its wrong codes are counted by. */
 export interface CodeGuess {
   /** The id of the user, or a text that names one enrolment of theirs. */
   readonly counted: string;
@@ -48,8 +48,8 @@ export interface GuessedUser {
 
 /**
  * Counts wrong passwords per account and network, per account, and per network, alike for accounts that do not exist
- * (enumeration). A network where the account logged in recently is known: there only the first limit can refuse, so that
- * an attacker elsewhere does not lock the owner out.
+ * (enumeration). A network from which the owner logged in recently is known to the account: there only the first of the three
+ * limits refuses, so that an attacker elsewhere does not lock the owner out.
  */
 @Injectable()
 export class LoginThrottle {

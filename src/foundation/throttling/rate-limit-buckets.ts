@@ -72,7 +72,7 @@ const ALL_NETWORKS: Networks = [''];
 /** No fewer sites than this use up the limit of an account. */
 const SITES_PER_ACCOUNT = 4;
 
-/** Creates the buckets of a policy, each with the key of its row. */
+/** Creates the buckets of a policy: each has the key of its row in `throttle_windows`. */
 @Injectable()
 export class RateLimitBuckets {
   private readonly digestKey;
@@ -108,8 +108,8 @@ export class RateLimitBuckets {
 }
 
 /**
- * @param total of all sites together, which one site must not use up: every network inside the site shares its limit, so the
- * same holds for a customer with a /56
+ * The limit of a site (an IPv6 /48), which all networks of one customer share.
+ * @param total the limit of the account at all sites together, of which one site gets only a share
  */
 function computeSiteLimit({ points, seconds }: Limit, total: Limit | undefined): Limit {
   const most = points * SITE_BUCKET_FACTOR;

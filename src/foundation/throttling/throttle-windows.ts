@@ -143,7 +143,7 @@ export class ThrottleWindows {
   }
 
   /**
-   * Removes windows, and tells every replica that it may refuse without reason.
+   * Removes windows, and makes every replica read again which buckets are exhausted.
    * @returns the number of windows
    */
   async removeWindows(transaction: EntityManager, keys: readonly string[]): Promise<number> {
@@ -205,7 +205,7 @@ interface Claim {
   wanted: number;
 }
 
-/** The points that a batch wants of each key. A request beyond a limit within its own batch claims none. */
+/** The points that a batch wants of each key. A request that exceeds a limit together with the ones before it claims none. */
 function toClaims(batch: readonly ReserveRequest[]): Map<string, Claim> {
   const claims = new Map<string, Claim>();
   for (const { buckets, spends = false } of batch) {
@@ -224,7 +224,7 @@ function takePoints({ buckets, knownKey }: ReserveRequest, rowsByKey: Map<string
   const isKnown = knownKey !== undefined && rowsByKey.has(knownKey);
   const pairs = buckets.map((bucket) => ({ bucket, row: rowsByKey.get(bucket.key) }));
   const lacking = pairs.filter(({ row }, index) => !row?.granted && (index === 0 || !isKnown));
-  // The caller waits for the first one, which must be a row that was read: only that can be known to be exhausted.
+  // awaitPoints() waits for the first one. A bucket whose row was read comes first: only a row tells whether it is exhausted.
   lacking.sort((one, other) => Number(!one.row) - Number(!other.row));
   const points = lacking.length > 0 ? [] : pairs.flatMap(({ row }) => (row?.granted ? row : []));
   for (const row of points) row.granted -= 1;
@@ -233,7 +233,10 @@ function takePoints({ buckets, knownKey }: ReserveRequest, rowsByKey: Map<string
 
 /** Rounded to milliseconds, so that a Date of JavaScript can identify a window. */
 const NOW = `date_trunc('milliseconds', now())`;
-/** A window that ends too late is over too: a clock that was set back, or an earlier, longer limit, must not freeze a count. */
+/**
+ * A window is over at its end, and also when it ends later than one that begins now: after an operator has shortened the
+ * limit, or the clock of PostgreSQL was set back, it would otherwise refuse until its old end.
+ */
 const IS_OVER = `(w.window_end <= now() OR w.window_end > excluded.window_end + interval '1 minute')`;
 const LOST = `(CASE WHEN ${IS_OVER} THEN 0 ELSE w.lost END)`;
 const IN_FLIGHT = `(CASE WHEN ${IS_OVER} OR w.in_flight_until <= now() THEN 0 ELSE w.in_flight END)`;
@@ -242,8 +245,8 @@ const STATE = `key, lost, granted, window_start, (extract(epoch FROM window_end 
 
 /**
  * Takes what is left of the points that are wanted of each key ($1) as lost ($4) or in flight ($5), and reads the live
- * rows of $6. Every statement locks rows in the order of their keys, so that replicas cannot deadlock. A minute in
- * flight is longer than any verification: 3 s for the account, 20 s for a thread, and one bcrypt.
+ * rows of $6. Every statement locks rows in the order of their keys, so that replicas cannot deadlock. A point is in
+ * flight for a minute at most. A verification is faster: 3 s to read the account, 20 s in the queue for hashing, and one bcrypt.
  */
 export const RESERVE = {
   name: 'throttle_reserve',
@@ -288,7 +291,7 @@ const READ = {
   text: `SELECT key, lost, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,
 };
 
-/** Known addresses have rows too, which refuse nothing, and most of which end later than any limit. */
+/** Leaves out the rows of known addresses, which refuse nothing. */
 const COUNT_EXHAUSTED = {
   name: 'throttle_count_exhausted',
   text: `SELECT split_part(key, ':', 1) AS name, count(*)::integer AS count FROM throttle_windows
