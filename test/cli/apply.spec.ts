@@ -33,7 +33,7 @@ describe('platform-auth apply', () => {
   let cli = useCli(app);
 
   beforeAll(async () => {
-    const issued = await cli.json<{ api_key: string }>('operators', 'issue', 'pipeline', '--scopes', 'apps');
+    const issued = await cli.json<{ api_key: string }>('operators issue pipeline --scopes apps');
     cli = cli.with({ ADMIN_API_KEY: issued.api_key });
   });
   beforeEach(async () => {

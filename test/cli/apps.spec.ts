@@ -16,22 +16,20 @@ const cli = useCli(app);
 describe('platform-auth apps and explain', () => {
   it('lists and shows credentials without their keys', async () => {
     const service = await app.service();
-    const { items } = await cli.json<{ items: object[] }>('apps', 'list', '--caller', service.caller);
+    const { items } = await cli.json<{ items: object[] }>(`apps list --caller ${service.caller}`);
     expect(items).toMatchObject([{ app_id: service.appId, target: service.target }]);
-    const shown = (await cli.ok('apps', 'list')) + (await cli.ok('apps', 'show', service.appId));
+    const shown = (await cli.ok('apps list')) + (await cli.ok(`apps show ${service.appId}`));
     expect(shown).toContain(service.caller);
     expect(shown).not.toContain(service.appKey);
   });
 
   it('rotates a key, shows the new one once, and keeps the old one until the first use of the new one', async () => {
     const service = await app.service();
-    const { app_key } = await cli.json<{ app_key: string }>('apps', 'rotate', service.appId);
+    const { app_key } = await cli.json<{ app_key: string }>(`apps rotate ${service.appId}`);
     await app.validateApp(service.headers).expect(200);
     await app.validateApp({ ...service.headers, 'X-Platform-App-Key': app_key }).expect(200);
     expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
-    expect(await cli.ok('apps', 'rotate', service.appId, '--overlap-hours', '1')).toMatch(
-      /pa_app_[^]*shown only this once/,
-    );
+    expect(await cli.ok(`apps rotate ${service.appId} --overlap-hours 1`)).toMatch(/pa_app_[^]*shown only this once/);
   });
 
   it.each([
@@ -40,27 +38,27 @@ describe('platform-auth apps and explain', () => {
     ['nodes issue --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room full --name disk', 'Node'],
     ['nodes issue --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room env --name disk --format env', 'Node'],
   ])('%s names what is live when its key cannot be written', async (line, name) => {
-    const { code, stderr } = await cli.runInto('/dev/full', ...line.split(' '));
+    const { code, stderr } = await cli.runInto('/dev/full', line);
     expect(code).toBe(1);
     expect(stderr).toMatch(new RegExp(`The key is lost. ${name} [0-9a-f-]{36} is live: rotate it, or revoke it.\n$`));
-    const { code: ended, stderr: said } = await cli.runIntoClosedPipe(...line.replaceAll('disk', 'pipe').split(' '));
+    const { code: ended, stderr: said } = await cli.runIntoClosedPipe(line.replaceAll('disk', 'pipe'));
     expect({ ended, said }).toEqual({ ended: 1, said: expect.stringContaining('The key is lost.') });
   });
 
   it('revokes the credentials of a file with one confirmation', async () => {
     const [one, two] = [await app.service(), await app.service()];
     writeFileSync(cli.path('ids'), `${one.appId}\n${two.appId} ${randomUUID()}\n`);
-    expect(await cli.fails('apps', 'revoke', '--file', cli.path('ids'))).toBe(
+    expect(await cli.fails(`apps revoke --file ${cli.path('ids')}`)).toBe(
       'This revokes 3 app credentials permanently. Add --yes to confirm. It was not done.\n',
     );
     await app.validateApp(one.headers).expect(200);
     const done = 'App credentials that are revoked now: 2.\n';
-    expect(await cli.ok('apps', 'revoke', '--file', cli.path('ids'), '--yes')).toBe(done);
+    expect(await cli.ok(`apps revoke --file ${cli.path('ids')} --yes`)).toBe(done);
     for (const { headers } of [one, two]) expectProblem(await app.validateApp(headers), problems.invalidAppCredentials);
     writeFileSync(cli.path('ids'), 'app_id,caller\n');
-    expect(await cli.fails('apps', 'revoke', '--file', cli.path('ids'), '--yes')).toMatch(/something else than UUIDs/);
-    expect(await cli.fails('apps', 'revoke', '--file', cli.path('missing'))).toMatch(/missing/);
-    expect((await cli.run('apps', 'revoke')).code).toBe(2);
+    expect(await cli.fails(`apps revoke --file ${cli.path('ids')} --yes`)).toMatch(/something else than UUIDs/);
+    expect(await cli.fails(`apps revoke --file ${cli.path('missing')}`)).toMatch(/missing/);
+    expect((await cli.run('apps revoke')).code).toBe(2);
   });
 
   it('revokes the nodes of a household or room, and warns of nodes in one place', async () => {
@@ -98,53 +96,51 @@ describe('platform-auth apps and explain', () => {
     const issued = await cli.ok('apps', 'issue', ...pair, '--scopes', 'documents:read,documents:write');
     expect(issued).toMatch(/\nscopes +documents:read documents:write\n/);
     const [app_id = ''] = /(?<=^app_id +)\S+/m.exec(issued) ?? [];
-    expect(await cli.ok('apps', 'update', app_id, '--scopes', 'documents:read')).toMatch(
+    expect(await cli.ok(`apps update ${app_id} --scopes documents:read`)).toMatch(
       /^scope_uses +documents:read \(never\)$/m,
     );
-    expect(await cli.ok('explain', 'app', app_id, '--scope', 'documents:write')).toMatch(
+    expect(await cli.ok(`explain app ${app_id} --scope documents:write`)).toMatch(
       /missing_scope\n {4}It has these scopes only: documents:read\./,
     );
-    expect(await cli.json('apps', 'update', app_id, '--scopes', 'all')).toMatchObject({ scopes: null });
-    const { code } = await cli.run('apps', 'update', app_id, '--scopes', 'Documents');
+    expect(await cli.json(`apps update ${app_id} --scopes all`)).toMatchObject({ scopes: null });
+    const { code } = await cli.run(`apps update ${app_id} --scopes Documents`);
     expect(code).toBe(2);
   });
 
   it('restricts a node to targets, and explains why another service refuses it', async () => {
     const { nodeId } = await app.node();
-    expect(await cli.ok('nodes', 'update', nodeId, '--targets', 'ocr,speech')).toMatch(/^targets +ocr speech$/m);
-    expect(await cli.ok('explain', 'node', nodeId, '--target', 'recipes')).toMatch(
+    expect(await cli.ok(`nodes update ${nodeId} --targets ocr,speech`)).toMatch(/^targets +ocr speech$/m);
+    expect(await cli.ok(`explain node ${nodeId} --target recipes`)).toMatch(
       /refused now:\n {2}target\n {4}It is valid at ocr, speech only\./,
     );
-    expect(await cli.json('nodes', 'update', nodeId, '--targets', 'all')).toMatchObject({ targets: null });
+    expect(await cli.json(`nodes update ${nodeId} --targets all`)).toMatchObject({ targets: null });
     const [household, room] = [randomUUID(), ['--room', 'hall', '--name', 'lamp']];
     const registered = await cli.json('nodes', 'issue', '--household', household, ...room, '--targets', 'ocr');
     expect(registered).toMatchObject({ household_id: household, targets: ['ocr'] });
-    await cli.ok('nodes', 'revoke', '--household', household, '--yes');
+    await cli.ok(`nodes revoke --household ${household} --yes`);
   });
 
   it('revokes a credential, and explain reports when and by which request', async () => {
     const service = await app.service();
-    expect(await cli.ok('apps', 'revoke', service.appId, '--yes')).toBe(
-      `App credential ${service.appId} is revoked.\n`,
-    );
+    expect(await cli.ok(`apps revoke ${service.appId} --yes`)).toBe(`App credential ${service.appId} is revoked.\n`);
     expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
-    const { reasons } = await cli.json<{ reasons: object[] }>('explain', 'app', service.appId);
+    const { reasons } = await cli.json<{ reasons: object[] }>(`explain app ${service.appId}`);
     expect(reasons).toMatchObject([{ code: 'revoked', request_id: expect.stringMatching(/^[\w-]{36}$/) as string }]);
-    expect(await cli.ok('explain', 'app', service.appId)).toMatch(
+    expect(await cli.ok(`explain app ${service.appId}`)).toMatch(
       /refused now:\n {2}revoked since 20\S+ by request \S+ of admin\n/,
     );
   });
 
   it('explains another target, an unknown id and a rotated node', async () => {
     const [service, node] = [await app.service(undefined, 'auth'), await app.node()];
-    expect(await cli.ok('explain', 'app', service.appId, '--target', 'ocr')).toMatch(
+    expect(await cli.ok(`explain app ${service.appId} --target ocr`)).toMatch(
       /other_target\n {4}It is valid at auth only/,
     );
-    expect(await cli.ok('explain', 'node', 'nonsense')).toMatch(/refused now:\n {2}unknown\n[^]*never accepted/);
-    const { api_key } = await cli.json<{ api_key: string }>('nodes', 'rotate', node.nodeId);
-    expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(/accepted now[^]*is valid too, until 20/);
+    expect(await cli.ok('explain node nonsense')).toMatch(/refused now:\n {2}unknown\n[^]*never accepted/);
+    const { api_key } = await cli.json<{ api_key: string }>(`nodes rotate ${node.nodeId}`);
+    expect(await cli.ok(`explain node ${node.nodeId}`)).toMatch(/accepted now[^]*is valid too, until 20/);
     await app.validateNode(`${node.nodeId}:${api_key}`).set(service.headers).expect(200);
-    expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(
+    expect(await cli.ok(`explain node ${node.nodeId}`)).toMatch(
       new RegExp(`would be refused:\\n {2}key_rotated[^]*overlap_ended[^]*Last accepted at \\S+ for ${service.caller}`),
     );
   });
@@ -162,54 +158,50 @@ describe('platform-auth operators', () => {
     expect(await asAlice.fails('nodes', 'revoke', randomUUID(), '--yes')).toMatch(
       /missing_scope, 403\)\.\n {2}The key is valid\. Its operator needs the scope nodes\.\n/,
     );
-    const shown = await cli.ok('operators', 'list');
+    const shown = await cli.ok('operators list');
     expect(shown).toMatch(/alice[^]*read users/);
     expect(shown).not.toContain(added.api_key);
-    expect(await cli.fails('operators', 'issue', 'ALICE', '--scopes', 'read')).toMatch(/operator_exists, 409/);
+    expect(await cli.fails('operators issue ALICE --scopes read')).toMatch(/operator_exists, 409/);
   });
 
   it('prints the key for people with what it is for', async () => {
-    expect(await cli.ok('operators', 'issue', 'bob', '--scopes', 'nodes')).toMatch(
+    expect(await cli.ok('operators issue bob --scopes nodes')).toMatch(
       /name +bob\napi_key +pa_admin_[\w-]{49}\nscopes +nodes\n\nThe key is shown only this once\./,
     );
   });
 
   it('rotates a key by name, and keeps the old one until the first use of the new one', async () => {
     const carol = await app.operator(['nodes'], 'carol');
-    const { api_key } = await cli.json<{ api_key: string }>('operators', 'rotate', 'Carol');
+    const { api_key } = await cli.json<{ api_key: string }>('operators rotate Carol');
     await carol.as().get('/nodes').expect(200);
     await app.asAdmin(api_key).get('/nodes').expect(200);
     await carol.as().get('/nodes').expect(401);
-    expect(await cli.ok('operators', 'rotate', carol.id, '--overlap-hours', '0')).toMatch(
+    expect(await cli.ok(`operators rotate ${carol.id} --overlap-hours 0`)).toMatch(
       /pa_admin_[^]*shown only this once[^]*The old one is refused from now on\./,
     );
   });
 
   it('changes the scopes and the expiry of an operator, whose key stays', async () => {
     const grace = await app.operator(['nodes'], 'grace');
-    expect(await cli.ok('operators', 'update', 'Grace', '--scopes', 'read,users', '--expires', '2d')).toMatch(
-      /^scopes +read users$/m,
-    );
+    expect(await cli.ok('operators update Grace --scopes read,users --expires 2d')).toMatch(/^scopes +read users$/m);
     await grace.as().get('/users').expect(200);
     await grace.as().post('/nodes', {}).expect(403);
-    expect(await cli.json('operators', 'update', grace.id, '--expires', 'never')).toMatchObject({ expires_at: null });
-    expect((await cli.run('operators', 'update', 'grace')).code).toBe(2);
+    expect(await cli.json(`operators update ${grace.id} --expires never`)).toMatchObject({ expires_at: null });
+    expect((await cli.run('operators update grace')).code).toBe(2);
   });
 
   it('revokes an operator by name or id, with a confirmation', async () => {
     const [dave, erin] = [await app.operator(['nodes'], 'dave'), await app.operator(['nodes'], 'erin')];
-    expect(await cli.fails('operators', 'revoke', 'dave')).toBe(
+    expect(await cli.fails('operators revoke dave')).toBe(
       'This revokes the operator dave permanently. Add --yes to confirm. It was not done.\n',
     );
     await dave.as().get('/nodes').expect(200);
-    expect(await cli.ok('operators', 'revoke', 'dave', '--yes')).toBe('Operator dave is revoked.\n');
+    expect(await cli.ok('operators revoke dave --yes')).toBe('Operator dave is revoked.\n');
     await dave.as().get('/nodes').expect(401);
-    await cli.ok('operators', 'revoke', erin.id, '--yes');
+    await cli.ok(`operators revoke ${erin.id} --yes`);
     await erin.as().get('/nodes').expect(401);
-    expect(await cli.fails('operators', 'revoke', 'dave', '--yes')).toMatch(
-      /No operator that is not revoked has the name dave/,
-    );
-    const { items } = await cli.json<{ items: { name: string }[] }>('operators', 'list', '--live');
+    expect(await cli.fails('operators revoke dave --yes')).toMatch(/No operator that is not revoked has the name dave/);
+    const { items } = await cli.json<{ items: { name: string }[] }>('operators list --live');
     expect(items.map(({ name }) => name)).not.toContain('dave');
   });
 
@@ -217,15 +209,11 @@ describe('platform-auth operators', () => {
     const frank = await app.operator(['nodes'], 'frank');
     const node = await app.node();
     await frank.as().delete(`/nodes/${node.nodeId}`).expect(204);
-    expect(await cli.ok('audit', '--actor', 'operator:frank', '--event', 'admin.node.revoked')).toMatch(
+    expect(await cli.ok('audit --actor operator:frank --event admin.node.revoked')).toMatch(
       /admin\.node\.revoked[^]*operator:frank/,
     );
-    expect(await cli.ok('audit', '--event', 'admin.operator.issued', '--limit', '1')).toMatch(
-      /admin[^]*operator:frank/,
-    );
-    expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(
-      /revoked since \S+ by request \S+ of operator:frank\n/,
-    );
+    expect(await cli.ok('audit --event admin.operator.issued --limit 1')).toMatch(/admin[^]*operator:frank/);
+    expect(await cli.ok(`explain node ${node.nodeId}`)).toMatch(/revoked since \S+ by request \S+ of operator:frank\n/);
   });
 
   it('counts in status only what the key may read', async () => {
@@ -327,7 +315,7 @@ describe('platform-auth', () => {
       const keys = [live.apiKey, revoked.apiKey, service.appKey, session.refresh_token, generateSecret('pa_app_')];
       const file = cli.path('leak.txt');
       writeFileSync(file, `nothing\n${keys.map((key) => `KEY="${key}"`).join('\n')}`);
-      const { code, stdout, stderr } = await cli.run('leaked', file, '--json');
+      const { code, stdout, stderr } = await cli.run(`leaked ${file} --json`);
       expect({ code, failure: JSON.parse(stderr) as object }).toMatchObject({
         code: 1,
         failure: { code: 'live_key_found' },
@@ -340,7 +328,7 @@ describe('platform-auth', () => {
         { place: `${file}:5`, kind: 'session', verdict: 'LIVE' },
         { place: `${file}:6`, kind: 'app', verdict: 'unknown', owner: '' },
       ]);
-      const text = (await cli.run('leaked', file)).stdout;
+      const text = (await cli.run(`leaked ${file}`)).stdout;
       for (const key of keys) for (const shown of [stdout, stderr, text]) expect(shown).not.toContain(key.slice(0, 30));
     });
 
@@ -354,7 +342,7 @@ describe('platform-auth', () => {
         { ...ofService, RuleID: 'generic-api-key', StartLine: 2 },
       ];
       writeFileSync(cli.path('report.json'), JSON.stringify(report));
-      const { code, stdout } = await cli.run('leaked', '--gitleaks', cli.path('report.json'), '--json');
+      const { code, stdout } = await cli.run(`leaked --gitleaks ${cli.path('report.json')} --json`);
       expect({ code, items: (JSON.parse(stdout) as { items: object[] }).items }).toMatchObject({
         code: 1,
         items: [
@@ -363,32 +351,30 @@ describe('platform-auth', () => {
         ],
       });
       writeFileSync(cli.path('report.json'), JSON.stringify([ofService]));
-      const { code: ended, stderr, stdout: shown } = await cli.run('leaked', '--gitleaks', cli.path('report.json'));
+      const { code: ended, stderr, stdout: shown } = await cli.run(`leaked --gitleaks ${cli.path('report.json')}`);
       expect({ ended, stderr }).toEqual({ ended: 1, stderr: expect.stringContaining('1 secret was found') as string });
       for (const text of [stdout, stderr, shown]) expect(text).not.toContain(secret.slice(0, 20));
       writeFileSync(cli.path('report.json'), secret);
-      expect(await cli.fails('leaked', '--gitleaks', cli.path('report.json'))).toMatch(
-        /is not a report of gitleaks in/,
-      );
+      expect(await cli.fails(`leaked --gitleaks ${cli.path('report.json')}`)).toMatch(/is not a report of gitleaks in/);
     });
 
     it('reads standard input, and says which file cannot be read', async () => {
       const { apiKey } = await app.node();
-      const { stdout } = await cli.withInput(`first\n+KEY=${apiKey}\n`).run('leaked', '--json');
+      const { stdout } = await cli.withInput(`first\n+KEY=${apiKey}\n`).run('leaked --json');
       expect(JSON.parse(stdout)).toMatchObject({ items: [{ place: 'stdin:2', verdict: 'LIVE' }] });
-      for (const path of [cli.path('missing'), cli.folder]) expect(await cli.fails('leaked', path)).toContain(path);
+      for (const path of [cli.path('missing'), cli.folder]) expect(await cli.fails(`leaked ${path}`)).toContain(path);
     });
 
     it('revokes what is live after a question, and then finds nothing live', async () => {
       const [node, service] = [await app.node(), await app.service()];
       const file = cli.path('to-revoke.txt');
       writeFileSync(file, `${node.apiKey} ${service.appKey}`);
-      expect((await cli.run('leaked', file, '--revoke')).stderr).toContain('Add --yes to confirm.');
+      expect((await cli.run(`leaked ${file} --revoke`)).stderr).toContain('Add --yes to confirm.');
       await app.validateNode(node.header).expect(200);
-      expect((await cli.run('leaked', file, '--revoke', '--yes')).code).toBe(1);
+      expect((await cli.run(`leaked ${file} --revoke --yes`)).code).toBe(1);
       await app.validateNode(node.header).expect(401);
       await app.validateApp(service.headers).expect(401);
-      expect(await cli.ok('leaked', file)).toMatch(/ended[^]*ended/);
+      expect(await cli.ok(`leaked ${file}`)).toMatch(/ended[^]*ended/);
     });
 
     it('knows the root key, to a caller who may know operators', async () => {
@@ -414,7 +400,7 @@ describe('platform-auth', () => {
       const operator = await app.operator(['apps']);
       const file = cli.path('scoped.txt');
       writeFileSync(file, `${node.apiKey} ${service.appKey} ${operator.key}`);
-      const { stdout } = await cli.with({ ADMIN_API_KEY: operator.key }).run('leaked', file, '--json');
+      const { stdout } = await cli.with({ ADMIN_API_KEY: operator.key }).run(`leaked ${file} --json`);
       expect((JSON.parse(stdout) as { items: { verdict: string }[] }).items.map(({ verdict }) => verdict)).toEqual([
         'not looked up: scope',
         'LIVE',
@@ -450,7 +436,7 @@ describe('platform-auth', () => {
     const { caller, target } = await app.service();
     for (const targets of [['ocr', 'speech'], ['speech', 'ocr'], ['recipes']])
       await app.admin.patch(`/nodes/${(await app.node()).nodeId}`, { targets }).expect(200);
-    const drawn = await cli.ok('map', '--format', 'dot');
+    const drawn = await cli.ok('map --format dot');
     expect(drawn).toContain(`"${caller}" -> "${target}"`);
     expect(drawn.match(/"\d nodes? \(set \d\)" -> "\w+"/g)).toEqual([
       '"2 nodes (set 1)" -> "ocr"',
@@ -470,23 +456,23 @@ describe('platform-auth', () => {
       name: 'lamp',
       expires_at: '2099-01-01T00:00:00.000Z',
     });
-    expect(await cli.json('nodes', 'update', nodeId, '--expires', 'never')).toMatchObject({ expires_at: null });
-    const { code, stderr } = await cli.run('nodes', 'update', nodeId);
+    expect(await cli.json(`nodes update ${nodeId} --expires never`)).toMatchObject({ expires_at: null });
+    const { code, stderr } = await cli.run(`nodes update ${nodeId}`);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('nothing to change') });
   });
 
   it('rotates the key of a node, and revokes the node, which the filters of a list then leave out', async () => {
     const { nodeId, header: old } = await app.node();
-    const { api_key } = await cli.json<{ api_key: string }>('nodes', 'rotate', nodeId, '--overlap-hours', '0');
+    const { api_key } = await cli.json<{ api_key: string }>(`nodes rotate ${nodeId} --overlap-hours 0`);
     const header = `${nodeId}:${api_key}`;
     expectProblem(await app.validateNode(old), problems.invalidNodeCredentials);
     await app.validateNode(header).expect(200);
-    expect(await cli.fails('nodes', 'revoke', nodeId)).toMatch(
+    expect(await cli.fails(`nodes revoke ${nodeId}`)).toMatch(
       /^This revokes the node [^/]+\/[^/]+ permanently\. Add --yes/,
     );
-    expect(await cli.ok('nodes', 'revoke', nodeId, '--yes')).toBe(`Node ${nodeId} is revoked.\n`);
+    expect(await cli.ok(`nodes revoke ${nodeId} --yes`)).toBe(`Node ${nodeId} is revoked.\n`);
     expectProblem(await app.validateNode(header), problems.invalidNodeCredentials);
-    expect(await cli.ok('nodes', 'list', '--all')).toContain(nodeId);
-    expect(await cli.ok('nodes', 'list', '--live', '--all')).not.toContain(nodeId);
+    expect(await cli.ok('nodes list --all')).toContain(nodeId);
+    expect(await cli.ok('nodes list --live --all')).not.toContain(nodeId);
   });
 });

@@ -68,7 +68,7 @@ describe('platform-auth completion', () => {
 
   beforeAll(async () => {
     script = cli.path('completion.bash');
-    writeFileSync(script, await cli.ok('completion', 'bash'));
+    writeFileSync(script, await cli.ok('completion bash'));
   });
 
   afterAll(() => cli.remove());
@@ -95,7 +95,7 @@ describe('platform-auth completion', () => {
       /complete -c platform-auth -n '__fish_seen_subcommand_from nodes' -f -a issue -d 'Issue the key of a new node/,
     ],
   ])('of %s is printed', async (shell, expected) => {
-    expect(await cli.ok('completion', shell)).toMatch(expected);
+    expect(await cli.ok(`completion ${shell}`)).toMatch(expected);
   });
 });
 
@@ -154,7 +154,7 @@ describe('a command whose output is not read', () => {
 
   it('reports no success of an export that was not read', async () => {
     const onDatabase = cli.with({ DATABASE_URL: app.database.url });
-    const { code, stderr } = await onDatabase.runIntoClosedPipe('users', 'export', '--yes');
+    const { code, stderr } = await onDatabase.runIntoClosedPipe('users export --yes');
     expect({ code, stderr }).toEqual({ code: 141, stderr: '' });
   });
 
@@ -168,7 +168,7 @@ describe('a command whose output is not read', () => {
     'apply --map platform.yaml --to json --root-key --yes',
   ])('%s makes no key where standard output is closed', async (line) => {
     copyFileSync(SHIPPED_MAP, cli.path('platform.yaml'));
-    const { code, stderr } = await cli.runInto('&-', ...line.split(' '));
+    const { code, stderr } = await cli.runInto('&-', line);
     expect({ code, stderr }).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('closed or discarded: no key was made.'),
@@ -340,7 +340,7 @@ describe('platform-auth, when the response to a change never arrives', () => {
     const path = cli.path('node.json');
     const text = JSON.stringify({ node_id: ID, api_key: 'pa_node_old' });
     writeFileSync(path, text);
-    expect(await cli.fails('nodes', 'rotate', ID, '--config', path)).toMatch(
+    expect(await cli.fails(`nodes rotate ${ID} --config ${path}`)).toMatch(
       /not known\.\n.*Run this again: the key in .*node\.json is as valid as before\./,
     );
     expect(readFileSync(path, 'utf8')).toBe(text);
@@ -348,7 +348,7 @@ describe('platform-auth, when the response to a change never arrives', () => {
 
   it('says that nothing was changed when the connection is refused, at PORT when only that is set', async () => {
     const port = await claimPort();
-    const said = await cli.with({ AUTH_URL: '', PORT: String(port) }).fails('apps', 'rotate', ID);
+    const said = await cli.with({ AUTH_URL: '', PORT: String(port) }).fails(`apps rotate ${ID}`);
     expect(said).toContain(`Connection to http://127.0.0.1:${port} refused`);
     expect(said).not.toMatch(/not known|again/);
   });

@@ -68,27 +68,27 @@ describe('the lists of platform-auth', () => {
 
   it('--limit follows pages, and a list that ends with it has no more', async () => {
     await use(130);
-    expect((await cli.ok('users', 'list', '--limit', '130')).match(/│ id-\d+ /g)).toHaveLength(130);
+    expect((await cli.ok('users list --limit 130')).match(/│ id-\d+ /g)).toHaveLength(130);
     expect(lists.asked.map((query) => [query.get('limit'), query.get('cursor')])).toEqual([
       ['100', null],
       ['30', '100'],
     ]);
-    expect(await cli.json('users', 'list', '--limit', '130')).toMatchObject({ has_more: false });
-    expect((await cli.run('users', 'list', '--limit', '129')).stderr).toMatch(/^Only the first 129/);
+    expect(await cli.json('users list --limit 130')).toMatchObject({ has_more: false });
+    expect((await cli.run('users list --limit 129')).stderr).toMatch(/^Only the first 129/);
   });
 
   it('an empty list is an empty list', async () => {
     await use(0);
-    expect(await cli.ok('users', 'list')).toBe('none\n');
-    expect(await cli.json('users', 'list', '--all')).toEqual({ items: [], has_more: false });
+    expect(await cli.ok('users list')).toBe('none\n');
+    expect(await cli.json('users list --all')).toEqual({ items: [], has_more: false });
   });
 
   it('--all shows every one of 2,000 users, with one request for each hundred', async () => {
     await use(2_000);
-    const { items } = await cli.json<{ items: { id: string }[] }>('users', 'list', '--all');
+    const { items } = await cli.json<{ items: { id: string }[] }>('users list --all');
     expect(items.map(({ id }) => id)).toEqual(Array.from({ length: 2_000 }, (_, index) => `id-${index}`));
     expect(lists.asked).toHaveLength(20);
-    const { code, stderr } = await cli.run('users', 'list', '--all', '--limit', '7');
+    const { code, stderr } = await cli.run('users list --all --limit 7');
     expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringMatching(/--all.*--limit/) as string });
   });
 
@@ -110,8 +110,8 @@ describe('the lists of platform-auth', () => {
     await use(0);
     const flags = ['--disabled', '--unverified', '--without-factor', '--throttled', '--created-since', '2026-01-01'];
     await cli.ok('users', 'list', '--search', '100%_', '--email', 'a@example.org', ...flags);
-    await cli.ok('nodes', 'list', '--search', 'kitchen', '--live', '--unused-for', '30d');
-    await cli.ok('apps', 'list', '--caller', 'recipes');
+    await cli.ok('nodes list --search kitchen --live --unused-for 30d');
+    await cli.ok('apps list --caller recipes');
     const [users, nodes, apps] = lists.asked.map((query) => Object.fromEntries(query));
     expect(users).toEqual({
       limit: '50',
@@ -146,7 +146,7 @@ describe('the lists of platform-auth', () => {
       response.end(JSON.stringify(answer));
     });
     await use(0);
-    const { code, stdout, stderr } = await cli.run('status', '--url', url);
+    const { code, stdout, stderr } = await cli.run(`status --url ${url}`);
     expect(stdout).toContain('20000 live, 3 revoked or expired, 2 not used for 30 days, 1 expiring within 14 days\n');
     expect(stdout).toMatch(/audit unsealed +121 min: overdue\npurge age +90 s\n/);
     expect([code, stderr]).toEqual([1, expect.stringContaining('Overdue: audit_unsealed_seconds.')]);
@@ -241,7 +241,7 @@ describe('a server at a wrong address', () => {
       response.writeHead(429, { 'retry-after': '\u009b2J' }).end(JSON.stringify({ ...problem, scopes: [evil] }));
     const lines = ['\ufffd]0;x\ufffd\ufffd\ufffd2J (\ufffd]0;x\ufffd\ufffd\ufffd2J, 429).'];
     lines.push('  Try again in \ufffd2J seconds.', '  request id \ufffd]0;x\ufffd\ufffd\ufffd2J', '');
-    expect((await cli.fails('users', 'list')).split('\n')).toEqual(lines);
+    expect((await cli.fails('users list')).split('\n')).toEqual(lines);
     const details = { [evil]: { status: evil, message: evil } };
     answer = (response, { pathname }) =>
       pathname === '/health'

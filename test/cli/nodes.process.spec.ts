@@ -16,20 +16,20 @@ interface NodeView {
 
 describe('platform-auth nodes', () => {
   const app = useApp();
-  const cli = useCli(app).asProcess();
+  const cli = useCli(app);
 
   const registration = (household: string = randomUUID()): string[] => [
     ...['register', '--household', household, '--room', 'kitchen', '--name', 'speaker'],
   ];
   const nodesOf = async (household: string): Promise<NodeView[]> =>
-    (await cli.json<{ items: NodeView[] }>('nodes', 'list', '--household', household, '--all')).items;
+    (await cli.json<{ items: NodeView[] }>(`nodes list --household ${household} --all`)).items;
   const pairIn = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as { node_id: string; api_key: string };
   const headerIn = (path: string): string => `${pairIn(path).node_id}:${pairIn(path).api_key}`;
 
   it('register prints the key once, and the node authenticates with it', async () => {
     const node = await cli.json<NodeView>('nodes', ...registration());
     await app.validateNode(`${node.node_id}:${node.api_key}`).expect(200);
-    expect(await cli.ok('nodes', 'show', node.node_id)).not.toContain(node.api_key);
+    expect(await cli.ok(`nodes show ${node.node_id}`)).not.toContain(node.api_key);
     const text = await cli.ok('nodes', ...registration());
     await app.validateNode(/X-API-Key: (\S+)/.exec(text)![1]!).expect(200);
     const lines = await cli.ok('nodes', ...registration(), '--format', 'env');
@@ -60,9 +60,9 @@ describe('platform-auth nodes', () => {
 
     it('fails when the operator cancels the code meanwhile', async () => {
       const { code, enrolment_id, ended } = await start();
-      const { items } = await cli.json<{ items: object[] }>('nodes', 'enrolments', '--open');
+      const { items } = await cli.json<{ items: object[] }>('nodes enrolments --open');
       expect(items).toContainEqual(expect.objectContaining({ enrolment_id, room: 'attic' }));
-      await cli.ok('nodes', 'cancel-enrolment', enrolment_id);
+      await cli.ok(`nodes cancel-enrolment ${enrolment_id}`);
       await app.post('/api/v0/nodes/enrol', { code }).expect(404);
       const { code: exitCode, stderr } = await ended;
       expect(exitCode).toBe(1);
@@ -145,7 +145,7 @@ describe('platform-auth nodes', () => {
   });
 
   it('reports what is wrong and what to do about it', async () => {
-    const as = (variables: Record<string, string>, url = urlOf(app)) => new Cli(url, variables).asProcess();
+    const as = (variables: Record<string, string>, url = urlOf(app)) => new Cli(url, variables);
     const admin = { ADMIN_API_KEY: ADMIN_KEY };
     const cases: [Cli, string[], RegExp][] = [
       [as({}), ['nodes', 'list'], /^ADMIN_API_KEY is not set/],
@@ -192,10 +192,10 @@ describe('platform-auth nodes', () => {
       if (request.url!.startsWith('/elsewhere')) response.end('{}');
       else response.writeHead(keys.length > 1 ? 200 : 307, { location: '/elsewhere' }).end('<html>');
     });
-    const lost = new Cli(other.url).asProcess();
-    expect(await lost.fails('nodes', 'show', 'x')).toMatch(/redirects/);
+    const lost = new Cli(other.url);
+    expect(await lost.fails('nodes show x')).toMatch(/redirects/);
     expect(keys).toHaveLength(1);
-    expect(await lost.fails('nodes', 'list')).not.toMatch(/TypeError|undefined/);
+    expect(await lost.fails('nodes list')).not.toMatch(/TypeError|undefined/);
     other.close();
     lost.remove();
   });

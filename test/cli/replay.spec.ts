@@ -41,9 +41,9 @@ describe('platform-auth replay', () => {
     await app.logout(tokens.refresh_token).expect(204);
     await app.admin.post(`/nodes/${kept.nodeId}/rotate`).expect(200);
     const ofDatabase = cli.with({ DATABASE_URL: app.database.url });
-    await ofDatabase.ok('audit', 'export', '--from-database', '-o', 'audit.ndjson');
+    await ofDatabase.ok('audit export --from-database -o audit.ndjson');
     expect(statSync(cli.path('audit.ndjson')).mode & 0o777).toBe(0o600);
-    await cli.ok('audit', 'export', '-o', 'same.ndjson');
+    await cli.ok('audit export -o same.ndjson');
     const read = (name: string): unknown[] =>
       readFileSync(cli.path(name), 'utf8')
         .trimEnd()
@@ -52,9 +52,9 @@ describe('platform-auth replay', () => {
     expect(read('audit.ndjson')).toEqual(read('same.ndjson'));
     await restore();
 
-    expect(await cli.fails('replay', 'audit.ndjson')).toMatch(/Add --yes to confirm/);
+    expect(await cli.fails('replay audit.ndjson')).toMatch(/Add --yes to confirm/);
     type Report = { steps: { action: string; subject: string }[]; by_hand: Record<string, string[]> };
-    const plan = await cli.json<Report>('replay', 'audit.ndjson', '--dry-run');
+    const plan = await cli.json<Report>('replay audit.ndjson --dry-run');
     expect(plan.steps.map(({ action, subject }) => `${action} ${subject}`).sort()).toEqual(
       [
         `delete ${gone.email}`,
@@ -66,21 +66,21 @@ describe('platform-auth replay', () => {
       ].sort(),
     );
     expect(plan.by_hand).toEqual({ 'admin.node.rotated': [kept.nodeId] });
-    expect(await cli.json('replay', 'audit.ndjson', '--yes')).toMatchObject({ done: true, steps: plan.steps });
-    expect(await cli.json('replay', 'audit.ndjson', '--yes')).toMatchObject({ steps: [] });
+    expect(await cli.json('replay audit.ndjson --yes')).toMatchObject({ done: true, steps: plan.steps });
+    expect(await cli.json('replay audit.ndjson --yes')).toMatchObject({ steps: [] });
     await app.admin.get(`/users/${gone.id}`).expect(404);
     await app.refresh(tokens.refresh_token).expect(401);
     await app.refresh(open.refresh_token).expect(200);
     await app.asAdmin(operator.key).get('/nodes').expect(401);
     expect((await app.admin.get(`/users/${disabled.id}`)).body).toMatchObject({ is_active: false });
     expect((await app.admin.get(`/users/${enabled.id}`)).body).toMatchObject({ is_active: true });
-    const { items } = await cli.json<{ items: object[] }>('audit', '--event', 'admin.*', '--subject', revoked.nodeId);
+    const { items } = await cli.json<{ items: object[] }>(`audit --event admin.* --subject ${revoked.nodeId}`);
     expect(items).toMatchObject([{ event: 'admin.node.revoked' }, { event: 'admin.node.revoked' }, {}]);
   });
 
   it('refuses a file of another kind', async () => {
     writeFileSync(cli.path('other.ndjson'), '{"id":"1"}\n');
-    expect(await cli.fails('replay', 'other.ndjson')).toMatch(/^Line 1 of other.ndjson is not an event/);
-    expect(await cli.fails('replay', 'missing.ndjson')).toMatch(/missing\.ndjson/);
+    expect(await cli.fails('replay other.ndjson')).toMatch(/^Line 1 of other.ndjson is not an event/);
+    expect(await cli.fails('replay missing.ndjson')).toMatch(/missing\.ndjson/);
   });
 });

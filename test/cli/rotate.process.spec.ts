@@ -30,7 +30,7 @@ describe('platform-auth nodes rotate --config', () => {
 
   beforeAll(async () => {
     gate = await HttpGate.before(urlOf(app));
-    cli = new Cli(gate.url).asProcess();
+    cli = new Cli(gate.url);
   });
 
   afterAll(() => {
@@ -52,7 +52,7 @@ describe('platform-auth nodes rotate --config', () => {
   };
   const killedAt = async (cut: Cut, { nodeId }: Device, path: string): Promise<void> => {
     const reached = gate.stopAt(cut);
-    const run = cli.start('nodes', 'rotate', nodeId, '--config', path);
+    const run = cli.start(`nodes rotate ${nodeId} --config ${path}`);
     await Promise.race([reached, run.ended]);
     run.kill();
     expect((await run.ended).code).toBeNull();
@@ -120,7 +120,7 @@ describe('platform-auth nodes rotate --config', () => {
     await app.validateNode(headerIn(path)).expect(200);
     app.clock.advance({ days: 2 });
     expectProblem(await app.validateNode(headerIn(path)), problems.invalidNodeCredentials);
-    const again = await cli.run('nodes', 'rotate', node.nodeId, '--config', path);
+    const again = await cli.run(`nodes rotate ${node.nodeId} --config ${path}`);
     expect(again).toMatchObject({ code: 0, stderr: expect.stringMatching(/is not valid/) as string });
     await app.validateNode(headerIn(path)).expect(200);
   });
@@ -135,9 +135,9 @@ describe('platform-auth nodes rotate --config', () => {
   it('does not rotate when the file is of another node or cannot be used', async () => {
     const { node, path } = await nodeWithFile();
     const other = await app.node();
-    expect(await cli.fails('nodes', 'rotate', other.nodeId, '--config', path)).toMatch(/the pair of another node/);
+    expect(await cli.fails(`nodes rotate ${other.nodeId} --config ${path}`)).toMatch(/the pair of another node/);
     writeFileSync(cli.path('list.json'), '[]');
-    expect(await cli.fails('nodes', 'rotate', node.nodeId, '--config', cli.path('list.json'))).toMatch(
+    expect(await cli.fails(`nodes rotate ${node.nodeId} --config ${cli.path('list.json')}`)).toMatch(
       /is not a JSON object/,
     );
     for (const { nodeId } of [node, other])
@@ -148,7 +148,7 @@ describe('platform-auth nodes rotate --config', () => {
     const { node, path } = await nodeWithFile();
     const before = readFileSync(path, 'utf8');
     const reached = gate.stopAt({ request: 2, when: 'after' });
-    const run = cli.start('nodes', 'rotate', node.nodeId, '--config', path);
+    const run = cli.start(`nodes rotate ${node.nodeId} --config ${path}`);
     await reached;
     writeFileSync(path, `${before}}`);
     gate.resume();
@@ -163,7 +163,7 @@ describe('platform-auth nodes rotate --config', () => {
     const { node, path } = await nodeWithFile();
     await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
     const before = readFileSync(path, 'utf8');
-    const { code, stderr } = await cli.run('nodes', 'rotate', node.nodeId, '--config', path);
+    const { code, stderr } = await cli.run(`nodes rotate ${node.nodeId} --config ${path}`);
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/credential_revoked, 409/) as string });
     expect(readFileSync(path, 'utf8')).toBe(before);
   });
@@ -175,20 +175,20 @@ describe('platform-auth nodes rotate --config', () => {
 
 describe('platform-auth nodes rotate --config with VALIDATE_NODE_REQUIRES_APP', () => {
   const app = useApp({ variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
-  const cli = useCli(app).asProcess();
+  const cli = useCli(app);
 
   it('leaves the first use to the node, and does not rotate again before it, without an app credential', async () => {
     const [node, service] = [await app.node(), await app.service(undefined, 'auth')];
     const path = cli.path('node.env');
     writeFileSync(path, `NODE_ID=${node.nodeId}\nAPI_KEY=${node.apiKey}\n`);
-    const first = await cli.run('nodes', 'rotate', node.nodeId, '--config', path);
+    const first = await cli.run(`nodes rotate ${node.nodeId} --config ${path}`);
     expect(first).toMatchObject({ code: 0, stderr: expect.stringMatching(/^Not confirmed/) as string });
     const written = readFileSync(path, 'utf8');
-    expect(await cli.fails('nodes', 'rotate', node.nodeId, '--config', path)).toMatch(/An earlier rotation is open/);
+    expect(await cli.fails(`nodes rotate ${node.nodeId} --config ${path}`)).toMatch(/An earlier rotation is open/);
     expect(readFileSync(path, 'utf8')).toBe(written);
     const [, key] = /API_KEY=(.*)/.exec(written)!;
     await app.validateNode(`${node.nodeId}:${key}`).set(service.headers).expect(200);
-    expect((await cli.run('nodes', 'rotate', node.nodeId, '--config', path)).code).toBe(0);
+    expect((await cli.run(`nodes rotate ${node.nodeId} --config ${path}`)).code).toBe(0);
     const withApp = cli.with({ PLATFORM_APP_ID: service.appId, PLATFORM_APP_KEY: service.appKey });
     expect(await withApp.ok('nodes', 'rotate', node.nodeId, '--config', path)).toMatch(/refused from now on/);
   });

@@ -61,7 +61,7 @@ describe('platform-auth users import', () => {
       account('expensive', { password_hash: HASH.replace('$05$', '$31$') }),
       'x'.repeat(20_000),
     ]);
-    const { code, stdout, stderr } = await cli().run('users', 'import', path, '--json');
+    const { code, stdout, stderr } = await cli().run(`users import ${path} --json`);
     expect(code).toBe(1);
     expect(JSON.parse(stderr)).toMatchObject({ code: 'lines_refused' });
     const report = JSON.parse(stdout) as ImportReport;
@@ -74,7 +74,7 @@ describe('platform-auth users import', () => {
     ]);
     expect(stdout + stderr).not.toMatch(/CANARY|\$2y\$\d/i);
     expect((await usersLike('good-%')).map(({ email }) => email)).toEqual(['good-1@example.org', 'good-2@example.org']);
-    const text = await cli().run('users', 'import', path);
+    const text = await cli().run(`users import ${path}`);
     expect(text.stdout).toMatch(/^Lines: 7\. Imported: 0\. Existed before: 2\. Refused: 4\. Blank: 1\.\n/);
     expect(text.stderr).toMatch(/^Refused lines: 4\./);
   });
@@ -93,7 +93,7 @@ describe('platform-auth users import', () => {
       ],
     ] as const;
     const path = write([account('expected'), ...refused.map(([line]) => line)]);
-    const { stdout } = await cli().run('users', 'import', path, '--json');
+    const { stdout } = await cli().run(`users import ${path} --json`);
     expect((JSON.parse(stdout) as ImportReport).refused_lines).toMatchObject(
       refused.map(([, reason], index) => ({ line: index + 2, reason: expect.stringMatching(reason) })),
     );
@@ -103,11 +103,11 @@ describe('platform-auth users import', () => {
   it('imports CSV with a header, and counts the accounts without a password', async () => {
     const rows = ['', 'email,password_hash,is_active', `csv-1@example.org,${HASH},true`, '"csv-2@example.org",,'];
     const path = write([...rows, 'csv-3@example.org,CANARY', `csv-4@example.org,${HASH},false`]);
-    const planned = await cli().run('users', 'import', path, '--dry-run');
+    const planned = await cli().run(`users import ${path} --dry-run`);
     expect(planned.stdout).toContain(
       'Would be imported: 3. Existed before: 0. Refused: 1. Blank: 1. Without a password: 1;',
     );
-    const { stdout } = await cli().run('users', 'import', path, '--json');
+    const { stdout } = await cli().run(`users import ${path} --json`);
     const { refused_lines, ...report } = JSON.parse(stdout) as ImportReport;
     expect(report).toMatchObject({ lines: 6, blank: 1, imported: 3, without_password: 1, existing: 0, refused: 1 });
     expect(refused_lines).toMatchObject([{ line: 5, code: 'not_csv' }]);
@@ -137,9 +137,9 @@ describe('platform-auth users import', () => {
     const many = Array.from({ length: 1_000 }, (_, index) => account(`repeated-${index}`));
     const lines = [...many, account('REPEATED-0'), account('one', { id }), account('two', { id }), account('two')];
     const path = write(lines);
-    const planned = await cli().json<ImportReport>('users', 'import', path, '--dry-run');
+    const planned = await cli().json<ImportReport>(`users import ${path} --dry-run`);
     expect(planned).toMatchObject({ imported: 1_002, existing: 2, refused: 0 });
-    expect(await cli().json<ImportReport>('users', 'import', path)).toEqual({ ...planned, dry_run: false });
+    expect(await cli().json<ImportReport>(`users import ${path}`)).toEqual({ ...planned, dry_run: false });
   });
 
   it('leaves an account that exists as it is, and takes the first of two lines with one address', async () => {
@@ -149,7 +149,7 @@ describe('platform-auth users import', () => {
       account('twice'),
       account('TWICE', { is_active: false }),
     ]);
-    const report = await cli().json<ImportReport>('users', 'import', path);
+    const report = await cli().json<ImportReport>(`users import ${path}`);
     expect(report).toMatchObject({ imported: 1, existing: 2, refused: 0 });
     await app.login(alice.email).expect(200);
     expect(await usersLike('twice@%')).toMatchObject([{ is_active: true }]);
@@ -158,7 +158,7 @@ describe('platform-auth users import', () => {
   it('changes nothing with --dry-run, and reports what it would do', async () => {
     const path = write([account('dry-1'), account('dry-2'), 'nonsense']);
     await cli().run('users', 'import', write([account('dry-1')]));
-    const { stdout } = await cli().run('users', 'import', path, '--dry-run', '--json');
+    const { stdout } = await cli().run(`users import ${path} --dry-run --json`);
     expect(JSON.parse(stdout)).toMatchObject({ dry_run: true, imported: 1, existing: 1, refused: 1 });
     expect(await usersLike('dry-%')).toHaveLength(1);
   });
@@ -166,8 +166,8 @@ describe('platform-auth users import', () => {
   it('records one event a run with its counts, beside the one of its start, and none when nothing was added', async () => {
     const path = write([account('audited-1'), account('audited-2'), 'nonsense']);
     const before = (await recorded(app, { actor: 'cli' })).length;
-    await cli().run('users', 'import', path);
-    await cli().run('users', 'import', path);
+    await cli().run(`users import ${path}`);
+    await cli().run(`users import ${path}`);
     const events = (await recorded(app, { actor: 'cli' })).slice(0, -before || undefined);
     expect(events).toMatchObject([
       { event: 'users.imported', details: { imported: 2, existing: 0, refused: 1 } },
@@ -181,7 +181,7 @@ describe('platform-auth users import', () => {
     const path = write(Array.from({ length: 8_000 }, (_, index) => account(`many-${index}`)));
     const hold = await holdAt(account('many-5000'));
     const url = `${app.database.url}?application_name=import-that-is-killed`;
-    const run = http.with({ DATABASE_URL: url }).start('users', 'import', path);
+    const run = http.with({ DATABASE_URL: url }).start(`users import ${path}`);
     const imported = async (): Promise<number> => (await usersLike('many-%')).length;
     await eventually('the first batch is committed', async () => (await imported()) > 0);
     run.kill();
@@ -193,7 +193,7 @@ describe('platform-auth users import', () => {
     const sofar = await imported();
     expect(sofar).toBeLessThan(8_000);
     expect(sofar % 1_000).toBe(0);
-    const report = await cli().run('users', 'import', path, '--json');
+    const report = await cli().run(`users import ${path} --json`);
     expect(JSON.parse(report.stdout)).toMatchObject({ imported: 8_000 - sofar, existing: sofar, refused: 0 });
     expect(await imported()).toBe(8_000);
     await app.login('many-7999@example.org', HASHED).expect(200);
@@ -202,7 +202,7 @@ describe('platform-auth users import', () => {
   it('ends after the batch at hand when it is interrupted, and records what it did', async () => {
     const path = write(Array.from({ length: 8_000 }, (_, index) => account(`stopped-${index}`)));
     const hold = await holdAt(account('stopped-5000'));
-    const run = cli().start('users', 'import', path, '--json');
+    const run = cli().start(`users import ${path} --json`);
     await eventually('the first batch is committed', async () => (await usersLike('stopped-%')).length > 0);
     run.kill('SIGINT');
     await hold.release();
@@ -224,7 +224,7 @@ describe('platform-auth users import', () => {
     const piped = http
       .with({ DATABASE_URL: url })
       .withInput(`${JSON.stringify(account('early'))}\n`, { staysOpen: true });
-    const run = piped.start('users', 'import', '-', '--json');
+    const run = piped.start('users import - --json');
     await eventually('it has connected', async () => (await connected('import-of-a-pipe')).length > 0);
     run.kill('SIGINT');
     const { code, stdout, stderr } = await run.ended;
@@ -236,14 +236,11 @@ describe('platform-auth users import', () => {
 
   it('reads standard input as -', async () => {
     const text = `${JSON.stringify(account('piped'))}\n${JSON.stringify(account('last'))}`;
-    expect(await cli().withInput(text).json<ImportReport>('users', 'import', '-')).toMatchObject({
-      lines: 2,
-      imported: 2,
-    });
+    expect(await cli().withInput(text).json<ImportReport>('users import -')).toMatchObject({ lines: 2, imported: 2 });
   });
 
   it('names a file that cannot be read, and a database that cannot be used', async () => {
-    expect(await cli().fails('users', 'import', http.path('missing'))).toMatch(
+    expect(await cli().fails(`users import ${http.path('missing')}`)).toMatch(
       /missing cannot be used: it does not exist/,
     );
     const away = http.with({ DATABASE_URL: 'postgresql://127.0.0.1:9/x' });
@@ -258,7 +255,7 @@ describe('platform-auth users export', () => {
 
   it('asks for a confirmation, because it contains password hashes', async () => {
     const file = http.path('refused.ndjson');
-    expect(await cli().fails('users', 'export', '-o', file)).toMatch(/password hash of every account.*Add --yes/);
+    expect(await cli().fails(`users export -o ${file}`)).toMatch(/password hash of every account.*Add --yes/);
     expect(() => statSync(file)).toThrow();
   });
 
@@ -274,17 +271,17 @@ describe('platform-auth users export', () => {
     writeFileSync(input, lines.join('\n'));
     const none = { dry_run: false, blank: 0, existing: 0, refused: 0, interrupted: false, refused_lines: [] };
     const counts = { lines: lines.length, imported: lines.length, without_password: 1 };
-    expect(await cli().json<ImportReport>('users', 'import', input)).toEqual({ ...none, ...counts });
+    expect(await cli().json<ImportReport>(`users import ${input}`)).toEqual({ ...none, ...counts });
 
     const file = http.path('out.ndjson');
-    expect(await cli().json('users', 'export', '--yes', '-o', file)).toEqual({ exported: VECTORS.length + 3 });
+    expect(await cli().json(`users export --yes -o ${file}`)).toEqual({ exported: VECTORS.length + 3 });
     expect(statSync(file).mode & 0o777).toBe(0o600);
     expect(readFileSync(file, 'utf8')).not.toMatch(/totp|passkey|session|digest/);
 
     const database = await createTestDatabase();
     const second = await TestApp.start({ database });
     const there = http.with({ DATABASE_URL: database.url });
-    expect(await there.json<ImportReport>('users', 'import', file)).toMatchObject({
+    expect(await there.json<ImportReport>(`users import ${file}`)).toMatchObject({
       imported: VECTORS.length + 3,
       without_password: 1,
       refused: 0,
@@ -296,7 +293,7 @@ describe('platform-auth users export', () => {
     await second.login(bob.email, `${long}z`).expect(401);
     const again = http.path('again.ndjson');
     const everyLine = (path: string): string[] => readFileSync(path, 'utf8').split('\n').sort();
-    await http.with({ DATABASE_URL: app.database.url }).ok('users', 'export', '--yes', '-o', again);
+    await http.with({ DATABASE_URL: app.database.url }).ok(`users export --yes -o ${again}`);
     expect(everyLine(again)).toEqual(everyLine(file));
     const verified = await second.database.query('SELECT id FROM users WHERE email_verified_at IS NOT NULL');
     expect(verified).toHaveLength(Math.ceil(VECTORS.length / 2));
@@ -310,7 +307,7 @@ describe('platform-auth users export', () => {
     const file = http.path('interrupted.ndjson');
     await withClient(app.database.url, async (client) => {
       await client.query('BEGIN; LOCK TABLE users');
-      const run = cli().start('users', 'export', '--yes', '--json', '-o', file);
+      const run = cli().start(`users export --yes --json -o ${file}`);
       await eventually('the file is open', () => existsSync(file));
       run.kill('SIGINT');
       await client.query('COMMIT');
@@ -326,11 +323,11 @@ describe('platform-auth users export', () => {
   it('does not overwrite a file, and leaves none behind when it fails', async () => {
     const file = http.path('taken.ndjson');
     writeFileSync(file, 'mine');
-    expect(await cli().fails('users', 'export', '--yes', '-o', file)).toMatch(/there is a file of that name already/);
+    expect(await cli().fails(`users export --yes -o ${file}`)).toMatch(/there is a file of that name already/);
     expect(readFileSync(file, 'utf8')).toBe('mine');
     const other = http.path('failed.ndjson');
     const away = http.with({ DATABASE_URL: 'postgresql://127.0.0.1:9/x' });
-    expect(await away.fails('users', 'export', '--yes', '-o', other)).toMatch(/^The connection to the database/);
+    expect(await away.fails(`users export --yes -o ${other}`)).toMatch(/^The connection to the database/);
     expect(() => statSync(other)).toThrow();
   });
 
@@ -338,7 +335,7 @@ describe('platform-auth users export', () => {
     await app.database.query(`INSERT INTO users (id, email, password_hash, is_active, created_at, updated_at)
       SELECT gen_random_uuid(), 'bulk-' || i || '@example.org', '${HASH}', true, now(), now() FROM generate_series(1, 2500) i`);
     const [row] = await app.database.query<{ count: string }>('SELECT count(*) FROM users');
-    const { code, stdout, stderr } = await cli().run('users', 'export', '--yes');
+    const { code, stdout, stderr } = await cli().run('users export --yes');
     const lines = stdout.trimEnd().split('\n');
     expect({ code, stderr }).toEqual({ code: 0, stderr: `Exported accounts: ${row!.count}.\n` });
     const emails = lines.map((line) => (JSON.parse(line) as { email: string }).email);

@@ -30,6 +30,12 @@ function makeFolder(): string {
   return folder;
 }
 
+/** A command is given as one line, or as words where one of them holds a blank. */
+function toWords(parameters: readonly string[]): string[] {
+  const [line = '', ...more] = parameters;
+  return more.length === 0 ? line.split(' ') : [...parameters];
+}
+
 /** Commands in the process of the tests take turns: they share its environment, its folder and its streams. */
 let turn: Promise<unknown> = Promise.resolve();
 
@@ -57,30 +63,27 @@ export class Cli {
     return new Cli(this.url, this.variables, this.folder, { input, staysOpen });
   }
 
-  /** The same command line as an operator runs it: the built program, as a separate process. */
-  asProcess(): Cli {
-    return this.withInput('');
-  }
-
   path(name: string): string {
     return join(this.folder, name);
   }
 
   /** Starts a command; it may be killed while it runs. */
   start(...parameters: string[]) {
-    return this.spawn(process.execPath, [PROGRAM, ...parameters]);
+    return this.spawn(process.execPath, [PROGRAM, ...toWords(parameters)]);
   }
 
   /** Runs a command whose standard output is a pipe that its reader has closed, as in `… | head -0`. */
   async runIntoClosedPipe(...parameters: string[]): Promise<Run> {
     const script = 'exec 3> >(:); wait $!; exec "$@" >&3 3>&-';
-    return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...parameters]).ended;
+    return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...toWords(parameters)])
+      .ended;
   }
 
   /** Runs a command with its standard output in a file that cannot be written, or with none. */
   async runInto(output: '/dev/full' | '&-', ...parameters: string[]): Promise<Run> {
     const script = `exec "$@" >${output}`;
-    return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...parameters]).ended;
+    return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...toWords(parameters)])
+      .ended;
   }
 
   private spawn(program: string, parameters: string[]) {
@@ -101,7 +104,7 @@ export class Cli {
 
   async run(...parameters: string[]): Promise<Run> {
     if (this.process) return this.start(...parameters).ended;
-    const run = turn.then(async () => this.runHere(parameters));
+    const run = turn.then(async () => this.runHere(toWords(parameters)));
     turn = run.catch(() => undefined);
     return run;
   }
@@ -142,7 +145,7 @@ export class Cli {
 
   /** Runs a command that must succeed. @returns its result, parsed */
   async json<Result>(...parameters: string[]): Promise<Result> {
-    return JSON.parse(await this.ok(...parameters, '--json')) as Result;
+    return JSON.parse(await this.ok(...toWords(parameters), '--json')) as Result;
   }
 
   /** Runs a command that must fail. @returns its error output */
