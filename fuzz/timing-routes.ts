@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { TOTP } from 'otpauth';
 import { parse } from 'uuid';
 import { z } from 'zod';
-import { generateEnrolmentCode } from '../src/domain/nodes/enrolments.service.js';
+import { generateCode } from '../src/domain/keys/one-time-codes.js';
 import { tokenPair } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
 import type { Client } from './send.js';
@@ -123,7 +123,7 @@ function toEnrolRoute(expired: readonly string[]): Route {
     path: '/api/v0/nodes/enrol',
     status: 404,
     pairs: toPairs('unknown', 'disabled', 'active'),
-    toBody: (kind, round) => ({ code: (toCode[kind] ?? generateEnrolmentCode)(round) }),
+    toBody: (kind, round) => ({ code: (toCode[kind] ?? generateCode)(round) }),
   };
 }
 

@@ -15,7 +15,8 @@ import {
   WholeNumberField,
 } from '../../foundation/common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.js';
-import { ENROLMENT_STATES, EnrolmentsService, type EnrolmentView } from '../../domain/nodes/enrolments.service.js';
+import { CODE_STATES } from '../../domain/keys/one-time-codes.js';
+import { EnrolmentsService, type EnrolmentView } from '../../domain/nodes/enrolments.service.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { NewNodeRequest } from './nodes.admin.controller.js';
 
@@ -36,7 +37,7 @@ class EnrolmentsQuery extends PageQuery {
 
 export class NodeEnrolmentResponse {
   @ApiProperty(ID) enrolment_id!: string;
-  @ApiProperty({ enum: ENROLMENT_STATES }) state!: EnrolmentView['state'];
+  @ApiProperty({ enum: CODE_STATES }) state!: EnrolmentView['state'];
   @ApiProperty(HOUSEHOLD_ID) household_id!: string;
   @ApiProperty({ example: EXAMPLES.room }) room!: string;
   @ApiProperty({ example: EXAMPLES.name }) name!: string;

@@ -1,7 +1,7 @@
 /**
- * Enrolments: an operator issues a code for a node, and the device exchanges it for its credential, so that no person
- * carries a key. Invariants: a code works once and until it expires, by the clock of PostgreSQL; of a code, the database has
- * an HMAC only. The repeat of a call whose response was lost, with its Idempotency-Key, gets a new key of the same node.
+ * Enrolments: an operator issues a one-time code for a node (keys/one-time-codes.ts), and the device exchanges it for its
+ * credential, so that no person carries a key. When the response is lost, the device repeats the call with its Idempotency-Key,
+ * and gets a new key of the same node.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -13,10 +13,18 @@ import { addSeconds } from '../../foundation/common/clock.js';
 import { createId, isId } from '../../foundation/common/ids.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { Environment } from '../../foundation/config/environment.js';
-import { computeMac, deriveKey, generateSecretBytes, isSameDigest } from '../../foundation/crypto/secret.js';
+import { isSameDigest } from '../../foundation/crypto/secret.js';
 import { Database, DatabaseClock } from '../../foundation/database/database.js';
 import { findPage, toFilter, type Page, type PageRequest } from '../../foundation/http/page.js';
 import type { IssuedCredential } from '../keys/key-record.js';
+import {
+  canonicalizeCode,
+  CodeMacs,
+  determineCodeState,
+  generateCode,
+  isOpenAt,
+  type CodeState,
+} from '../keys/one-time-codes.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
 import { NodeEnrolment } from './node-enrolment.entity.js';
@@ -29,11 +37,9 @@ export type EnrolmentRequest = Pick<NewNode, 'householdId' | 'room' | 'name' | '
   readonly expiresInMinutes: number;
 };
 
-export const ENROLMENT_STATES = ['open', 'used', 'cancelled', 'expired'] as const;
-
 export interface EnrolmentView {
   readonly enrolment: NodeEnrolment;
-  readonly state: (typeof ENROLMENT_STATES)[number];
+  readonly state: CodeState;
 }
 
 export interface IssuedEnrolment extends EnrolmentView {
@@ -41,10 +47,8 @@ export interface IssuedEnrolment extends EnrolmentView {
   readonly code: string;
 }
 
-type MacKey = ReturnType<typeof deriveKey>;
 type RefusedEnrolment = RefusalReason<'node.enrolment.refused'>;
 
-const CONDITION_OF_OPEN = 'used_at IS NULL AND cancelled_at IS NULL AND expires_at >';
 const FIND = {
   name: 'node_enrolments_find',
   text: `SELECT id, household_id AS "householdId", room, name, targets, expires_at AS "expiresAt",
@@ -52,13 +56,12 @@ const FIND = {
     FROM node_enrolments WHERE code_mac = ANY ($1::bytea[])`,
 };
 const USE = `UPDATE node_enrolments SET used_at = $2, node_id = $3, retry_mac = $4
-  WHERE id = $1 AND ${CONDITION_OF_OPEN} $2 RETURNING id`;
-const CANCEL = `UPDATE node_enrolments SET cancelled_at = $2 WHERE id = $1 AND ${CONDITION_OF_OPEN} $2 RETURNING id`;
+  WHERE id = $1 AND ${isOpenAt('$2')} RETURNING id`;
+const CANCEL = `UPDATE node_enrolments SET cancelled_at = $2 WHERE id = $1 AND ${isOpenAt('$2')} RETURNING id`;
 
 @Injectable()
 export class EnrolmentsService {
-  /** Codes are issued under the first one, of SECRET_KEY, and accepted under that of SECRET_KEY_PREVIOUS too. */
-  private readonly macKeys: readonly [MacKey, ...MacKey[]];
+  private readonly macs: CodeMacs;
 
   constructor(
     private readonly environment: Environment,
@@ -69,20 +72,18 @@ export class EnrolmentsService {
     private readonly audit: AuditLog,
     private readonly nodes: NodesService,
   ) {
-    const { secretKey, secretKeyPrevious } = environment;
-    const derive = (secret: string) => deriveKey(secret, 'platform-auth enrolment codes v1');
-    this.macKeys = [derive(secretKey), ...(secretKeyPrevious === undefined ? [] : [derive(secretKeyPrevious)])];
+    this.macs = new CodeMacs(environment, 'platform-auth enrolment codes v1');
   }
 
   async issueEnrolment({ expiresInMinutes, ...node }: EnrolmentRequest, actor: Actor): Promise<IssuedEnrolment> {
-    const code = generateEnrolmentCode();
+    const code = generateCode();
     const now = await this.clock.now();
     const { targets = this.environment.nodeTargets ?? null } = node;
     const enrolment = this.enrolments.create({
       ...node,
       targets,
       id: createId(),
-      codeMac: computeMac(this.macKeys[0], canonicalizeCode(code)),
+      codeMac: this.macs.computeCurrent(canonicalizeCode(code)),
       createdAt: now,
       expiresAt: addSeconds(now, expiresInMinutes * 60),
     });
@@ -95,16 +96,16 @@ export class EnrolmentsService {
 
   async listEnrolments(page: PageRequest, isOpen: boolean): Promise<Page<EnrolmentView>> {
     const now = await this.clock.now();
-    const filters = isOpen ? [toFilter(`${CONDITION_OF_OPEN} :now`, { now })] : [];
+    const filters = isOpen ? [toFilter(isOpenAt(':now'), { now })] : [];
     const { items, nextCursor } = await findPage(this.enrolments, page, {}, filters);
-    return { items: items.map((enrolment) => ({ enrolment, state: judgeEnrolment(enrolment, now) })), nextCursor };
+    return { items: items.map((enrolment) => ({ enrolment, state: determineCodeState(enrolment, now) })), nextCursor };
   }
 
   /** @throws {ProblemException} not_found */
   async findEnrolment(id: string): Promise<EnrolmentView> {
     const enrolment = isId(id) ? await this.enrolments.findOneBy({ id }) : null;
     if (!enrolment) throw new ProblemException(problems.notFound);
-    return { enrolment, state: judgeEnrolment(enrolment, await this.clock.now()) };
+    return { enrolment, state: determineCodeState(enrolment, await this.clock.now()) };
   }
 
   /** Idempotent. @throws {ProblemException} not_found; enrolment_used, because the node exists and has a key */
@@ -122,7 +123,7 @@ export class EnrolmentsService {
   }
 
   /**
-   * Registers the node for which the code was issued. Unknown, expired and cancelled codes cost the same statements.
+   * Issues the key of the node for which the code was issued. Unknown, expired and cancelled codes cost the same statements.
    * @throws {ProblemException} not_found; enrolment_used; too_many_requests; of a repeat, as {@link KeyStore.rotateKey}
    */
   async enrolNode(
@@ -131,15 +132,15 @@ export class EnrolmentsService {
     idempotencyKey?: string,
     hasLostRace = false,
   ): Promise<IssuedCredential<Node>> {
-    const macs = this.computeMacs(canonicalizeCode(typed));
-    const retryMacs = idempotencyKey === undefined ? [] : this.computeMacs(`retry ${idempotencyKey}`);
+    const macs = this.macs.computeAll(canonicalizeCode(typed));
+    const retryMacs = idempotencyKey === undefined ? [] : this.macs.computeAll(`retry ${idempotencyKey}`);
     const { verdict, enrolment } = await this.throttle.countEnrolmentGuess(actor.address, async () => {
       const found = await this.database.row<NodeEnrolment>(FIND, [macs]);
       const now = await this.clock.now();
       const verdict = found ? judgePresentation(found, retryMacs, now) : 'unknown';
       return { valid: verdict === 'open' || verdict === 'repeated', verdict, enrolment: found };
     });
-    if (!enrolment) throw refuseEnrolment('unknown');
+    if (!enrolment) throw createEnrolmentRefusal('unknown');
     switch (verdict) {
       case 'open':
         // When another call has used the code, or an operator has cancelled it meanwhile, the row is judged again.
@@ -155,7 +156,7 @@ export class EnrolmentsService {
       case 'reused':
         return this.refuseReuse(enrolment, actor);
       default:
-        throw refuseEnrolment(verdict);
+        throw createEnrolmentRefusal(verdict);
     }
   }
 
@@ -185,16 +186,6 @@ export class EnrolmentsService {
     const refusal = { event: 'node.enrolment.reused', reason: 'reused', fields } as const;
     throw new ProblemException(problems.enrolmentUsed, { refusal });
   }
-
-  private computeMacs(text: string): Buffer[] {
-    return this.macKeys.map((key) => computeMac(key, text));
-  }
-}
-
-function judgeEnrolment({ usedAt, cancelledAt, expiresAt }: NodeEnrolment, now: Date): EnrolmentView['state'] {
-  if (usedAt) return 'used';
-  if (cancelledAt) return 'cancelled';
-  return expiresAt <= now ? 'expired' : 'open';
 }
 
 /** @param retryMacs of the presented Idempotency-Key, if any, under each key */
@@ -203,14 +194,14 @@ function judgePresentation(
   retryMacs: readonly Buffer[],
   now: Date,
 ): 'open' | 'repeated' | 'reused' | RefusedEnrolment {
-  const state = judgeEnrolment(enrolment, now);
+  const state = determineCodeState(enrolment, now);
   if (state !== 'used') return state;
   const { retryMac, usedAt } = enrolment;
   const isRepeat = retryMac !== null && retryMacs.some((mac) => isSameDigest(mac, retryMac));
   return isRepeat && usedAt && now < addSeconds(usedAt, RETRY_SECONDS) ? 'repeated' : 'reused';
 }
 
-function refuseEnrolment(reason: RefusedEnrolment): ProblemException {
+function createEnrolmentRefusal(reason: RefusedEnrolment): ProblemException {
   return new ProblemException(problems.notFound, { refusal: { event: 'node.enrolment.refused', reason } });
 }
 
@@ -221,36 +212,4 @@ function toAuditEvent(
 ): AuditEvent {
   const details = { household_id: householdId, room, name, ...(targets && { targets }), expires_at: expiresAt };
   return { event, actor, subject: id, details, logFields: { household_id: householdId } };
-}
-
-// The codes, which people read aloud and type: nine random characters (45 bits) and the check symbol of Crockford's base 32
-// (value modulo 37), in two groups. Values whose symbol is not a letter or a digit are skipped.
-
-const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
-const RANDOM_CHARACTERS = 9;
-const GROUP_LENGTH = 5;
-const RANDOM_BYTES = 6;
-const CHECK_MODULUS = 37;
-
-/** @returns a code in two groups, as in `7KQ2M-XV9TB` */
-export function generateEnrolmentCode(): string {
-  for (;;) {
-    const value = generateSecretBytes(RANDOM_BYTES).readUIntBE(0, RANDOM_BYTES) % ALPHABET.length ** RANDOM_CHARACTERS;
-    const check = ALPHABET[value % CHECK_MODULUS];
-    if (check === undefined) continue;
-    const code = encode(value) + check;
-    return `${code.slice(0, GROUP_LENGTH)}-${code.slice(GROUP_LENGTH)}`;
-  }
-}
-
-/** @returns the code as it is compared: without hyphens and blanks, in capitals, and with digits for O, I and L */
-function canonicalizeCode(typed: string): string {
-  return typed.toUpperCase().replace(/[\s-]/g, '').replaceAll('O', '0').replace(/[IL]/g, '1');
-}
-
-function encode(value: number): string {
-  return Array.from(
-    { length: RANDOM_CHARACTERS },
-    (_, index) => ALPHABET[Math.floor(value / ALPHABET.length ** (RANDOM_CHARACTERS - 1 - index)) % ALPHABET.length],
-  ).join('');
 }

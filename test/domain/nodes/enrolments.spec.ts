@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { generateEnrolmentCode } from '../../../src/domain/nodes/enrolments.service.js';
+import { generateCode } from '../../../src/domain/keys/one-time-codes.js';
 import { PurgeJob } from '../../../src/domain/maintenance/maintenance.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { generateSecret } from '../../../src/foundation/crypto/secret.js';
@@ -96,7 +96,7 @@ describe('the enrolment of nodes', () => {
     await app.admin.delete(`/enrolments/${cancelled.enrolment_id}`).expect(204);
     await app.admin.delete(`/enrolments/${cancelled.enrolment_id}`).expect(204);
     clock.advance({ minutes: 1 });
-    const presented = [generateEnrolmentCode(), expired.code, cancelled.code, 'nonsense'];
+    const presented = [generateCode(), expired.code, cancelled.code, 'nonsense'];
     const answers = [];
     for (const code of presented) answers.push(await enrol(code));
     for (const answer of answers) expectProblem(answer, problems.notFound);
@@ -190,7 +190,7 @@ describe('the enrolment of nodes', () => {
     // A right code costs nothing.
     await from('203.0.113.1', used.code).expect(201);
     await from('203.0.113.1', used.code).expect(409);
-    for (let guess = 1; guess < LIMIT; guess++) await from('203.0.113.1', generateEnrolmentCode()).expect(404);
+    for (let guess = 1; guess < LIMIT; guess++) await from('203.0.113.1', generateCode()).expect(404);
     expect(expectThrottled(await from('203.0.113.1', code))).toMatchObject({ policy: 'enrolment-address' });
     await from('203.0.113.2', code).expect(201);
   });
@@ -207,7 +207,7 @@ describe('the enrolment of nodes', () => {
     const from = (address: string, presented: string) => enrol(presented, limitedInAll).set('X-Forwarded-For', address);
     const statuses = [];
     for (let guess = 0; guess <= LIMIT; guess++)
-      statuses.push((await from(`198.51.100.${guess}`, generateEnrolmentCode())).status);
+      statuses.push((await from(`198.51.100.${guess}`, generateCode())).status);
     // Wrong codes of the tests above may have begun the same window.
     expect(statuses.at(-1)).toBe(429);
     expect(expectThrottled(await from('198.51.100.99', code))).toMatchObject({ policy: 'enrolment', points: LIMIT });
@@ -255,7 +255,7 @@ describe('the enrolment of nodes', () => {
   it('has the check symbol of Crockford’s base 32', () => {
     const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
     for (let n = 0; n < 100; n++) {
-      const digits = Array.from(generateEnrolmentCode().replace('-', ''), (letter) => alphabet.indexOf(letter));
+      const digits = Array.from(generateCode().replace('-', ''), (letter) => alphabet.indexOf(letter));
       const value = digits.slice(0, 9).reduce((sum, digit) => sum * 32 + digit, 0);
       expect(value % 37).toBe(digits[9]);
     }

@@ -1,0 +1,89 @@
+/**
+ * One-time codes, which an operator or a user hands over, and a person reads aloud or types. Invariants: a code works once, until it
+ * ends or is cancelled, by the clock of PostgreSQL; the database has an HMAC of it, because a plain digest of 45 bits could be
+ * reversed. Links by e-mail carry 256 bits and are deleted with their use: users/one-time-tokens.ts.
+ */
+import { Column } from 'typeorm';
+import { computeMac, deriveKey, generateSecretBytes } from '../../foundation/crypto/secret.js';
+
+/** The columns of a table of codes. A used or cancelled code stays as a row, for operators to see. */
+export abstract class OneTimeCodeColumns {
+  @Column({ name: 'code_mac', type: 'bytea' }) codeMac!: Buffer;
+  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
+  @Column({ name: 'expires_at', type: 'timestamptz' }) expiresAt!: Date;
+  @Column({ name: 'cancelled_at', type: 'timestamptz', nullable: true }) cancelledAt!: Date | null;
+  @Column({ name: 'used_at', type: 'timestamptz', nullable: true }) usedAt!: Date | null;
+}
+
+export const CODE_STATES = ['open', 'used', 'cancelled', 'expired'] as const;
+export type CodeState = (typeof CODE_STATES)[number];
+
+type CodeEnds = Pick<OneTimeCodeColumns, 'usedAt' | 'cancelledAt' | 'expiresAt'>;
+
+export function determineCodeState({ usedAt, cancelledAt, expiresAt }: CodeEnds, now: Date): CodeState {
+  if (usedAt) return 'used';
+  if (cancelledAt) return 'cancelled';
+  return expiresAt <= now ? 'expired' : 'open';
+}
+
+/** @param moment an expression of SQL */
+export const isOpenAt = (moment: string): string =>
+  `used_at IS NULL AND cancelled_at IS NULL AND expires_at > ${moment}`;
+
+type MacKey = ReturnType<typeof deriveKey>;
+
+/** Codes are issued under SECRET_KEY, and accepted under SECRET_KEY_PREVIOUS too. */
+export class CodeMacs {
+  private readonly current: MacKey;
+  private readonly previous: MacKey | undefined;
+
+  constructor(
+    { secretKey, secretKeyPrevious }: { secretKey: string; secretKeyPrevious: string | undefined },
+    purpose: string,
+  ) {
+    this.current = deriveKey(secretKey, purpose);
+    this.previous = secretKeyPrevious === undefined ? undefined : deriveKey(secretKeyPrevious, purpose);
+  }
+
+  computeCurrent(text: string): Buffer {
+    return computeMac(this.current, text);
+  }
+
+  /** Under each key, the current one first. */
+  computeAll(text: string): [Buffer, ...Buffer[]] {
+    const current = this.computeCurrent(text);
+    return this.previous ? [current, computeMac(this.previous, text)] : [current];
+  }
+}
+
+// Nine random characters (45 bits) and the check symbol of Crockford's base 32 (value modulo 37), in two groups. Values whose
+// symbol is not a letter or a digit are skipped.
+
+const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+const RANDOM_CHARACTERS = 9;
+const GROUP_LENGTH = 5;
+const RANDOM_BYTES = 6;
+const CHECK_MODULUS = 37;
+
+/** @returns a code in two groups, as in `7KQ2M-XV9TB` */
+export function generateCode(): string {
+  for (;;) {
+    const value = generateSecretBytes(RANDOM_BYTES).readUIntBE(0, RANDOM_BYTES) % ALPHABET.length ** RANDOM_CHARACTERS;
+    const check = ALPHABET[value % CHECK_MODULUS];
+    if (check === undefined) continue;
+    const code = encode(value) + check;
+    return `${code.slice(0, GROUP_LENGTH)}-${code.slice(GROUP_LENGTH)}`;
+  }
+}
+
+/** @returns the code as it is compared: without hyphens and blanks, in capitals, and with digits for O, I and L */
+export function canonicalizeCode(typed: string): string {
+  return typed.toUpperCase().replace(/[\s-]/g, '').replaceAll('O', '0').replace(/[IL]/g, '1');
+}
+
+function encode(value: number): string {
+  return Array.from(
+    { length: RANDOM_CHARACTERS },
+    (_, index) => ALPHABET[Math.floor(value / ALPHABET.length ** (RANDOM_CHARACTERS - 1 - index)) % ALPHABET.length],
+  ).join('');
+}
