@@ -12,12 +12,13 @@ import {
 } from './database/database.commands.js';
 import { addInitCommand, addSchemaCommand } from './platform/init.command.js';
 import { addAuditCommand, addAuditExportCommand } from './remote/audit.command.js';
-import { addAppsCommands, addOperatorsCommands } from './remote/credentials.command.js';
+import { addAppsCommands } from './remote/apps.command.js';
 import { addDoctorCommand } from './platform/doctor.command.js';
 import { addExplainCommands } from './remote/explain.command.js';
 import { addLeakedCommand } from './remote/leaked.command.js';
 import { addMapCommand } from './remote/map.command.js';
 import { addNodesCommands } from './remote/nodes.command.js';
+import { addOperatorsCommands } from './remote/operators.command.js';
 import { addReplayCommand } from './remote/replay.command.js';
 import { addStatusCommand } from './remote/status.command.js';
 import { addUsersCommands } from './remote/users.command.js';

@@ -1,0 +1,64 @@
+import type { Command } from 'commander';
+import { APP_SCOPE, EXAMPLES } from '../../foundation/common/names.js';
+import { addCommand, createRestrictionParser, NEEDS_ADMIN_KEY, parseExpiry } from '../command-options.js';
+import {
+  addList,
+  addRevoke,
+  addRotate,
+  addShow,
+  addUpdate,
+  adviseOnLost,
+  formatIssued,
+  type IssuedApp,
+  type IssuedType,
+} from './credentials.command.js';
+import { addRemote, toParameters } from './remote-command.js';
+
+const APPS: IssuedType = {
+  type: 'app',
+  name: 'App credential',
+  idField: 'app_id',
+  path: '/app-credentials',
+  columns: ['app_id', 'caller', 'target', 'scopes', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'],
+  drop: ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at', 'scopes'],
+  fields: ['app_id', 'app_key', 'caller', 'target'],
+  shownOnce: 'The key is shown only this once.',
+};
+
+const parseAppScopes = createRestrictionParser('scopes, such as documents:read', APP_SCOPE.isName);
+const SCOPES_OF_APP = 'the only scopes that it has at the target, separated by commas, or "all"';
+
+/** `platform-auth apps …`: the credentials that services present to each other. */
+export function addAppsCommands(root: Command): void {
+  const summary = 'Manage the credentials of services. `init` issues those of a whole platform.';
+  const apps = addCommand(root, 'apps', summary, { needs: NEEDS_ADMIN_KEY, example: 'list' });
+  addList(apps, APPS, '--target recipes --live --unused-for 30d')
+    .option('--caller <service>', 'only credentials that this service presents')
+    .option('--target <service>', 'only credentials that are valid at this service');
+  const description = 'Issue a credential for a pair of services, and print its key; it cannot be printed again.';
+  addRemote(apps, 'issue', description, `--caller recipes --target ocr --scopes ${EXAMPLES.appScope}`)
+    .requiredOption('--caller <service>', 'the service that presents the credential')
+    .requiredOption('--target <service>', 'the service that it is valid at')
+    .option('--scopes <list>', `${SCOPES_OF_APP} (default: all)`, parseAppScopes)
+    .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
+    .answerKey(
+      async (client, options: Readonly<Record<string, string>>) =>
+        client.post<IssuedApp>(
+          APPS.path,
+          toParameters(options),
+          `If \`platform-auth apps list --caller ${options.caller} --target ${options.target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
+        ),
+      (issued) => formatIssued(APPS, issued),
+      (issued) => adviseOnLost(APPS, issued),
+    );
+  addShow(apps, APPS);
+  const change =
+    'Change the scopes of a credential. Its key stays, and the call answers when the change holds everywhere.';
+  addUpdate(apps, APPS, change, `${EXAMPLES.id} --scopes ${EXAMPLES.appScope}`).requiredOption(
+    '--scopes <list>',
+    SCOPES_OF_APP,
+    parseAppScopes,
+  );
+  addRotate(apps, APPS, EXAMPLES.id);
+  addRevoke(apps, APPS);
+}
