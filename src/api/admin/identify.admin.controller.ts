@@ -24,9 +24,9 @@ const DIGEST_PATTERN = /^[0-9a-f]{64}$/;
 const DIGESTS_DETAIL = `must be a list of 1 to ${MAX_DIGESTS} SHA-256 digests in lower-case hexadecimal`;
 
 /** The kinds of credentials, and the scope that an operator needs to be told of them, or `read`. */
-const SCOPE_OF_KIND = { node: 'nodes', app: 'apps', operator: 'operators', session: 'users' } as const;
-type Kind = keyof typeof SCOPE_OF_KIND;
-const KINDS = Object.keys(SCOPE_OF_KIND) as Kind[];
+const SCOPE_OF_TYPE = { node: 'nodes', app: 'apps', operator: 'operators', session: 'users' } as const;
+type ResourceType = keyof typeof SCOPE_OF_TYPE;
+const KINDS = Object.keys(SCOPE_OF_TYPE) as ResourceType[];
 
 class IdentifyKeysRequest {
   @ApiProperty({
@@ -48,7 +48,7 @@ export class IdentifiedKeyResponse {
   @ApiProperty({ type: String, example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08' })
   digest!: string;
 
-  @ApiProperty({ enum: [...KINDS, 'root'] }) kind!: Kind | 'root';
+  @ApiProperty({ enum: [...KINDS, 'root'] }) kind!: ResourceType | 'root';
   @ApiProperty({ ...ID, nullable: true, description: 'of the credential; null for the root key' }) id!: string | null;
 
   @ApiProperty({
@@ -79,7 +79,7 @@ export class IdentifiedKeysResponse {
     description: 'the kinds that were looked for: those of the operator’s scopes; all with `read`',
     example: KINDS,
   })
-  searched!: Kind[];
+  searched!: ResourceType[];
 }
 
 @AdminController('/keys')
@@ -105,8 +105,8 @@ export class IdentifyAdminController {
   })
   async identifyKeys(@Req() request: Request, @Body() body: IdentifyKeysRequest): Promise<IdentifiedKeysResponse> {
     const { operator } = getPrincipal(request, 'admin');
-    const may = (kind: Kind): boolean =>
-      !operator || operator.scopes.includes('read') || operator.scopes.includes(SCOPE_OF_KIND[kind]);
+    const may = (kind: ResourceType): boolean =>
+      !operator || operator.scopes.includes('read') || operator.scopes.includes(SCOPE_OF_TYPE[kind]);
     const searched = KINDS.filter(may);
     const digests = body.digests.map((text) => Buffer.from(text, 'hex') as SecretDigest);
     const items: IdentifiedKeyResponse[] = [];
@@ -120,7 +120,7 @@ export class IdentifyAdminController {
     return { items, searched };
   }
 
-  private async findOfKind(kind: Kind, digests: SecretDigest[]): Promise<IdentifiedKeyResponse[]> {
+  private async findOfKind(kind: ResourceType, digests: SecretDigest[]): Promise<IdentifiedKeyResponse[]> {
     const toItems = <Row extends KeyColumns>(rows: readonly Row[], toOwner: (row: Row) => string) =>
       rows.flatMap((row) => this.toItems(digests, row, { kind, owner: toOwner(row) }));
     switch (kind) {
@@ -159,7 +159,7 @@ export class IdentifyAdminController {
   private toItems(
     digests: readonly SecretDigest[],
     row: KeyColumns,
-    owner: { kind: Kind; owner: string },
+    owner: { kind: ResourceType; owner: string },
   ): IdentifiedKeyResponse[] {
     const isOf = (digest: SecretDigest): boolean =>
       [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest));
