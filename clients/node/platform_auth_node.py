@@ -29,7 +29,6 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 TIMEOUT_SECONDS = 10
 ATTEMPTS = 5
 MAX_PAUSE_SECONDS = 30
-RETRY_SECONDS = 600  # For this long the service repeats an answer that was lost.
 REFUSED, AWAY = 1, 3
 KEY = re.compile(r"(?:([0-9A-Fa-f-]{36}):)?(pa_node_[A-Za-z0-9_-]{43,})")
 
@@ -130,20 +129,23 @@ def enrol(path, url, typed):
     if "api_key" in state:
         raise Failure(f"{path} holds the credential of node {state['node_id']}: this device has enrolled.", REFUSED)
     code = canonical(typed)
+    kept = {name: value for name, value in state.items() if name != "enrolment"}
     pending = state.get("enrolment", {})
-    if pending.get("code") != code or time.time() - pending.get("at", 0) > RETRY_SECONDS:
-        pending = {"code": code, "retry": str(uuid.uuid4()), "at": time.time()}
+    if pending.get("code") != code:
+        pending = {"code": code, "retry": str(uuid.uuid4())}
         # Before the call: a device that loses power after it still has the header that repeats the answer.
-        write(path, {**state, "enrolment": pending})
+        write(path, {**kept, "enrolment": pending})
     address = url.rstrip("/") + "/api/v0/nodes/enrol"
     status, text = call_until_answered(address, {"Idempotency-Key": pending["retry"]}, {"code": code})
+    if status in (404, 409):
+        # Only a verdict ends the retries: the clock of a device without a battery jumps when it meets the network.
+        write(path, kept)
     if status == 404:
         raise Failure("The code is unknown, has expired or was cancelled. Ask for a new one.", REFUSED)
     if status == 409:
         raise Failure("The code was used before, or its node was revoked. Tell the operator: another device may have it.", REFUSED)
     if status != 201:
         raise Failure(f"{address} answered {status}.", REFUSED)
-    kept = {name: value for name, value in state.items() if name != "enrolment"}
     write(path, {**kept, **json.loads(text)})
     return f"Enrolled as node {json.loads(text)['node_id']}."
 

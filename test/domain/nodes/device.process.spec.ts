@@ -62,13 +62,15 @@ describe('the reference client of a device (clients/node)', () => {
     expect(result).toMatchObject({ code: 1, stderr: expect.stringContaining('typing error') });
   });
 
-  it('enrols once when it loses power before the answer arrives', async () => {
+  it('enrols once when it loses power before the answer arrives, and its clock jumps to the present', async () => {
     const gate = await HttpGate.before(urlOf(app));
     const isAnswered = gate.stopAt({ request: 1, when: 'after' });
     const file = join(folder, 'power.json');
     const { body } = await app.admin.post('/enrolments', PLACE).expect(201);
     const { code, enrolment_id } = body as { code: string; enrolment_id: string };
-    const device = spawn('python3', [PROGRAM, '--file', file, 'enrol', '--url', gate.url, code]);
+    writeFileSync(join(folder, 'sitecustomize.py'), 'import time\ntime.time = lambda: 0.0\n');
+    const words = [PROGRAM, '--file', file, 'enrol', '--url', gate.url, code];
+    const device = spawn('python3', words, { env: { ...process.env, PYTHONPATH: folder } });
     await isAnswered;
     device.kill('SIGKILL');
     await once(device, 'close');
@@ -78,6 +80,14 @@ describe('the reference client of a device (clients/node)', () => {
     const enrolment = await app.admin.get(`/enrolments/${enrolment_id}`);
     expect(enrolment.body).toMatchObject({ node_id: contentOf(file).node_id });
     await app.validateNode(headerOf(file)).expect(200);
+  });
+
+  it('forgets a code that the service refused', async () => {
+    const file = join(folder, 'refused.json');
+    const code = await issueCode();
+    expect(await enrol(join(folder, 'first.json'), code)).toMatchObject({ code: 0 });
+    expect(await enrol(file, code)).toMatchObject({ code: 1 });
+    expect(contentOf(file)).toEqual({});
   });
 
   it('rotates in two phases: the new key replaces the old one when a service has accepted it', async () => {
