@@ -303,4 +303,31 @@ describe('platform-auth apply', () => {
       findings: [{ where: 'recipes → ocr', do: expect.stringContaining('apply --prune') as unknown }],
     });
   });
+
+  it('is what doctor compares its environment files with, where there is no auth.env', async () => {
+    const folder = cli.path('compared');
+    const doctor = ['doctor', '--map', 'platform.json', '--url', urlOf(app), '--env-dir', folder];
+    expect(await cli.ok(...words('--output', folder, '--yes'))).not.toContain('Scopes changed');
+    expect(await cli.ok(...doctor)).toMatch(
+      /^No problems found\.\n\nThere is no auth\.env, so the files were compared/,
+    );
+    const file = `${folder}/recipes.env`;
+    const changed = readFileSync(file, 'utf8')
+      .replace(/^OCR_APP_KEY=.*$/m, '')
+      .replace(/^SERVICE_NAME=.*$/m, 'SERVICE_NAME=x');
+    writeFileSync(file, changed.replace(/^AUTH_URL=.*$/m, ''));
+    const { code, stdout } = await cli.run(...doctor, '--json');
+    const repair = `Run apply with --output ${folder}`;
+    expect({ code, ...(JSON.parse(stdout) as object) }).toMatchObject({
+      code: 1,
+      findings: [
+        {
+          what: 'It does not hold the current key of recipes → ocr.',
+          do: `${repair} --rotate-lost recipes, then restart recipes.`,
+        },
+        { what: 'Not set: AUTH_URL.', do: `${repair}, then restart recipes.` },
+        { what: 'SERVICE_NAME is not recipes, as the map or the service says.' },
+      ],
+    });
+  });
 });

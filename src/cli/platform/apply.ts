@@ -1,6 +1,7 @@
 // `apply` does what `init` does with app credentials, over HTTP and without the database; `doctor` checks as much from afar. Of two
 // runs at the same time one is refused: a pair has one live credential, and a key is rotated only if it was not since the plan was made.
 import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
 import * as z from 'zod';
 import { formatPair } from '../credential-state.js';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
@@ -15,6 +16,7 @@ import { broken, checkKeys, checkNodes, findServiceAway, type Finding } from './
 import {
   createTokenRules,
   DEFAULT_TOKENS,
+  isSetIn,
   JWKS_PATH,
   listPublicSettings,
   type ServiceFile,
@@ -27,6 +29,7 @@ import {
   type CredentialStore,
   type LiveCredentials,
   type Plan,
+  type PlannedService,
   type PlanReport,
 } from './plan.js';
 import { credentialVariables } from '../../foundation/common/names.js';
@@ -145,21 +148,52 @@ async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceF
   return { items, isCurrentKey };
 }
 
-/** Checks the running service against the map. Neither files nor the database are looked at, and no key is used. */
-export async function diagnoseFromAfar(client: AdminClient, map: PlatformMap, adminKey?: string): Promise<Finding[]> {
+/**
+ * Checks the running service against the map, without the database, and uses no key.
+ * @param folder into which `apply` wrote environment files; undefined: no file is looked at
+ */
+export async function diagnoseFromAfar(
+  client: AdminClient,
+  map: PlatformMap,
+  adminKey?: string,
+  folder?: string,
+): Promise<Finding[]> {
   const away = await findServiceAway(client.url);
   if (away) return [away];
-  const none = openDocuments(map, { format: 'json', folder: undefined, current: undefined });
-  const live = await announceIfSlow('Reading the credentials', readLive(client, none));
-  const made = makePlan(map, none, live, () => ({}));
+  const format = folder === undefined ? 'json' : 'env';
+  const documents = openDocuments(map, { format, folder, current: undefined });
+  const live = await announceIfSlow('Reading the credentials', readLive(client, documents));
+  const rules = await readPublishedRules(client, map);
+  const made = makePlan(map, documents, live, (service) => listPublicSettings(service, rules));
   const plan = leaveLostKeys(made, undefined);
   const missing = plan.services.flatMap(({ pairs }) => pairs.filter(({ action }) => action === 'issue'));
   return [
     ...missing.map((pair) =>
       broken(formatPair(pair), 'It has no live credential.', `Run apply, then restart ${pair.caller}.`),
     ),
+    ...(folder === undefined ? [] : plan.services.flatMap(checkFile)),
     ...(await checkNodes(client.url, adminKey, plan)),
     ...checkKeys(plan, live.items, new Date(), 'apply'),
+  ];
+}
+
+function checkFile({ service: { name }, file, settings, pairs }: PlannedService): Finding[] {
+  const where = `${name}.env`;
+  const [apply, restart] = [`Run apply with --output ${dirname(file.path)}`, `then restart ${name}.`];
+  const entries = Object.entries(settings);
+  const unset = entries.filter(([variable]) => !isSetIn(file, variable)).map(([variable]) => variable);
+  const other = entries.filter(([variable, value]) => isSetIn(file, variable) && file.get(variable) !== value);
+  return [
+    ...pairs
+      .filter(({ action }) => action === 'lost')
+      .map((pair) => {
+        const what = `It does not hold the current key of ${formatPair(pair)}.`;
+        return broken(where, what, `${apply} --rotate-lost ${name}, ${restart}`);
+      }),
+    ...(unset.length > 0 ? [broken(where, `Not set: ${unset.join(', ')}.`, `${apply}, ${restart}`)] : []),
+    ...other.map(([variable, value]) =>
+      broken(where, `${variable} is not ${value}, as the map or the service says.`, `${apply}, ${restart}`),
+    ),
   ];
 }
 

@@ -1,9 +1,11 @@
+import { existsSync } from 'node:fs';
 import { InvalidArgumentError, type Command } from 'commander';
 import { httpUrl } from '../../foundation/config/variable-kinds.js';
 import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import type { Finding } from './doctor-calls.js';
+import { resolveEnvPath } from './environment-files.js';
 import { createMapOption, ENV_DIR, MAP_EXAMPLE, readMap, URL_OF_OWN_FILE } from './init.command.js';
-import type { PlatformMap } from './platform-map.js';
+import { OWN_NAME, type PlatformMap } from './platform-map.js';
 import { fitWidth, formatTable, wrapText } from '../tables.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { AdminClient } from '../remote/admin-client.js';
@@ -20,7 +22,7 @@ export function addDoctorCommand(root: Command): void {
   const description = 'Check files, keys, database and services of a platform. Exit code 1 when something is broken.';
   addCommand(root, 'doctor', description, {
     needs: `Changes nothing, but validates every key, which counts as its use. ${URL_OF_OWN_FILE}
-Without --env-dir it asks the service only, from any machine, and uses no key. ${NEEDS_ADMIN_KEY}`,
+Without --env-dir, or with a folder of apply, it asks the service only, from any machine, and uses no key. ${NEEDS_ADMIN_KEY}`,
     example: `${MAP_EXAMPLE} --url http://127.0.0.1:7701`,
   })
     .addOption(createMapOption())
@@ -29,13 +31,13 @@ Without --env-dir it asks the service only, from any machine, and uses no key. $
     .option('--live', 'also ask at the address of every other service of the map', false)
     .action(async ({ map: path, envDir, url, live }: DoctorOptions, command: Command) => {
       const map = await readMap(path);
-      const findings =
-        envDir === undefined
-          ? await askOnly(map, url)
-          : await (await import('./doctor.js')).diagnose({ map, envDir, url });
+      const isRemote = envDir === undefined || isFolderOfApply(envDir);
+      const findings = isRemote
+        ? await askOnly(map, url, envDir)
+        : await (await import('./doctor.js')).diagnose({ map, envDir, url });
       const { askServices, formatRunning } = await import('./doctor-calls.js');
       const running = live ? await askServices(map) : undefined;
-      const limit = envDir === undefined ? LIMIT_FROM_AFAR : LIMIT;
+      const limit = envDir === undefined ? LIMIT_FROM_AFAR : isRemote ? LIMIT_OF_APPLY : LIMIT;
       print(command, { findings, running }, () =>
         [formatFindings({ findings }, limit), ...(running ? [formatRunning(running)] : [])].join('\n\n'),
       );
@@ -48,11 +50,19 @@ const LIMIT = 'A variable that a process was started with overrides its file, an
 
 const LIMIT_FROM_AFAR = 'Neither the files nor the database were looked at, and no key was used: that needs --env-dir.';
 
-async function askOnly(map: PlatformMap, given: string | undefined): Promise<Finding[]> {
+const LIMIT_OF_APPLY = `There is no ${OWN_NAME}.env, so the files were compared with the running service, as apply does. ${LIMIT}`;
+
+/** `init` writes the file of this service first, `apply` never: it holds the secrets that only this service has. */
+function isFolderOfApply(envDir: string): boolean {
+  const hasKey = readRemoteVariables().ADMIN_API_KEY !== undefined;
+  return hasKey && existsSync(envDir) && !existsSync(resolveEnvPath(envDir, OWN_NAME));
+}
+
+async function askOnly(map: PlatformMap, given: string | undefined, envDir: string | undefined): Promise<Finding[]> {
   const variables = readRemoteVariables();
   const client = AdminClient.from(given ?? map.services[0]?.url ?? '', variables);
   const { diagnoseFromAfar } = await import('./apply.js');
-  return diagnoseFromAfar(client, map, variables.ADMIN_API_KEY);
+  return diagnoseFromAfar(client, map, variables.ADMIN_API_KEY, envDir);
 }
 
 function formatFindings({ findings }: { findings: Finding[] }, limit: string): string {

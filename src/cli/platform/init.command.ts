@@ -59,7 +59,7 @@ export async function readMap(path: string): Promise<PlatformMap> {
 export function formatReport(report: PlanReport, compared = 'Files, keys and schema'): string {
   const { dry_run: isPlan, migrations, pairs, files, strays } = report;
   const changed = files.filter((file) => file.changed);
-  const scoped = pairs.filter(({ scopes }) => scopes !== undefined);
+  const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
   const isUnchanged =
     changed.length === 0 && migrations.length === 0 && scoped.length === 0 && !strays.some(({ revoked }) => revoked);
   const parts = [formatTable(['caller', 'target', 'action', 'app_id'], pairs)];
