@@ -265,7 +265,7 @@ def test_tells_a_connection_whose_key_ended_before_it_was_watched() -> None:
 
 
 def create_stream(auth: Verifier) -> FastAPI:
-    """As the README has it."""
+    """As docs/verifiers.md has it."""
     api = FastAPI()
 
     @api.websocket("/stream")

@@ -1,12 +1,21 @@
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Counter, Registry } from 'prom-client';
 import { WebSocket, WebSocketServer } from 'ws';
 import type { VerificationError } from '../src/errors.js';
 import { Verifier } from '../src/verifier.js';
+import { fromRoot } from '../../../test/support/from-root.js';
 
-describe('the examples of the README', () => {
+describe('the README', () => {
+  it('has at most 60 lines', () => {
+    const lines = readFileSync(fromRoot('clients/typescript/README.md'), 'utf8').trimEnd().split('\n');
+    expect(lines.length).toBeLessThanOrEqual(60);
+  });
+});
+
+describe('the examples of docs/verifiers.md', () => {
   const registry = new Registry();
   const verdicts = new Counter({
     name: 'platform_auth_verdicts_total',
