@@ -6,6 +6,7 @@ import { NestFactory } from '@nestjs/core';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import { AppModule } from '../app.module.js';
 import type { StartWatch } from '../foundation/common/start-watch.js';
+import { RouteTable } from '../foundation/access/route-table.js';
 import { Environment } from '../foundation/config/environment.js';
 import { Readiness } from '../api/health/health.js';
 import { LinkedExpressAdapter } from '../foundation/http/linked-express.adapter.js';
@@ -86,7 +87,7 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
   app.use(createRequestLog(log, LEVELS_WITH_VALIDATIONS.has(environment.logLevel), count));
-  app.use(guardHead(environment), readBytes, parseJson);
+  app.use(guardHead(environment, app.get(RouteTable)), readBytes, parseJson);
   app.useGlobalPipes(createValidationPipe());
   app.useGlobalFilters(new ProblemFilter(log));
   serveDocs(app);

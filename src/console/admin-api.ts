@@ -2,9 +2,8 @@ import { Injectable, RequestMethod, type Type } from '@nestjs/common';
 import { METHOD_METADATA } from '@nestjs/common/constants.js';
 import { ModuleRef } from '@nestjs/core';
 import type { Request } from 'express';
-import { SCOPE_OF_ROUTE } from '../foundation/access/require.js';
+import { readDeclaration } from '../foundation/access/route-declarations.js';
 import { AdminStrategy, lacksScope } from '../api/admin/admin-door.js';
-import type { RouteScope } from '../foundation/common/names.js';
 import { createValidationPipe } from '../foundation/http/validation.js';
 import type { ConsoleSession } from './console-sessions.js';
 
@@ -55,7 +54,7 @@ export class AdminApi {
 
 function findHandler(controller: Controller, name: string) {
   const handler = (controller.prototype as Readonly<Record<string, Handler | undefined>>)[name];
-  const scope = handler && (Reflect.getMetadata(SCOPE_OF_ROUTE, handler) as RouteScope | undefined);
+  const scope = handler && readDeclaration(handler).scope;
   if (handler === undefined || scope === undefined) throw new Error(`${name} is no route of operators`);
   return { handler, scope, method: RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod] };
 }

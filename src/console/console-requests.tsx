@@ -22,6 +22,7 @@ import {
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { Public } from '../foundation/access/require.js';
+import { Declares } from '../foundation/access/route-declarations.js';
 import { AdminStrategy } from '../api/admin/admin-door.js';
 import { Log } from '../foundation/logging/log.js';
 import { refuseHostileText } from '../foundation/http/validation.js';
@@ -237,13 +238,19 @@ function toNextPage(next: unknown): string {
     : '/console';
 }
 
+export const ConsoleController = (path: string): ClassDecorator =>
+  applyDecorators(
+    Controller(path),
+    ApiExcludeController(),
+    Declares({ audience: 'operators', body: 'form', doors: [] }),
+  );
+
 /** Pages behind the login. They are no part of the API, and answer errors with pages. */
 export const ConsolePages = (path: string): ClassDecorator =>
-  applyDecorators(Controller(path), ApiExcludeController(), UseGuards(ConsoleGuard), UseFilters(ConsoleErrors));
+  applyDecorators(ConsoleController(path), UseGuards(ConsoleGuard), UseFilters(ConsoleErrors));
 
-@ApiExcludeController()
 @UseFilters(ConsoleErrors)
-@Controller(LOGIN)
+@ConsoleController(LOGIN)
 export class LoginPage {
   constructor(
     private readonly door: AdminStrategy,

@@ -3,8 +3,7 @@
  * scopes, validation and audit events, and has no rules of its own. Nothing here is called by a validation.
  */
 import { readFileSync } from 'node:fs';
-import { Controller, Get, Module, Param, Res, type DynamicModule } from '@nestjs/common';
-import { ApiExcludeController } from '@nestjs/swagger';
+import { Get, Module, Param, Res, type DynamicModule } from '@nestjs/common';
 import type { Response } from 'express';
 import { Public } from '../foundation/access/require.js';
 import { AdminModule } from '../api/admin/admin.module.js';
@@ -13,7 +12,7 @@ import type { Environment } from '../foundation/config/environment.js';
 import { ProblemException, problems } from '../foundation/problems/problems.js';
 import { AdminApi } from './admin-api.js';
 import { AuditPages } from './audit.js';
-import { LoginPage, LogoutPage, UnknownPage } from './console-requests.js';
+import { ConsoleController, LoginPage, LogoutPage, UnknownPage } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { MapPage } from './map.js';
@@ -24,8 +23,7 @@ import { WhyPage } from './why.js';
 /** Gathered by the build (tools/build-docs.ts), and read at the first request. */
 const TYPES: Readonly<Record<string, string>> = { 'pico.min.css': 'css', 'console.css': 'css', 'console.js': 'js' };
 
-@ApiExcludeController()
-@Controller('console/static')
+@ConsoleController('console/static')
 class ConsoleFiles {
   private readonly files = new Map<string, Buffer>();
 

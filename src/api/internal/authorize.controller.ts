@@ -5,7 +5,6 @@
  */
 import {
   applyDecorators,
-  Controller,
   Get,
   Injectable,
   mixin,
@@ -13,13 +12,13 @@ import {
   type ExecutionContext,
   type Type,
 } from '@nestjs/common';
-import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
+import { ApiHeader, ApiOkResponse, ApiOperation, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { createRefusal, DOORS, Doors, SCOPE_HEADER, TARGET_HEADER } from '../../foundation/access/doors.js';
+import { createRefusal, DOORS, Doors } from '../../foundation/access/doors.js';
 import type { Principal } from '../../foundation/access/actor.js';
-import { RequireWith } from '../../foundation/access/require.js';
+import { InternalController, RequireWith } from '../../foundation/access/require.js';
+import { Declares, SCOPE_HEADER, TARGET_HEADER, type GatewayDoor } from '../../foundation/access/route-declarations.js';
 import { EXAMPLES, APP_SCOPE, SERVICE_NAME } from '../../foundation/common/names.js';
-import type { GatewayDoor } from '../../foundation/http/request-guards.js';
 import { Log } from '../../foundation/logging/log.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
@@ -134,6 +133,7 @@ const Authorize = (
 ) =>
   applyDecorators(
     RequireWith(createGatewayGuard(door), door),
+    Declares({ audience: 'gateways', body: 'none', logged: 'failures' }),
     ApiOperation({
       summary: `Authorize a request at a gateway, at the ${door} door`,
       description:
@@ -152,8 +152,7 @@ const Authorize = (
 
 const TARGET_SCHEMA = { ...SERVICE_NAME.schema, example: EXAMPLES.target };
 
-@ApiTags('internal')
-@Controller('internal/authorize')
+@InternalController('/authorize')
 export class AuthorizeController {
   @Get('node')
   @Authorize('node', ['X-Auth-Node-Id', 'X-Auth-Household-Id'])

@@ -6,13 +6,14 @@
  * no lease is handed on for longer than this replica holds it.
  */
 import { isUtf8 } from 'node:buffer';
-import { Controller, Injectable, Module, Post, Req, Res } from '@nestjs/common';
-import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { Injectable, Module, Post, Req, Res } from '@nestjs/common';
+import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import DataLoader from 'dataloader';
 import type { Request, Response } from 'express';
 import * as z from 'zod';
 import { getPrincipal } from '../../foundation/access/actor.js';
-import { Answers, RequireApp } from '../../foundation/access/require.js';
+import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
+import { Declares } from '../../foundation/access/route-declarations.js';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
 import { ID } from '../../foundation/common/fields.js';
@@ -213,13 +214,14 @@ class ChangesResponse {
   }
 }
 
-@ApiTags('internal')
-@Controller('internal')
+@InternalController()
 class ChangesController {
   constructor(private readonly changes: ChangesService) {}
 
   @Post('changes')
   @RequireApp()
+  // Each verifier polls several times a second.
+  @Declares({ body: 'bytes', logged: 'none' })
   @ApiOperation({
     summary: 'Poll for changes, for verifiers',
     description:

@@ -3,7 +3,7 @@
  * the platform's headers or as HTTP Basic. An inactive token is an answer to that caller, not a refused attempt.
  */
 import { isUtf8 } from 'node:buffer';
-import { Controller, HttpCode, Injectable, Post, Req, type CanActivate, type ExecutionContext } from '@nestjs/common';
+import { HttpCode, Injectable, Post, Req, type CanActivate, type ExecutionContext } from '@nestjs/common';
 import {
   ApiBody,
   ApiConsumes,
@@ -12,12 +12,12 @@ import {
   ApiProperty,
   ApiPropertyOptional,
   ApiSecurity,
-  ApiTags,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { createRefusal, Doors } from '../../foundation/access/doors.js';
 import type { UserPrincipal } from '../../foundation/access/actor.js';
-import { RequireWith } from '../../foundation/access/require.js';
+import { InternalController, RequireWith } from '../../foundation/access/require.js';
+import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { MAX_TEXT_LENGTH, refuseHostileText } from '../../foundation/http/validation.js';
@@ -115,14 +115,14 @@ function readToken(body: Buffer | undefined): string {
   return refuseField('/token', 'must be sent once, and not be empty');
 }
 
-@ApiTags('internal')
-@Controller('internal')
+@InternalController()
 export class IntrospectController {
   constructor(private readonly doors: Doors) {}
 
   @Post('introspect')
   @HttpCode(200)
   @RequireWith(IntrospectGuard, 'app')
+  @Declares({ body: 'form' })
   @ApiSecurity('app_basic')
   @ApiOperation({
     summary: 'Introspect an access token (RFC 7662)',

@@ -7,9 +7,9 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { INestApplication } from '@nestjs/common';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import type { Express, Request, Response } from 'express';
+import type { Request, Response } from 'express';
 import { findPackageFile, readPackageVersion } from '../../foundation/common/package-version.js';
-import { findMethods } from '../../foundation/http/known-paths.js';
+import { RouteTable } from '../../foundation/access/route-table.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 
 const NAME = 'platform-auth';
@@ -28,12 +28,16 @@ const FILES: Readonly<Record<string, readonly string[]>> = {
 
 export function serveDocs(app: INestApplication): void {
   const http = app.getHttpAdapter();
-  const serve = (path: string, ...page: Parameters<typeof createPageHandler>): void => {
-    http.get(path, createPageHandler(...page));
+  const table = app.get(RouteTable);
+  const install = (path: string, handler: ReturnType<typeof createPageHandler>): void => {
+    table.addPage(path);
+    http.get(path, handler);
   };
+  const serve = (path: string, ...page: Parameters<typeof createPageHandler>): void =>
+    install(path, createPageHandler(...page));
   let read: OpenAPIObject | undefined;
-  const document = (): OpenAPIObject => (read ??= readDocument(http.getInstance() as Express));
-  http.get('/', createHomeHandler());
+  const document = (): OpenAPIObject => (read ??= readDocument(table));
+  install('/', createHomeHandler());
   serve('/docs-json', JSON_TYPE, () => JSON.stringify(document()));
   // Repeats objects, as JSON does, instead of YAML aliases.
   serve('/docs-yaml', 'text/yaml; charset=utf-8', async () => {
@@ -49,9 +53,9 @@ export function serveDocs(app: INestApplication): void {
 }
 
 /** The document without the routes that this configuration leaves out, such as those that send mail. */
-function readDocument(express: Express): OpenAPIObject {
+function readDocument(table: RouteTable): OpenAPIObject {
   const document = JSON.parse(readDocsFile('openapi.json').toString()) as OpenAPIObject;
-  const paths = Object.entries(document.paths).filter(([path]) => findMethods(express, path).length > 0);
+  const paths = Object.entries(document.paths).filter(([path]) => table.find(path) !== undefined);
   return { ...document, paths: Object.fromEntries(paths) };
 }
 

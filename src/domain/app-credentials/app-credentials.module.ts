@@ -2,14 +2,14 @@
  * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is valid at its target only: at this service, or at the
  * service that has it validated by the route below.
  */
-import { Controller, Inject, Injectable, Post, Req, Module } from '@nestjs/common';
+import { Inject, Injectable, Post, Req, Module } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
-import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { getPrincipal, toActor, type AppPrincipal } from '../../foundation/access/actor.js';
 import { createRefusal, Doors, HeaderKeyStrategy } from '../../foundation/access/doors.js';
-import { Answers, RequirePresentedApp } from '../../foundation/access/require.js';
+import { Answers, InternalController, RequirePresentedApp } from '../../foundation/access/require.js';
 import { APP_SCOPES, ID, ServiceNameField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { Environment } from '../../foundation/config/environment.js';
@@ -76,8 +76,7 @@ class ValidAppResponse {
   @ApiPropertyOptional(APP_SCOPES) scopes?: readonly string[];
 }
 
-@ApiTags('internal')
-@Controller('internal')
+@InternalController()
 class ValidateAppController {
   constructor(private readonly freshness: Freshness) {}
 

@@ -8,8 +8,9 @@ import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { toActor, getPrincipal, type NodePrincipal, type Principal } from '../../foundation/access/actor.js';
-import { createRefusal, Doors, HeaderKeyStrategy, TARGET_HEADER } from '../../foundation/access/doors.js';
-import { Answers, Public, RequireNode } from '../../foundation/access/require.js';
+import { createRefusal, Doors, HeaderKeyStrategy } from '../../foundation/access/doors.js';
+import { Answers, InternalController, Public, RequireNode } from '../../foundation/access/require.js';
+import { TARGET_HEADER } from '../../foundation/access/route-declarations.js';
 import { HOUSEHOLD_ID, ID, TARGETS, TextField } from '../../foundation/common/fields.js';
 import { EXAMPLES, SERVICE_NAME } from '../../foundation/common/names.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';
@@ -67,8 +68,7 @@ class ValidNodeResponse {
   @ApiPropertyOptional(TARGETS) targets?: readonly string[];
 }
 
-@ApiTags('internal')
-@Controller('internal')
+@InternalController()
 class ValidateNodeController {
   constructor(private readonly freshness: Freshness) {}
 

@@ -13,7 +13,7 @@ import { Answers, RequireUser } from '../../foundation/access/require.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../../foundation/common/clock.js';
-import { ID, LabelField, MOMENT } from '../../foundation/common/fields.js';
+import { HasListBelow, ID, LabelField, MOMENT } from '../../foundation/common/fields.js';
 import { createId, isId } from '../../foundation/common/ids.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
@@ -25,6 +25,7 @@ import { Challenges, toPasswordContext } from './challenges.js';
 import { FactorChanges, ProofRequest } from './factor-changes.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import {
+  MAX_TRANSPORTS,
   parseRegistration,
   PasskeyCreationOptionsResponse,
   PasskeyField,
@@ -168,7 +169,7 @@ class RenamePasskeyRequest {
 }
 
 class RegisterPasskeyRequest extends RenamePasskeyRequest {
-  @PasskeyField() passkey!: object;
+  @PasskeyField() @HasListBelow('/response/transports', MAX_TRANSPORTS) passkey!: object;
 }
 
 class PasskeyResponse {

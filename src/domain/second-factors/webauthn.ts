@@ -63,6 +63,7 @@ export class PasskeyRequestOptionsResponse {
 }
 
 const MAX_BINARY_LENGTH = 8_192;
+export const MAX_TRANSPORTS = 8;
 /** Any word is accepted: later versions of WebAuthn may add transports to those of §5.8.4. */
 const transport = z.string().regex(/^[a-z0-9-]{1,32}$/);
 
@@ -82,7 +83,7 @@ const registration = z.object({
   response: z.object({
     clientDataJSON: binary,
     attestationObject: binary,
-    transports: z.array(transport).max(8).default([]),
+    transports: z.array(transport).max(MAX_TRANSPORTS).default([]),
   }),
 });
 

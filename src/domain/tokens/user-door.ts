@@ -3,15 +3,15 @@
  * route by which other services have such a token validated.
  */
 import type { IncomingMessage } from 'node:http';
-import { Controller, Injectable, Module, Post, Req } from '@nestjs/common';
+import { Injectable, Module, Post, Req } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
-import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiProperty } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import { readBearer, createRefusal, Doors } from '../../foundation/access/doors.js';
 import { getPrincipal, type UserPrincipal } from '../../foundation/access/actor.js';
-import { Answers, RequireForwardedUser } from '../../foundation/access/require.js';
+import { Answers, InternalController, RequireForwardedUser } from '../../foundation/access/require.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { Environment } from '../../foundation/config/environment.js';
@@ -107,8 +107,7 @@ class ValidUserResponse {
   amr!: string[];
 }
 
-@ApiTags('internal')
-@Controller('internal')
+@InternalController()
 class ValidateUserController {
   constructor(private readonly freshness: Freshness) {}
 

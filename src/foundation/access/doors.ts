@@ -9,6 +9,7 @@ import { HeaderAPIKeyStrategy } from 'passport-headerapikey';
 import { ProblemException, type RefusalEvent, type Problem, problems } from '../problems/problems.js';
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
 import type { Door, Principal } from './actor.js';
+import { RouteTable } from './route-table.js';
 
 /** A request with any of its headers presents a credential for a door. */
 export const DOORS = {
@@ -21,11 +22,6 @@ export const DOORS = {
   node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: 'node.validation.failed' },
   admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: 'admin.key.refused' },
 } as const satisfies Record<Door, { headers: string[]; problem: Problem; refusalEvent: RefusalEventName }>;
-
-/** In which a service that forwards the key of a service or a node names itself. */
-export const TARGET_HEADER = 'x-platform-target';
-/** In which a service that forwards an app key names the scope that the call needs. */
-export const SCOPE_HEADER = 'x-platform-scope';
 
 export type DoorReason<D extends Door> = RefusalReason<(typeof DOORS)[D]['refusalEvent']>;
 
@@ -115,5 +111,5 @@ export class HeaderKeyStrategy extends HeaderAPIKeyStrategy {
 }
 
 @Global()
-@Module({ providers: [Doors], exports: [Doors] })
+@Module({ providers: [Doors, RouteTable], exports: [Doors, RouteTable] })
 export class AccessModule {}

@@ -5,7 +5,6 @@ import {
   HttpCode,
   Injectable,
   mixin,
-  SetMetadata,
   UseGuards,
   type CanActivate,
   type ExecutionContext,
@@ -34,11 +33,10 @@ import {
   refuseField,
   refuseUnknownFields,
 } from '../problems/problems.js';
-import { Doors, DOORS, SCOPE_HEADER, TARGET_HEADER } from './doors.js';
+import { Doors, DOORS } from './doors.js';
 import type { Door } from './actor.js';
+import { Declares, SCOPE_HEADER, TARGET_HEADER } from './route-declarations.js';
 
-export const DOORS_OF_ROUTE = 'doors';
-export const SCOPE_OF_ROUTE = 'scope';
 /** Member of an operation in the OpenAPI document, until `completeDocument` removes it. */
 export const SCOPE_EXTENSION = 'x-scope';
 
@@ -95,14 +93,14 @@ export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]
   if (doors.includes('admin')) refusals.push(problems.tooManyRequests);
   if (doors.length > 1) refusals.unshift(problems.unauthenticated);
   return applyDecorators(
-    SetMetadata(DOORS_OF_ROUTE, doors),
+    Declares({ doors }),
     UseGuards(guard),
     ...doors.map((door) => ApiSecurity(REQUIREMENTS[door])),
     ApiProblems(...PROBLEMS_OF_EVERY_ROUTE, ...refusals),
   );
 }
 
-export const Public = () => applyDecorators(SetMetadata(DOORS_OF_ROUTE, []), ApiProblems(...PROBLEMS_OF_EVERY_ROUTE));
+export const Public = () => applyDecorators(Declares({ doors: [] }), ApiProblems(...PROBLEMS_OF_EVERY_ROUTE));
 
 const UserGuard = createDoorGuard(['user']);
 const AppGuard = createDoorGuard(['app']);
@@ -141,7 +139,11 @@ interface AdminRoute {
 
 /** @param path below that of the operators' API, with its first slash */
 export const AdminController = (path = ''): ClassDecorator =>
-  applyDecorators(ApiTags('admin'), Controller(`api/v0/admin${path}`));
+  applyDecorators(ApiTags('admin'), Controller(`api/v0/admin${path}`), Declares({ audience: 'operators' }));
+
+/** @param path below `/internal`, with its first slash */
+export const InternalController = (path = ''): ClassDecorator =>
+  applyDecorators(ApiTags('internal'), Controller(`internal${path}`), Declares({ audience: 'services' }));
 
 /** @param scope that an operator needs; `read` is enough for a GET */
 export function RequireAdmin(
@@ -165,11 +167,7 @@ export const RequireAdminOr = (scope: Scope, ...others: [OtherDoor, ...OtherDoor
   applyDecorators(RequireWith(createDoorGuard(['admin', ...others], scope), 'admin', ...others), NeedsScope(scope));
 
 const NeedsScope = (scope: RouteScope) =>
-  applyDecorators(
-    SetMetadata(SCOPE_OF_ROUTE, scope),
-    ApiExtension(SCOPE_EXTENSION, scope),
-    ApiProblems(problems.missingScope),
-  );
+  applyDecorators(Declares({ scope }), ApiExtension(SCOPE_EXTENSION, scope), ApiProblems(problems.missingScope));
 
 @Injectable()
 class PresentedAppGuard extends AppGuard {
@@ -216,6 +214,7 @@ const describeTargetHeader = (description: string) =>
 export const RequirePresentedApp = () =>
   applyDecorators(
     RequireWith(PresentedAppGuard, 'app'),
+    Declares({ headers: [TARGET_HEADER, SCOPE_HEADER], logged: 'failures' }),
     describeTargetHeader('Your own name, as the body’s `target`. If you send both, they must agree.'),
     ApiHeader({
       name: 'X-Platform-Scope',
@@ -291,7 +290,7 @@ class ForwardedUserGuard extends UserGuard {
 
 function requireForwarded(door: Door, guards: Type<CanActivate>[], ...refusals: Problem[]): MethodDecorator {
   return applyDecorators(
-    SetMetadata(DOORS_OF_ROUTE, [door]),
+    Declares({ doors: [door], logged: 'failures' }),
     UseGuards(...guards),
     ApiSecurity(REQUIREMENTS[door]),
     ApiSecurity({ ...REQUIREMENTS[door], ...REQUIREMENTS.app }),
@@ -302,6 +301,7 @@ function requireForwarded(door: Door, guards: Type<CanActivate>[], ...refusals: 
 export const RequireNode = () =>
   applyDecorators(
     requireForwarded('node', [NodeForwardingAppGuard, NodeGuard], DOORS.node.problem),
+    Declares({ headers: [TARGET_HEADER] }),
     describeTargetHeader('Your own name. A node with `targets` is refused without it, and at any other service.'),
   );
 

@@ -2,6 +2,7 @@ import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
 import {
+  ARRAY_MAX_SIZE,
   IsBoolean,
   isEmail,
   IsEmail,
@@ -46,16 +47,30 @@ export const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.mom
 export const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
 export const NETWORK = { type: String, nullable: true, example: EXAMPLES.network } as const;
 
-function Accepts(name: string, detail: string, accepts: (value: unknown) => boolean): PropertyDecorator {
+function Accepts(
+  name: string,
+  detail: string,
+  accepts: (value: unknown) => boolean,
+  ...constraints: unknown[]
+): PropertyDecorator {
   return (target, propertyName) => {
     registerDecorator({
       name,
       target: target.constructor,
       propertyName: String(propertyName),
+      constraints,
       validator: { validate: accepts, defaultMessage: () => detail },
     });
   };
 }
+
+/** A rule that the table of routes reads: a list in a body is refused before the validation, unless a rule of this name allows it. */
+const AcceptsList = (maxItems: number, detail: string, accepts: (value: unknown) => boolean) =>
+  Accepts(ARRAY_MAX_SIZE, detail, accepts, maxItems);
+
+/** A list of texts below a field whose content is validated elsewhere. @param pointer (RFC 6901) from the field */
+export const HasListBelow = (pointer: string, maxItems: number) =>
+  Accepts(ARRAY_MAX_SIZE, '', () => true, maxItems, pointer);
 
 /** Lengths count Unicode code points. */
 export function CharactersBetween(from: number, to: number): PropertyDecorator {
@@ -175,7 +190,7 @@ export function ScopesField(presence?: Presence): PropertyDecorator {
     example: ['read', 'nodes'],
   };
   const detail = `must be a list of one or more different scopes: ${SCOPES.join(', ')}`;
-  return applyDecorators(Field(schema, presence), Accepts('scopes', detail, isScopeList));
+  return applyDecorators(Field(schema, presence), AcceptsList(SCOPES.length, detail, isScopeList));
 }
 
 const LIST = { type: 'array', minItems: 1, maxItems: MAX_RESTRICTIONS, uniqueItems: true } as const;
@@ -214,7 +229,7 @@ function RestrictionField(
   const detail = `must be null, or a list of 1 to ${MAX_RESTRICTIONS} different ${names}`;
   return applyDecorators(
     Field({ ...schema, description: schema.description + whenAbsent }, { optional: true }),
-    Accepts('restriction', detail, (value) => value === null || isRestriction(value, isName)),
+    AcceptsList(MAX_RESTRICTIONS, detail, (value) => value === null || isRestriction(value, isName)),
   );
 }
 

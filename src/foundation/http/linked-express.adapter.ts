@@ -9,7 +9,6 @@ import express, { type Express, type Response } from 'express';
 import { createRandomId } from '../common/ids.js';
 import { problems, toProblemBody } from '../problems/problems.js';
 import { ConnectionBounds } from './connection-bounds.js';
-import { preferOtherMethod, refuseOtherMethods } from './known-paths.js';
 import { markInternal } from './request-guards.js';
 
 /** Load balancers commonly close idle connections after 60 s: so they never reuse one that this service just closed. */
@@ -56,12 +55,6 @@ export class LinkedExpressAdapter extends ExpressAdapter {
   /** Creates another server of the same routes, for INTERNAL_PORT. The caller opens and closes it. */
   createInternalServer(): Server {
     return markInternal(this.createServer());
-  }
-
-  /** Nest calls this after it has installed all routes. */
-  override setNotFoundHandler(...given: Parameters<ExpressAdapter['setNotFoundHandler']>): void {
-    this.use(refuseOtherMethods, preferOtherMethod);
-    super.setNotFoundHandler(...given);
   }
 
   private createServer(): Server {

@@ -8,26 +8,21 @@ import type { Socket } from 'node:net';
 import cors from 'cors';
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
-import { createRefusal, DOORS, SCOPE_HEADER, TARGET_HEADER } from '../access/doors.js';
-import type { Door } from '../access/actor.js';
+import { createRefusal, DOORS } from '../access/doors.js';
+import { SCOPE_HEADER, TARGET_HEADER, type GatewayDoor } from '../access/route-declarations.js';
+import { API_PREFIX, isAlias, type KnownPath, type Route, type RouteTable } from '../access/route-table.js';
 import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
 import { ProblemException, formExpected, problems, refuseField } from '../problems/problems.js';
-import { refuseOtherMethodOfLiteral } from './known-paths.js';
 
 /** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
 export const MAX_NAMES = 32;
 export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
-/** The only route of the API that takes a form (RFC 7662). */
-const FORM_ROUTE = '/internal/introspect';
-const CONSOLE = /^\/console(\/|$)/;
 /** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 const CREDENTIAL_HEADERS = new Set<string>(Object.values(DOORS).flatMap(({ headers }) => headers));
 const SINGLE_HEADERS = new Set<string>([...CREDENTIAL_HEADERS, TARGET_HEADER, SCOPE_HEADER]);
 const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER, SCOPE_HEADER]);
-const READS_TARGET = /^\/internal\/validate-(app|node)(\?|$)/;
-const VALIDATE_APP = /^\/internal\/validate-app(\?|$)/;
 /** Excludes brotli: 40 bytes make its decoder fill 16 MB, however early the reader stops (31 ms; gzip: 0.1 ms). */
 const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
 
@@ -35,42 +30,71 @@ const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
 // upgrade to.
 const setSecurityHeaders = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
 
-/** Checks the head of a request, in one function, because each further middleware costs every request. */
-export function guardHead({ serviceName, internalPort, corsOrigins }: Environment): RequestHandler {
+/**
+ * Finds the route of a request, and checks its head, in one function, because each further middleware costs every request.
+ * The path is judged first: an unknown one is 404 whatever its headers are. Then the headers, the method, and the rest.
+ */
+export function guardHead({ serviceName, internalPort, corsOrigins }: Environment, table: RouteTable): RequestHandler {
   const applyCors = createCorsPolicy(corsOrigins);
   const isSplit = internalPort !== undefined;
   return (request, response, next) => {
     setCommonHeaders(request, response);
-    const isForServices = isInternal(request);
-    if (isForServices && isForGateway(request.url)) {
-      guardGatewayHead(request, isSplit);
+    const known = findPath(request, table);
+    const isForServices = known?.audience === 'services' || known?.audience === 'gateways';
+    // Services that validate credentials are not browsers, and call a hundred times as often.
+    if (!isForServices) setSecurityHeaders(request, response, () => undefined);
+    if (isSplit && known && known.audience !== 'anyone' && !isOnInternalPort(request))
+      throw new ProblemException(problems.notFound);
+    request.declared = known?.routes.get(request.method);
+    if (known?.audience === 'gateways') {
+      refuseAmbiguousCredential(request, request.declared?.doors as [GatewayDoor]);
       next();
       return;
     }
-    // Services that validate credentials are not browsers, and call a hundred times as often.
-    if (!isForServices) setSecurityHeaders(request, response, () => undefined);
-    refuseAmbiguousPath(request);
-    if (!isForServices) addPrefix(request);
-    if (isSplit && isInternalOnly(request) && !isOnInternalPort(request)) throw new ProblemException(problems.notFound);
     if (applyCors && !isForServices && applyCors(request, response)) return;
+    if (!known) throw new ProblemException(problems.notFound);
     const names = Object.keys(request.headers);
     refuseAmbiguousHeaders(request, names);
-    refuseMisplacedTarget(request, isForServices ? names : [], serviceName);
+    if (request.declared === undefined) {
+      answerOtherMethod(request, response, known);
+      return;
+    }
+    refuseMisplacedTarget(request, request.declared, isForServices ? names : [], serviceName);
     if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
-    if (!isForServices) refuseOtherMethodOfLiteral(request);
-    if (hasBody(request) && !isReadable(request))
-      throw new ProblemException(takesForm(request.url) ? formExpected : problems.unsupportedMediaType);
+    if (hasBody(request)) refuseUnreadableBody(request, request.declared);
     next();
   };
+}
+
+/** Makes a request of a gateway one for the route itself, and an alias the path that is listed. @returns undefined for an unknown path */
+function findPath(request: Request, table: RouteTable): KnownPath | undefined {
+  const known = table.findLiteral(request.url) ?? table.findForGateway(request.url);
+  if (known?.audience === 'gateways') {
+    // Those of the gateway's client, which gateways pass on.
+    request.method = 'GET';
+    request.url = known.path;
+  }
+  if (known) return known;
+  const [path = ''] = request.url.split('?', 1);
+  if (!ORIGIN_FORM.test(request.url)) throw new ProblemException(problems.malformedRequest);
+  if (EMPTY_OR_DOT_SEGMENT.test(path)) return undefined;
+  if (!isAlias(path)) return table.find(path);
+  request.url = API_PREFIX + request.url;
+  return table.find(API_PREFIX + path);
+}
+
+/** RFC 9110 §9.3.7, §15.5.6. */
+function answerOtherMethod({ method }: Request, response: Response, { routes }: KnownPath): void {
+  const allow = [...routes.keys(), 'OPTIONS'].sort().join(', ');
+  if (method !== 'OPTIONS') throw new ProblemException(problems.methodNotAllowed, { headers: { Allow: allow } });
+  response.status(204).set('Allow', allow).end();
 }
 
 /**
  * The head is that of the gateway's client. An ambiguous one is refused like a wrong credential. A target or a scope that came
  * twice, which Node.js joins, is the gateway's mistake: the guard of the route refuses it.
  */
-function guardGatewayHead(request: Request, isSplit: boolean): void {
-  const door = rewriteGatewayRequest(request);
-  if (isSplit && !isOnInternalPort(request)) throw new ProblemException(problems.notFound);
+function refuseAmbiguousCredential(request: Request, [door]: readonly [GatewayDoor]): void {
   try {
     refuseAmbiguousHeaders(request, Object.keys(request.headers), CREDENTIAL_HEADERS);
   } catch {
@@ -109,16 +133,21 @@ function refuseAmbiguousHeaders(
 }
 
 /**
- * Refuses a target or a scope that would be ignored, because the caller would believe that it was checked:
- * `X-Platform-Target` is read on validate-app and validate-node only, and must name this service elsewhere.
- * @param names of the headers on `/internal/`, where one that is unknown or looks like a target is refused too
+ * Refuses a target or a scope that would be ignored, because the caller would believe that it was checked. A target that names
+ * this service is ignored everywhere.
+ * @param names of the headers of a service, where one that is unknown or looks like a target is refused too
  */
-function refuseMisplacedTarget({ headers, url }: Request, names: readonly string[], serviceName: string): void {
+function refuseMisplacedTarget(
+  { headers }: Request,
+  route: Route,
+  names: readonly string[],
+  serviceName: string,
+): void {
   const named = headers[TARGET_HEADER];
-  if (named !== undefined && named !== serviceName && !READS_TARGET.test(url))
-    refuseField('', 'X-Platform-Target is read by /internal/validate-app and /internal/validate-node only');
-  if (headers[SCOPE_HEADER] !== undefined && !VALIDATE_APP.test(url))
-    refuseField('', 'X-Platform-Scope is read by /internal/validate-app only');
+  if (named !== undefined && named !== serviceName && !route.headers.includes(TARGET_HEADER))
+    refuseField('', 'X-Platform-Target is not read by this route');
+  if (headers[SCOPE_HEADER] !== undefined && !route.headers.includes(SCOPE_HEADER))
+    refuseField('', 'X-Platform-Scope is not read by this route');
   for (const name of names) {
     const isOfPlatform = name.endsWith('target') || name.startsWith('x-platform-');
     if (isOfPlatform && !PLATFORM_HEADERS.has(name)) refuseField('', 'a header is not part of this request');
@@ -135,25 +164,20 @@ function refuseHostileQuery(request: Request, isForServices: boolean): void {
     refuseField('', 'contains a parameter that is not part of this request');
 }
 
-/** Introspection, and the pages of the console. */
-export function takesForm(url: string): boolean {
-  return url === FORM_ROUTE || CONSOLE.test(url);
-}
-
 function hasBody({ headers }: Request): boolean {
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
-/** Whether the body is JSON in UTF-8 (RFC 8259 §8.1), or the one form. */
-function isReadable(request: Request): boolean {
+/** The body must be JSON in UTF-8 (RFC 8259 §8.1), or the form that the route takes. */
+function refuseUnreadableBody(request: Request, { body }: Route): void {
   const encoding = request.headers['content-encoding'];
-  if (encoding && !CONTENT_ENCODINGS.has(encoding.toLowerCase())) return false;
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
-  const mediaType = takesForm(request.url) ? 'application/x-www-form-urlencoded' : 'application/json';
-  return request.is(mediaType) !== false && /^utf-?8$/i.test(charset);
+  const mediaType = body === 'form' ? 'application/x-www-form-urlencoded' : 'application/json';
+  const isReadable = request.is(mediaType) !== false && /^utf-?8$/i.test(charset);
+  if (isReadable && (!encoding || CONTENT_ENCODINGS.has(encoding.toLowerCase()))) return;
+  throw new ProblemException(body === 'form' ? formExpected : problems.unsupportedMediaType);
 }
 
-const API_PREFIX = '/api/v0/';
 const CORS_METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'];
 const CORS_REQUEST_HEADERS = ['Authorization', 'Content-Type', 'Idempotency-Key', 'X-Admin-Key', 'X-Request-Id'];
 const RATE_LIMIT_HEADERS = ['Retry-After', 'RateLimit', 'RateLimit-Policy'];
@@ -175,7 +199,7 @@ function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefin
   });
   return (request, response) => {
     const { method, headers, url } = request;
-    if (!url.startsWith(API_PREFIX)) return false;
+    if (!url.startsWith(`${API_PREFIX}/`)) return false;
     if (method === 'OPTIONS' && headers['access-control-request-method'] === undefined) return false;
     let isAnswered = true;
     apply(request, response, () => (isAnswered = false));
@@ -186,47 +210,13 @@ function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefin
 // The request target (RFC 9112 §3.2). A proxy denies `/internal/` by prefix: a target that it could resolve to another
 // path than the router does is refused here, and the router compares paths exactly.
 
-/** Plain segments without a query, as most requests have: they need no further check. */
-const PLAIN_PATH = /^(?:\/[\w-]+)+$/;
 /** The origin form, without characters that URL parsers drop or take for a slash. */
 const ORIGIN_FORM = /^\/[!"$-[\]-~]*$/;
-const GATEWAY_PATH = /^\/internal\/authorize\/(?<door>node|app|user)(?=[/?]|$)/;
 const EMPTY_OR_DOT_SEGMENT = /\/(\/|(\.|%2e){1,2}(\/|$))/i;
-
-export type GatewayDoor = Exclude<Door, 'admin'>;
-
-function isInternal({ url }: Request): boolean {
-  return url.startsWith('/internal/');
-}
-
-export function isForGateway(url: string): boolean {
-  return GATEWAY_PATH.test(url);
-}
-
-/** Replaces the method and the path of the gateway's client, which gateways pass on. @returns the door of the route */
-function rewriteGatewayRequest(request: Request): GatewayDoor {
-  const { door } = GATEWAY_PATH.exec(request.url)?.groups ?? {};
-  request.method = 'GET';
-  request.url = `/internal/authorize/${door}`;
-  return door as GatewayDoor;
-}
-
-function refuseAmbiguousPath({ url }: Request): void {
-  if (PLAIN_PATH.test(url)) return;
-  if (!ORIGIN_FORM.test(url)) throw new ProblemException(problems.malformedRequest);
-  const [path = ''] = url.split('?', 1);
-  if (EMPTY_OR_DOT_SEGMENT.test(path)) throw new ProblemException(problems.notFound);
-}
-
-/** Makes the paths of the specification's flow descriptions (`/auth/login`) aliases of the listed ones. */
-function addPrefix(request: Request): void {
-  if (/^\/(auth|users|admin)(\/|$|\?)/.test(request.url)) request.url = `/api/v0${request.url}`;
-}
 
 // With INTERNAL_PORT the routes of services and operators are served on that port only, so that the proxy needs no rule
 // to hide them from the public. That port serves every route; PORT serves all others.
 
-const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin|console)(\/|\?|$)/;
 const internalSockets = new WeakSet<Socket>();
 
 export function markInternal(server: Server): Server {
@@ -235,9 +225,4 @@ export function markInternal(server: Server): Server {
 
 function isOnInternalPort({ socket }: Request): boolean {
   return internalSockets.has(socket);
-}
-
-/** To be called after `addPrefix`. */
-function isInternalOnly({ url }: Request): boolean {
-  return INTERNAL_ONLY_PATH.test(url);
 }

@@ -5,8 +5,6 @@ import { getCallerRequestId, getRequestId } from '../common/ids.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import type { Log } from '../logging/log.js';
 
-const VALIDATION = /^\/internal\/(validate-|authorize\/)/;
-
 export interface CompletedRequest {
   readonly request: Request;
   readonly response: Response;
@@ -16,10 +14,13 @@ export interface CompletedRequest {
   readonly durationMs: number;
 }
 
-/** @param count undefined when no metrics are served */
+/**
+ * @param logsSuccesses of routes that declare to log failures only
+ * @param count undefined when no metrics are served
+ */
 export function createRequestLog(
   log: Log,
-  logsValidations: boolean,
+  logsSuccesses: boolean,
   count?: (request: CompletedRequest) => void,
 ): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
@@ -30,9 +31,8 @@ export function createRequestLog(
       const durationMs = performance.now() - startedAt;
       count?.({ request, response, route, status, durationMs });
       if ((response.locals as ResponseLocals).isUnlogged) return;
-      // Each verifier polls several times a second.
-      if (route === '/internal/changes') return;
-      if (!logsValidations && status === 200 && VALIDATION.test(route)) return;
+      const logged = request.declared?.logged;
+      if (logged === 'none' || (logged === 'failures' && status === 200 && !logsSuccesses)) return;
       log.writeAbout(request, 'info', 'request', {
         request_id: getRequestId(request),
         caller_request_id: getCallerRequestId(request),

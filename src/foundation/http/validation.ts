@@ -4,7 +4,7 @@ import { ApiHeader } from '@nestjs/swagger';
 import * as transformerPackage from 'class-transformer';
 import { validate } from 'class-validator';
 import { raw, type NextFunction, type Request, type Response } from 'express';
-import { MAX_RESTRICTIONS } from '../common/names.js';
+import { getDeclaredRoute, type Route } from '../access/route-table.js';
 import {
   ProblemException,
   problems,
@@ -13,57 +13,48 @@ import {
   UNKNOWN_FIELD,
   type FieldError,
 } from '../problems/problems.js';
-import { MAX_REVOKED_KEYS } from '../config/limits.js';
-import { isForGateway, takesForm, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
+import { MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
 
-/** The only fields of JSON bodies that may be lists, of texts, on their routes. Browsers send passkeys (WebAuthn §5.1). */
-const LIST_FIELDS: readonly { route: RegExp; pointer: string; maxCommas?: number }[] = [
-  { route: /^\/api\/v0\/admin\/(nodes|app-credentials)\/revoke$/, pointer: '/ids', maxCommas: MAX_REVOKED_KEYS },
-  { route: /^\/api\/v0\/admin\/keys\/identify$/, pointer: '/digests' },
-  { route: /^\/api\/v0\/admin\/(nodes(\/[^/]+)?|enrolments)$/, pointer: '/targets' },
-  { route: /^\/api\/v0\/admin\/app-credentials(\/[^/]+)?$/, pointer: '/scopes' },
-  { route: /^\/api\/v0\/admin\/operators(\/[^/]+)?$/, pointer: '/scopes' },
-  { route: /^\/api\/v0\/users\/me\/passkeys$/, pointer: '/passkey/response/transports' },
-];
 const MAX_DEPTH = 16;
-/** Between names, and between the values of one list. */
-const MAX_COMMAS = MAX_NAMES + MAX_RESTRICTIONS;
 /** The longest text that a route accepts has 512 characters. */
 export const MAX_TEXT_LENGTH = 8_192;
 const [BRACE, CLOSING_BRACE, BRACKET, CLOSING_BRACKET, QUOTE, COMMA, BACKSLASH] = Buffer.from('{}[]",\\');
 const decoder = new TextDecoder();
 
 /** Reads a body of at most 100 KB, after decompression. `guardHead` has checked its media type. */
-export const readBytes = raw({ limit: '100kb', type: (request) => !isForGateway(request.url ?? '') });
+export const readBytes = raw({
+  limit: '100kb',
+  type: (request) => getDeclaredRoute(request as Request).body !== 'none',
+});
 
 /**
  * Refuses bodies that would be costly or harmful in validation: with many names (100 ms for 11,000), nested deeply (it
- * is recursive), not an object, with a list that is not the one of its route, with names that reach a prototype, or with
+ * is recursive), not an object, with a list that the route does not declare, with names that reach a prototype, or with
  * text that is not well-formed Unicode (different lone surrogates encode alike).
  */
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
-  if (Buffer.isBuffer(bytes) && !isParsedByRoute(request.url)) {
-    const list = bytes.length > 0 ? LIST_FIELDS.find(({ route }) => route.test(request.path)) : undefined;
-    request.body = bytes.length > 0 ? parse(bytes, list?.maxCommas) : undefined;
-    if (bytes.length > 0) refuseHostileValues(request.body, list?.pointer);
+  if (Buffer.isBuffer(bytes)) {
+    const { body, lists } = getDeclaredRoute(request);
+    if (body === 'json') request.body = bytes.length > 0 ? parse(bytes, lists) : undefined;
   }
   next();
 }
 
-function isParsedByRoute(url: string): boolean {
-  return url === '/internal/changes' || takesForm(url);
-}
-
-function parse(bytes: Buffer, maxCommas = MAX_COMMAS): unknown {
+function parse(bytes: Buffer, lists: Route['lists']): unknown {
   // Decoding would replace invalid bytes by U+FFFD, so that two different passwords become equal.
   if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
+  let maxCommas = MAX_NAMES;
+  for (const maxItems of lists.values()) maxCommas += maxItems;
   refuseCostlyJson(bytes, maxCommas);
+  let body: unknown;
   try {
-    return JSON.parse(decoder.decode(bytes));
+    body = JSON.parse(decoder.decode(bytes));
   } catch {
     throw new ProblemException(problems.malformedRequest);
   }
+  refuseHostileValues(body, lists);
+  return body;
 }
 
 /** Counts before parsing: 11,000 names take 0.2 ms to count and 5 ms to parse. */
@@ -87,7 +78,7 @@ function findEndOfString(bytes: Buffer, start: number): number {
   return i;
 }
 
-function refuseHostileValues(body: unknown, listField: string | undefined): void {
+function refuseHostileValues(body: unknown, lists: Route['lists']): void {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw new ProblemException(problems.malformedRequest);
   let names = 0;
@@ -95,7 +86,7 @@ function refuseHostileValues(body: unknown, listField: string | undefined): void
   for (let item = pending.pop(); item; item = pending.pop()) {
     const { value, pointer } = item;
     if (typeof value === 'string') refuseHostileText(value, pointer);
-    if (Array.isArray(value) && pointer !== listField) refuseField(pointer, 'must not be a list');
+    if (Array.isArray(value) && !lists.has(pointer)) refuseField(pointer, 'must not be a list');
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {
       if (!Array.isArray(value) && (names += 1) > MAX_NAMES) refuseField('', TOO_MANY_NAMES);

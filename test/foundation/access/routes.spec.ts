@@ -1,10 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { randomUUID } from 'node:crypto';
-import { RequestMethod, type Type } from '@nestjs/common';
-import { METHOD_METADATA, PATH_METADATA } from '@nestjs/common/constants.js';
-import { MetadataScanner, ModulesContainer } from '@nestjs/core';
+import { Get } from '@nestjs/common';
+import type { ModulesContainer } from '@nestjs/core';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { DOORS_OF_ROUTE, SCOPE_OF_ROUTE } from '../../../src/foundation/access/require.js';
+import { RouteTable, type Route } from '../../../src/foundation/access/route-table.js';
 import { ADMIN_KEY } from '../../support/settings.js';
 import { fromRoot } from '../../support/from-root.js';
 import { type Problem, problems } from '../../../src/foundation/problems/problems.js';
@@ -113,19 +112,14 @@ const FORWARDED = ['POST internal/validate-node', 'POST internal/validate-user']
 const readSource = (file: string): string => readFileSync(fromRoot(`src/${file}`), 'utf8');
 
 const CONTROLLERS = readdirSync(fromRoot('src'), { recursive: true, encoding: 'utf8' }).filter(
-  (file) => file.endsWith('.ts') && /@(Admin)?Controller\(/.test(readSource(file)),
+  (file) => file.endsWith('.ts') && /@(Admin|Internal)?Controller\(/.test(readSource(file)),
 );
 
 type Door = 'user' | 'app' | 'node' | 'admin';
 
-interface Route {
-  readonly name: string;
-  readonly handler: object;
-  /** As declared, without the first slash. */
-  readonly path: string;
-  readonly method: 'get' | 'post' | 'patch' | 'delete';
+interface DocumentedRoute extends Route {
   readonly template: string;
-  readonly doors: Door[];
+  readonly verb: 'get' | 'post' | 'patch' | 'delete';
 }
 
 const SECURITY: Readonly<Record<Door, object[]>> = {
@@ -142,30 +136,21 @@ const WITHOUT_CREDENTIAL: Readonly<Record<Door, Problem>> = {
   admin: problems.invalidAdminKey,
 };
 
-/** Every route of every controller that Nest knows, with the doors it declares. */
-function routesOf(app: TestApp): Route[] {
-  const scanner = new MetadataScanner();
-  const modules = [...app.nest.get(ModulesContainer).values()];
-  return modules.flatMap((module) =>
-    [...module.controllers.values()].flatMap(({ metatype }) => {
-      const { prototype } = metatype as Type<Record<string, object>>;
-      const base = Reflect.getMetadata(PATH_METADATA, metatype as object) as string;
-      return scanner.getAllMethodNames(prototype).flatMap((name): Route[] => {
-        const handler = prototype[name]!;
-        const verb = Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod | undefined;
-        if (verb === undefined) return [];
-        const path = `${base}/${Reflect.getMetadata(PATH_METADATA, handler) as string}`.replace(/\/+$/, '');
-        const doors = Reflect.getMetadata(DOORS_OF_ROUTE, handler) as Door[];
-        const method = RequestMethod[verb].toLowerCase() as Route['method'];
-        return [{ name, handler, path, method, template: `/${path.replace(/:(\w+)/g, '{$1}')}`, doors }];
-      });
-    }),
-  );
+/** Every route of every controller that Nest knows, but pages. */
+function routesOf(app: TestApp): DocumentedRoute[] {
+  const { routes } = app.nest.get(RouteTable);
+  return routes
+    .filter(({ handler, body, audience }) => handler && !(audience === 'operators' && body === 'form'))
+    .map((route) => ({
+      ...route,
+      template: route.path.replace(/:(\w+)/g, '{$1}'),
+      verb: route.method.toLowerCase() as DocumentedRoute['verb'],
+    }));
 }
 
 describe('every route of every controller', () => {
   const app = useApp();
-  let routes: Route[];
+  let routes: DocumentedRoute[];
   let document: OpenAPIObject;
   let credentials: Record<Door, Record<string, string>>;
 
@@ -181,15 +166,15 @@ describe('every route of every controller', () => {
     };
   });
 
-  const call = ({ method, template }: Route, headers: Record<string, string> = {}) => {
+  const call = ({ verb, template }: DocumentedRoute, headers: Record<string, string> = {}) => {
     const path = template.replace(/\{\w+\}/g, randomUUID());
-    const request = method === 'get' || method === 'delete' ? app[method](path) : app[method](path, {});
+    const request = verb === 'get' || verb === 'delete' ? app[verb](path) : app[verb](path, {});
     if (template === '/internal/introspect') return app.post(path).type('form').send('token=t').set(headers);
     // Without it, the answer is not a verdict.
     if (template === '/internal/authorize/app') request.set('X-Platform-Target', 'auth');
     return request.set(headers);
   };
-  const guarded = (): Route[] => {
+  const guarded = (): DocumentedRoute[] => {
     const found = routes.filter(({ doors }) => doors.length > 0);
     expect(found.length).toBeGreaterThan(20);
     return found;
@@ -197,21 +182,35 @@ describe('every route of every controller', () => {
 
   it('declares exactly one door policy, one scope for the admin door, and a guard for each door', () => {
     const declared: Record<string, string> = {};
-    for (const { name, handler, path, method, doors } of routes) {
-      const route = `${method.toUpperCase()} ${path}`;
-      const scope = Reflect.getMetadata(SCOPE_OF_ROUTE, handler) as string | undefined;
-      const named = (doors as Door[] | undefined)?.map((door) =>
-        door === 'admin' ? `admin with ${scope ?? 'NO SCOPE'}` : door,
-      );
-      const door = named === undefined ? 'NOT DECLARED' : named.join(' or ') || 'open';
-      if (!named?.some((each) => each.startsWith('admin')))
-        expect({ route, scope }).toEqual({ route, scope: undefined });
+    for (const { name, handler, path, method, doors, scope } of routes) {
+      const route = `${method} ${path.slice(1)}`;
+      const named = doors.map((door) => (door === 'admin' ? `admin with ${scope ?? 'NO SCOPE'}` : door));
+      const door = named.join(' or ') || 'open';
+      if (!doors.includes('admin')) expect({ route, scope }).toEqual({ route, scope: undefined });
       // The same decorator that declares a door guards it. One more guard throttles.
-      const guards = (Reflect.getMetadata('__guards__', handler) as unknown[] | undefined) ?? [];
+      const guards = (Reflect.getMetadata('__guards__', handler!) as unknown[] | undefined) ?? [];
       const more = guards.length - (door === 'open' ? 0 : FORWARDED.includes(route) ? 2 : 1);
       declared[route] = `${name}: ${door}${['', ', throttled'][more] ?? ` and ${guards.length} guards`}`;
     }
     expect(declared).toEqual(POLICY);
+  });
+
+  it('declares its doors, or that it has none, or the service does not start', () => {
+    class Undeclared {
+      @Get('undeclared') show(): void {}
+    }
+    const modules = new Map([['one', { controllers: new Map([['one', { metatype: Undeclared }]]) }]]);
+    expect(() => new RouteTable(modules as unknown as ModulesContainer)).toThrow('Undeclared.show declares neither');
+  });
+
+  it('is for services alone below /internal, and for operators alone below /api/v0/admin', () => {
+    const misplaced = app.nest.get(RouteTable).routes.filter(({ path, audience }) => {
+      if (path.startsWith('/internal/authorize/')) return audience !== 'gateways';
+      if (path.startsWith('/internal/')) return audience !== 'services';
+      if (/^\/(api\/v0\/admin|console)(\/|$)/.test(path)) return audience !== 'operators';
+      return audience !== 'anyone';
+    });
+    expect(misplaced).toEqual([]);
   });
 
   it('declares its door policy and its scope in one decorator', () => {
@@ -232,7 +231,7 @@ describe('every route of every controller', () => {
     const documented = Object.entries(document.paths).flatMap(([path, item]) =>
       Object.keys(item).map((method) => `${method} ${path}`),
     );
-    expect(documented.sort()).toEqual(routes.map(({ method, template }) => `${method} ${template}`).sort());
+    expect(documented.sort()).toEqual(routes.map(({ verb, template }) => `${verb} ${template}`).sort());
   });
 
   it('is served by the router, which serves nothing else but the documentation and the page that leads to it', () => {
@@ -245,7 +244,7 @@ describe('every route of every controller', () => {
 
   it('documents the security schemes of its doors', () => {
     const sorted = (list: object[] | undefined) => list?.map((one) => JSON.stringify(one)).sort();
-    const expectedOf = ({ template, doors }: Route): object[] => {
+    const expectedOf = ({ template, doors }: DocumentedRoute): object[] => {
       // Logout accepts a bearer token, or none.
       if (template === '/api/v0/auth/logout') return [{ user: [] }, {}];
       if (template === '/internal/validate-user') return [{ user: [] }, { user: [], app_id: [], app_key: [] }];
@@ -255,7 +254,7 @@ describe('every route of every controller', () => {
     };
     const documented = routes.map((route) => ({
       route,
-      security: sorted(document.paths[route.template]![route.method]!.security),
+      security: sorted(document.paths[route.template]![route.verb]!.security),
     }));
     expect(documented).toEqual(routes.map((route) => ({ route, security: sorted(expectedOf(route)) })));
   });

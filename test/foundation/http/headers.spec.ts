@@ -164,7 +164,7 @@ describe('a credential header', () => {
       expect(await raw(value)).toMatch(/^HTTP\/1\.1 400 [^]*application\/problem\+json/);
     });
 
-    it.each([path, '/health/live', '/nowhere', '/docs-json'])('is a 400 when sent twice to %s', async (to) => {
+    it.each([path, '/health/live', '/docs-json'])('is a 400 when sent twice to %s', async (to) => {
       const { port } = app.server.address() as AddressInfo;
       const good = header === 'X-Admin-Key' ? ADMIN_KEY : 'a:b';
       for (const values of [

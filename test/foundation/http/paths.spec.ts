@@ -63,6 +63,21 @@ describe('a path', () => {
     await expectRefusal('POST', path, problems.notFound);
   });
 
+  it.each(['/INTERNAL/validate-app', '/internal/Validate-Node', '/nowhere'])(
+    'that is unknown is not found, whatever its headers, its query and its body are: %s',
+    async (path) => {
+      for (const headers of [
+        ['X-API-Key: a', 'X-API-Key: b'],
+        ['X-Platform-Target: elsewhere', 'X-Platform-Scope: a b'],
+        ['Content-Type: text/plain', 'Content-Length: 1'],
+        ['Host: other'],
+      ]) {
+        const answer = await sendRaw(app, `POST ${path}?__proto__=x HTTP/1.1`, 'Host: localhost', ...headers);
+        expect(answer).toMatch(/^HTTP\/1\.1 404 [^]*"not_found"/);
+      }
+    },
+  );
+
   it.each([
     '/API/v0/admin/nodes',
     '/api/V0/admin/nodes',

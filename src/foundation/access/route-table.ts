@@ -1,0 +1,166 @@
+// The table of all routes: their declarations, compiled from Nest's metadata at the start, by path and method. The guards of
+// foundation/http/ look each request up in it once, and read the rest from the entry.
+
+import { Injectable, RequestMethod, type Type } from '@nestjs/common';
+import { METHOD_METADATA, PATH_METADATA, ROUTE_ARGS_METADATA } from '@nestjs/common/constants.js';
+import { RouteParamtypes } from '@nestjs/common/enums/route-paramtypes.enum.js';
+import { MetadataScanner, ModulesContainer } from '@nestjs/core';
+import { ARRAY_MAX_SIZE, getMetadataStorage, ValidationTypes } from 'class-validator';
+import type { Request } from 'express';
+import { readDeclaration, type Audience, type RouteDeclaration } from './route-declarations.js';
+
+export interface Route extends RouteDeclaration {
+  /** Of the handler. */
+  readonly name: string;
+  readonly method: string;
+  /** As in Express: `/api/v0/users/:id`. */
+  readonly path: string;
+  /** The fields of a JSON body that may be lists, of texts: the most items of each, by its JSON Pointer. */
+  readonly lists: ReadonlyMap<string, number>;
+  readonly handler?: object;
+}
+
+/** All routes with the same path. */
+export interface KnownPath {
+  readonly path: string;
+  readonly audience: Audience;
+  readonly routes: Map<string, Route>;
+}
+
+interface Pattern extends KnownPath {
+  readonly pattern: RegExp;
+  /** A wildcard counts as more than any number of parameters. */
+  readonly parameters: number;
+}
+
+declare module 'express-serve-static-core' {
+  interface Request {
+    /** Set by `guardHead`, before anything else reads the request. */
+    declared?: Route | undefined;
+  }
+}
+
+/** @returns the declaration of the route that the request is for */
+export function getDeclaredRoute({ declared }: Request): Route {
+  if (!declared) throw new Error('The request was not looked up in the table of routes');
+  return declared;
+}
+
+export const API_PREFIX = '/api/v0';
+
+/** The specification's flow descriptions have no prefix: `/auth/login` is an alias of `/api/v0/auth/login`. */
+export function isAlias(path: string): boolean {
+  return /^\/(auth|users|admin)(\/|$)/.test(path);
+}
+
+const DEFAULTS = { audience: 'anyone', body: 'json', headers: [], logged: 'all' } as const;
+const NO_LISTS: ReadonlyMap<string, number> = new Map();
+
+@Injectable()
+export class RouteTable {
+  readonly routes: Route[] = [];
+  private readonly literals = new Map<string, KnownPath>();
+  private readonly patterns: Pattern[] = [];
+  private readonly gateways: KnownPath[] = [];
+
+  /** Nest has scanned all modules before it creates the first provider. */
+  constructor(modules: ModulesContainer) {
+    for (const { controllers } of modules.values())
+      for (const { metatype } of controllers.values())
+        for (const route of compileRoutes(metatype as Type)) this.add(route);
+  }
+
+  /** For a page that is no route of a controller: open to everybody, and without a body. */
+  addPage(path: string): void {
+    this.add({ ...DEFAULTS, doors: [], name: '', method: 'GET', path, lists: NO_LISTS });
+  }
+
+  /** @param path with neither a query nor parameters. A literal name precedes a parameter: `/passkeys/options` is not `/passkeys/:id` */
+  findLiteral(path: string): KnownPath | undefined {
+    return this.literals.get(path);
+  }
+
+  /** @param path without a query */
+  find(path: string): KnownPath | undefined {
+    return this.literals.get(path) ?? this.patterns.find(({ pattern }) => pattern.test(path));
+  }
+
+  /** Gateways append the path of their client, which may be anything, and its query. */
+  findForGateway(url: string): KnownPath | undefined {
+    return this.gateways.find(({ path }) => url.startsWith(path) && /^[/?]/.test(url.slice(path.length)));
+  }
+
+  private add(route: Route): void {
+    const { path, audience, method } = route;
+    this.routes.push(route);
+    const known = this.literals.get(path) ?? this.patterns.find((each) => each.path === path) ?? this.addPath(route);
+    if (known.audience !== audience) throw new Error(`The routes of ${path} declare different audiences`);
+    known.routes.set(method, route);
+    // RFC 9110 §9.3.2.
+    if (method === 'GET') known.routes.set('HEAD', route);
+  }
+
+  private addPath({ path, audience }: Route): KnownPath {
+    const known = { path, audience, routes: new Map<string, Route>() };
+    const parameters = path.includes('*') ? Infinity : path.split(':').length - 1;
+    if (parameters === 0) {
+      this.literals.set(path, known);
+      if (audience === 'gateways') this.gateways.push(known);
+      return known;
+    }
+    const pattern = { ...known, pattern: toPattern(path), parameters };
+    this.patterns.push(pattern);
+    this.patterns.sort((one, other) => one.parameters - other.parameters);
+    return pattern;
+  }
+}
+
+/** Parameters (`:id`) stand for one segment, wildcards (`{*rest}`) for any number. */
+function toPattern(path: string): RegExp {
+  const literal = path.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  return new RegExp(`^${literal.replace(/:\w+/g, '[^/]+').replace(/\\\{\\\*\w+\\\}/g, '.*')}$`);
+}
+
+function compileRoutes(controller: Type): Route[] {
+  const prototype = controller.prototype as Readonly<Record<string, object>>;
+  const names = new MetadataScanner().getAllMethodNames(prototype);
+  return names.flatMap((name) => compileRoute(controller, name, prototype[name] as object) ?? []);
+}
+
+/** @returns undefined for a method that handles no request */
+function compileRoute(controller: Type, name: string, handler: object): Route | undefined {
+  const method = Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod | undefined;
+  if (method === undefined) return undefined;
+  const [base, own] = [controller, handler].map((each) => Reflect.getMetadata(PATH_METADATA, each) as string);
+  const path = `/${base}/${own}`.replace(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '');
+  const { doors, ...declared } = { ...DEFAULTS, ...readDeclaration(controller), ...readDeclaration(handler) };
+  if (!doors) throw new Error(`${controller.name}.${name} declares neither its doors nor that it has none`);
+  const body = findBodyType(controller, name);
+  const lists = body ? new Map(readListFields(body)) : NO_LISTS;
+  return { ...declared, doors, name, method: RequestMethod[method], path, lists, handler };
+}
+
+/** @returns the class of the parameter with `@Body()` */
+function findBodyType(controller: Type, name: string): Type | undefined {
+  type Parameters = Readonly<Record<string, { readonly index: number }>>;
+  const parameters = (Reflect.getMetadata(ROUTE_ARGS_METADATA, controller, name) ?? {}) as Parameters;
+  const body = Object.entries(parameters).find(([key]) => key.startsWith(`${RouteParamtypes.BODY}:`))?.[1];
+  const types = Reflect.getMetadata('design:paramtypes', controller.prototype as object, name) as Type[] | undefined;
+  return body && types?.[body.index];
+}
+
+/** @returns the most items of each list that the class of a body declares with `ArrayMaxSize`, by its JSON Pointer */
+function readListFields(body: Type, parent = ''): [pointer: string, maxItems: number][] {
+  const rules = getMetadataStorage().getTargetValidationMetadatas(body, '', false, false);
+  return rules.flatMap(({ type, name, propertyName, constraints }): [string, number][] => {
+    const pointer = `${parent}/${propertyName}`;
+    if (type === ValidationTypes.NESTED_VALIDATION)
+      return readListFields(
+        Reflect.getMetadata('design:type', body.prototype as object, propertyName) as Type,
+        pointer,
+      );
+    if (name !== ARRAY_MAX_SIZE) return [];
+    const [maxItems, below = ''] = constraints as [number, string?];
+    return [[pointer + below, maxItems]];
+  });
+}
