@@ -26,7 +26,7 @@ const FILL = `
     SELECT gen_random_uuid(), now() - n * interval '1 second', CASE WHEN n % 2 = 0 THEN 'user.login.succeeded' ELSE 'user.login.failed' END,
       'open', NULL, gen_random_uuid()::text, gen_random_uuid()::text, '192.0.2.' || n % 250, '{"reasons": {"wrong_password": 1}}', 1
     FROM generate_series(1, 100000) n;
-  INSERT INTO throttle_windows (key, points, window_start, window_end, lost, in_flight, in_flight_until, granted)
+  INSERT INTO throttle_windows (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
     SELECT 'known-address:' || n, 1, now(), now() + n % 30 * interval '1 day', 1, 0, now(), 0 FROM generate_series(1, 200000) n;`;
 const PAGES = [
   ...['', '/map', '/map?service=service-1', '/map?revoked=true', '/keys', '/homes', '/homes?search=4711', '/operators'],

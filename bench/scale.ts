@@ -149,7 +149,7 @@ const FILL = [
   `INSERT INTO audit_events (id, time, event, actor_door, actor_id, subject, count, details)
    SELECT gen_random_uuid(), now() - i * interval '1 second', 'user.login.succeeded', 'user', ${sqlId(`'u' || i`)},
           ${sqlId(`'u' || i`)}, 1, '{}' FROM generate_series(1, $1::int) i`,
-  `INSERT INTO throttle_windows (key, points, window_start, window_end, lost, in_flight, in_flight_until, granted)
+  `INSERT INTO throttle_windows (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
    SELECT 'login-account:' || md5(i::text), 100, now(), now() + interval '1 day', 1, 0, now(), 0
    FROM generate_series(1, $1::int) i`,
 ];

@@ -85,10 +85,10 @@ const DATABASE_FAILURES: Readonly<Record<string, DatabaseFailure>> = {
   '28000': [FORBIDDEN, 'PostgreSQL refuses the connection of this user.', 'Correct DATABASE_URL, or pg_hba.conf.'],
   '42501': [FORBIDDEN, 'The role in DATABASE_URL may not do this.', 'Use the role that owns the tables.'],
   '42P01': [OUTDATED, 'The schema is missing, or older than this program.', 'Run: platform-auth migrate'],
-  FORMER_SCHEMA: [
+  UNRELEASED_SCHEMA: [
     OUTDATED,
-    'The database has a part of the migrations of version 0.1.0.',
-    'Run platform-auth migrate of commit 48b3efd6, which adds the others, then run this again.',
+    'The database was made before 0.1.0.',
+    'Export its users with the commit that made it, and import them into a new database.',
   ],
   '42703': [OUTDATED, 'The schema is older than this program.', 'Run: platform-auth migrate'],
 };

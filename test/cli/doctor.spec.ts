@@ -370,7 +370,8 @@ describe('platform-auth doctor', () => {
         broken('ocr.env: ocr → auth', 'The credential in the file is refused.'),
       ],
       [
-        () => platform.database.query(`INSERT INTO migrations (timestamp, name) VALUES (1, 'FromTheFuture')`),
+        () =>
+          platform.database.query(`INSERT INTO migrations (timestamp, name) VALUES (9999999999999, 'FromTheFuture')`),
         warning('database', /FromTheFuture/),
       ],
       [() => setUnused('recipes'), warning('recipes → auth', /^The key was last used on 20/)],
@@ -393,7 +394,7 @@ describe('platform-auth doctor', () => {
     it('reports the missing migrations of a database of an earlier version, and tries no key', async () => {
       set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong');
       chmodSync(platform.path('mcp'), 0o640);
-      const reverted = await platform.revertToKeys();
+      const reverted = await platform.revertToAppCredentials();
       expect(await platform.diagnose(url)).toMatchObject([
         { where: 'mcp.env' },
         { severity: 'broken', where: 'database', what: `Migrations are missing: ${reverted.join(', ')}.` },

@@ -76,7 +76,7 @@ describe('platform-auth init as a process', () => {
 
   it('--dry-run says that it compares no keys before the migrations', async () => {
     await platform.init();
-    await platform.revertToKeys();
+    await platform.revertToAppCredentials();
     expect(await run(parameters('--dry-run'))).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(

@@ -60,7 +60,7 @@ describe('platform-auth init on a platform in use', () => {
   });
 
   it('refuses a strange folder before it applies migrations', async () => {
-    const reverted = await platform.revertToKeys();
+    const reverted = await platform.revertToAppCredentials();
     rmSync(platform.path('auth'));
     await expect(platform.init()).rejects.toMatchObject({ code: 'strange_env_dir' });
     writeFileSync(platform.path('auth'), `SECRET_KEY=${platform.variables('recipes').SECRET_KEY!}\n`);

@@ -251,7 +251,7 @@ describe('platform-auth init on a platform in use', () => {
   });
 
   it('--dry-run reports the migrations of an earlier version and the pairs, and that keys cannot be compared yet', async () => {
-    const reverted = await platform.revertToKeys();
+    const reverted = await platform.revertToAppCredentials();
     const before = await platform.state();
     const plan = await platform.init({ dryRun: true, prune: true });
     expect(plan).toMatchObject({ migrations: reverted, strays: [] });
@@ -262,7 +262,7 @@ describe('platform-auth init on a platform in use', () => {
   });
 
   it('migrates a database of an earlier version, then compares the keys', async () => {
-    const reverted = await platform.revertToKeys();
+    const reverted = await platform.revertToAppCredentials();
     const report = await platform.init();
     expect(report.migrations).toEqual(reverted);
     expect(actions(report)).toEqual(['keep']);

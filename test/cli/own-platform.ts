@@ -11,6 +11,7 @@ import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables } from '../../src/foundation/common/names.js';
 import { parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/foundation/database/migrate.js';
+import { CreateAppCredentials1795651200005 } from '../../src/foundation/database/migrations/app-credentials.js';
 import { holdWrites } from '../support/row-lock.js';
 import { recordLogLine } from '../support/run-log.js';
 import { TestClock } from '../support/test-clock.js';
@@ -150,10 +151,11 @@ export class OwnPlatform {
     return { reached, remove: async () => release().then(remove) };
   }
 
-  /** Reverts every migration after those of accounts and keys: other tables are missing. @returns the reverted ones */
-  async revertToKeys(): Promise<string[]> {
+  /** Reverts every migration after the one of app credentials: other tables are missing. @returns the reverted ones */
+  async revertToAppCredentials(): Promise<string[]> {
     const dataSource = await new DataSource(createMigrationOptions(this.database.url)).initialize();
-    const reverted = dataSource.migrations.slice(2).map((migration) => migration.constructor.name);
+    const names = dataSource.migrations.map((migration) => migration.constructor.name);
+    const reverted = names.slice(names.indexOf(CreateAppCredentials1795651200005.name) + 1);
     for (let undone = 0; undone < reverted.length; undone += 1) await dataSource.undoLastMigration();
     await dataSource.destroy();
     return reverted;

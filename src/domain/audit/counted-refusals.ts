@@ -22,73 +22,49 @@ const MAX_DEFERRED = 1_000;
 /** Refusals without an account share this many rows a window, so that random addresses do not fill the disk. */
 const MAX_UNKNOWN_ROWS = 256;
 
-/** The table of open windows of each counted event. */
-const TABLES = {
-  'user.login.failed': 'failed_logins',
-  'user.second_factor.failed': 'failed_second_factors',
-  'admin.key.refused': 'refused_admin_keys',
-  'admin.scope.refused': 'refused_admin_scopes',
-  // It has every reason. The name, from when only wrong targets were counted, stays: databases with that table are in use.
-  'node.validation.failed': 'refused_node_targets',
-  'app.validation.failed': 'refused_app_keys',
-} as const;
-export type CountedEvent = keyof typeof TABLES;
-export const COUNTED_EVENTS = Object.keys(TABLES) as CountedEvent[];
+export const COUNTED_EVENTS = [
+  'user.login.failed',
+  'user.second_factor.failed',
+  'admin.key.refused',
+  'admin.scope.refused',
+  'node.validation.failed',
+  'app.validation.failed',
+] as const;
+export type CountedEvent = (typeof COUNTED_EVENTS)[number];
 
-const buildCountStatement = (table: string) => ({
-  name: `${table}_count`,
-  text: `INSERT INTO ${table} AS counted
-           (account, window_start, id, time, last_at, subject, request_id, caller_request_id, address, count, reasons)
-         VALUES ($1, $2, $3, $4, $10, $5, $6, $9, $7, $11, jsonb_build_object($8::text, $11::int))
-         ON CONFLICT (account, window_start) DO UPDATE
-         SET count = counted.count + $11, last_at = GREATEST(counted.last_at, excluded.last_at),
-             reasons = counted.reasons || jsonb_build_object($8::text, COALESCE((counted.reasons ->> $8)::int, 0) + $11)`,
-});
-
-const toActorExpressions = (event: CountedEvent) => {
-  switch (event) {
-    case 'admin.scope.refused':
-      return {
-        actor_door: `'admin'`,
-        actor_id: 'subject',
-        // Read when the row is shown or moved: it never changes, and its row is never deleted.
-        name: '(SELECT name FROM operators WHERE operators.id::text = subject)',
-      };
-    case 'node.validation.failed': {
-      // Only a right key proves the node: any client may send another key with its id.
-      const isProven = `reasons - 'target' = '{}'`;
-      return {
-        actor_door: `CASE WHEN ${isProven} THEN 'node' ELSE 'open' END`,
-        actor_id: `CASE WHEN ${isProven} THEN subject END`,
-        name: 'NULL::text',
-      };
-    }
-    default:
-      return { actor_door: `'open'`, actor_id: 'NULL::text', name: 'NULL::text' };
-  }
+const COUNT = {
+  name: 'counted_refusals_count',
+  text: `INSERT INTO counted_refusals AS counted
+           (event, counted_mac, window_start, id, time, last_at, subject, request_id, caller_request_id, address, count, reasons)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, jsonb_build_object($11::text, $12::int))
+         ON CONFLICT (event, counted_mac, window_start) DO UPDATE
+         SET count = counted.count + $12, last_at = GREATEST(counted.last_at, excluded.last_at),
+             reasons = counted.reasons || jsonb_build_object($11::text, COALESCE((counted.reasons ->> $11)::int, 0) + $12)`,
 };
+
+const IS_OPERATOR = `event = 'admin.scope.refused'`;
+/** Only a right key proves the node: any client may send another key with its id. */
+const IS_PROVEN_NODE = `(event = 'node.validation.failed' AND reasons - 'target' = '{}')`;
+/** Read when the row is shown or moved: a name never changes, and the row of an operator is never deleted. */
+const OPERATOR_NAME = `CASE WHEN ${IS_OPERATOR} THEN (SELECT name FROM operators WHERE operators.id::text = subject) END`;
 
 /** A window as a row of audit_events. */
-const toExpressions = (event: CountedEvent): ColumnExpressions => {
-  const { name, ...actor } = toActorExpressions(event);
-  return {
-    id: 'id',
-    time: 'time',
-    event: `'${event}'`,
-    ...actor,
-    subject: 'subject',
-    request_id: 'request_id',
-    address: 'address',
-    details: `jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
+const EXPRESSIONS: ColumnExpressions = {
+  id: 'id',
+  time: 'time',
+  event: 'event',
+  actor_door: `CASE WHEN ${IS_OPERATOR} THEN 'admin' WHEN ${IS_PROVEN_NODE} THEN 'node' ELSE 'open' END`,
+  actor_id: `CASE WHEN ${IS_OPERATOR} OR ${IS_PROVEN_NODE} THEN subject END`,
+  subject: 'subject',
+  request_id: 'request_id',
+  address: 'address',
+  details: `jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
     'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    'caller_request_id', caller_request_id, 'operator', ${name}))`,
-    count: 'count',
-  };
+    'caller_request_id', caller_request_id, 'operator', ${OPERATOR_NAME}))`,
+  count: 'count',
 };
 
-export const OPEN_WINDOWS = COUNTED_EVENTS.map(
-  (event) => `${selectAuditEvents(toExpressions(event))} FROM ${TABLES[event]}`,
-).join(' UNION ALL ');
+export const OPEN_WINDOWS = `${selectAuditEvents(EXPRESSIONS)} FROM counted_refusals`;
 
 /**
  * Selects the wrong passwords and codes of accounts since two moments, and the address of the first one in each window. A
@@ -96,22 +72,23 @@ export const OPEN_WINDOWS = COUNTED_EVENTS.map(
  */
 export function selectFailedAttempts(passwordsSince: string, codesSince: string): string {
   const selectSince = (event: CountedEvent, since: string): string =>
-    `SELECT subject, address FROM ${TABLES[event]} WHERE time >= ${since}
-     UNION ALL SELECT subject, address FROM audit_events WHERE event = '${event}' AND time >= ${since}`;
+    ['counted_refusals', 'audit_events']
+      .map((table) => `SELECT subject, address FROM ${table} WHERE event = '${event}' AND time >= ${since}`)
+      .join(' UNION ALL ');
   return [selectSince('user.login.failed', passwordsSince), selectSince('user.second_factor.failed', codesSince)].join(
     ' UNION ALL ',
   );
 }
 
-const buildMoveStatement = (event: CountedEvent) => ({
-  name: `${TABLES[event]}_move_closed`,
+const MOVE_CLOSED = {
+  name: 'counted_refusals_move_closed',
   text: `WITH closed AS (
-           DELETE FROM ${TABLES[event]} WHERE (account, window_start) IN
-             (SELECT account, window_start FROM ${TABLES[event]}
+           DELETE FROM counted_refusals WHERE (event, counted_mac, window_start) IN
+             (SELECT event, counted_mac, window_start FROM counted_refusals
               WHERE window_start <= $1 LIMIT ${BATCH_SIZE} FOR UPDATE SKIP LOCKED)
            RETURNING *)
-         ${insertAuditEvents(toExpressions(event))} FROM closed RETURNING id`,
-});
+         ${insertAuditEvents(EXPRESSIONS)} FROM closed RETURNING id`,
+};
 
 interface Count {
   /** The key of the count: a canonical e-mail address, the id of a user or of an operator, or a network. */
@@ -220,12 +197,11 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
   private async write({ refusal, actor, firstAt, lastAt, count }: DeferredRefusal): Promise<void> {
     const { event, reason, counted, subject } = refusal;
     const { requestId, callerRequestId = null, address } = actor;
-    const account = this.toRowKey(counted, subject);
+    const mac = this.toRowKey(counted, subject);
     const windowStart = new Date(firstAt.getTime() - (firstAt.getTime() % WINDOW_MS));
-    const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
-    const first = [createId(), firstAt, about, requestId, address, reason, callerRequestId];
-    const values = [account, windowStart, ...first, lastAt, count];
-    await this.database.rows(buildCountStatement(TABLES[event]), values);
+    const about = subject ?? `unknown:${mac.toString('hex', 0, 16)}`;
+    const first = [about, requestId, callerRequestId, address];
+    await this.database.rows(COUNT, [event, mac, windowStart, createId(), firstAt, lastAt, ...first, reason, count]);
   }
 
   private toRowKey(counted: string, subject: string | undefined): Buffer {
@@ -237,10 +213,8 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
   async moveClosedWindows(now: Date): Promise<number> {
     const latestStart = new Date(now.getTime() - WINDOW_MS - CLOCK_TOLERANCE_MS);
     let total = 0;
-    for (const event of COUNTED_EVENTS) {
-      for (let moved = BATCH_SIZE; moved === BATCH_SIZE; total += moved) {
-        moved = (await this.database.rows(buildMoveStatement(event), [latestStart])).length;
-      }
+    for (let moved = BATCH_SIZE; moved === BATCH_SIZE; total += moved) {
+      moved = (await this.database.rows(MOVE_CLOSED, [latestStart])).length;
     }
     return total;
   }

@@ -23,7 +23,7 @@ export abstract class KeyColumns {
   @Column({ name: 'last_used_for', type: 'text', nullable: true }) lastUsedFor!: string | null;
 
   /** Services have reported uses, and no replica has seen one yet. */
-  @Column({ name: 'only_reported', type: 'boolean', default: false }) onlyReported!: boolean;
+  @Column({ name: 'has_only_reported_uses', type: 'boolean', default: false }) hasOnlyReportedUses!: boolean;
   @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
   @Column({ name: 'updated_at', type: 'timestamptz' }) updatedAt!: Date;
 }

@@ -138,12 +138,12 @@ export function buildRecordUses(kind: KeyKind): Statement {
                locked AS (SELECT * FROM ${table} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
                latest AS (
                  SELECT DISTINCT ON (id) used.*, last_used_at AS used_before,
-                   last_used_at IS NULL OR only_reported AND NOT is_reported AS is_first
+                   last_used_at IS NULL OR has_only_reported_uses AND NOT is_reported AS is_first
                  FROM used JOIN locked USING (id) ${isForTarget} ORDER BY id, at DESC),
                written AS (
                  UPDATE ${table} AS holder SET last_used_at = CASE WHEN ${isLatest} THEN at ELSE last_used_at END,
                    last_used_for = CASE WHEN ${isLatest} THEN service ELSE last_used_for END,
-                   only_reported = is_reported AND (is_first OR only_reported)${noteScopes}
+                   has_only_reported_uses = is_reported AND (is_first OR has_only_reported_uses)${noteScopes}
                  FROM latest WHERE holder.id = latest.id AND (${isLatest} OR asked IS NOT NULL)
                  RETURNING event_id, at, is_reported, is_first, holder.*)
           ${insertAuditEvents({

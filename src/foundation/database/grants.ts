@@ -1,6 +1,5 @@
 import { DataSource } from 'typeorm';
 import { createMigrationOptions } from './migrate.js';
-import { FUNCTIONS_FOR_THE_SERVICE } from './migrations/audit-log.js';
 
 /** A role that cannot be restricted, or does not exist. */
 class UnusableRoleError extends Error {
@@ -24,6 +23,10 @@ const ORDINARY_TABLES = `SELECT string_agg(quote_ident(relname), ', ') FROM pg_c
 const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
   WHERE attrelid = 'audit_events'::regclass AND attnum > 0 AND NOT attisdropped
     AND attname NOT IN ('epoch', 'xid', 'recorded_at')`;
+
+/** What the service does to the audit tables beyond INSERT and SELECT: they have the privileges of the owner. */
+const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(integer), audit_seal_entries_prune(integer),
+  audit_events_ensure_epoch()`;
 
 const FIND_NAMES = `SELECT quote_ident(current_schema()) AS schema, (${ORDINARY_TABLES}) AS tables, (${INSERTABLE_COLUMNS}) AS columns`;
 type Names = Record<'schema' | 'tables' | 'columns', string>;
@@ -76,6 +79,6 @@ function createStatements(role: string, { schema, tables, columns }: Names): str
     `GRANT SELECT ON audit_events, audit_settings, migrations TO ${role}`,
     `GRANT INSERT (${columns}) ON audit_events TO ${role}`,
     `GRANT SELECT, INSERT ON audit_seals, audit_seal_entries TO ${role}`,
-    `GRANT EXECUTE ON FUNCTION ${FUNCTIONS_FOR_THE_SERVICE} TO ${role}`,
+    `GRANT EXECUTE ON FUNCTION ${FUNCTIONS} TO ${role}`,
   ];
 }

@@ -4,22 +4,42 @@ import { StartWatch } from '../common/start-watch.js';
 import { KEEP_ALIVE, LOCKS, withAdvisoryLock } from './locks.js';
 import { refuseUnusable, withClient } from './connection-check.js';
 import { isDatabaseFailure, isLockTimeout, isPermissionDenied } from './database-failure.js';
-import { FORMER_MIGRATIONS, wasMadeByFormerMigrations } from './define-migration.js';
-import { createAccounts } from './migrations/accounts.js';
-import { createAuditLog } from './migrations/audit-log.js';
-import { recordChanges } from './migrations/changes.js';
-import { createKeys } from './migrations/keys.js';
-import { createThrottlesAndJobs, dropThrottleCounters } from './migrations/throttles-and-jobs.js';
+import { CreateAppCredentials1795651200005 } from './migrations/app-credentials.js';
+import { CreateAuditLog1795651200009 } from './migrations/audit-log.js';
+import { CreateAuditSeals1795651200010 } from './migrations/audit-seals.js';
+import { CreateChangeFeed1795651200014 } from './migrations/change-feed.js';
+import { CreateCountedRefusals1795651200011 } from './migrations/counted-refusals.js';
+import { CreateMail1795651200003 } from './migrations/mail.js';
+import { CreateMaintenance1795651200013 } from './migrations/maintenance.js';
+import { CreateNodes1795651200006 } from './migrations/nodes.js';
+import { CreateOperators1795651200007 } from './migrations/operators.js';
+import { IndexSearches1795651200015 } from './migrations/searches.js';
+import { CreateSecondFactors1795651200004 } from './migrations/second-factors.js';
+import { CreateSessions1795651200002 } from './migrations/sessions.js';
+import { CreateSigningKeys1795651200008 } from './migrations/signing-keys.js';
+import { CreateThrottles1795651200012 } from './migrations/throttles.js';
+import { CreateUsers1795651200001 } from './migrations/users.js';
 
 /** TypeORM runs them in the order of the timestamps at the end of their names. */
 const MIGRATIONS = [
-  createAccounts,
-  createKeys,
-  createAuditLog,
-  createThrottlesAndJobs,
-  recordChanges,
-  dropThrottleCounters,
+  CreateUsers1795651200001,
+  CreateSessions1795651200002,
+  CreateMail1795651200003,
+  CreateSecondFactors1795651200004,
+  CreateAppCredentials1795651200005,
+  CreateNodes1795651200006,
+  CreateOperators1795651200007,
+  CreateSigningKeys1795651200008,
+  CreateAuditLog1795651200009,
+  CreateAuditSeals1795651200010,
+  CreateCountedRefusals1795651200011,
+  CreateThrottles1795651200012,
+  CreateMaintenance1795651200013,
+  CreateChangeFeed1795651200014,
+  IndexSearches1795651200015,
 ];
+/** Of the first migration of version 0.1.0. */
+const FIRST_TIMESTAMP = 1_795_651_200_001;
 
 export const RETRY_DELAY_MS = 1_000;
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -135,18 +155,31 @@ export interface SchemaState {
   readonly isEmpty: boolean;
 }
 
-/** @throws {FormerSchemaError} when a version before 0.1.0 migrated the database */
+/** A commit before version 0.1.0 made the tables, and no migration leads from there to here. */
+class UnreleasedSchemaError extends Error {
+  override readonly name = 'UnreleasedSchemaError';
+  readonly code = 'UNRELEASED_SCHEMA';
+
+  constructor() {
+    super('The database was made before 0.1.0: export its users with the commit that made it, and import them here.');
+  }
+}
+
+/** @throws {UnreleasedSchemaError} */
 export async function readSchemaState(databaseUrl: string): Promise<SchemaState> {
   const known = MIGRATIONS.map(({ name }) => name);
   return withClient(databaseUrl, async (client) => {
     const tables = `SELECT to_regclass('migrations') AS migrations, to_regclass('app_credentials') AS data`;
     const [found] = (await client.query<Record<'migrations' | 'data', string | null>>(tables)).rows;
-    const read = 'SELECT name FROM migrations';
-    const run = found?.migrations ? (await client.query<{ name: string }>(read)).rows.map(({ name }) => name) : [];
-    wasMadeByFormerMigrations(run);
+    const read = 'SELECT name, timestamp < $1 AS is_unreleased FROM migrations';
+    const rows = found?.migrations
+      ? (await client.query<{ name: string; is_unreleased: boolean }>(read, [FIRST_TIMESTAMP])).rows
+      : [];
+    if (rows.some(({ is_unreleased }) => is_unreleased)) throw new UnreleasedSchemaError();
+    const run = rows.map(({ name }) => name);
     return {
       pending: known.filter((name) => !run.includes(name)),
-      unknown: run.filter((name) => ![...known, ...FORMER_MIGRATIONS].includes(name)),
+      unknown: run.filter((name) => !known.includes(name)),
       isEmpty: !found?.data,
     };
   });

@@ -67,7 +67,7 @@ export class ExhaustedBuckets {
       isLogged: count <= MAX_LOGGED_REFUSALS || Number.isInteger(Math.log2(count)),
       headers: {
         'Retry-After': String(toSeconds(msLeft)),
-        ...toRateLimitHeaders(bucket, { lost: bucket.limit.points, ms_left: msLeft }),
+        ...toRateLimitHeaders(bucket, { consumed: bucket.limit.points, ms_left: msLeft }),
       },
     });
   }
@@ -97,7 +97,7 @@ export class ExhaustedBuckets {
 }
 
 interface WindowState {
-  readonly lost: number;
+  readonly consumed: number;
   readonly ms_left: number;
 }
 
@@ -105,7 +105,7 @@ interface WindowState {
 export function toRateLimitHeaders({ name, limit }: RateLimitBucket, state: WindowState): Record<string, string> {
   return {
     'RateLimit-Policy': `"${name}";q=${limit.points};w=${limit.seconds}`,
-    RateLimit: `"${name}";r=${limit.points - state.lost};t=${toSeconds(state.ms_left)}`,
+    RateLimit: `"${name}";r=${limit.points - state.consumed};t=${toSeconds(state.ms_left)}`,
   };
 }
 

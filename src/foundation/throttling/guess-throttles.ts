@@ -12,7 +12,7 @@ import { Throttle } from './throttle.js';
 import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-windows.js';
 
 const LOGIN_EVENT = 'user.login.throttled';
-/** How long a guess waits for points in flight, which may be refunded. After that it is answered with 503. */
+/** How long a guess waits for reserved points, which may be refunded. After that it is answered with 503. */
 const MAX_LOGIN_WAIT_MS = 20_000;
 const MAX_CODE_WAIT_MS = 5_000;
 
@@ -96,8 +96,8 @@ export class LoginThrottle {
     return {
       ticket: { networks, isKnown },
       // A right password makes the network known to the account.
-      settle: (isValid) => windows.settlePoints({ points, isLost: !isValid, ...(isValid && { knownKey }) }),
-      refund: () => windows.settlePoints({ points, isLost: false }).catch(() => undefined),
+      settle: (isValid) => windows.settlePoints({ points, isConsumed: !isValid, ...(isValid && { knownKey }) }),
+      refund: () => windows.settlePoints({ points, isConsumed: false }).catch(() => undefined),
     };
   }
 
@@ -211,9 +211,9 @@ export class CodeThrottle {
     const { points } = await windows.awaitPoints({ request: { buckets }, ticket, maxWaitMs: MAX_CODE_WAIT_MS }, () =>
       exhausted.refuseAny(buckets),
     );
-    const refund = () => windows.settlePoints({ points, isLost: false }).catch(() => undefined);
+    const refund = () => windows.settlePoints({ points, isConsumed: false }).catch(() => undefined);
     // An accepted code is used up: a refund that fails must not refuse it.
-    const settle = (isValid: boolean) => (isValid ? refund() : windows.settlePoints({ points, isLost: true }));
+    const settle = (isValid: boolean) => (isValid ? refund() : windows.settlePoints({ points, isConsumed: true }));
     return settleByVerdict({ settle, refund }, verify);
   }
 

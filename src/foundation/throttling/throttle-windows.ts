@@ -1,7 +1,7 @@
 /**
- * Counts tries in windows that all replicas share. A point is reserved before anything is verified: in flight until the
- * verification settles it as lost (a wrong guess) or refunds it. `lost + in_flight` never exceeds a limit, so parallel
- * guesses cannot race past it. Lost points stay until their window ends. Without the table every caller fails closed
+ * Counts tries in windows that all replicas share. A point is reserved before anything is verified, until the verification
+ * consumes it (a wrong guess) or refunds it. `consumed + reserved` never exceeds a limit, so parallel
+ * guesses cannot race past it. Consumed points stay until their window ends. Without the table every caller fails closed
  * (503). See docs/throttling.md; test/foundation/throttling/flood.spec.ts fails without the reservations.
  */
 import { EventEmitter, once } from 'node:events';
@@ -26,9 +26,9 @@ const POLL_INTERVAL_MS = 250;
 /** A row as RESERVE leaves it. */
 interface ReservedWindow {
   readonly key: string;
-  readonly lost: number;
+  readonly consumed: number;
   /** Points that the batch got, less the ones its requests have taken. */
-  granted: number;
+  last_reserved: number;
   readonly window_start: Date;
   readonly ms_left: number;
 }
@@ -37,13 +37,13 @@ interface ReserveRequest {
   readonly buckets: readonly RateLimitBucket[];
   /** While the row of this key lives, only the first bucket can refuse. */
   readonly knownKey?: string;
-  /** The points are lost at once, without a settlement. */
+  /** The points are consumed at once, without a settlement. */
   readonly spends?: boolean;
 }
 
 interface Reservation {
   readonly isKnown: boolean;
-  /** One point of each row: in flight, or lost if the request spends them. */
+  /** One point of each row: reserved, or consumed if the request spends them. */
   readonly points: readonly ReservedWindow[];
   /** RateLimitBuckets without a point left. If there is any, no point was taken of the others either. */
   readonly lacking: readonly RateLimitBucket[];
@@ -51,13 +51,13 @@ interface Reservation {
 
 interface Settlement {
   readonly points: readonly ReservedWindow[];
-  readonly isLost: boolean;
+  readonly isConsumed: boolean;
   /** Keeps the row of this key alive for KNOWN_ADDRESS_DAYS. */
   readonly knownKey?: string;
 }
 
 export interface OpenWindow {
-  readonly lost: number;
+  readonly consumed: number;
   readonly window_end: Date;
 }
 
@@ -73,7 +73,7 @@ export function listExhausted(
 ): ExhaustedLimit[] {
   return buckets.flatMap(({ name, key, limit }) => {
     const window = open.get(key);
-    return window && window.lost >= limit.points ? [{ name, until: window.window_end }] : [];
+    return window && window.consumed >= limit.points ? [{ name, until: window.window_end }] : [];
   });
 }
 
@@ -94,7 +94,7 @@ export class ThrottleWindows {
   }
 
   /**
-   * Takes a point of each bucket, and waits while points in flight may be refunded.
+   * Takes a point of each bucket, and waits while reserved points may be refunded.
    * @param refuseExhausted called before each try, so that a bucket that is known to be exhausted costs no statement
    * @throws {ProblemException} too_many_requests; unavailable; hashing_busy after a long wait, or when the queue is full
    */
@@ -131,7 +131,7 @@ export class ThrottleWindows {
     await this.settlements.addItem(settlement);
   }
 
-  /** @returns the end of the window of each live row of these keys, and how many points are lost. Counts nothing. */
+  /** @returns the end of the window of each live row of these keys, and how many points are consumed. Counts nothing. */
   async readWindows(keys: readonly string[]): Promise<Map<string, OpenWindow>> {
     const rows = await this.database.rows<OpenWindow & { readonly key: string }>(READ, [keys]);
     return new Map(rows.map((row) => [row.key, row]));
@@ -174,23 +174,25 @@ export class ThrottleWindows {
     ]);
     for (const row of rows) {
       const bucket = claimsByKey.get(row.key)?.bucket;
-      if (bucket && row.lost >= bucket.limit.points) this.exhausted.remember(bucket, row.ms_left);
+      if (bucket && row.consumed >= bucket.limit.points) this.exhausted.remember(bucket, row.ms_left);
     }
     const rowsByKey = new Map(rows.map((row) => [row.key, row]));
     const reservations = batch.map((request) => takePoints(request, rowsByKey));
-    const inFlight = rows.filter(({ key }) => claimsByKey.get(key)?.spends === false);
-    const surplus = inFlight.flatMap((row) => Array<ReservedWindow>(row.granted).fill(row));
-    // If it fails, these points expire with their time in flight.
-    if (surplus.length > 0) this.settlePoints({ points: surplus, isLost: false }).catch(() => undefined);
+    const reserving = rows.filter(({ key }) => claimsByKey.get(key)?.spends === false);
+    const surplus = reserving.flatMap((row) => Array<ReservedWindow>(row.last_reserved).fill(row));
+    // If it fails, these points expire with their reservation.
+    if (surplus.length > 0) this.settlePoints({ points: surplus, isConsumed: false }).catch(() => undefined);
     return reservations;
   }
 
   private async settleBatch(batch: readonly Settlement[]): Promise<undefined[]> {
-    const points = batch.flatMap(({ points, isLost }) => points.map((row) => ({ row, lost: Number(isLost) })));
+    const points = batch.flatMap(({ points, isConsumed }) =>
+      points.map((row) => ({ row, consumed: Number(isConsumed) })),
+    );
     await this.database.rows(SETTLE, [
       points.map(({ row }) => row.key),
       points.map(({ row }) => row.window_start),
-      points.map(({ lost }) => lost),
+      points.map(({ consumed }) => consumed),
       batch.flatMap(({ knownKey }) => knownKey ?? []),
       KNOWN_ADDRESS_DAYS,
     ]);
@@ -223,11 +225,11 @@ function toClaims(batch: readonly ReserveRequest[]): Map<string, Claim> {
 function takePoints({ buckets, knownKey }: ReserveRequest, rowsByKey: Map<string, ReservedWindow>): Reservation {
   const isKnown = knownKey !== undefined && rowsByKey.has(knownKey);
   const pairs = buckets.map((bucket) => ({ bucket, row: rowsByKey.get(bucket.key) }));
-  const lacking = pairs.filter(({ row }, index) => !row?.granted && (index === 0 || !isKnown));
+  const lacking = pairs.filter(({ row }, index) => !row?.last_reserved && (index === 0 || !isKnown));
   // awaitPoints() waits for the first one. A bucket whose row was read comes first: only a row tells whether it is exhausted.
   lacking.sort((one, other) => Number(!one.row) - Number(!other.row));
-  const points = lacking.length > 0 ? [] : pairs.flatMap(({ row }) => (row?.granted ? row : []));
-  for (const row of points) row.granted -= 1;
+  const points = lacking.length > 0 ? [] : pairs.flatMap(({ row }) => (row?.last_reserved ? row : []));
+  for (const row of points) row.last_reserved -= 1;
   return { isKnown, points, lacking: lacking.map(({ bucket }) => bucket) };
 }
 
@@ -238,57 +240,57 @@ const NOW = `date_trunc('milliseconds', now())`;
  * limit, or the clock of PostgreSQL was set back, it would otherwise refuse until its old end.
  */
 const IS_OVER = `(w.window_end <= now() OR w.window_end > excluded.window_end + interval '1 minute')`;
-const LOST = `(CASE WHEN ${IS_OVER} THEN 0 ELSE w.lost END)`;
-const IN_FLIGHT = `(CASE WHEN ${IS_OVER} OR w.in_flight_until <= now() THEN 0 ELSE w.in_flight END)`;
-const GRANTED = `GREATEST(0, LEAST(excluded.granted, excluded.points - ${LOST} - ${IN_FLIGHT}))`;
-const STATE = `key, lost, granted, window_start, (extract(epoch FROM window_end - now()) * 1000)::float8 AS ms_left`;
+const CONSUMED = `(CASE WHEN ${IS_OVER} THEN 0 ELSE w.consumed END)`;
+const RESERVED = `(CASE WHEN ${IS_OVER} OR w.reserved_until <= now() THEN 0 ELSE w.reserved END)`;
+const TAKEN = `GREATEST(0, LEAST(excluded.last_reserved, excluded.points - ${CONSUMED} - ${RESERVED}))`;
+const STATE = `key, consumed, last_reserved, window_start, (extract(epoch FROM window_end - now()) * 1000)::float8 AS ms_left`;
 
 /**
- * Takes what is left of the points that are wanted of each key ($1) as lost ($4) or in flight ($5), and reads the live
- * rows of $6. Every statement locks rows in the order of their keys, so that replicas cannot deadlock. A point is in
- * flight for a minute at most. A verification is faster: 3 s to read the account, 20 s in the queue for hashing, and one bcrypt.
+ * Takes what is left of the points that are wanted of each key ($1) as consumed ($4) or reserved ($5), and reads the live
+ * rows of $6. Every statement locks rows in the order of their keys, so that replicas cannot deadlock. A point is
+ * reserved for a minute at most. A verification is faster: 3 s to read the account, 20 s in the queue for hashing, and one bcrypt.
  */
 export const RESERVE = {
   name: 'throttle_reserve',
   text: `
-    WITH reserved AS (
-      INSERT INTO throttle_windows AS w (key, points, window_start, window_end, lost, in_flight, in_flight_until, granted)
-      SELECT key, points, ${NOW}, ${NOW} + seconds * interval '1 s', lost, in_flight, now() + interval '1 minute', lost + in_flight
-      FROM unnest($1::text[], $2::int[], $3::int[], $4::int[], $5::int[]) AS wanted (key, points, seconds, lost, in_flight)
+    WITH taken AS (
+      INSERT INTO throttle_windows AS w (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
+      SELECT key, points, ${NOW}, ${NOW} + seconds * interval '1 s', consumed, reserved, now() + interval '1 minute', consumed + reserved
+      FROM unnest($1::text[], $2::int[], $3::int[], $4::int[], $5::int[]) AS wanted (key, points, seconds, consumed, reserved)
       ORDER BY key COLLATE "C"
       ON CONFLICT (key) DO UPDATE SET
-        points = excluded.points, granted = ${GRANTED},
+        points = excluded.points, last_reserved = ${TAKEN},
         window_start = CASE WHEN ${IS_OVER} THEN excluded.window_start ELSE w.window_start END,
         window_end = CASE WHEN ${IS_OVER} THEN excluded.window_end ELSE w.window_end END,
-        lost = ${LOST} + LEAST(excluded.lost, ${GRANTED}),
-        in_flight = ${IN_FLIGHT} + LEAST(excluded.in_flight, ${GRANTED}),
-        in_flight_until = CASE WHEN ${GRANTED} > 0 THEN GREATEST(w.in_flight_until, excluded.in_flight_until)
-                               ELSE w.in_flight_until END
+        consumed = ${CONSUMED} + LEAST(excluded.consumed, ${TAKEN}),
+        reserved = ${RESERVED} + LEAST(excluded.reserved, ${TAKEN}),
+        reserved_until = CASE WHEN ${TAKEN} > 0 THEN GREATEST(w.reserved_until, excluded.reserved_until)
+                               ELSE w.reserved_until END
       RETURNING ${STATE})
-    SELECT * FROM reserved
+    SELECT * FROM taken
     UNION ALL SELECT ${STATE} FROM throttle_windows WHERE key = ANY ($6::text[]) AND window_end > now()`,
 };
 
-/** Ends points in flight of the windows ($1, $2), some of them lost ($3), and keeps the rows of $4 alive for $5 days. */
+/** Ends reservations of points of the windows ($1, $2), some of them consumed ($3), and keeps the rows of $4 alive for $5 days. */
 const SETTLE = {
   name: 'throttle_settle',
   text: `
     WITH known AS (
-      INSERT INTO throttle_windows (key, points, window_start, window_end, lost, in_flight, in_flight_until, granted)
+      INSERT INTO throttle_windows (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
       SELECT DISTINCT key, 1, now(), now() + $5 * interval '1 day', 1, 0, now(), 0 FROM unnest($4::text[]) AS key
       ORDER BY key
       ON CONFLICT (key) DO UPDATE SET window_end = excluded.window_end),
     settled AS (
-      SELECT key, window_start, count(*) AS ended, sum(lost) AS lost
-      FROM unnest($1::text[], $2::timestamptz[], $3::int[]) AS given (key, window_start, lost) GROUP BY 1, 2),
+      SELECT key, window_start, count(*) AS ended, sum(consumed) AS consumed
+      FROM unnest($1::text[], $2::timestamptz[], $3::int[]) AS given (key, window_start, consumed) GROUP BY 1, 2),
     locked AS (SELECT key FROM throttle_windows WHERE key = ANY ($1) ORDER BY key COLLATE "C" FOR UPDATE)
-    UPDATE throttle_windows AS w SET lost = w.lost + settled.lost, in_flight = GREATEST(0, w.in_flight - settled.ended)
+    UPDATE throttle_windows AS w SET consumed = w.consumed + settled.consumed, reserved = GREATEST(0, w.reserved - settled.ended)
     FROM settled JOIN locked USING (key) WHERE w.key = settled.key AND w.window_start = settled.window_start`,
 };
 
 const READ = {
   name: 'throttle_read',
-  text: `SELECT key, lost, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,
+  text: `SELECT key, consumed, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,
 };
 
 /** Leaves out the rows of known addresses, which refuse nothing. */
@@ -296,7 +298,7 @@ const COUNT_EXHAUSTED = {
   name: 'throttle_count_exhausted',
   text: `SELECT split_part(key, ':', 1) AS name, count(*)::integer AS count FROM throttle_windows
     WHERE window_end > now() AND window_end < now() + interval '${LONGEST_WINDOW_SECONDS + 60} s'
-      AND lost >= points AND key NOT LIKE 'known-address:%' GROUP BY 1 ORDER BY 1`,
+      AND consumed >= points AND key NOT LIKE 'known-address:%' GROUP BY 1 ORDER BY 1`,
 };
 
 /** The row that replicas look at outlives every window that they may remember. */
@@ -305,7 +307,7 @@ const REMOVE = `
     DELETE FROM throttle_windows WHERE key IN
       (SELECT key FROM throttle_windows WHERE key = ANY ($1::text[]) ORDER BY key COLLATE "C" FOR UPDATE) RETURNING key),
   noted AS (
-    INSERT INTO throttle_windows (key, points, window_start, window_end, lost, in_flight, in_flight_until, granted)
+    INSERT INTO throttle_windows (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
     VALUES ('${UNLOCK_KEY}', 1, now(), now() + interval '${LONGEST_WINDOW_SECONDS} s', 0, 0, now(), 0)
     ON CONFLICT (key) DO UPDATE SET window_start = excluded.window_start, window_end = excluded.window_end)
   SELECT key FROM removed`;

@@ -124,9 +124,9 @@ describe('POST /api/v0/users/me/password', () => {
     await app.database.query(`
       CREATE FUNCTION fill_disk() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$;
-      CREATE TRIGGER full_disk BEFORE INSERT ON failed_logins EXECUTE FUNCTION fill_disk()`);
+      CREATE TRIGGER full_disk BEFORE INSERT ON counted_refusals EXECUTE FUNCTION fill_disk()`);
     expectProblem(await alice.changePassword(WRONG), problems.unavailable);
-    await app.database.query('DROP TRIGGER full_disk ON failed_logins');
+    await app.database.query('DROP TRIGGER full_disk ON counted_refusals');
     expectProblem(await alice.changePassword(WRONG), problems.wrongPassword);
   });
 });

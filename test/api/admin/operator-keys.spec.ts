@@ -134,16 +134,12 @@ describe('a refused admin key', () => {
       // Background work of the application runs statements too.
       const statements = run.mock.calls
         .map(([{ name }]) => name)
-        .filter((name) => /^(operators|throttle|refused)_/.test(name));
+        .filter((name) => /^(operators|throttle|counted)_/.test(name));
       answers.push({ status, same, sameHeaders, statements });
     }
     run.mockRestore();
     for (const answer of answers) expect(answer).toEqual(answers[0]);
-    expect(answers[0]?.statements).toEqual([
-      'operators_find_by_digest',
-      'throttle_reserve',
-      'refused_admin_keys_count',
-    ]);
+    expect(answers[0]?.statements).toEqual(['operators_find_by_digest', 'throttle_reserve', 'counted_refusals_count']);
     const [row] = await recorded(app, { event: 'admin.key.refused' });
     expect(row).toMatchObject({ count: 5, details: { reasons: { wrong_key: 3, revoked: 1, expired: 1 } } });
   });

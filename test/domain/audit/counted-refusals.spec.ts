@@ -16,7 +16,7 @@ describe('the refusals that wait in memory', () => {
     const rows = (_statement: unknown, values: unknown[]): Promise<object[]> => {
       const failure = failures.shift();
       if (failure) return Promise.reject(failure);
-      written.push([values[4], values.at(-1)]);
+      written.push([values[6], values.at(-1)]);
       return Promise.resolve([]);
     };
     const warn = jest.fn();

@@ -288,7 +288,9 @@ describe('failed logins', () => {
     const both = await recorded(app, { ...FAILED, subject: alice.id });
     expect(both.map(({ count }) => count)).toEqual([1, 41]);
     expect(both[1]).toEqual(open[0]);
-    expect(await app.database.query('SELECT count FROM failed_logins')).toEqual([{ count: 1 }]);
+    expect(await app.database.query(`SELECT count FROM counted_refusals WHERE event = 'user.login.failed'`)).toEqual([
+      { count: 1 },
+    ]);
   });
 
   it('of an unknown e-mail address are counted the same way, without recording the address', async () => {
@@ -299,7 +301,7 @@ describe('failed logins', () => {
     expect(counts).toMatchObject([{ count: 1 }, { count: 2, details: { reasons: { unknown: 2 } } }]);
     expect(counts[1]!.subject).toMatch(/^unknown:[0-9a-f]{32}$/);
     expect(await recorded(app, { subject: counts[1]!.subject! })).toEqual([counts[1]]);
-    expect(JSON.stringify(await app.database.query('SELECT * FROM failed_logins'))).not.toContain('@');
+    expect(JSON.stringify(await app.database.query('SELECT * FROM counted_refusals'))).not.toContain('@');
   });
 
   it('of random addresses fill 256 rows a window, whose counts miss none', async () => {
@@ -314,8 +316,8 @@ describe('failed logins', () => {
         ),
       );
     const [rows] = await app.database.query<{ rows: number; total: number }>(
-      `SELECT count(*)::int AS rows, sum(count)::int AS total FROM failed_logins WHERE subject LIKE 'unknown:%'
-         AND window_start = (SELECT max(window_start) FROM failed_logins)`,
+      `SELECT count(*)::int AS rows, sum(count)::int AS total FROM counted_refusals WHERE subject LIKE 'unknown:%'
+         AND window_start = (SELECT max(window_start) FROM counted_refusals)`,
     );
     expect(rows!.total).toBe(5_000);
     expect(rows!.rows).toBeLessThanOrEqual(256);

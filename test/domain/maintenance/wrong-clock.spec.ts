@@ -11,7 +11,7 @@ const SKEWED = 'clock_skewed_nothing_is_deleted';
 /** The number of rows of every table that retention deletes from. */
 const CONTENTS = `SELECT
   (SELECT count(*)::int FROM sessions) AS sessions, (SELECT count(*)::int FROM nodes) AS nodes,
-  (SELECT count(*)::int FROM app_credentials) AS apps, (SELECT count(*)::int FROM failed_logins) AS windows,
+  (SELECT count(*)::int FROM app_credentials) AS apps, (SELECT count(*)::int FROM counted_refusals) AS windows,
   (SELECT count(*)::int FROM throttle_windows) AS counters, (SELECT count(*)::int FROM credential_changes) AS changes,
   (SELECT count(*)::int FROM audit_events) AS events`;
 

@@ -22,7 +22,7 @@ describe('a dump of the database', () => {
     const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
-    const tables = ['totp_factors', 'recovery_codes', 'used_challenges', 'audit_events', 'failed_second_factors'];
+    const tables = ['totp_factors', 'recovery_codes', 'used_challenges', 'audit_events', 'counted_refusals'];
     let dump = '';
     for (const table of tables) dump += JSON.stringify(await app.database.query(`SELECT t::text FROM ${table} t`));
     expect(dump).toContain(owner.user.id);

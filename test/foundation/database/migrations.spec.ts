@@ -2,8 +2,7 @@ import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { AppCredential } from '../../../src/domain/app-credentials/app-credential.entity.js';
 import { toFailure } from '../../../src/cli/failures.js';
-import { FORMER_MIGRATIONS } from '../../../src/foundation/database/define-migration.js';
-import { createMigrationOptions, migrate, readSchemaState } from '../../../src/foundation/database/migrate.js';
+import { createMigrationOptions, migrate } from '../../../src/foundation/database/migrate.js';
 import { Node } from '../../../src/domain/nodes/node.entity.js';
 import { Operator } from '../../../src/domain/operators/operator.entity.js';
 import { Session } from '../../../src/domain/tokens/sessions.service.js';
@@ -93,21 +92,22 @@ describe('the migrations', () => {
   });
 
   it('let requests pass while they wait for a long transaction', async () => {
-    await dataSource.undoLastMigration();
+    // Of all migrations but the first one, those with a foreign key lock the users.
+    for (let left = dataSource.migrations.length; left > 1; left -= 1) await dataSource.undoLastMigration();
     const [writer, request] = [new Client(database.url), new Client(database.url)];
     await Promise.all([writer.connect(), request.connect()]);
-    await writer.query('BEGIN; LOCK TABLE throttle_counters IN ROW EXCLUSIVE MODE');
+    await writer.query('BEGIN; LOCK TABLE users IN ROW EXCLUSIVE MODE');
     // TypeORM prints each attempt that fails.
     const print = jest.spyOn(console, 'log').mockImplementation(() => undefined);
     const migrating = migrate(database.url);
     await request.query(`SET statement_timeout = '20s'`);
     await eventually('two attempts have failed', async () => {
-      await request.query('UPDATE throttle_counters SET points = 0 WHERE false');
+      await request.query('UPDATE users SET is_active = true WHERE false');
       return print.mock.calls.length >= 2;
     });
-    expect(await exists('throttle_counters')).toBe(true);
+    expect(await exists('sessions')).toBe(false);
     await writer.query('COMMIT');
-    expect(await migrating).toHaveLength(1);
+    expect(await migrating).toHaveLength(dataSource.migrations.length - 1);
     print.mockRestore();
     await Promise.all([writer.end(), request.end()]);
   });
@@ -128,62 +128,18 @@ describe('the migrations', () => {
   });
 });
 
-describe('the migrations, on a database of version 0.1.0,', () => {
-  let database: TestDatabase;
-  let dataSource: DataSource;
-  let print: jest.SpiedFunction<typeof console.log>;
-
-  beforeEach(async () => {
-    // TypeORM prints what fails.
-    print = jest.spyOn(console, 'log').mockImplementation(() => undefined);
-    database = await createTestDatabase();
-    dataSource = await new DataSource(createMigrationOptions(database.url)).initialize();
-    // What came after the initial migrations.
-    await dataSource.undoLastMigration();
-    await database.query('DELETE FROM migrations');
-  });
-
-  afterEach(async () => {
-    print.mockRestore();
-    await dataSource.destroy();
+describe('a database that a commit before 0.1.0 made', () => {
+  it('is refused with what to do, and is not changed', async () => {
+    const database = await createTestDatabase({ isEmpty: true });
+    await database.query(`CREATE TABLE migrations (id serial, timestamp bigint NOT NULL, name text NOT NULL);
+      INSERT INTO migrations (timestamp, name) VALUES (1764000000000, 'CreateAccounts1764000000000')`);
+    const error: unknown = await migrate(database.url).catch((thrown: unknown) => thrown);
+    expect(toFailure(error)).toEqual({
+      code: 'schema_outdated',
+      message: expect.stringContaining('was made before 0.1.0') as string,
+    });
+    expect(await database.query(`SELECT tablename FROM pg_tables WHERE schemaname = 'public'`)).toHaveLength(1);
     await database.drop();
-  });
-
-  const pretend = (names: readonly string[]): Promise<unknown> =>
-    database.query(
-      'INSERT INTO migrations (timestamp, name) SELECT right(name, 13)::bigint, name FROM unnest($1::text[]) AS name',
-      [names],
-    );
-
-  const applied = async (): Promise<string[]> =>
-    (await database.query<{ name: string }>('SELECT name FROM migrations ORDER BY id')).map(({ name }) => name);
-
-  it('record the initial ones, run the others, and keep the former names', async () => {
-    await pretend(FORMER_MIGRATIONS);
-    // The statements of the initial migrations would fail, because the tables exist.
-    const recorded = await migrate(database.url);
-    expect(recorded).toEqual(dataSource.migrations.map(({ constructor }) => constructor.name));
-    expect(await applied()).toEqual([...FORMER_MIGRATIONS, ...recorded]);
-    expect(await readSchemaState(database.url)).toEqual({ pending: [], unknown: [], isEmpty: false });
-    expect(await migrate(database.url)).toEqual([]);
-  });
-
-  it('are refused while some of the former ones are missing, and change nothing', async () => {
-    await pretend(FORMER_MIGRATIONS.slice(1));
-    await expect(migrate(database.url)).rejects.toThrow(/30 of the 31 migrations.* 48b3efd6 first/);
-    const failure = toFailure(await readSchemaState(database.url).catch((error: unknown) => error));
-    expect(failure).toEqual({ code: 'schema_outdated', message: expect.stringContaining('commit 48b3efd6') as string });
-    expect(await applied()).toEqual(FORMER_MIGRATIONS.slice(1));
-  });
-
-  it('are reverted as far as they made something, and not the tables of that version', async () => {
-    await pretend(FORMER_MIGRATIONS);
-    const recorded = await migrate(database.url);
-    await dataSource.undoLastMigration();
-    await expect(dataSource.undoLastMigration()).rejects.toThrow('Version 0.1.0 made these tables');
-    expect(await applied()).toEqual([...FORMER_MIGRATIONS, ...recorded.slice(0, -1)]);
-    for (const table of ['credential_change_purges', 'throttle_counters'])
-      expect(await database.query('SELECT to_regclass($1) AS found', [table])).toEqual([{ found: table }]);
   });
 });
 

@@ -92,7 +92,7 @@ describe('credential stuffing from one address', () => {
     const guess = (times: number, name: string) =>
       Promise.all(Array.from({ length: times }, (_, index) => app.login(`${name}-${index}@example.org`)));
     expect(countByStatus(await guess(30, 'first'))).toEqual({ 401: 10, 429: 20 });
-    const rows = () => app.database.query('SELECT key, lost, in_flight FROM throttle_windows ORDER BY key');
+    const rows = () => app.database.query('SELECT key, consumed, reserved FROM throttle_windows ORDER BY key');
     const before = await rows();
     expect(countByStatus(await guess(300, 'second'))).toEqual({ 429: 300 });
     expect(await rows()).toEqual(before);
@@ -117,8 +117,8 @@ describe('a reserved guess', () => {
   const guess = (times: number, by = app) =>
     Promise.all(Array.from({ length: times }, () => by.login(EMAIL, 'not her passphrase')));
   const pair = async () => {
-    const rows = await app.database.query<{ lost: number; in_flight: number; expires_in: number }>(
-      `SELECT lost, in_flight, extract(epoch FROM in_flight_until - now())::float8 AS expires_in
+    const rows = await app.database.query<{ consumed: number; reserved: number; expires_in: number }>(
+      `SELECT consumed, reserved, extract(epoch FROM reserved_until - now())::float8 AS expires_in
        FROM throttle_windows WHERE key LIKE 'login-account-address:%'`,
     );
     return rows[0]!;
@@ -129,13 +129,13 @@ describe('a reserved guess', () => {
     const throttle = killed.nest.get(LoginThrottle);
     for (let count = 0; count < LIMIT; count += 1) await throttle.reserveGuess(EMAIL, '127.0.0.1');
     await killed.stop();
-    const { in_flight, expires_in } = await pair();
-    expect(in_flight).toBe(LIMIT);
+    const { reserved, expires_in } = await pair();
+    expect(reserved).toBe(LIMIT);
     expect(expires_in).toBeLessThanOrEqual(60);
     const waiting = guess(10);
-    await app.database.query('UPDATE throttle_windows SET in_flight_until = now()');
+    await app.database.query('UPDATE throttle_windows SET reserved_until = now()');
     expect(countByStatus(await waiting)).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
-    expect(await pair()).toMatchObject({ lost: LIMIT, in_flight: 0 });
+    expect(await pair()).toMatchObject({ consumed: LIMIT, reserved: 0 });
   });
 
   it('blocks a login at the limit until it is refunded', async () => {
@@ -144,7 +144,7 @@ describe('a reserved guess', () => {
     await attempts[0]!.refund();
     expect(countByStatus(await waiting)).toEqual({ 401: 1 });
     await Promise.all(attempts.slice(1).map((attempt) => attempt.settle(true)));
-    expect(await pair()).toMatchObject({ lost: 1, in_flight: 0 });
+    expect(await pair()).toMatchObject({ consumed: 1, reserved: 0 });
   });
 
   it('that is settled after its window does not count in the next one', async () => {
@@ -154,7 +154,7 @@ describe('a reserved guess', () => {
     );
     expect(countByStatus(await guess(1))).toEqual({ 401: 1 });
     await late!.settle(false);
-    expect(await pair()).toMatchObject({ lost: 1, in_flight: 0 });
+    expect(await pair()).toMatchObject({ consumed: 1, reserved: 0 });
     expect(countByStatus(await guess(10))).toEqual({ 401: LIMIT - 1, 429: 10 - LIMIT + 1 });
   });
 

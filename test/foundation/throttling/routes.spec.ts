@@ -152,7 +152,7 @@ describe('wrong admin keys', () => {
     clock.advance({ minutes: 17 });
     await Promise.all([one, two].map(({ nest }) => nest.get(AuditJob).maintainAuditLog()));
     expect(await recorded(two, refused)).toEqual(open);
-    expect(await one.database.query('SELECT 1 FROM refused_admin_keys')).toEqual([]);
+    expect(await one.database.query("SELECT 1 FROM counted_refusals WHERE event = 'admin.key.refused'")).toEqual([]);
   });
 
   it('write a bounded number of log lines, none with a key', async () => {

@@ -60,11 +60,10 @@ interface ListedRow extends SealEntry {
 interface FoundRow {
   readonly id: string;
   readonly micros: string;
-  readonly xid: string;
   readonly event: string;
   readonly time: string;
   readonly time_ms: string;
-  readonly recorded_ms: string | null;
+  readonly recorded_ms: string;
   readonly canonical: string;
 }
 
@@ -82,7 +81,7 @@ const ALLOW_SCANS = 'SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin 
 
 const MONTHS = `SELECT to_char(starts, 'YYYY-MM') AS name FROM audit_events_months()`;
 
-const LISTED_ROWS = `SELECT logged.id, listed.micros::text, logged.xid::text AS xid, logged.event, ${TIME},
+const LISTED_ROWS = `SELECT logged.id, listed.micros::text, logged.event, ${TIME},
     (extract(epoch FROM logged.time) * 1000)::text AS time_ms,
     (extract(epoch FROM logged.recorded_at) * 1000)::text AS recorded_ms, ${CANONICAL_ROW} AS canonical
   FROM unnest($1::uuid[], $2::bigint[]) AS listed (id, micros) JOIN audit_events AS logged
@@ -307,8 +306,7 @@ export class SealVerifier {
       this.findings.report('changed', { ...at, what: 'The row was changed after it was sealed.' });
       return;
     }
-    if (row.xid === '0') return;
-    const recorded = row.recorded_ms === null ? -Infinity : Number(row.recorded_ms);
+    const recorded = Number(row.recorded_ms);
     const isLate = Number(row.time_ms) + CLOCK_TOLERANCE_MS < recorded && !LATE_EVENTS.has(row.event);
     if (seal.from.at !== null && recorded + CLOCK_TOLERANCE_MS < Date.parse(seal.from.at)) {
       const what = 'The row was inserted after the rows of its time were sealed.';

@@ -70,8 +70,7 @@ interface RowToSeal extends Position {
   readonly micros: string;
   readonly month: string;
   readonly canonical: string;
-  /** Null for a row that was written before rows were sealed. */
-  readonly ageSeconds: number | null;
+  readonly ageSeconds: number;
 }
 
 @Injectable()

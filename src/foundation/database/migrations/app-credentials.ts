@@ -1,0 +1,48 @@
+// Keys that services present to each other.
+
+import type { MigrationInterface, QueryRunner } from 'typeorm';
+
+export class CreateAppCredentials1795651200005 implements MigrationInterface {
+  async up(runner: QueryRunner): Promise<void> {
+    await runner.query(`
+      CREATE TABLE app_credentials (
+        id                      uuid CONSTRAINT app_credentials_pkey PRIMARY KEY,
+        caller                  text        NOT NULL,
+        target                  text        NOT NULL,
+        key_digest              bytea       NOT NULL,
+        previous_key_digest     bytea,
+        previous_key_expires_at timestamptz,
+        rotated_at              timestamptz,
+        expires_at              timestamptz,
+        revoked_at              timestamptz,
+        last_used_at            timestamptz,
+        created_at              timestamptz NOT NULL,
+        updated_at              timestamptz NOT NULL,
+        rotated_by_request      text,
+        overlap_ended_at        timestamptz,
+        revoked_by_request      text,
+        last_used_for           text,
+        has_only_reported_uses  boolean     NOT NULL DEFAULT false,
+        scopes                  text[],
+        scopes_changed_at       timestamptz,
+        scope_uses              jsonb       NOT NULL DEFAULT '{}'
+      );
+      CREATE UNIQUE INDEX app_credentials_live_pair_key ON app_credentials (caller, target) WHERE revoked_at IS NULL;
+      CREATE INDEX app_credentials_dead_at_idx ON app_credentials (LEAST(expires_at, revoked_at));
+      COMMENT ON TABLE app_credentials IS 'one key a pair of services: caller presents it to target';
+      COMMENT ON COLUMN app_credentials.rotated_by_request IS 'id of the request that made the current key';
+      COMMENT ON COLUMN app_credentials.overlap_ended_at IS
+        'when the key before this one ended: at the first use of this one, or at its deadline';
+      COMMENT ON COLUMN app_credentials.revoked_by_request IS 'id of the request that revoked it';
+      COMMENT ON COLUMN app_credentials.previous_key_digest IS 'still accepted until the new key is first used or previous_key_expires_at';
+      COMMENT ON COLUMN app_credentials.last_used_for IS 'service that the key was last accepted for, when it was named';
+      COMMENT ON COLUMN app_credentials.has_only_reported_uses IS 'a service has reported a use, and no replica has seen one yet';
+      COMMENT ON COLUMN app_credentials.scopes IS 'the only scopes that the credential has; null: all';
+      COMMENT ON COLUMN app_credentials.scope_uses IS 'when each scope was last asked for; does not evict the key from caches';
+    `);
+  }
+
+  async down(runner: QueryRunner): Promise<void> {
+    await runner.query('DROP TABLE app_credentials');
+  }
+}

@@ -1,0 +1,21 @@
+// The runs of the maintenance jobs.
+
+import type { MigrationInterface, QueryRunner } from 'typeorm';
+
+export class CreateMaintenance1795651200013 implements MigrationInterface {
+  async up(runner: QueryRunner): Promise<void> {
+    await runner.query(`
+      CREATE TABLE job_runs (
+        job          text CONSTRAINT job_runs_pkey PRIMARY KEY,
+        succeeded_at timestamptz NOT NULL DEFAULT now()
+      );
+      COMMENT ON TABLE job_runs IS 'when each job of the maintenance last succeeded, in any replica';
+      -- The rows exist from the start, so that a job that never succeeds grows old too.
+      INSERT INTO job_runs (job) VALUES ('purge'), ('audit_maintenance'), ('key_maintenance');
+    `);
+  }
+
+  async down(runner: QueryRunner): Promise<void> {
+    await runner.query('DROP TABLE job_runs');
+  }
+}

@@ -1,0 +1,62 @@
+// Keys of the people and programs that administer the service, and their sessions of the console.
+
+import type { MigrationInterface, QueryRunner } from 'typeorm';
+
+export class CreateOperators1795651200007 implements MigrationInterface {
+  async up(runner: QueryRunner): Promise<void> {
+    await runner.query(`
+      CREATE TABLE operators (
+        id                      uuid CONSTRAINT operators_pkey PRIMARY KEY,
+        name                    text        NOT NULL,
+        scopes                  text[]      NOT NULL,
+        key_digest              bytea       NOT NULL,
+        previous_key_digest     bytea,
+        previous_key_expires_at timestamptz,
+        rotated_at              timestamptz,
+        expires_at              timestamptz,
+        revoked_at              timestamptz,
+        last_used_at            timestamptz,
+        created_at              timestamptz NOT NULL,
+        updated_at              timestamptz NOT NULL,
+        rotated_by_request      text,
+        overlap_ended_at        timestamptz,
+        revoked_by_request      text,
+        last_used_for           text,
+        has_only_reported_uses  boolean     NOT NULL DEFAULT false,
+        CONSTRAINT operators_name_check CHECK (name = lower(name)),
+        CONSTRAINT operators_scopes_check CHECK (cardinality(scopes) > 0)
+      );
+      CREATE UNIQUE INDEX operators_live_name_key ON operators (name) WHERE revoked_at IS NULL;
+      CREATE UNIQUE INDEX operators_key_digest_key ON operators (key_digest);
+      CREATE INDEX operators_previous_key_digest_idx ON operators (previous_key_digest)
+        WHERE previous_key_digest IS NOT NULL;
+      COMMENT ON TABLE operators IS
+        'people and programs that present a key of their own at the admin door; never purged, because the audit log refers to them';
+      COMMENT ON COLUMN operators.name IS 'canonical: lower case; does not change';
+      COMMENT ON COLUMN operators.scopes IS 'read, nodes, apps, users, operators';
+      COMMENT ON COLUMN operators.key_digest IS 'SHA-256 of the key, which has 256 bits';
+      COMMENT ON COLUMN operators.rotated_by_request IS 'id of the request that made the current key';
+      COMMENT ON COLUMN operators.overlap_ended_at IS
+        'when the key before this one ended: at the first use of this one, or at its deadline';
+      COMMENT ON COLUMN operators.revoked_by_request IS 'id of the request that revoked it';
+      COMMENT ON COLUMN operators.previous_key_digest IS 'valid until the first use of the new key, or its deadline';
+      COMMENT ON COLUMN operators.last_used_for IS 'null: operators present their keys to this service only';
+
+      CREATE TABLE console_sessions (
+        digest      bytea CONSTRAINT console_sessions_pkey PRIMARY KEY,
+        operator_id uuid,
+        key_digest  bytea       NOT NULL,
+        created_at  timestamptz NOT NULL,
+        seen_at     timestamptz NOT NULL,
+        sent_forms  uuid[]      NOT NULL DEFAULT '{}',
+        CONSTRAINT console_sessions_operator_id_fkey FOREIGN KEY (operator_id) REFERENCES operators (id) ON DELETE CASCADE
+      );
+      COMMENT ON COLUMN console_sessions.operator_id IS 'null for the root key';
+      COMMENT ON COLUMN console_sessions.key_digest IS 'of the key with which the session began';
+    `);
+  }
+
+  async down(runner: QueryRunner): Promise<void> {
+    await runner.query('DROP TABLE console_sessions, operators');
+  }
+}
