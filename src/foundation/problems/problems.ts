@@ -180,8 +180,8 @@ export const problems = {
       'The gateway is not configured. The gateway must name the service that it protects in X-Platform-Target, and the ' +
       'scope of the route, if it needs one and asks the app door, in X-Platform-Scope: each once, as a valid name. This is not a verdict on the key.',
     hashingBusy:
-      'Too many passwords are being verified. The queue of passwords to verify is full. This is not a verdict on ' +
-      'the password: try again shortly.',
+      'The password cannot be verified at the moment. The queue of passwords is full, or no thread could be made for ' +
+      'this one. This is not a verdict on the password: try again shortly.',
   }),
 };
 

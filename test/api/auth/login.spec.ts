@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import bcrypt from 'bcrypt';
-import { Piscina } from 'piscina';
 import type { Response } from 'supertest';
 import { atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { PASSWORD } from '../../support/settings.js';
 import { useApp, useReplica } from '../../support/use-app.js';
+import { HashingThreads } from '../../../src/domain/passwords/hashing-threads.js';
+import type { Verification } from '../../../src/domain/passwords/password.worker.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import type { User } from '../../support/test-app.js';
 
@@ -119,15 +120,15 @@ describe('a refused login (against enumeration)', () => {
   });
 
   it('computes one bcrypt hash at the same cost for every reason', async () => {
-    const run = jest.spyOn(Piscina.prototype, 'run');
+    const run = jest.spyOn(HashingThreads.prototype, 'run');
     try {
       for (const email of [ABSENT, alice.email, disabled.email]) {
         run.mockClear();
         expectProblem(await app.login(email, 'not her passphrase'), problems.invalidCredentials);
-        const work = run.mock.calls.map(([task, options]) => {
-          const { passwordHash } = task as { passwordHash: string };
+        const work = run.mock.calls.map(([task]) => {
+          const { name, passwordHash } = task as Verification;
           expect(passwordHash).toMatch(/^\$2b\$\d\d\$[./A-Za-z0-9]{53}$/);
-          return { name: (options as { name: string }).name, cost: bcrypt.getRounds(passwordHash) };
+          return { name, cost: bcrypt.getRounds(passwordHash) };
         });
         expect(work).toEqual([{ name: 'verify', cost: COST }]);
       }
@@ -138,7 +139,7 @@ describe('a refused login (against enumeration)', () => {
 
   it('costs the same work for accounts whose hash is older than a raised BCRYPT_COST', async () => {
     const dearer = await app.startReplica({ variables: { BCRYPT_COST: String(COST + 3) } });
-    const run = jest.spyOn(Piscina.prototype, 'run');
+    const run = jest.spyOn(HashingThreads.prototype, 'run');
     try {
       for (const [email, cost] of [
         [ABSENT, COST + 3],
@@ -147,7 +148,7 @@ describe('a refused login (against enumeration)', () => {
       ] as const) {
         run.mockClear();
         expectProblem(await dearer.login(email, 'not her passphrase'), problems.invalidCredentials);
-        const [task] = run.mock.calls.map(([each]) => each as { passwordHash: string; padding: number[] });
+        const [task] = run.mock.calls.map(([each]) => each as Verification);
         const costs = [bcrypt.getRounds(task!.passwordHash), ...task!.padding];
         expect(costs[0]).toBe(cost);
         expect(costs.reduce((work, each) => work + 2 ** each, 0)).toBe(2 ** (COST + 3));

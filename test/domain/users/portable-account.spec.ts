@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Piscina } from 'piscina';
+import { HashingThreads } from '../../../src/domain/passwords/hashing-threads.js';
 import {
   parseAccountLine,
   recognizeFormat,
@@ -258,10 +258,10 @@ describe('an account with a hash that another system made', () => {
 
   /** What the worker threads did for a login that is refused. */
   const tasksOfRefusedLogin = async (email: string, password: string): Promise<string[]> => {
-    const run = jest.spyOn(Piscina.prototype, 'run');
+    const run = jest.spyOn(HashingThreads.prototype, 'run');
     try {
       expectProblem(await app.login(email, password), problems.invalidCredentials);
-      return run.mock.calls.map(([, options]) => (options as { name: string }).name);
+      return run.mock.calls.map(([{ name }]) => name);
     } finally {
       run.mockRestore();
     }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Piscina } from 'piscina';
+import { HashingThreads } from '../../../src/domain/passwords/hashing-threads.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { PASSWORD } from '../../support/settings.js';
@@ -32,7 +32,7 @@ describe('wrong passwords for one account from one address', () => {
 
   it('are counted exactly over two replicas: concurrent guesses cost only as many bcrypts as the limit', async () => {
     const alice = await one.user();
-    const run = jest.spyOn(Piscina.prototype, 'run');
+    const run = jest.spyOn(HashingThreads.prototype, 'run');
     try {
       const answers = await guess(GUESSES, () => alice.email);
       expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: GUESSES - LIMIT });
