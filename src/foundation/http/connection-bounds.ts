@@ -10,6 +10,8 @@ const MAX_WAITING = 5_000;
 const UNREAD_TIMEOUT_MS = 10_000;
 const MIN_READ_BYTES = 64 * 1024;
 const SWEEP_INTERVAL_MS = 1_000;
+/** How often Node.js looks for requests that take too long to arrive. With its default, 30 s, they live up to that much longer. */
+export const CONNECTIONS_CHECKING_INTERVAL_MS = 1_000;
 
 interface Connection {
   /** Requests in progress that arrived before an earlier response was sent. */

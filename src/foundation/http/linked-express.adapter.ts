@@ -8,7 +8,7 @@ import { ExpressAdapter } from '@nestjs/platform-express';
 import express, { type Express, type Response } from 'express';
 import { createRandomId } from '../common/ids.js';
 import { problems, toProblemBody } from '../problems/problems.js';
-import { ConnectionBounds } from './connection-bounds.js';
+import { ConnectionBounds, CONNECTIONS_CHECKING_INTERVAL_MS } from './connection-bounds.js';
 import { markInternal } from './request-guards.js';
 
 /** Load balancers commonly close idle connections after 60 s: so they never reuse one that this service just closed. */
@@ -46,6 +46,7 @@ export class LinkedExpressAdapter extends ExpressAdapter {
       ServerResponse: LinkedResponse,
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: CONNECTIONS_CHECKING_INTERVAL_MS,
       // Node.js would refuse a request without a host with an empty response; `guardHead` answers with a problem.
       requireHostHeader: false,
     };

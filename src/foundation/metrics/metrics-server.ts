@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown } from '@nestjs/common';
 import { AggregatorRegistry, Registry } from 'prom-client';
 import { Environment } from '../config/environment.js';
-import { ConnectionBounds } from '../http/connection-bounds.js';
+import { ConnectionBounds, CONNECTIONS_CHECKING_INTERVAL_MS } from '../http/connection-bounds.js';
 import { toErrorFields, Log } from '../logging/log.js';
 import { MetricsRegistry } from './metrics-registry.js';
 
@@ -28,7 +28,11 @@ export class MetricsEndpoint {
 
   /** @throws when the port is taken */
   static async open(options: MetricsEndpointOptions): Promise<MetricsEndpoint> {
-    const server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS });
+    const server = createServer({
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      headersTimeout: REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: CONNECTIONS_CHECKING_INTERVAL_MS,
+    });
     const endpoint = new MetricsEndpoint(server, options);
     await once(server.listen(options.port, options.host), 'listening');
     return endpoint;

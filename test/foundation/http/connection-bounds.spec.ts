@@ -4,7 +4,7 @@ import { connect, type AddressInfo, type Socket } from 'node:net';
 import { ConnectionBounds, MAX_IN_FLIGHT } from '../../../src/foundation/http/connection-bounds.js';
 import type { LinkedExpressAdapter } from '../../../src/foundation/http/linked-express.adapter.js';
 import type { Log } from '../../../src/foundation/logging/log.js';
-import { MetricsEndpoint } from '../../../src/foundation/metrics/metrics-server.js';
+import { MetricsEndpoint, MetricsServer } from '../../../src/foundation/metrics/metrics-server.js';
 import { eventually } from '../../../tools/eventually.js';
 import { useApp } from '../../support/use-app.js';
 
@@ -185,6 +185,17 @@ describe('the metrics server, pipelined to', () => {
     expect(reads).toBe(MAX_IN_FLIGHT);
     client.destroy();
     await endpoint.close();
+  });
+});
+
+describe('every server', () => {
+  const app = useApp({ variables: { METRICS_PORT: '0' } });
+
+  it('ends a slow request within a second of its limit, where Node.js looks every 30 seconds', () => {
+    const adapter = app.nest.getHttpAdapter() as LinkedExpressAdapter;
+    const { endpoint } = app.nest.get(MetricsServer) as unknown as { endpoint: { server: Server } };
+    for (const server of [app.server, adapter.createInternalServer(), endpoint.server])
+      expect(server).toMatchObject({ connectionsCheckingInterval: 1_000 });
   });
 });
 
