@@ -47,17 +47,22 @@ const MAX_USES = 500;
 const MAX_AGE_MS = 3_600_000;
 
 /** A key that a verifier accepted from its memory. */
-const use = z.strictObject(
-  {
-    kind: z.enum(['node', 'app'], { error: 'must be node or app' }),
-    id: z.string({ error: 'must be a valid UUID' }).refine(isId, 'must be a valid UUID'),
-    ago_ms: z
-      .number({ error: 'must be a number of milliseconds' })
-      .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
-    scope: z.string({ error: APP_SCOPE.detail }).refine(APP_SCOPE.isName, APP_SCOPE.detail).optional(),
-  },
-  notAnObject,
-);
+const use = z
+  .strictObject(
+    {
+      kind: z.enum(['node', 'app'], { error: 'must be node or app' }),
+      id: z.string({ error: 'must be a valid UUID' }).refine(isId, 'must be a valid UUID'),
+      ago_ms: z
+        .number({ error: 'must be a number of milliseconds' })
+        .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
+      scope: z.string({ error: APP_SCOPE.detail }).refine(APP_SCOPE.isName, APP_SCOPE.detail).optional(),
+    },
+    notAnObject,
+  )
+  .refine(({ kind, scope }) => kind === 'app' || scope === undefined, {
+    path: ['scope'],
+    error: 'must be absent: nodes have no scopes',
+  });
 
 const body = z.strictObject(
   {

@@ -7,6 +7,9 @@ const FLUSH_INTERVAL_MS = 30_000;
 export abstract class DeferredWrites<Batch extends readonly unknown[]> {
   private lastFlush = Promise.resolve();
   private timer: NodeJS.Timeout | undefined;
+  private isFlushingEarly = false;
+  /** The database was away at the last flush. */
+  private isBehind = false;
 
   constructor(
     /** Logged with the number of those that could not be written. */
@@ -35,6 +38,13 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> {
     return this.lastFlush;
   }
 
+  /** When the memory fills before the interval is over. In an outage the interval alone decides. */
+  protected flushEarly(): void {
+    if (this.isFlushingEarly || this.isBehind) return;
+    this.isFlushingEarly = true;
+    void this.flush().finally(() => (this.isFlushingEarly = false));
+  }
+
   /** What an outage leaves unwritten is retried at the next flush. What cannot be written at all does not block the others. */
   private async writeAll(): Promise<void> {
     const batches = this.takeBatches();
@@ -47,8 +57,10 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> {
         this.log.warn(this.warning, { count: unwritten.flat().length, error: toErrorFields(error) });
         if (!isOutage) continue;
         this.putBack(unwritten);
+        this.isBehind = true;
         return;
       }
     }
+    this.isBehind = false;
   }
 }

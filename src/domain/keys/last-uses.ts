@@ -8,8 +8,10 @@ import type { KeyKind } from './key-record.js';
 const BATCH_SIZE = 1_000;
 /** Bounds the memory while the database is away. A key beyond it is recorded at its first use after that. */
 const MAX_PENDING = 100_000;
-/** Of one service, so that a service that reports ids at random keeps no other from reporting. */
+/** Ids and scopes of one service together, so that a service that reports at random keeps no other from reporting. */
 const MAX_REPORTED = 20_000;
+/** From here on they are written early, which drops the ids that no key has. */
+const MANY_REPORTED = 10_000;
 
 /** Scopes of one key that are recorded: the latest ones. */
 const MAX_SCOPES = 64;
@@ -23,6 +25,12 @@ interface Use {
 
 type Uses = Map<string, Use>;
 
+interface ReportedUses {
+  readonly uses: Uses;
+  /** Ids and scopes. */
+  size: number;
+}
+
 interface PendingUse extends Use {
   readonly id: string;
   readonly isReported: boolean;
@@ -35,7 +43,7 @@ interface PendingUse extends Use {
 export class LastUses extends DeferredWrites<PendingUse[]> {
   private seen: Uses = new Map();
   /** What each service reports, apart from what this replica saw and from what others report. */
-  private reported = new Map<string, Uses>();
+  private reported = new Map<string, ReportedUses>();
 
   constructor(
     private readonly database: Database,
@@ -49,26 +57,30 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
     const use = this.seen.get(id) ?? { at, service };
     use.at = at;
     use.service = service;
-    this.seen.set(id, noteScope(use, at, scope));
+    if (scope !== undefined) noteScope(use, at, scope);
+    this.seen.set(id, use);
   }
 
   /** A use that a service reports. No key needs to have this id. */
   addReported(id: string, service: string, at: Date, scope?: string): void {
-    const uses = this.reported.get(service) ?? new Map<string, Use>();
-    this.reported.set(service, uses);
-    const use = uses.get(id);
+    const reported = this.reported.get(service) ?? { uses: new Map<string, Use>(), size: 0 };
+    this.reported.set(service, reported);
+    let use = reported.uses.get(id);
     if (!use) {
-      if (uses.size < MAX_REPORTED) uses.set(id, noteScope({ at, service }, at, scope));
-      return;
+      if (reported.size >= MAX_REPORTED) return;
+      reported.uses.set(id, (use = { at, service }));
+      reported.size += 1;
     }
     if (use.at < at) use.at = at;
-    noteScope(use, at, scope);
+    if (scope !== undefined && (reported.size < MAX_REPORTED || use.scopes?.has(scope)) && noteScope(use, at, scope))
+      reported.size += 1;
+    if (reported.size >= MANY_REPORTED) this.flushEarly();
   }
 
   /** What this replica saw comes first, and in statements of its own: no report of the same key stands for it. */
   protected takeBatches(): PendingUse[][] {
     const seen = [...this.seen].map(([id, use]) => ({ ...use, id, isReported: false }));
-    const reported = [...this.reported.values()].flatMap((uses) =>
+    const reported = [...this.reported.values()].flatMap(({ uses }) =>
       [...uses].map(([id, use]) => ({ ...use, id, isReported: true })),
     );
     this.seen = new Map();
@@ -88,22 +100,26 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
   }
 
   protected putBack(unwritten: readonly PendingUse[][]): void {
-    for (const { id, at, service, isReported, scopes } of unwritten.flat()) {
-      if (isReported && service !== null) this.addReported(id, service, at);
-      else if (this.seen.size < MAX_PENDING && !this.seen.has(id)) this.seen.set(id, { at, service });
-      const held = isReported && service !== null ? this.reported.get(service) : this.seen;
-      const use = held?.get(id);
-      if (use) for (const [scope, askedAt] of scopes ?? []) noteScope(use, askedAt, scope);
+    for (const { id, at, service, isReported, scopes = [] } of unwritten.flat()) {
+      if (isReported && service !== null) {
+        this.addReported(id, service, at);
+        for (const [scope, askedAt] of scopes) this.addReported(id, service, askedAt, scope);
+        continue;
+      }
+      if (this.seen.size < MAX_PENDING && !this.seen.has(id)) this.seen.set(id, { at, service });
+      const use = this.seen.get(id);
+      if (use) for (const [scope, askedAt] of scopes) noteScope(use, askedAt, scope);
     }
   }
 }
 
-function noteScope(use: Use, at: Date, scope: string | undefined): Use {
-  if (scope === undefined) return use;
-  use.scopes ??= new Map();
-  const known = use.scopes.get(scope);
-  if (known ? known < at : use.scopes.size < MAX_SCOPES) use.scopes.set(scope, at);
-  return use;
+/** @returns whether the scope is a new one of this use */
+function noteScope(use: Use, at: Date, scope: string): boolean {
+  const scopes = (use.scopes ??= new Map<string, Date>());
+  const known = scopes.get(scope);
+  const isNoted = known ? known < at : scopes.size < MAX_SCOPES;
+  if (isNoted) scopes.set(scope, at);
+  return isNoted && !known;
 }
 
 /** Ordered by id, so that two replicas cannot deadlock. */

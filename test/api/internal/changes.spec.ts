@@ -258,6 +258,7 @@ describe('POST /internal/changes', () => {
     ['more than 500 uses', { used: Array(501).fill(use) }, '/used'],
     ['an unknown kind', { used: [{ ...use, kind: 'user' }] }, '/used/0/kind'],
     ['an id that is not a UUID', { used: [{ ...use, id: 'x' }] }, '/used/0/id'],
+    ['a scope of a node', { used: [{ ...use, scope: 'read' }] }, '/used/0/scope'],
     ['an age that is text', { used: [{ ...use, ago_ms: '1' }] }, '/used/0/ago_ms'],
     ['an unknown field', { curser: 'x' }, ''],
   ])('answers 400 to %s', async (_case, body, pointer) => {

@@ -88,6 +88,36 @@ describe('the last uses', () => {
     expect(ids.length).toBeLessThan(25_000);
   });
 
+  it('of one service are bounded in ids and scopes together, also through an outage', async () => {
+    const { uses, written } = after(OUTAGE);
+    for (let index = 0; index < 20_000; index++)
+      for (let scope = 0; scope < 5; scope++) uses.addReported(`random-${index}`, 'ocr', AT, `scope-${scope}`);
+    for (let flush = 0; flush < 3; flush++) await uses.flush();
+    const scopes = written
+      .flatMap(([, , , , , asked]) => asked)
+      .map((json) => Object.keys(JSON.parse(json ?? '{}') as object));
+    expect(scopes.length + scopes.flat().length).toBeLessThanOrEqual(20_000);
+    expect(scopes[0]).toHaveLength(5);
+  });
+
+  it('of one service are written early when there are many of them, but not again and again during an outage', async () => {
+    const { uses, written, warned } = after(OUTAGE);
+    const report = async (from: number): Promise<void> => {
+      for (let index = 0; index < 6_000; index++) uses.addReported(`${from}-${index}`, 'ocr', AT);
+      await new Promise(setImmediate);
+    };
+    await report(1);
+    expect([written, warned]).toEqual([[], []]);
+    await report(2);
+    await report(3);
+    expect([written, warned]).toEqual([[], [expect.any(Number)]]);
+    await uses.flush();
+    const before = written.length;
+    await report(4);
+    await report(5);
+    expect(written.length).toBeGreaterThan(before);
+  });
+
   it('are dropped when the database rejects them permanently, without blocking others', async () => {
     const { uses, written, warned } = after(new TypeError('a mistake of ours'));
     for (let index = 0; index < 1_001; index++) {
