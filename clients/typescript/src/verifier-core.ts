@@ -89,6 +89,7 @@ export class VerifierCore {
   private readonly counts: VerdictCounts;
   private readonly checks: Checks;
   private readonly askedAgain = new WeakSet<Remembered<unknown>>();
+  private readonly readNow = (): Date => new Date(this.runtime.clocks.wall());
 
   /**
    * Polls at once.
@@ -273,7 +274,7 @@ export class VerifierCore {
     const { serviceName } = this.settings;
     const found = this.apps.find(id, toPresentedDigest(credential));
     return {
-      remembered: found && this.apps.isUsable(found, this.now()) ? found : undefined,
+      remembered: found && this.apps.isUsable(found, this.readNow) ? found : undefined,
       createQuestion: () => ({
         credential,
         network: readNetwork(request),
@@ -291,7 +292,7 @@ export class VerifierCore {
     const { id } = credential;
     const found = this.nodes.find(id, toPresentedDigest(credential));
     return {
-      remembered: found && this.nodes.isUsable(found, this.now()) ? found : undefined,
+      remembered: found && this.nodes.isUsable(found, this.readNow) ? found : undefined,
       createQuestion: () => ({
         credential,
         network: readNetwork(request),
@@ -348,10 +349,6 @@ export class VerifierCore {
     if (remembered.maxAgeMs < MAX_REMEMBER_MS || this.askedAgain.has(remembered)) return false;
     this.askedAgain.add(remembered);
     return true;
-  }
-
-  private now(): Date {
-    return new Date(this.runtime.clocks.wall());
   }
 
   private withOwnKey({ toHeaders }: Credential): Record<string, string> {

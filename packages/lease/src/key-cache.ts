@@ -30,10 +30,13 @@ export class KeyCache<Identity extends object> implements EvictionListener {
     lease.addListener(this);
   }
 
-  /** @returns undefined when the database must be asked */
-  recall(id: string, presented: Buffer, now: Date): Identity | undefined {
+  /**
+   * @param readNow is called only for a key that expires; what it throws is passed on
+   * @returns undefined when the database must be asked
+   */
+  recall(id: string, presented: Buffer, readNow: () => Date): Identity | undefined {
     const key = this.find(id, presented);
-    return key && this.isUsable(key, now) ? key.identity : undefined;
+    return key && this.isUsable(key, readNow) ? key.identity : undefined;
   }
 
   /** Also finds a key that must not be used any more: it was valid once, and no change of it was reported since. */
@@ -43,10 +46,10 @@ export class KeyCache<Identity extends object> implements EvictionListener {
     return isSame ? key : undefined;
   }
 
-  isUsable({ takenAtMs, maxAgeMs, expiresAt }: RememberedKey<Identity>, now: Date): boolean {
+  isUsable({ takenAtMs, maxAgeMs, expiresAt }: RememberedKey<Identity>, readNow: () => Date): boolean {
     const { lease } = this;
     if (!lease.isHeld || lease.isStale(takenAtMs) || lease.isOlderThan(takenAtMs, maxAgeMs)) return false;
-    return expiresAt === null || expiresAt > now;
+    return expiresAt === null || expiresAt > readNow();
   }
 
   takeTicket(): Ticket {

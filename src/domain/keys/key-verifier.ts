@@ -44,6 +44,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   private readonly rowsById: RowsById<KeyRow & Identity>;
   private readonly findRowByDigest = batchReads((digests: readonly SecretDigest[]) => this.findRows(digests));
   private readonly overlaps: Overlaps;
+  private readonly readTrustedNow = (): Date => this.clock.trustedNow();
 
   constructor(
     private readonly kind: KeyKind,
@@ -63,7 +64,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   /** @param isFresh asks PostgreSQL, not the cache */
   async verifyKey(id: string, key: string, asked: AskedUse, isFresh = false): Promise<Verdict<Identity>> {
     const presented = computeDigest(key);
-    const cached = isFresh ? undefined : this.cache?.recall(id, presented, this.clock.now());
+    const cached = isFresh ? undefined : this.cache?.recall(id, presented, this.readTrustedNow);
     if (!cached) return this.verifyInDatabase(id, presented, asked);
     return this.judgeRestrictions(cached, asked) ?? { valid: true, identity: cached };
   }

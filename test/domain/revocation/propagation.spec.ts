@@ -232,7 +232,7 @@ function leaseOver(now: { monotonic: number; wall: number }, outageGraceMs = 0) 
     remember,
     lease,
     hears: (answer: Partial<Answer> = {}) => lease.renew(() => Promise.resolve({ ...QUIET, ...answer })),
-    recalls: (id: string): boolean => cache.recall(id, DIGEST, new Date()) !== undefined,
+    recalls: (id: string): boolean => cache.recall(id, DIGEST, () => new Date()) !== undefined,
   };
 }
 

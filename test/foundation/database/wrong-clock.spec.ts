@@ -3,6 +3,7 @@ import type { DatabaseClock } from '../../../src/foundation/database/database.js
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { repeatWhile } from '../../../tools/repeat-while.js';
 import { expectProblem } from '../../support/expect-problem.js';
+import { expectVerdict } from '../../support/until-verdict.js';
 import type { Device, NamedOperator, Tokens, User } from '../../support/test-app.js';
 import { TestClock } from '../../support/test-clock.js';
 import { useApp, useAppPerTest, useReplica } from '../../support/use-app.js';
@@ -19,6 +20,8 @@ describe.each([
   let alice: User;
   let tokens: Tokens;
   let operator: NamedOperator;
+  /** Expires too, and was accepted by the replica while its clock was right. */
+  let cached: Device;
   let expiring: Device;
   let rotated: Device;
   let expiresAt: string;
@@ -28,9 +31,11 @@ describe.each([
     alice = await app.user();
     tokens = await alice.logsIn();
     operator = await app.operator(['nodes'], undefined, expiresAt);
-    [expiring, rotated] = [await app.node(), await app.node()];
-    await app.admin.patch(`/nodes/${expiring.nodeId}`, { expires_at: expiresAt }).expect(200);
+    [cached, expiring, rotated] = [await app.node(), await app.node(), await app.node()];
+    for (const { nodeId } of [cached, expiring])
+      await app.admin.patch(`/nodes/${nodeId}`, { expires_at: expiresAt }).expect(200);
     await app.admin.post(`/nodes/${rotated.nodeId}/rotate`, { overlap_hours: OVERLAP_HOURS }).expect(200);
+    await expectVerdict(200, () => replica.validateNode(cached.header));
     replica.clock.drift({ days });
   });
 
@@ -53,7 +58,8 @@ describe.each([
     await app.me(tokens.access_token).expect(200);
   });
 
-  it('gives no verdict on keys that expire, and on the old key of an overlap', async () => {
+  it('gives no verdict on keys that expire, also in its cache, and on the old key of an overlap', async () => {
+    expectProblem(await replica.validateNode(cached.header), problems.unavailable);
     expectProblem(await replica.validateNode(expiring.header), problems.unavailable);
     expectProblem(await replica.validateNode(rotated.header), problems.unavailable);
     expectProblem(await operator.as(replica).get('/nodes'), problems.unavailable);

@@ -59,7 +59,7 @@ export class Replica extends Process {
   async present(credential: Credential): Promise<void> {
     const arrivedAtMs = this.world.nowMs;
     const digest = computeDigest(credential.id);
-    if (this.cache.recall(credential.id, digest, NOW)) {
+    if (this.cache.recall(credential.id, digest, () => NOW)) {
       this.accept(credential, arrivedAtMs);
       return;
     }

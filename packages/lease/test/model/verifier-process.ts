@@ -100,7 +100,7 @@ export class VerifierProcess extends Process implements Transport {
 interface Inner {
   readonly questions: { isUsable: () => boolean; ask: (question: object, isAboutChange?: boolean) => unknown };
   readonly lease: { version: number; evict: (kind: string, id: string) => void; isOlderThan: () => boolean };
-  readonly nodes: { isUsable: (key: unknown, now: Date) => boolean };
+  readonly nodes: { isUsable: (key: unknown, readNow: () => Date) => boolean };
 }
 
 /** A refusal ends what is remembered, which no rule demands. It would hide most mistakes. */
@@ -120,5 +120,5 @@ function plantVoidlessUsers({ lease }: Inner): void {
 
 function plantMonotonicEnds({ nodes }: Inner): void {
   const isUsable = nodes.isUsable.bind(nodes);
-  nodes.isUsable = (key) => isUsable(key, new Date(0));
+  nodes.isUsable = (key) => isUsable(key, () => new Date(0));
 }
