@@ -192,7 +192,7 @@ describe('every server', () => {
   const app = useApp({ variables: { METRICS_PORT: '0' } });
 
   it('ends a slow request within a second of its limit, where Node.js looks every 30 seconds', () => {
-    const adapter = app.nest.getHttpAdapter() as LinkedExpressAdapter;
+    const adapter = app.nest.getHttpAdapter() as unknown as LinkedExpressAdapter;
     const { endpoint } = app.nest.get(MetricsServer) as unknown as { endpoint: { server: Server } };
     for (const server of [app.server, adapter.createInternalServer(), endpoint.server])
       expect(server).toMatchObject({ connectionsCheckingInterval: 1_000 });
