@@ -4,6 +4,7 @@ import { parseAllDocuments } from 'yaml';
 import { readPlatformMap } from '../../src/cli/platform/platform-map.js';
 import { AdminClient } from '../../src/cli/remote/admin-client.js';
 import { apply } from '../../src/cli/platform/apply.js';
+import { generateKey } from '../../src/foundation/crypto/secret.js';
 import { createId } from '../../src/foundation/common/ids.js';
 import { eventually } from '../../tools/eventually.js';
 import { urlOf, useCli } from '../support/cli.js';
@@ -284,7 +285,17 @@ describe('platform-auth apply', () => {
       const issue = ['POST', '/api/v0/admin/app-credentials', 201, json] as const;
       await fails(...issue, '{}');
       await fails(...issue, '{"app_id":"x\\nNODE_OPTIONS=y","app_key":"pa_app_z"}');
-      await fails(...issue, `{"app_id":"${createId()}","app_key":"pa_app_z\\nNODE_OPTIONS=y"}`);
+      const key = generateKey('pa_app_');
+      for (const hostile of ['`id`', 'pa_app_`id`', `${key}\\nNODE_OPTIONS=y`, `${key}$(id)`])
+        await fails(...issue, `{"app_id":"${createId()}","app_key":"${hostile}"}`);
+      const issuers = [
+        'x\nNODE_OPTIONS=y',
+        'https://auth.example/\nNODE_OPTIONS=y',
+        'https://auth.example/`id`',
+        'https://a/$(id)',
+      ];
+      for (const each of [...issuers, "https://a/'$(id)", 'http://auth.example', 'javascript:x'])
+        await fails('GET', '/.well-known/oauth-authorization-server', 200, json, JSON.stringify({ issuer: each }));
     } finally {
       gate.close();
     }

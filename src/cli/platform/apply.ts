@@ -6,8 +6,7 @@ import * as z from 'zod';
 import { formatPair } from '../credential-state.js';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import { isId } from '../../foundation/common/ids.js';
-import { computeDigest } from '../../foundation/crypto/secret.js';
-import { HEADER_VALUE } from '../http-client.js';
+import { computeDigest, findKeys } from '../../foundation/crypto/secret.js';
 import type { AdminClient } from '../remote/admin-client.js';
 import { revokeKeys } from '../remote/credentials.command.js';
 import { identifyKeys } from '../remote/leaked.command.js';
@@ -42,9 +41,10 @@ const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost
 /** The list of keys is empty under HS256. */
 const jwks = z.object({ keys: z.array(z.unknown()) });
 /** The service publishes its metadata only where its issuer is an https URL (RFC 8414). */
-const metadata = z.object({ issuer: z.string() }).optional();
+const issuer = z.union([z.literal(DEFAULT_TOKENS.issuer), z.url({ protocol: /^https$/ }).regex(/^[\w.:/~%[\]-]+$/)]);
+const metadata = z.object({ issuer }).optional();
 const identified = z.object({ app_id: z.string().refine(isId) });
-const newKey = identified.extend({ app_key: z.string().regex(HEADER_VALUE) });
+const newKey = identified.extend({ app_key: z.string().refine(isAppKey) });
 
 export interface ApplyRequest {
   readonly map: PlatformMap;
@@ -89,6 +89,12 @@ export async function apply(client: AdminClient, request: ApplyRequest): Promise
   await request.confirm(intended);
   if (documents.folder !== undefined) mkdirSync(documents.folder, { recursive: true, mode: FOLDER_MODE });
   return addSummary(await carryOutPlan(plan(), options, createStore(client)));
+}
+
+/** Also one without a checksum: nothing else follows the key. */
+function isAppKey(text: string): boolean {
+  const [found] = findKeys(text);
+  return found?.kind === 'app' && found.key === text;
 }
 
 /** Least privilege: the key of the service itself may do everything, and no call revokes it. */

@@ -107,25 +107,33 @@ export class EnvFile {
   }
 }
 
+/** @throws {UnusableFileError} */
 export function setVariable(text: string, name: string, value: string): string {
+  const quoted = quote(value);
+  if (quoted === undefined) throw new UnusableFileError(`the value of ${name} cannot stand in an environment file`);
   const last = [...text.matchAll(ASSIGNMENT)].filter((match) => match[1] === name).at(-1);
   const range = last?.indices?.[2];
   if (last && range) {
     const [from] = range;
     const rest = text.slice(from + (last[2] ?? '').trimEnd().length);
-    return `${text.slice(0, from)}${quote(value)}${rest.startsWith('#') ? ' ' : ''}${rest}`;
+    return `${text.slice(0, from)}${quoted}${rest.startsWith('#') ? ' ' : ''}${rest}`;
   }
   const lineEnd = detectLineEnd(text);
   const isComplete = text === '' || text.endsWith('\n');
-  return `${text}${isComplete ? '' : lineEnd}${name}=${quote(value)}${lineEnd}`;
+  return `${text}${isComplete ? '' : lineEnd}${name}=${quoted}${lineEnd}`;
 }
 
 export function detectLineEnd(text: string): string {
   return text.includes('\r\n') ? '\r\n' : '\n';
 }
 
-function quote(value: string): string {
+/**
+ * Shells read these files too: between double quotes they would run `$(…)`, and backticks are no quotes to them.
+ * @returns undefined when no form means the same to dotenv and to a shell
+ */
+function quote(value: string): string | undefined {
   if (NEEDS_NO_QUOTES.test(value)) return value;
-  const mark = ["'", '"', '`'].find((each) => !value.includes(each)) ?? "'";
-  return mark + value + mark;
+  if (/\p{Cc}/u.test(value)) return undefined;
+  if (!value.includes("'")) return `'${value}'`;
+  return /["$`\\]/.test(value) ? undefined : `"${value}"`;
 }

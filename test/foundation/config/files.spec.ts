@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   lstatSync,
@@ -71,6 +72,34 @@ describe('an environment file', () => {
     'quotes values so that they are read back unchanged: %p',
     (value) => {
       expect(parse(Buffer.from(after('', { KEY: value }), 'latin1')).KEY).toBe(value);
+    },
+  );
+
+  it('quotes values so that a shell that reads the file gets the same, and runs nothing', () => {
+    for (const value of [
+      'with space',
+      `it's`,
+      'a#b',
+      '"',
+      'ü',
+      '$HOME',
+      '$(id)',
+      '`id`',
+      'a\\nb',
+      ' x ',
+      'a;id',
+      'a\\$b',
+    ]) {
+      const text = Buffer.from(after('', { KEY: value }), 'latin1');
+      const script = `set -a; eval "$(cat)"; printenv KEY`;
+      expect(execFileSync('sh', ['-c', script], { input: text, encoding: 'utf8' })).toBe(`${value}\n`);
+    }
+  });
+
+  it.each(['a\nb', 'a\rb', '\u0000', 'a\u001b[31m', `it's $HOME`, `it's \`id\``, `'"`])(
+    'refuses a value that it cannot quote for dotenv and a shell alike: %j',
+    (value) => {
+      expect(() => after('', { KEY: value })).toThrow('the value of KEY cannot stand in an environment file');
     },
   );
 
