@@ -78,6 +78,14 @@ describe('platform-auth replay', () => {
     expect(items).toMatchObject([{ event: 'admin.node.revoked' }, { event: 'admin.node.revoked' }, {}]);
   });
 
+  it('takes only ids for subjects: any other text would lead to another path', async () => {
+    const node = await app.node();
+    const event = (subject: string) => ({ time: app.clock.now().toISOString(), event: 'admin.node.revoked', subject });
+    const subjects = [`../users/../nodes/${node.nodeId}`, `${node.nodeId}/explain`, '..', '?live=true', '%2e%2e'];
+    writeFileSync(cli.path('hostile.ndjson'), subjects.map((each) => `${JSON.stringify(event(each))}\n`).join(''));
+    expect(await cli.json('replay hostile.ndjson --dry-run')).toMatchObject({ steps: [], by_hand: {} });
+  });
+
   it('refuses a file of another kind', async () => {
     writeFileSync(cli.path('other.ndjson'), '{"id":"1"}\n');
     expect(await cli.fails('replay other.ndjson')).toMatch(/^Line 1 of other.ndjson is not an event/);

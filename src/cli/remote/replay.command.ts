@@ -4,6 +4,7 @@ import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
 import { z } from 'zod';
+import { isId } from '../../foundation/common/ids.js';
 import { parsePast } from '../command-options.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
@@ -41,7 +42,8 @@ class History {
 
   add(event: ReplayedEvent): void {
     const { event: name, subject, time, details } = event;
-    if (subject === null) return;
+    // It becomes a part of a path, and the file may come from elsewhere.
+    if (subject === null || !isId(subject)) return;
     for (const effect of listEffects(event)) {
       const times = this.times.get(effect) ?? new Map<string, number>();
       this.times.set(effect, times.set(subject, Math.max(time, this.lastTime(effect, subject))));
