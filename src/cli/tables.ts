@@ -133,6 +133,25 @@ export function replaceControlCharacters(cell: Cell): string {
   return String(cell ?? '').replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\ufffd');
 }
 
+/** What {@link paint} writes, and line breaks. */
+const OWN_CONTROLS = `\u001b\\[(?:1|2|22|31|33|39)m|\n`;
+const FOREIGN_CONTROL = new RegExp(`(${OWN_CONTROLS})|[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]`, 'gu');
+
+/** As {@link replaceControlCharacters}, for a whole message, which has lines and colours of its own. */
+export function cleanMessage(message: string): string {
+  return message.replace(FOREIGN_CONTROL, (_character, own?: string) => own ?? '\ufffd');
+}
+
+/** JSON.stringify escapes only the first of the control characters. @returns the same data */
+export function escapeJson(json: string): string {
+  return json.replace(/[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu, (character) =>
+    character
+      .split('')
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .join(''),
+  );
+}
+
 /** Names and values below each other, for one record with many fields. */
 export function formatFields(record: Readonly<Record<string, Cell>>): string {
   const fields = Object.entries(record).map((field) => field.map(replaceControlCharacters) as [string, string]);

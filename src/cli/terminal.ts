@@ -8,6 +8,7 @@ import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { finished } from 'node:stream/promises';
 import type { Command } from 'commander';
+import { cleanMessage, escapeJson } from './tables.js';
 
 /** The global options that decide how a result is printed. */
 export interface Output {
@@ -37,7 +38,7 @@ export function print<Result>(command: Command, result: Result, toText: (result:
 
 export function formatResult<Result>(command: Command, result: Result, toText: (result: Result) => string): string {
   const { json } = command.optsWithGlobals<Output>();
-  return `${json ? JSON.stringify(result, null, 2) : toText(result)}\n`;
+  return `${json ? escapeJson(JSON.stringify(result, null, 2)) : cleanMessage(toText(result))}\n`;
 }
 
 /**
@@ -114,9 +115,9 @@ export async function writeExport(
   }
 }
 
-/** Writes to standard error, so that standard output holds only the result. */
+/** Writes to standard error, so that standard output holds only the result. Text from outside may be in the message. */
 export function say(message: string): void {
-  process.stderr.write(`${message}\n`);
+  process.stderr.write(`${cleanMessage(message)}\n`);
 }
 
 /** Says on standard error what the command waits for, once the wait is longer than a second. */
@@ -181,7 +182,7 @@ export function createConfirm(command: Command, { stdin, stderr } = process): Co
     const what = typeof describe === 'string' ? describe : await describe();
     if (!stdin.isTTY || !stderr.isTTY)
       throw new CommandFailedError(`${what} Add --yes to confirm. It was not done.`, 'confirmation_required');
-    stderr.write(`${what} Continue? [y/N] `);
+    stderr.write(`${cleanMessage(what)} Continue? [y/N] `);
     const answer = await readLine(stdin);
     if (!/^\s*y(es)?\s*$/i.test(answer))
       throw new CommandFailedError('Not confirmed: it was not done.', 'not_confirmed');

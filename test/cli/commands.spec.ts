@@ -102,18 +102,24 @@ describe('platform-auth completion', () => {
 const QUESTION = 'This would end the world.';
 
 /** What is asked on a terminal, or without one. @param answer undefined: the input ends */
-const ask = async (isTTY: boolean, parameters: string[], answer?: string) => {
+const ask = async (isTTY: boolean, parameters: string[], answer?: string, question = QUESTION) => {
   const command = addYes(new Command()).parse(parameters, { from: 'user' });
   const stdin = Object.assign(new PassThrough(), { isTTY });
   const stderr = Object.assign(new PassThrough(), { isTTY });
   stdin.end(answer);
-  await createConfirm(command, { stdin, stderr } as unknown as NodeJS.Process)(QUESTION);
+  await createConfirm(command, { stdin, stderr } as unknown as NodeJS.Process)(question);
   return String(stderr.read() ?? '');
 };
 
 describe('an act that cannot be undone', () => {
   it.each(['y\n', 'yes\n', ' Y \n'])('is done when the answer on the terminal is %j', async (answer) => {
     expect(await ask(true, [], answer)).toBe(`${QUESTION} Continue? [y/N] `);
+  });
+
+  it('is asked about without the control characters of a name from outside', async () => {
+    expect(await ask(true, [], 'y\n', 'This deletes \u001b[2K\r.')).toBe(
+      'This deletes \ufffd[2K\ufffd. Continue? [y/N] ',
+    );
   });
 
   it.each(['n\n', '\n', 'yeah\n', undefined])('is not done when the answer is %j', async (answer) => {

@@ -2,10 +2,11 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
+import type { Command } from 'commander';
 import { detectScreen, formatTable, wrapText } from '../../src/cli/tables.js';
 import { Cli } from '../support/cli.js';
 import { fromRoot } from '../support/from-root.js';
-import { readNewPassword, type Terminal } from '../../src/cli/terminal.js';
+import { formatResult, readNewPassword, say, type Terminal } from '../../src/cli/terminal.js';
 
 describe('a table', () => {
   it('prints the lines of a cell below each other, and escapes line breaks in values', () => {
@@ -15,6 +16,27 @@ describe('a table', () => {
       'second\ufffdforged',
       'red \ufffd[31m',
     ]);
+  });
+});
+
+describe('a message', () => {
+  const hostile = 'a\u001b]0;title\u0007\u001b[8m\u009b2J\u202e\rb';
+  const cleaned = 'a\ufffd]0;title\ufffd\ufffd[8m\ufffd2J\ufffd\ufffdb';
+  const command = (json: boolean) => ({ optsWithGlobals: () => ({ json }) }) as unknown as Command;
+
+  it('and a result reach the terminal without the control characters of what they quote, and with their own colours', () => {
+    const written = jest.spyOn(process.stderr, 'write').mockReturnValue(true);
+    say(`two\nlines \u001b[31mred\u001b[39m ${hostile}`);
+    const [[text]] = written.mock.calls as [[string]];
+    written.mockRestore();
+    expect(text).toBe(`two\nlines \u001b[31mred\u001b[39m ${cleaned}\n`);
+    expect(formatResult(command(false), { email: hostile }, ({ email }) => email)).toBe(`${cleaned}\n`);
+  });
+
+  it('in JSON has them escaped: the data are the same', () => {
+    const text = formatResult(command(true), { email: `${hostile}\u{e0001}` }, () => '');
+    expect(text).not.toMatch(/[^\n\u0020-\u007e]/);
+    expect(JSON.parse(text)).toEqual({ email: `${hostile}\u{e0001}` });
   });
 });
 

@@ -6,7 +6,7 @@ import { readVariables } from '../../foundation/config/environment.js';
 import { createNumberParser, NEEDS_DATABASE, parsePast } from '../command-options.js';
 import { isPassing } from '../http-client.js';
 import { print, say, writeExport, type WriteLines } from '../terminal.js';
-import { formatTable, replaceControlCharacters } from '../tables.js';
+import { escapeJson, formatTable, replaceControlCharacters } from '../tables.js';
 import { Names, type AdminClient, type ResourceType, type Query, type Reference } from './admin-client.js';
 import { addRemote, createClient, readOptions } from './remote-command.js';
 import type { AuditEventResponse } from '../../api/admin/audit-events.admin.controller.js';
@@ -113,7 +113,8 @@ async function followEvents(client: AdminClient, query: Query, limit: number, na
       const items = await client.list<AuditEventResponse>('/audit-events', { ...query, since }, max);
       const fresh = items.filter(({ id, count }) => count > (counts.get(id) ?? 0)).reverse();
       await names?.learn(fresh.flatMap(listReferences));
-      for (const item of fresh) process.stdout.write(`${names ? formatLine(item, names) : JSON.stringify(item)}\n`);
+      for (const item of fresh)
+        process.stdout.write(`${names ? formatLine(item, names) : escapeJson(JSON.stringify(item))}\n`);
       counts = new Map(items.map(({ id, count }) => [id, count]));
       newest = items[0]?.time ?? newest;
       oldest ??= items.at(-1)?.time ?? newest;

@@ -2,7 +2,7 @@
 import { Command, Option } from 'commander';
 import { type Variables, readVariables, readSecretFiles } from '../../foundation/config/environment.js';
 import { addCommand, createNumberParser, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
-import { formatFields, Table, type Cell, type TableOptions } from '../tables.js';
+import { escapeJson, formatFields, Table, type Cell, type TableOptions } from '../tables.js';
 import { formatResult, print, refuseNullOutput, say, writeKey, type Output } from '../terminal.js';
 import { AdminClient, type Query } from './admin-client.js';
 import type { ScopeUseResponse } from '../../api/admin/app-credentials.admin.controller.js';
@@ -112,7 +112,7 @@ class JsonList {
 
   add(items: readonly object[]): string {
     const text = items
-      .map((item, index) => `${index === 0 ? this.separator : ','}\n    ${JSON.stringify(item)}`)
+      .map((item, index) => `${index === 0 ? this.separator : ','}\n    ${escapeJson(JSON.stringify(item))}`)
       .join('');
     if (items.length > 0) this.separator = ',';
     return text;
