@@ -9,8 +9,9 @@ import pytest
 
 from platform_auth.tokens import (
     find_key,
-    has_valid_claims,
+    has_readable_times,
     has_valid_signature,
+    is_for,
     is_within_its_times,
     parse_token,
     read_published_keys,
@@ -33,8 +34,8 @@ def encode(text: bytes) -> str:
 def is_good(token: str, audience: str | None = None) -> bool:
     parsed = parse_token(token)
     assert parsed is not None
-    is_valid = has_valid_signature(parsed, SECRET) is True and has_valid_claims(parsed, "platform-auth", audience)
-    return is_valid and is_within_its_times(parsed, NOW)
+    is_valid = has_valid_signature(parsed, SECRET) is True and is_for(parsed, audience)
+    return is_valid and has_readable_times(parsed) and is_within_its_times(parsed, NOW)
 
 
 def test_accepts_what_the_service_issues() -> None:

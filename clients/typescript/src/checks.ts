@@ -3,11 +3,13 @@ import { Misconfigurations, UnexpectedErrors } from './events.js';
 import type { Settings } from './options.js';
 import type { Runtime } from './runtime.js';
 import { ServiceName } from './service-name.js';
+import { TokenSettings } from './token-settings.js';
 
 /** What answers tell about the configuration, and where mistakes are reported. */
 export interface Checks {
   readonly clock: ClockCheck;
   readonly serviceName: ServiceName;
+  readonly tokenSettings: TokenSettings;
   readonly misconfigurations: Misconfigurations;
   readonly unexpectedErrors: UnexpectedErrors;
 }
@@ -21,6 +23,7 @@ export function createChecks(
   return {
     clock: new ClockCheck(runtime.clocks, misconfigurations),
     serviceName: new ServiceName(serviceName, runtime, misconfigurations),
+    tokenSettings: new TokenSettings(runtime, misconfigurations),
     misconfigurations,
     unexpectedErrors: new UnexpectedErrors(logger, secrets),
   };

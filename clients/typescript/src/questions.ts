@@ -117,7 +117,24 @@ export class Questions {
 
   private async decide<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
     if (this.checks.serviceName.isWrong) return UNKNOWN;
-    if ((await question.check?.(deadlineMs)) === 'bad') return this.refuseAtOnce(question);
+    const { tokenSettings } = this.checks;
+    const verdict = (await question.check?.(deadlineMs)) ?? 'unknown';
+    if (verdict === 'bad') return this.refuseAtOnce(question);
+    if (verdict === 'good' || verdict === 'unknown') {
+      const outcome = await this.send(question, deadlineMs);
+      if (verdict === 'good' && outcome.kind === 'yes') tokenSettings.confirm();
+      return outcome;
+    }
+    const ask = async (): Promise<boolean | undefined> => {
+      const { kind } = await this.send({ ...question, remember: () => undefined }, deadlineMs).catch((error: unknown) =>
+        this.toUnknown(error, question.credential),
+      );
+      return kind === 'unknown' ? undefined : kind === 'yes';
+    };
+    return (await tokenSettings.isForged(verdict, ask)) ? this.refuseAtOnce(question) : UNKNOWN;
+  }
+
+  private async send<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
     let ticket = this.lease.takeTicket();
     const takeTicket = (): void => void (ticket = this.lease.takeTicket());
     const timed = await this.client.sendWithRetry(question.request, deadlineMs, takeTicket);

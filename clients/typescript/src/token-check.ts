@@ -8,9 +8,10 @@ import type { Settings } from './options.js';
 import type { UserPrincipal } from './principals.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient } from './service-client.js';
+import type { TokenSetting } from './token-settings.js';
 
-/** `unknown`: only the service can tell. */
-export type TokenVerdict = 'good' | 'bad' | 'unknown';
+/** `unknown`: only the service can tell. A setting: the token does not fit it, so that either of the two is wrong. */
+export type TokenVerdict = 'good' | 'bad' | 'unknown' | TokenSetting;
 
 const DEFAULT_MAX_AGE_SECONDS = 300;
 const LONGEST_MAX_AGE_SECONDS = 3_600;
@@ -91,12 +92,12 @@ export class TokenCheck {
     this.fetchedForKidAtMs = -Infinity;
   }
 
-  /** During a rotation of the secret, a token is bad only when it is by both. */
+  /** During a rotation of the secret, either one may have signed the token. */
   private async verifyWithSecrets(token: string): Promise<TokenVerdict> {
     let verdict: TokenVerdict = 'unknown';
     for (const secret of this.secrets) {
       verdict = await this.verify(token, 'HS256', secret);
-      if (verdict !== 'bad') break;
+      if (verdict !== 'SECRET_KEY') break;
     }
     return verdict;
   }
@@ -125,11 +126,21 @@ export class TokenCheck {
         clockTolerance: CLOCK_TOLERANCE_SECONDS,
         requiredClaims: ['exp', 'sub', 'sid'],
       });
-      return audience === undefined && payload.aud !== undefined ? 'bad' : 'good';
+      return audience === undefined && payload.aud !== undefined ? 'JWT_AUDIENCE' : 'good';
     } catch (error) {
-      const isEvidence = error instanceof errors.JOSEError && !isAboutKeys(error);
-      return isEvidence && !(this.checks.clock.isWrong && isAboutTime(error)) ? 'bad' : 'unknown';
+      if (!(error instanceof errors.JOSEError) || isAboutKeys(error)) return 'unknown';
+      if (isAboutTime(error)) return this.checks.clock.isWrong ? 'unknown' : 'bad';
+      return this.isInTime(token) ? (findSetting(error, algorithm) ?? 'bad') : 'bad';
     }
+  }
+
+  /** By what the token says: outside of its times nothing accepts it, whoever signed it. */
+  private isInTime(token: string): boolean {
+    if (this.checks.clock.isWrong) return true;
+    const { exp, nbf = 0 } = decodeJwt(token);
+    const nowSeconds = this.runtime.clocks.wall() / 1_000;
+    const isLive = typeof exp === 'number' && exp > nowSeconds - CLOCK_TOLERANCE_SECONDS;
+    return isLive && nbf <= nowSeconds + CLOCK_TOLERANCE_SECONDS;
   }
 
   private async getKeys(deadlineMs: number): Promise<PublishedKeys | undefined> {
@@ -172,6 +183,16 @@ function isAboutKeys(error: errors.JOSEError): boolean {
 function isAboutTime(error: errors.JOSEError): boolean {
   if (error instanceof errors.JWTExpired) return true;
   return error instanceof errors.JWTClaimValidationFailed && error.claim === 'nbf' && error.reason === 'check_failed';
+}
+
+/** @returns undefined when the token is bad whatever is configured */
+function findSetting(error: errors.JOSEError, algorithm: string): TokenSetting | undefined {
+  if (error instanceof errors.JWSSignatureVerificationFailed) {
+    return algorithm === 'HS256' ? 'SECRET_KEY' : 'AUTH_JWKS_URL';
+  }
+  if (!(error instanceof errors.JWTClaimValidationFailed)) return undefined;
+  if (error.claim === 'iss') return 'JWT_ISSUER';
+  return error.claim === 'aud' ? 'JWT_AUDIENCE' : undefined;
 }
 
 function toKeySet(text: string): PublishedKeys['resolve'] | undefined {

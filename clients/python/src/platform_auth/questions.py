@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
@@ -24,7 +24,8 @@ from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient, TimedAnswer
 from platform_auth.service_name import ServiceName
 from platform_auth.slots import Place, RecentlyValid, Slots, to_network
-from platform_auth.token_check import TokenVerdict
+from platform_auth.token_check import TokenSetting, TokenVerdict
+from platform_auth.token_settings import TokenSettings
 from platform_auth.transport import ServiceRequest
 from platform_auth.waiting import wait_for
 
@@ -54,7 +55,7 @@ class Question(Generic[Identity]):
     # After a refusal, if it was remembered.
     forget: Callable[[], None] = field(repr=False)
     # Decides before the service is asked, if it can.
-    check: Callable[[float], Awaitable[TokenVerdict]] | None = field(default=None, repr=False)
+    check: Callable[[float], Awaitable[TokenVerdict | TokenSetting]] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Questions:
         self._lease = lease
         self._service_name = service_name
         self._misconfigurations = misconfigurations
+        self._token_settings = TokenSettings(runtime.clocks, misconfigurations)
         self._unexpected_errors = unexpected_errors
         self._lock = threading.Lock()
         self._slots: dict[Door, Slots[_Flight]] = {door: Slots(settings.max_questions) for door in DOORS}
@@ -191,8 +193,22 @@ class Questions:
     async def _decide(self, question: Question[Any], deadline: float) -> Outcome:
         if self._service_name.is_wrong:
             return Verdict.UNKNOWN
-        if question.check is not None and await question.check(deadline) is TokenVerdict.BAD:
+        verdict = TokenVerdict.UNKNOWN if question.check is None else await question.check(deadline)
+        if verdict is TokenVerdict.BAD:
             return Verdict.NO
+        if not isinstance(verdict, TokenSetting):
+            outcome = await self._send(question, deadline)
+            if verdict is TokenVerdict.GOOD and isinstance(outcome, Accepted):
+                self._token_settings.confirm()
+            return outcome
+
+        async def ask() -> bool | None:
+            outcome = await self._send(replace(question, remember=_remember_nothing), deadline)
+            return None if outcome is Verdict.UNKNOWN else isinstance(outcome, Accepted)
+
+        return Verdict.NO if await self._token_settings.is_forged(verdict, ask) else Verdict.UNKNOWN
+
+    async def _send(self, question: Question[Any], deadline: float) -> Outcome:
         ticket: Ticket = -1
 
         def take_ticket() -> None:
@@ -235,3 +251,7 @@ class Questions:
         if yes.remember_for > 0:
             question.remember(principal, timed.sent, yes.remember_for, ticket)
         return Accepted(cast(Principal, principal), usable_until)
+
+
+def _remember_nothing(*_: object) -> None:
+    """The yes is about a token that this verifier would refuse."""

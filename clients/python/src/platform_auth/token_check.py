@@ -21,8 +21,9 @@ from platform_auth.tokens import (
     Key,
     ParsedToken,
     find_key,
-    has_valid_claims,
+    has_readable_times,
     has_valid_signature,
+    is_for,
     is_within_its_times,
     read_published_keys,
 )
@@ -44,6 +45,15 @@ class TokenVerdict(Enum):
     BAD = "bad"
     # Only the service can tell.
     UNKNOWN = "unknown"
+
+
+class TokenSetting(Enum):
+    """What a token is compared with. A token that does not fit: either of the two is wrong."""
+
+    SECRET_KEY = "SECRET_KEY"
+    AUTH_JWKS_URL = "AUTH_JWKS_URL"
+    JWT_ISSUER = "JWT_ISSUER"
+    JWT_AUDIENCE = "JWT_AUDIENCE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,7 @@ class TokenCheck:
         self._published = None
         self._fetched_for_kid_at = -inf
 
-    async def check(self, token: ParsedToken, deadline: float) -> TokenVerdict:
+    async def check(self, token: ParsedToken, deadline: float) -> TokenVerdict | TokenSetting:
         """`deadline`: when the keys must be there."""
         if token.algorithm == "HS256":
             return self._verify_with_secrets(token)
@@ -114,25 +124,35 @@ class TokenCheck:
         self._fetched_for_kid_at = now
         return await self._fetch_once(deadline)
 
-    def _verify_with_secrets(self, token: ParsedToken) -> TokenVerdict:
-        """During a rotation of the secret, a token is bad only when it is by both."""
-        verdict = TokenVerdict.UNKNOWN
+    def _verify_with_secrets(self, token: ParsedToken) -> TokenVerdict | TokenSetting:
+        """During a rotation of the secret, either one may have signed the token."""
+        verdict: TokenVerdict | TokenSetting = TokenVerdict.UNKNOWN
         for secret in self._secrets:
             verdict = self._verify(token, secret)
-            if verdict is not TokenVerdict.BAD:
+            if verdict is not TokenSetting.SECRET_KEY:
                 break
         return verdict
 
-    def _verify(self, token: ParsedToken, key: Key) -> TokenVerdict:
-        settings = self._settings
+    def _verify(self, token: ParsedToken, key: Key) -> TokenVerdict | TokenSetting:
         is_signed = has_valid_signature(token, key)
         if is_signed is None:
             return TokenVerdict.UNKNOWN
-        if not is_signed or not has_valid_claims(token, settings.issuer, settings.audience):
+        # Whoever signed it, nothing accepts it.
+        if not has_readable_times(token):
             return TokenVerdict.BAD
-        if is_within_its_times(token, self._runtime.clocks.wall()):
-            return TokenVerdict.GOOD
-        return TokenVerdict.UNKNOWN if self._clock_check.is_wrong else TokenVerdict.BAD
+        is_in_time = is_within_its_times(token, self._runtime.clocks.wall())
+        if not is_in_time and not self._clock_check.is_wrong:
+            return TokenVerdict.BAD
+        setting = self._find_setting(token, is_signed)
+        return setting or (TokenVerdict.GOOD if is_in_time else TokenVerdict.UNKNOWN)
+
+    def _find_setting(self, token: ParsedToken, is_signed: bool) -> TokenSetting | None:
+        """Returns what the token does not fit."""
+        if not is_signed:
+            return TokenSetting.SECRET_KEY if token.algorithm == "HS256" else TokenSetting.AUTH_JWKS_URL
+        if token.claims.get("iss") != self._settings.issuer:
+            return TokenSetting.JWT_ISSUER
+        return None if is_for(token, self._settings.audience) else TokenSetting.JWT_AUDIENCE
 
     async def _get_keys(self, deadline: float) -> _PublishedKeys | None:
         published = self._published

@@ -62,16 +62,15 @@ def has_valid_signature(token: ParsedToken, key: Key) -> bool | None:
     return True
 
 
-def has_valid_claims(token: ParsedToken, issuer: str, audience: str | None) -> bool:
-    """Whatever the time is."""
+def has_readable_times(token: ParsedToken) -> bool:
     claims = token.claims
-    if "exp" not in claims or not all(_is_number(claims[name]) for name in ("exp", "nbf", "iat") if name in claims):
-        return False
-    if claims.get("iss") != issuer:
-        return False
+    return "exp" in claims and all(_is_number(claims[name]) for name in ("exp", "nbf", "iat") if name in claims)
+
+
+def is_for(token: ParsedToken, audience: str | None) -> bool:
     if audience is None:
-        return "aud" not in claims
-    audiences = claims.get("aud")
+        return "aud" not in token.claims
+    audiences = token.claims.get("aud")
     return audience in (audiences if isinstance(audiences, list) else [audiences])
 
 

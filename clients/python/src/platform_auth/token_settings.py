@@ -1,0 +1,64 @@
+"""Tells a forged token from a setting of this verifier that is wrong: the service, if it accepts the token, says so."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from platform_auth.clocks import Clocks
+from platform_auth.events import Misconfigurations
+from platform_auth.token_check import TokenSetting
+
+# Between two questions about one setting: a flood of forged tokens must not reach the service.
+_QUESTION_PAUSE_SECONDS = 10
+_DETAIL = "the service accepts a token that does not fit this setting: give it the value of the service, and restart"
+
+# Whether the service accepts the token; None when it could not tell.
+Ask = Callable[[], Coroutine[Any, Any, bool | None]]
+
+
+@dataclass(slots=True)
+class _Doubt:
+    asked_at: float = -inf
+    asking: "asyncio.Task[bool | None] | None" = None
+    # None until the service has told.
+    is_wrong: bool | None = None
+
+
+class TokenSettings:
+    """Runs on the loop of the questions."""
+
+    def __init__(self, clocks: Clocks, misconfigurations: Misconfigurations) -> None:
+        self._clocks = clocks
+        self._misconfigurations = misconfigurations
+        self._doubts: dict[TokenSetting, _Doubt] = {}
+
+    async def is_forged(self, setting: TokenSetting, ask: Ask) -> bool | None:
+        """For a token that does not fit the setting. Returns None when it is not known."""
+        doubt = self._doubts.setdefault(setting, _Doubt())
+        now = self._clocks.monotonic()
+        if now < doubt.asked_at + _QUESTION_PAUSE_SECONDS:
+            if doubt.is_wrong is None and doubt.asking is not None:
+                await asyncio.shield(doubt.asking)
+            return True if doubt.is_wrong is False else None
+        doubt.asked_at = now
+        doubt.asking = asyncio.create_task(self._ask(setting, doubt, ask))
+        is_accepted = await asyncio.shield(doubt.asking)
+        return True if is_accepted is False or doubt.is_wrong is False else None
+
+    def confirm(self) -> None:
+        """To be called when the service has accepted a token that fits."""
+        for setting, doubt in self._doubts.items():
+            doubt.is_wrong = False
+            self._misconfigurations.clear(setting.value)
+
+    async def _ask(self, setting: TokenSetting, doubt: _Doubt, ask: Ask) -> bool | None:
+        """A refusal clears nothing: a forged token is refused also while the setting is wrong."""
+        is_accepted = await ask()
+        if is_accepted:
+            doubt.is_wrong = True
+            self._misconfigurations.report(setting.value, _DETAIL)
+        elif is_accepted is False and doubt.is_wrong is None:
+            doubt.is_wrong = False
+        return is_accepted

@@ -1,0 +1,79 @@
+import type { Misconfigurations } from './events.js';
+import type { Runtime } from './runtime.js';
+
+/** What a token is compared with. Names the cause of a configuration error. */
+export type TokenSetting = 'SECRET_KEY' | 'AUTH_JWKS_URL' | 'JWT_ISSUER' | 'JWT_AUDIENCE';
+
+/** Between two questions about one setting: a flood of forged tokens must not reach the service. */
+const QUESTION_PAUSE_MS = 10_000;
+const DETAIL =
+  'the service accepts a token that does not fit this setting: give it the value of the service, and restart';
+
+interface Doubt {
+  askedAtMs: number;
+  asking: Promise<boolean | undefined>;
+  /** undefined until the service has told. */
+  isWrong: boolean | undefined;
+}
+
+/** Tells a forged token from a setting of this verifier that is wrong: the service, if it accepts the token, says so. */
+export class TokenSettings {
+  private readonly doubts = new Map<TokenSetting, Doubt>();
+
+  constructor(
+    private readonly runtime: Runtime,
+    private readonly misconfigurations: Misconfigurations,
+  ) {}
+
+  /**
+   * @param setting that the token does not fit
+   * @param ask whether the service accepts the token; undefined when it could not tell
+   * @returns undefined when it is not known whether the token is forged
+   */
+  async isForged(setting: TokenSetting, ask: () => Promise<boolean | undefined>): Promise<boolean | undefined> {
+    const doubt = this.getDoubt(setting);
+    const nowMs = this.runtime.clocks.monotonic();
+    if (nowMs < doubt.askedAtMs + QUESTION_PAUSE_MS) {
+      if (doubt.isWrong === undefined) await doubt.asking;
+      return doubt.isWrong === false ? true : undefined;
+    }
+    doubt.askedAtMs = nowMs;
+    doubt.asking = this.ask(setting, doubt, ask);
+    const isAccepted = await doubt.asking;
+    return isAccepted === false || doubt.isWrong === false ? true : undefined;
+  }
+
+  /** To be called when the service has accepted a token that fits. */
+  confirm(): void {
+    for (const [setting, doubt] of this.doubts) {
+      doubt.isWrong = false;
+      this.misconfigurations.clear(setting);
+    }
+  }
+
+  private getDoubt(setting: TokenSetting): Doubt {
+    const doubt = this.doubts.get(setting) ?? {
+      askedAtMs: -Infinity,
+      asking: Promise.resolve(undefined),
+      isWrong: undefined,
+    };
+    this.doubts.set(setting, doubt);
+    return doubt;
+  }
+
+  /** A refusal clears nothing: a forged token is refused also while the setting is wrong. */
+  private async ask(
+    setting: TokenSetting,
+    doubt: Doubt,
+    ask: () => Promise<boolean | undefined>,
+  ): Promise<boolean | undefined> {
+    const isAccepted = await ask();
+    if (isAccepted) {
+      doubt.isWrong = true;
+      this.misconfigurations.report(setting, DETAIL);
+    } else if (isAccepted === false) {
+      doubt.isWrong ??= false;
+    }
+    return isAccepted;
+  }
+}
