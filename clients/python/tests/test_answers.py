@@ -63,4 +63,12 @@ def test_reads_headers_of_whole_numbers_only(value: str) -> None:
 
 def test_names_nothing_of_an_answer_but_a_word_that_looks_like_a_code() -> None:
     judged = [judge("app", answer(404, {"code": code})) for code in ("not_found", "a\nb", "x" * 61, "clé", 1, "pa_app_Key1")]
-    assert judged == [Misconfigured("404: not_found"), *[Misconfigured("404: not a known problem")] * 5]
+    details = [judgement.detail.split(" (")[0] for judgement in judged if isinstance(judgement, Misconfigured)]
+    assert details == ["404: not_found", *["404: not a known problem"] * 5]
+
+
+def test_says_what_to_do_about_a_wrong_address_and_a_key_that_is_not_valid() -> None:
+    wrong_key = judge("node", answer(401, {"code": "invalid_app_credentials"}))
+    assert isinstance(wrong_key, Misconfigured) and "rotated or revoked. Run platform-auth apply" in wrong_key.detail
+    for read in (judge("app", answer(404, {"code": "not_found"})), read_poll_answer(answer(404, b"<html>"))):
+        assert isinstance(read, Misconfigured) and "AUTH_URL must be the address of platform-auth" in read.detail

@@ -186,17 +186,6 @@ def run(scenario: dict[str, Any]) -> list[str]:
     return played.mistakes
 
 
-def test_logs_a_lease_that_lapses_although_polls_are_answered_and_not_more_than_once_a_minute() -> None:
-    late = {"like": "quiet", "after_ms": 450}
-    steps = [
-        {"at": 3_000, "logged": {"verifier_lease_lapsed": 1, "verifier_polls_not_answered": 0}},
-        {"at": 62_000, "logged": {"verifier_lease_lapsed": 2}},
-    ]
-    assert run({"service": {"changes": [{"like": "reset"}, late]}, "steps": steps}) == []
-    held = [{"at": 3_000, "logged": {"verifier_lease_lapsed": 0}}]
-    assert run({"service": {"changes": ["reset", {"like": "quiet", "after_ms": 150}]}, "steps": held}) == []
-
-
 @pytest.mark.parametrize(("present", "path"), [("app", "validate-app"), ("node", "validate-node"), ("alice", "validate-user")])
 def test_asks_again_in_the_background_for_a_credential_that_is_used_before_it_ends(present: str, path: str) -> None:
     yes = {"validate-app": "app_yes", "validate-node": "node_yes", "validate-user": "alice_yes"}[path]

@@ -17,6 +17,9 @@ const MAX_DURATION_MS = 1_000_000_000;
 /** A code of the service's catalogue. Nothing else of an answer is logged: a server may send back what it was sent. */
 const CODE = /^(?=.{1,60}$)[a-z]+(?:_[a-z]+)*$/;
 
+const WRONG_KEY = 'AUTH_APP_ID and AUTH_APP_KEY: the key was rotated or revoked. Run platform-auth apply, and restart';
+const WRONG_ADDRESS = 'AUTH_URL must be the address of platform-auth, for services (INTERNAL_PORT), without a path';
+
 type Fields = Readonly<Record<string, unknown>>;
 
 /** `unknown`: the service could not look. `misconfigured`: it did not understand, or it is another program. */
@@ -89,7 +92,8 @@ function misconfigured(answer: ServiceAnswer, detail: string): Judgement {
 }
 
 function describe({ status }: ServiceAnswer, detail: string): string {
-  return `${status}: ${detail}`;
+  const advice = status === 404 ? WRONG_ADDRESS : detail === 'invalid_app_credentials' && WRONG_KEY;
+  return `${status}: ${detail}${advice ? ` (${advice})` : ''}`;
 }
 
 function toLoggable(code: string): string {

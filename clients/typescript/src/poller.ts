@@ -14,11 +14,16 @@ const MAX_FAILURE_PAUSE_MS = 1_000;
 /** Verifiers that start together spread their polls. */
 const JITTER = 0.2;
 const PATH = '/internal/changes';
+/** Between two log lines about lapsed leases: a machine that is too busy loses several a second. */
+const LAPSE_PAUSE_MS = 60_000;
 
 /** Keeps the lease: polls for changes, one poll at a time. */
 export class Poller {
   private leaseMs = DEFAULT_LEASE_MS;
   private failures = 0;
+  private hasLease = false;
+  private lapses = 0;
+  private lapseLoggedAtMs = -Infinity;
   private isPolling = false;
   private isClosed = false;
   private cancelNext = (): void => undefined;
@@ -48,7 +53,13 @@ export class Poller {
     const sentAtMs = this.runtime.clocks.monotonic();
     const { uses, putBack } = this.uses.take(sentAtMs);
     try {
-      await this.lease.renew((cursor) => this.ask({ cursor, ...(uses.length > 0 && { used: uses }) }));
+      let wasHeld = true;
+      await this.lease.renew(async (cursor) => {
+        const renewal = await this.ask({ cursor, ...(uses.length > 0 && { used: uses }) });
+        wasHeld = this.lease.isHeld;
+        return renewal;
+      });
+      this.reportLapse(wasHeld, sentAtMs);
       if (this.failures > 0) this.settings.logger.warn('verifier_polls_answered_again', { failures: this.failures });
       this.failures = 0;
       this.checks.misconfigurations.clear(PATH);
@@ -68,6 +79,21 @@ export class Poller {
     if (!this.isPolling) return;
     const next = (): void => void this.poll();
     this.cancelNext = this.runtime.schedule(next, this.computeDelayMs(sentAtMs), true);
+  }
+
+  /** When polls are answered, but too late: the process, or the service, is too slow. An outage has log lines of its own. */
+  private reportLapse(wasHeld: boolean, sentAtMs: number): void {
+    const hadLease = this.hasLease;
+    this.hasLease = this.leaseMs > 0;
+    if (this.failures > 0 || !((hadLease && !wasHeld) || (this.hasLease && !this.lease.isHeld))) return;
+    this.lapses += 1;
+    const nowMs = this.runtime.clocks.monotonic();
+    if (nowMs < this.lapseLoggedAtMs + LAPSE_PAUSE_MS) return;
+    const waitedSeconds = Math.round(nowMs - sentAtMs) / 1_000;
+    const fields = { lapses: this.lapses, answer_after_seconds: waitedSeconds };
+    this.settings.logger.warn('verifier_lease_lapsed', fields);
+    this.lapseLoggedAtMs = nowMs;
+    this.lapses = 0;
   }
 
   private async ask(body: object) {

@@ -25,6 +25,8 @@ _MAX_DURATION_MS = 1e9
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
 # A code of the service's catalogue. Nothing else of an answer is logged: a server may send back what it was sent.
 _CODE = re.compile(r"(?=.{1,60}\Z)[a-z]+(?:_[a-z]+)*")
+_WRONG_KEY = "AUTH_APP_ID and AUTH_APP_KEY: the key was rotated or revoked. Run platform-auth apply, and restart"
+_WRONG_ADDRESS = "AUTH_URL must be the address of platform-auth, for services (INTERNAL_PORT), without a path"
 
 
 class Verdict(Enum):
@@ -128,7 +130,8 @@ def _refuse_constant(name: str) -> None:
 
 
 def _describe(status: int, detail: str) -> str:
-    return f"{status}: {detail}"
+    advice = _WRONG_ADDRESS if status == 404 else _WRONG_KEY if detail == "invalid_app_credentials" else None
+    return f"{status}: {detail} ({advice})" if advice else f"{status}: {detail}"
 
 
 def _to_loggable(code: object) -> str:
