@@ -19,13 +19,13 @@ const MAP = {
     recipes: { url: 'http://127.0.0.1:7706', calls: { auth: null, ocr: ['documents:read'] } },
   },
 };
-type RawMap = Readonly<{ services: Record<string, { url: string; calls?: unknown }> }>;
+type RawMap = Readonly<{ services: Record<string, { url: string; calls?: unknown; namespace?: string }> }>;
 interface Document {
   readonly service: string;
   readonly variables: Record<string, string>;
 }
 interface Secret {
-  readonly metadata: { name: string; labels: Record<string, string> };
+  readonly metadata: { name: string; namespace?: string; labels: Record<string, string> };
   readonly data: Record<string, string>;
 }
 
@@ -43,8 +43,8 @@ describe('platform-auth apply', () => {
   });
 
   const writeMap = (map: RawMap) => writeFileSync(cli.path('platform.json'), JSON.stringify(map));
-  const withCalls = (service: 'ocr' | 'recipes', calls: unknown): RawMap => ({
-    services: { ...MAP.services, [service]: { ...MAP.services[service], calls } },
+  const withCalls = (service: 'ocr' | 'recipes', calls: unknown, more: RawMap['services'] = {}): RawMap => ({
+    services: { ...MAP.services, ...more, [service]: { ...MAP.services[service], calls } },
   });
   const words = (...more: string[]) => ['apply', '--map', 'platform.json', ...more];
   const run = async (...more: string[]) => cli.run(...words(...more));
@@ -100,10 +100,60 @@ describe('platform-auth apply', () => {
     await accepts(decode(recipes, 'OCR_APP_ID'), key, 'ocr');
     expect(stderr).not.toContain(key);
     const again = await run('--to', 'kubernetes', '--yes');
-    expect(again).toMatchObject({ code: 0, stdout: '' });
+    expect(again).toMatchObject({ code: 1, stdout: '' });
     expect(again.stderr).toContain('cannot be read again: ocr → auth, recipes → auth, recipes → ocr');
-    expect(again.stderr).toContain('Nothing was changed.');
+    expect(again.stderr).toContain('name them with --current');
     expect(again.stderr).not.toContain('match the map');
+    writeFileSync(cli.path('others.yaml'), 'kind: Secret\nmetadata: { name: ocr-env }\ndata: {}\n');
+    const others = await run('--to', 'kubernetes', '--yes', '--current', 'others.yaml');
+    expect(others).toMatchObject({ code: 1, stdout: '' });
+    expect(others.stderr).toContain('The documents of --current hold none of the keys.');
+  });
+
+  it('prints the Secrets in use again when nothing has changed, so that kubectl has what to apply', async () => {
+    const { stdout } = await run('--to', 'kubernetes', '--yes');
+    writeFileSync(cli.path('in-use.yaml'), stdout);
+    expect(await run('--to', 'kubernetes', '--current', 'in-use.yaml')).toMatchObject({ code: 0, stdout });
+    expect(await run('--to', 'kubernetes', '--current', 'in-use.yaml', '--plan')).toMatchObject({ code: 0 });
+  });
+
+  it('leaves what it did not write in a Secret as it is, also what is not text', async () => {
+    const { stdout } = await run('--to', 'kubernetes', '--yes');
+    const keystore = Buffer.from([0xfe, 0xed, 0xfe, 0xed, 0, 0x80]).toString('base64');
+    const added = `data:\n  keystore.jks: ${keystore}\n  motd: ${Buffer.from('Grüezi\n').toString('base64')}\n`;
+    writeFileSync(cli.path('in-use.yaml'), stdout.replaceAll('data:\n', added));
+    writeMap(withCalls('recipes', { auth: null, ocr: ['documents:read'], tts: null }, { tts: { url: 'http://tts' } }));
+    const printed = readSecrets((await run('--to', 'kubernetes', '--current', 'in-use.yaml', '--yes')).stdout);
+    for (const secret of printed.values()) {
+      expect(secret.data['keystore.jks']).toBe(keystore);
+      expect(decode(secret, 'motd')).toBe('Grüezi\n');
+    }
+    expect(decode(printed.get('recipes-env'), 'TTS_APP_KEY')).toMatch(/^pa_app_/);
+  });
+
+  it('removes the keys of a pruned pair from its Secret', async () => {
+    writeFileSync(cli.path('in-use.yaml'), (await run('--to', 'kubernetes', '--yes')).stdout);
+    writeMap(withCalls('recipes', ['auth']));
+    const pruned = await run('--to', 'kubernetes', '--current', 'in-use.yaml', '--yes', '--prune', '1');
+    expect(pruned.code).toBe(0);
+    const names = Object.keys(readSecrets(pruned.stdout).get('recipes-env')?.data ?? {});
+    expect(names.filter((name) => /^OCR_APP_/.test(name))).toEqual([]);
+    expect(names).toContain('AUTH_APP_KEY');
+  });
+
+  it('puts each Secret into the namespace of its service, and keeps those of one name apart', async () => {
+    const services = { ...MAP.services, ocr: { ...MAP.services.ocr, namespace: 'documents' } };
+    writeMap({ services });
+    const { stdout } = await run('--to', 'kubernetes', '--yes');
+    expect(readSecrets(stdout).get('ocr-env')?.metadata).toMatchObject({ namespace: 'documents' });
+    expect(readSecrets(stdout).get('recipes-env')?.metadata).not.toHaveProperty('namespace');
+    const foreign = 'kind: Secret\nmetadata: { name: ocr-env, namespace: other }\ndata: { AUTH_APP_KEY: eA== }\n';
+    writeFileSync(cli.path('in-use.yaml'), `${foreign}${stdout}`);
+    expect(await run('--to', 'kubernetes', '--current', 'in-use.yaml')).toMatchObject({ code: 0, stdout });
+    writeMap(MAP);
+    const ambiguous = await run('--to', 'kubernetes', '--current', 'in-use.yaml');
+    expect(ambiguous).toMatchObject({ code: 1, stdout: '' });
+    expect(ambiguous.stderr).toContain('two documents ocr-env: other, documents. Give the service its namespace');
   });
 
   it.each([['--yes'], ['--plan']])(
@@ -126,7 +176,7 @@ describe('platform-auth apply', () => {
     expect(refused).toMatchObject({ code: 1, stdout: '' });
     expect(refused.stderr).toMatch(/"key_unreadable".*recipes gets a new key.*--rotate-lost recipes/);
     const completed = readSecrets((await run('--to', 'kubernetes', '--current', 'in-use.yaml', '--yes')).stdout);
-    expect([...completed.keys()]).toEqual(['recipes-env']);
+    expect([...completed.keys()]).toEqual(['ocr-env', 'recipes-env']);
     const [before, after] = [readSecrets(stdout).get('recipes-env'), completed.get('recipes-env')];
     expect(after?.data).toMatchObject(before?.data ?? {});
     await accepts(decode(after, 'OCR_APP_ID'), decode(after, 'OCR_APP_KEY'), 'ocr');

@@ -24,9 +24,10 @@ export function addApplyCommand(root: Command): void {
   const description =
     'Make the keys of the calls in the map, over HTTP and without the database. Prints its plan and asks. Idempotent.';
   const needs = `Needs ADMIN_API_KEY or ADMIN_API_KEY_FILE, the key of an operator with the scope apps.
-Without --output the documents go to standard output, and all else to standard error.
+Without --output the documents go to standard output, and all else to standard error. Keep them until they
+are in use: if they get lost, give --current and --rotate-lost, which makes those keys again.
 A key is shown once: where it is not found in --output or --current, its credential is left as it is.`;
-  const example = '--map platform.yaml --to kubernetes | kubectl apply -f -';
+  const example = '--map platform.yaml --to kubernetes --current in-use.yaml > secrets.yaml';
   addYes(addRemote(root, 'apply', description, example, needs))
     .addOption(createMapOption())
     .option('--plan', 'print what would be done; exit code 0 when that is nothing, 3 when it is something', false)
@@ -39,7 +40,7 @@ A key is shown once: where it is not found in --output or --current, its credent
     .addOption(
       new Option(
         '--current <file>',
-        'the documents in use, so that only changes are written; - reads standard input',
+        'the documents in use, which are completed and printed again; - reads standard input',
       ).conflicts('output'),
     )
     .option('--prune [count]', 'revoke the live credentials of pairs that are not in the map: this many', toCount)
@@ -68,12 +69,22 @@ async function runApply(options: ApplyOptions, command: Command): Promise<void> 
   else print(command, report, formatApplyReport);
   if (isPlan && hasChanges(report))
     throw new CommandFailedError('Something would change: run this without --plan.', 'would_change', 3);
-  // A pipeline whose folder is mistyped must not succeed.
-  if (folder !== undefined && report.pairs.length > 0 && report.pairs.every(({ action }) => action === 'lost'))
+  // A pipeline whose folder is mistyped, or that gives nothing, must not succeed. A plan may do without documents.
+  const hasSource = folder !== undefined || options.current !== undefined;
+  const isLost = report.pairs.length > 0 && report.pairs.every(({ action }) => action === 'lost');
+  if (isLost && (hasSource || !isPlan))
     throw new CommandFailedError(
-      `${folder} holds none of the keys. Is --output right? If the keys are lost, run this again with --rotate-lost.`,
+      `${describeDocuments(options)} If the keys are lost, run this again with --rotate-lost.`,
       'key_unreadable',
     );
+}
+
+/** Of documents that hold none of the keys. */
+function describeDocuments({ output, current }: ApplyOptions): string {
+  if (output !== undefined) return `${output} holds none of the keys. Is --output right?`;
+  return current === undefined
+    ? 'The keys are in documents that were not given: name them with --current.'
+    : 'The documents of --current hold none of the keys. Are they those in use?';
 }
 
 function toCount(text: string): number {

@@ -79,7 +79,11 @@ export async function apply(client: AdminClient, request: ApplyRequest): Promise
   const options = { program: 'apply', prune: prune !== undefined } as const;
   const intended = addSummary(await carryOutPlan(plan(), options));
   if (isPlan) return intended;
-  if (!hasChanges(intended)) return { ...intended, dry_run: false };
+  if (!hasChanges(intended)) {
+    // What reads a stream gets every document, also those that stay the same.
+    if (documents.folder === undefined) await carryOutPlan(plan(), options, createStore(client));
+    return { ...intended, dry_run: false };
+  }
   const { revoked } = intended.summary;
   if (revoked > 0 && (prune === true ? request.yes : prune !== revoked))
     throw new CommandFailedError(

@@ -24,10 +24,12 @@ const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 
 /** The variables of one service, in a file of any format. */
 export interface ServiceFile extends Pick<
   EnvFile,
-  'path' | 'exists' | 'get' | 'set' | 'changes' | 'needsWriting' | 'rehearseWrite'
+  'path' | 'exists' | 'get' | 'set' | 'remove' | 'changes' | 'needsWriting' | 'rehearseWrite'
 > {
   /** Whether it is written to standard output, whose reader may lose it. */
   readonly isStream?: boolean;
+  /** Whether it is written although nothing has changed: what reads a stream needs all documents. */
+  readonly isRepeated?: boolean;
   write(heading: string): void | Promise<void>;
 }
 

@@ -195,7 +195,8 @@ export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: Cre
   const report: PlanReport = { dry_run: store === undefined, migrations, files: [], pairs: [], strays: [] };
   for (const planned of plan.services) {
     const { file } = planned;
-    const delivery = deliver(planned, report.pairs, program, store);
+    const gone = prune ? plan.strays.filter(({ caller }) => caller === planned.service.name) : [];
+    const delivery = deliver({ ...planned, gone }, report.pairs, program, store);
     report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, delivery)));
     report.files.push({ file: basename(file.path), changed: file.needsWriting, variables: file.changes });
   }
@@ -218,7 +219,7 @@ function hasNewKey({ action }: Pick<PlannedPair, 'action'>): boolean {
  * @param before what was delivered before
  */
 async function deliver(
-  { service, file, settings, pairs }: PlannedService,
+  { service, file, settings, pairs, gone }: PlannedService & { readonly gone: Plan['strays'] },
   before: PlanReport['pairs'],
   program: PlanOptions['program'],
   store?: CredentialStore,
@@ -232,6 +233,7 @@ async function deliver(
   try {
     for (const [name, value] of isWritten ? Object.entries(settings) : [])
       if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateValue(service.name, name));
+    if (isWritten) removeKeys(file, gone, pairs);
     // Before its keys are issued: a rerun recognises the folder by the file of this service.
     if (store && service.name === OWN_NAME && !file.exists) await file.write(heading);
     if (store && pairs.some(hasNewKey)) file.rehearseWrite();
@@ -246,7 +248,7 @@ async function deliver(
       const scopes = newScopes !== undefined && { scopes: newScopes };
       delivered.push({ caller, target, action, app_id: id ?? null, ...scopes });
     }
-    if (store && file.needsWriting) await file.write(heading);
+    if (store && (file.needsWriting || (isWritten && file.isRepeated))) await file.write(heading);
     return delivered;
   } catch (error) {
     const outcome = issued.length > 0 && store ? await revokeIssued(issued, store) : 'No credential was issued for it.';
@@ -256,6 +258,13 @@ async function deliver(
       error instanceof CommandFailedError ? error.code : undefined,
     );
   }
+}
+
+/** Removes the keys of pairs that are revoked, except where a pair of the map has the same variables. */
+function removeKeys(file: ServiceFile, gone: Plan['strays'], pairs: readonly PlannedPair[]): void {
+  const list = ({ target }: { target: string }) => Object.values(credentialVariables(target));
+  const kept = new Set(pairs.flatMap(list));
+  for (const name of gone.flatMap(list)) if (!kept.has(name)) file.remove(name);
 }
 
 /** @param before what was delivered before the file that could not be written */

@@ -53,6 +53,11 @@ const calls = z.union([z.array(serviceName), z.record(serviceName, appScopes.nul
 
 const service = z.strictObject({
   url: address.describe('where the others reach it'),
+  namespace: z
+    .string()
+    .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'must be the name of a namespace of Kubernetes')
+    .optional()
+    .describe('where apply --to kubernetes puts its Secret'),
   calls: calls.default([]).describe('the services that it calls in its own name, with or without scopes'),
   urls: z.record(variableName, place).default({}).describe('further addresses that it needs: VARIABLE: service/path'),
   admin_endpoints: z.boolean().default(false).describe('it has routes behind X-Admin-Key'),
@@ -71,6 +76,8 @@ type AddIssue = (path: (string | number)[], message: string) => void;
 export interface MappedService {
   readonly name: string;
   readonly url: string;
+  /** Of its Secret. */
+  readonly namespace?: string | undefined;
   /** Targets: the service has one credential for each. */
   readonly calls: readonly string[];
   /** Of a target's credential; null: all. A target that is missing here keeps the scopes that it has. */
@@ -219,6 +226,7 @@ function toServices({ services, nodes }: RawMap): MappedService[] {
       return {
         name,
         url: raw.url,
+        namespace: raw.namespace,
         calls,
         scopes: Array.isArray(raw.calls) ? {} : raw.calls,
         ...(name === OWN_NAME && { nodeTargets: nodes?.targets }),

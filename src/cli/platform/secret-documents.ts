@@ -1,5 +1,6 @@
 // The variables of services as documents for elsewhere: Kubernetes Secrets or JSON, in a folder or on standard output. The
 // same plan gives the same bytes.
+import { isUtf8 } from 'node:buffer';
 import { join } from 'node:path';
 import { parseAllDocuments, stringify } from 'yaml';
 import * as z from 'zod';
@@ -9,12 +10,15 @@ import { describeCause } from '../failures.js';
 import { CommandFailedError, refuseNullOutput, writeKeys } from '../terminal.js';
 import { readEnvFile, readOrExplain, type ServiceFile } from './environment-files.js';
 import { toVariablePrefix } from '../../foundation/common/names.js';
-import { type PlatformMap } from './platform-map.js';
+import type { MappedService, PlatformMap } from './platform-map.js';
 
 type Values = Readonly<Record<string, string>>;
-/** A document as it was read. Variables and labels that are not ours stay in it. */
+/** A document as it was read. What is not ours stays in it. */
 interface Stored {
+  readonly name: string;
   readonly values: Values;
+  /** In base64: what is not text. */
+  readonly binary?: Values;
   readonly metadata?: Partial<z.output<typeof manifest>['metadata']>;
 }
 
@@ -23,8 +27,8 @@ interface Format {
   /** The name under which a document of this service is found. */
   readonly toName: (service: string) => string;
   /** @throws when the text is not in this format; the message does not quote it, because it holds keys */
-  readonly parse: (text: string) => ReadonlyMap<string, Stored>;
-  readonly render: (name: string, values: Values, stored: Stored | undefined) => string;
+  readonly parse: (text: string) => readonly Stored[];
+  readonly render: (name: string, values: Values, stored: Stored | undefined, namespace: string | undefined) => string;
 }
 
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
@@ -36,10 +40,11 @@ const kubernetes: Format = {
   parse: (text) => {
     const documents = [parseAllDocuments(text)].flat().filter(({ contents }) => contents !== null);
     if (!documents.every(({ errors }) => errors.length === 0)) throw new Error(NO_SECRETS);
-    return new Map(documents.flatMap((each) => readAs(manifests, each.toJS(), NO_SECRETS)).map(toStored));
+    return documents.flatMap((each) => readAs(manifests, each.toJS(), NO_SECRETS)).map(toStored);
   },
-  render: (name, values, { metadata = {} } = { values: {} }) => {
-    const { namespace, labels, annotations } = metadata;
+  render: (name, values, stored, namespace = stored?.metadata?.namespace) => {
+    const { labels, annotations } = stored?.metadata ?? {};
+    const data = { ...mapValues(values, (value) => Buffer.from(value).toString('base64')), ...stored?.binary };
     const kept = Object.entries(annotations ?? {}).filter(([annotation]) => annotation !== LAST_APPLIED);
     const own = { 'app.kubernetes.io/managed-by': 'platform-auth', 'app.kubernetes.io/part-of': 'platform' };
     const secret = {
@@ -52,7 +57,7 @@ const kubernetes: Format = {
         ...(kept.length > 0 && { annotations: Object.fromEntries(kept) }),
       },
       type: 'Opaque',
-      data: mapValues(values, (value) => Buffer.from(value).toString('base64')),
+      data: sortByName(data),
     };
     return `---\n${stringify(secret, { lineWidth: 0 })}`;
   },
@@ -88,9 +93,12 @@ function readAs<Output>(schema: z.ZodType<Output>, value: unknown, otherwise: st
   return data;
 }
 
-function toStored({ metadata, data, stringData }: z.output<typeof manifest>): [string, Stored] {
-  const values = { ...mapValues(data ?? {}, (value) => Buffer.from(value, 'base64').toString()), ...stringData };
-  return [metadata.name, { metadata, values }];
+function toStored({ metadata, data, stringData }: z.output<typeof manifest>): Stored {
+  const entries = Object.entries(data ?? {});
+  const isText = ([, value]: [string, string]): boolean => isUtf8(Buffer.from(value, 'base64'));
+  const texts = entries.filter(isText).map(([name, value]) => [name, Buffer.from(value, 'base64').toString()] as const);
+  const binary = Object.fromEntries(entries.filter((entry) => !isText(entry)));
+  return { name: metadata.name, metadata, values: { ...Object.fromEntries(texts), ...stringData }, binary };
 }
 
 /** One object a line, so that a stream of several can be read line by line. */
@@ -100,13 +108,17 @@ const json: Format = {
   parse: (text) => {
     const lines = text.split('\n').filter((line) => line.trim() !== '');
     const documents = lines.map((each) => readAs(line, JSON.parse(each), NO_LINES));
-    return new Map(documents.map(({ service, variables }) => [service, { values: variables }]));
+    return documents.map(({ service, variables }) => ({ name: service, values: variables }));
   },
   render: (service, variables) => `${JSON.stringify({ service, variables })}\n`,
 };
 
 function mapValues(values: Values, change: (value: string) => string): Values {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value)]));
+}
+
+function sortByName(values: Values): Values {
+  return Object.fromEntries(Object.entries(values).sort(([left], [right]) => (left < right ? -1 : 1)));
 }
 
 /** One document: in a file that only its owner may read, or on standard output. */
@@ -119,7 +131,7 @@ class SecretDocument implements ServiceFile {
   constructor(
     readonly path: string,
     private readonly render: (values: Values) => string,
-    stored: Stored | undefined,
+    private readonly stored: Stored | undefined,
     /** The file; undefined: standard output. */
     private readonly file?: { readonly bytes: Buffer | undefined; readonly isOpenToOthers: boolean },
   ) {
@@ -144,6 +156,14 @@ class SecretDocument implements ServiceFile {
     this.changed.add(name);
   }
 
+  remove(name: string): void {
+    if (this.values.delete(name)) this.changed.add(name);
+  }
+
+  get isRepeated(): boolean {
+    return this.isStream && this.stored !== undefined;
+  }
+
   get isStream(): boolean {
     return this.file === undefined;
   }
@@ -163,8 +183,7 @@ class SecretDocument implements ServiceFile {
   }
 
   private get text(): string {
-    const inOrder = [...this.values].sort(([left], [right]) => (left < right ? -1 : 1));
-    return this.render(Object.fromEntries(inOrder));
+    return this.render(sortByName(Object.fromEntries(this.values)));
   }
 }
 
@@ -183,25 +202,38 @@ export function openDocuments(map: PlatformMap, documents: Documents): ReadonlyM
   if (format === 'env') return new Map(callers.map(({ name }) => [name, readEnvFile(folder ?? '.', name)]));
   const chosen = { kubernetes, json }[format];
   const stored = current === undefined ? undefined : parse(chosen, current, '--current');
-  return new Map(callers.map(({ name }) => [name, openDocument(name, chosen, folder, stored)]));
+  return new Map(callers.map((service) => [service.name, openDocument(service, chosen, folder, stored)]));
 }
 
 function openDocument(
-  service: string,
+  { name: service, namespace }: MappedService,
   format: Format,
   folder: string | undefined,
-  current?: ReadonlyMap<string, Stored>,
+  current: readonly Stored[] = [],
 ) {
   const name = format.toName(service);
   const path = folder === undefined ? name : join(folder, `${service}.${format.extension}`);
   const file = folder === undefined ? undefined : readOrExplain(path, readRegular);
-  const stored = (file ? parse(format, file.bytes.toString(), path) : current)?.get(name);
-  const render = (values: Values): string => format.render(name, values, stored);
+  const stored = findStored(file ? parse(format, file.bytes.toString(), path) : current, name, namespace);
+  const render = (values: Values): string => format.render(name, values, stored, namespace);
   const inFolder = { bytes: file?.bytes, isOpenToOthers: ((file?.stats.mode ?? 0) & 0o077) !== 0 };
   return new SecretDocument(path, render, stored, folder === undefined ? undefined : inFolder);
 }
 
-function parse({ parse: parseText }: Format, text: string, where: string): ReadonlyMap<string, Stored> {
+/** Secrets of two namespaces may have one name. */
+function findStored(all: readonly Stored[], name: string, namespace: string | undefined): Stored | undefined {
+  const isMeant = ({ metadata }: Stored): boolean =>
+    namespace === undefined || metadata?.namespace === undefined || metadata.namespace === namespace;
+  const [found, other] = all.filter((stored) => stored.name === name).filter(isMeant);
+  if (!other) return found;
+  const places = [found, other].map((stored) => stored?.metadata?.namespace ?? 'one without a namespace').join(', ');
+  throw new CommandFailedError(
+    `There are two documents ${name}: ${places}. Give the service its namespace in the map, or one document. Nothing was changed.`,
+    'file_unusable',
+  );
+}
+
+function parse({ parse: parseText }: Format, text: string, where: string): readonly Stored[] {
   try {
     return parseText(text);
   } catch (error) {

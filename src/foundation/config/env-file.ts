@@ -83,6 +83,11 @@ export class EnvFile {
     this.changed.add(name);
   }
 
+  /** Leaves the line, so that comments beside it stay. */
+  remove(name: string): void {
+    if (this.get(name) !== undefined) this.set(name, '');
+  }
+
   /**
    * Creates or replaces the file atomically, also across a power cut. It may be changed and written again.
    * @throws {FileChangedError} when another process created or changed it since it was read
