@@ -92,17 +92,7 @@ function createConsoleLog(environment: Environment): Log {
   return new Log({ ...environment, loggingServiceUrl: undefined });
 }
 
-// Variables that are set and do nothing: those of earlier versions, and most likely misspelt ones.
-
-/** Their values are fixed now (limits.ts, throttling.md); LOG_LEVEL=debug does what LOG_VALIDATIONS did. */
-const REMOVED_VARIABLES = new Set(
-  `ADMIN_KEY_LIMIT_PER_ADDRESS AUDIT_SEAL_INTERVAL_SECONDS CREDENTIAL_KEEP_DAYS CREDENTIAL_MEMORY_SIZE
-  DATABASE_CONNECT_TIMEOUT_MS DATABASE_STATEMENT_TIMEOUT_MS HASHING_BUSY_LIMIT_PER_ADDRESS HASH_QUEUE_LIMIT
-  HASH_THREADS HEALTH_TIMEOUT_MS KEY_OVERLAP_HOURS KNOWN_ADDRESS_DAYS LINK_LIMIT_PER_ADDRESS LOG_VALIDATIONS
-  MAIL_LIMIT_PER_ACCOUNT MAIL_LIMIT_PER_ADDRESS PURGE_INTERVAL_MINUTES REVOCATION_WAIT_MS SECOND_FACTOR_LIMIT_PER_ACCOUNT
-  SECOND_FACTOR_LIMIT_PER_ADDRESS SESSION_KEEP_DAYS SESSION_LIMIT_PER_USER SHUTDOWN_DEADLINE_MS
-  START_TIMEOUT_SECONDS`.split(/\s+/),
-);
+// Variables that are set and do nothing, most likely because their names are misspelt.
 
 const KNOWN_VARIABLES = new Set([...Object.keys(VARIABLE_TYPES), ...FILE_VARIABLES.map(toFileVariable)]);
 /** One edit for each five characters, at most two: PORT and HOST resemble too many names of other programs. */
@@ -115,15 +105,11 @@ const OF_OTHER_PROGRAMS = /^(AUTH_URL|PLATFORM_|OTEL_|NODE_|PG|POSTGRES_|COMPOSE
 /** @param ofProcess the environment, which holds the variables of all programs; the others are from our `.env` */
 export function describeIgnoredVariables(variables: Variables, ofProcess = readProcessVariables()): string | undefined {
   const names = Object.keys(variables).filter((name) => variables[name] && !KNOWN_VARIABLES.has(name));
-  const removed = names.filter((name) => REMOVED_VARIABLES.has(name)).map((name) => `${name} was removed`);
-  const misspelt = names
-    .filter((name) => !REMOVED_VARIABLES.has(name))
-    .flatMap((name) => {
-      const similar = findSimilar(name, variables);
-      if (similar !== undefined) return [`${name} is not known (${similar}?)`];
-      return ofProcess[name] || OF_OTHER_PROGRAMS.test(name) ? [] : [`${name} in .env is not known`];
-    });
-  const reasons = [...removed, ...misspelt];
+  const reasons = names.flatMap((name) => {
+    const similar = findSimilar(name, variables);
+    if (similar !== undefined) return [`${name} is not known (${similar}?)`];
+    return ofProcess[name] || OF_OTHER_PROGRAMS.test(name) ? [] : [`${name} in .env is not known`];
+  });
   return reasons.length === 0 ? undefined : reasons.join('; ');
 }
 

@@ -1,7 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { computeDigest, generateSecret } from '../../src/foundation/crypto/secret.js';
+import { computeDigest, generateKey } from '../../src/foundation/crypto/secret.js';
 import { problems } from '../../src/foundation/problems/problems.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -312,7 +312,7 @@ describe('platform-auth', () => {
       await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
       await app.validateApp(service.headers).expect(200);
       const session = await (await app.user()).logsIn();
-      const keys = [live.apiKey, revoked.apiKey, service.appKey, session.refresh_token, generateSecret('pa_app_')];
+      const keys = [live.apiKey, revoked.apiKey, service.appKey, session.refresh_token, generateKey('pa_app_')];
       const file = cli.path('leak.txt');
       writeFileSync(file, `nothing\n${keys.map((key) => `KEY="${key}"`).join('\n')}`);
       const { code, stdout, stderr } = await cli.run(`leaked ${file} --json`);

@@ -102,7 +102,7 @@ describe('platform-auth users and audit', () => {
   });
 
   it('refuses to register a user with a bad password, and says why', async () => {
-    const said = await cli.withInput('short\n').fails('users create carol@example.org');
+    const said = await cli.withInput('short\n').fails('users register carol@example.org');
     expect(said).toMatch(/^The request is not valid \(validation_failed, 400\)\.\n {2}password must/);
     expect(said).not.toContain('short\n');
     expect(await cli.ok('users list --email carol@example.org')).toBe('none\n');

@@ -22,7 +22,7 @@ export class ServiceName {
     return this.isOther;
   }
 
-  /** @param caller of the answer to a poll. A service from before this header sends none */
+  /** @param caller of the answer to a poll; undefined when a proxy has dropped the header */
   compare(caller: string | undefined): void {
     this.isOther = caller !== undefined && caller !== this.name;
     if (!this.isOther) {

@@ -62,7 +62,6 @@ function addIssue(nodes: Command): void {
   const description = 'Issue the key of a new node, and write its pair into its configuration file or print it once.';
   const example = `--household ${EXAMPLES.householdId} --room ${EXAMPLES.room} --name ${EXAMPLES.name} --config /etc/node/config.json`;
   addNodeOptions(addRemote(nodes, 'issue', description, example))
-    .alias('register')
     .option('--config <file>', 'write node_id and api_key into this file, and keep the rest of it')
     .addOption(createFormatOption())
     .option('--replace', 'replace the pair even if its node is not revoked', false)

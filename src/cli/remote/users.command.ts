@@ -45,7 +45,6 @@ export function addUsersCommands(root: Command): Command {
 
 function addRegister(users: Command): void {
   addRemote(users, 'register <email>', 'Register a user, also while registration is closed.', EXAMPLES.email)
-    .alias('create')
     .addHelpText(
       'after',
       '\nAsks for the password, without echo; without a terminal, reads the first line of standard input.',

@@ -73,7 +73,6 @@ export class Templates {
 function readTemplate(folder: string, kind: MailKind, problems: string[]): Template {
   const name = kind.replaceAll('_', '-');
   const files = [`${name}.txt`, `${name}.html`];
-  // Folders of earlier versions do not have them.
   if (isNotice(kind) && !files.some((file) => existsSync(join(folder, file)))) return DEFAULT_TEMPLATES[kind];
   const [text, html] = files.map((file) => {
     const content = readTemplateFile(join(folder, file));

@@ -56,7 +56,7 @@ export interface RefreshToken {
  * The format of refresh tokens: session id, generation and seed, with an HMAC over the three under a key derived from
  * SECRET_KEY. From any generation that a client presents, every other one can be derived. To forge one, an attacker needs
  * both the key and the seed, of which the database has only a digest. The last characters of the HMAC give way to a checksum
- * (crypto/secret.ts): 220 of its bits are left, and replicas from before the checksum can parse the token.
+ * (crypto/secret.ts): 220 of its bits are left.
  */
 @Injectable()
 export class RefreshTokens {
@@ -99,23 +99,23 @@ export class RefreshTokens {
     return isOurs ? this.deriveIssued(currentGeneration, token, currentDigest) : undefined;
   }
 
-  /** @returns the token of a generation that has this digest: with a checksum, or as before there were checksums */
+  /** @returns the token of a generation, if it has this digest */
   private deriveIssued(
     generation: number,
     { sessionId, seed }: RefreshToken,
     digest: SecretDigest,
   ): RefreshToken | undefined {
-    const forms = [true, false].map((hasChecksum) => this.encode(sessionId, generation, seed, hasChecksum));
-    return forms.find((form) => isSameDigest(form.digest, digest));
+    const issued = this.encode(sessionId, generation, seed);
+    return isSameDigest(issued.digest, digest) ? issued : undefined;
   }
 
-  private encode(sessionId: string, generation: number, seed: Buffer, hasChecksum = true): RefreshToken {
+  private encode(sessionId: string, generation: number, seed: Buffer): RefreshToken {
     const body = Buffer.alloc(BODY_BYTES);
     body.set(parse(sessionId), 0);
     body.writeUInt32BE(generation, ID_BYTES);
     body.set(seed, ID_BYTES + GENERATION_BYTES);
     const complete = PREFIX + Buffer.concat([body, computeMac(this.key, body)]).toString('base64url');
-    const text = hasChecksum ? appendChecksum(complete.slice(0, -CHECKSUM_LENGTH)) : complete;
+    const text = appendChecksum(complete.slice(0, -CHECKSUM_LENGTH));
     return { text, digest: computeDigest(text), sessionId, generation, seed };
   }
 }

@@ -65,8 +65,7 @@ export function computeMac(key: KeyObject | string, message: Buffer | string): B
 
 // The form of our keys: a prefix, 256 random bits as URL-safe text, and six characters of checksum, by which a scanner tells a
 // key from a look-alike without a call. The checksum is the CRC-32 of all that stands before it in base 62, as GitHub has it
-// (github.blog/2021-04-05-behind-githubs-new-authentication-token-formats). Keys from before it have none and stay valid, so
-// the doors do not look at it.
+// (github.blog/2021-04-05-behind-githubs-new-authentication-token-formats). The doors do not look at it: the digest decides.
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 export const CHECKSUM_LENGTH = 6;
@@ -91,17 +90,15 @@ interface FoundKey {
   readonly key: string;
 }
 
-/** @returns what looks like a key or a refresh token. After a key without a checksum, other text may follow directly. */
+/** @returns the keys and refresh tokens in a text, by their checksums */
 export function findKeys(text: string): FoundKey[] {
   if (!text.includes('pa_')) return [];
   return Array.from(text.matchAll(SECRETS)).flatMap(([all, kind = '', rest = '']): FoundKey[] => {
     if (!isKind(kind)) return [];
-    const start = all.length - rest.length;
-    if (kind === 'rt')
-      return rest.length < REFRESH_TOKEN_LENGTH ? [] : [{ kind, key: all.slice(0, start + REFRESH_TOKEN_LENGTH) }];
-    const withChecksum = all.slice(0, start + SECRET_LENGTH + CHECKSUM_LENGTH);
-    const key = hasChecksum(withChecksum) ? withChecksum : all.slice(0, start + SECRET_LENGTH);
-    return [{ kind, key }];
+    const length = kind === 'rt' ? REFRESH_TOKEN_LENGTH : SECRET_LENGTH + CHECKSUM_LENGTH;
+    // Other text may follow directly.
+    const key = all.slice(0, all.length - rest.length + length);
+    return hasChecksum(key) ? [{ kind, key }] : [];
   });
 }
 

@@ -1,8 +1,6 @@
-import { computeDigest, computeMac, deriveKey, findKeys } from '../../../src/foundation/crypto/secret.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { atOnce, ROUNDS } from '../../support/at-once.js';
 import { expectEnded, expectProblem } from '../../support/expect-problem.js';
-import { SECRET_KEY } from '../../support/settings.js';
 import type { Tokens } from '../../support/test-app.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 import { recorded } from '../../domain/audit/record.js';
@@ -28,44 +26,6 @@ describe('POST /api/v0/auth/refresh', () => {
     });
     expect(pair.refresh_token).not.toBe(old.refresh_token);
     await app.me(pair.access_token).expect(200);
-  });
-
-  describe('with a token from before there were checksums', () => {
-    /** The token in the form that replicas of that version issue. */
-    const toOldForm = (token: string, generation = 0): string => {
-      const body = Buffer.from(token.slice('pa_rt_'.length), 'base64url').subarray(0, 52);
-      body.writeUInt32BE(generation, 16);
-      const mac = computeMac(deriveKey(SECRET_KEY, 'platform-auth refresh token v1'), body);
-      return `pa_rt_${Buffer.concat([body, mac]).toString('base64url')}`;
-    };
-    const store = (user: string, token: string, generation: number) =>
-      app.database.query(`UPDATE sessions SET token_digest = $2, generation = $3, rotated_at = $4 WHERE user_id = $1`, [
-        user,
-        computeDigest(token),
-        generation,
-        clock.now(),
-      ]);
-
-    it('rotates it, repeats the answer within the grace, and ends the session when it is replayed later', async () => {
-      const user = await app.user();
-      const old = toOldForm((await user.logsIn()).refresh_token);
-      await store(user.id, old, 0);
-      const successor = (await rotated(old)).refresh_token;
-      expect(findKeys(successor)).toEqual([{ kind: 'rt', key: successor }]);
-      expect((await rotated(old)).refresh_token).toBe(successor);
-      clock.advance({ seconds: 61 });
-      expectProblem(await app.refresh(old), problems.invalidRefreshToken);
-      expectProblem(await app.refresh(successor), problems.invalidRefreshToken);
-    });
-
-    it('repeats the answer of a replica of that version', async () => {
-      const user = await app.user();
-      const { refresh_token } = await user.logsIn();
-      const successor = toOldForm(refresh_token, 1);
-      await store(user.id, successor, 1);
-      expect((await rotated(refresh_token)).refresh_token).toBe(successor);
-      await rotated(successor);
-    });
   });
 
   it.each(['another replica', 'a replica that started since'])(
@@ -322,13 +282,5 @@ describe('a refresh that is repeated within the grace', () => {
     await refreshFrom(HOME, second);
     await refreshFrom(AWAY, second);
     expect(await listRepeats(id)).toHaveLength(2);
-  });
-
-  it('is not audited when an older version, which recorded no network, did the rotation', async () => {
-    const { id, token } = await begin();
-    await refreshFrom(HOME, token);
-    await app.database.query('UPDATE sessions SET rotated_from = NULL WHERE user_id = $1', [id]);
-    await refreshFrom(AWAY, token);
-    expect(await listRepeats(id)).toEqual([]);
   });
 });

@@ -26,15 +26,11 @@ describe('a key', () => {
     expect(redactSecrets(text)).not.toContain(key.slice(0, 20));
   });
 
-  it('from before the checksum is found too', () => {
-    const old = generateSecret('pa_admin_');
-    expect(findKeys(`${old} ${old}`)).toEqual(Array(2).fill({ kind: 'admin', key: old }));
-  });
-
   it('is told from what only looks like one', () => {
     const changed = `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`;
-    expect(findKeys(changed)).toEqual([{ kind: 'node', key: key.slice(0, -6) }]);
     for (const text of [
+      changed,
+      key.slice(0, -6),
       'pa_node_x',
       'pa_node_kJ3…',
       `pa_rt_${generateSecret()}`,

@@ -76,13 +76,12 @@ describe('the configuration', () => {
   });
 
   it.each([
-    ['a removed variable', { HASH_THREADS: '4' }, 'HASH_THREADS was removed'],
     ['a misspelt one', { DATABASE_URI: 'x' }, 'DATABASE_URI is not known (DATABASE_URL?)'],
     ['one in lower case', { secret_key_file: 'x' }, 'secret_key_file is not known (SECRET_KEY_FILE?)'],
     [
       'several',
-      { WORKER: '2', KEY_OVERLAP_HOURS: '1' },
-      'KEY_OVERLAP_HOURS was removed; WORKER is not known (WORKERS?)',
+      { WORKER: '2', DATABASE_URI: 'x' },
+      'WORKER is not known (WORKERS?); DATABASE_URI is not known (DATABASE_URL?)',
     ],
   ])('names %s, which is ignored, and not its value', (_what, variables, sentence) => {
     expect(describeIgnoredVariables(variables, variables)).toBe(sentence);
@@ -98,7 +97,7 @@ describe('the configuration', () => {
       AUTH_URL: 'http://a',
     };
     const ignored = (variables: Variables) => describeIgnoredVariables(variables, variables);
-    expect(ignored({ ...others, ...GOOD, HASH_THREADS: '' })).toBeUndefined();
+    expect(ignored({ ...others, ...GOOD, DATABASE_URI: '' })).toBeUndefined();
     expect(ignored({ MAIL_URL: 'smtp://a', EMAIL_URL: 'b' })).toBeUndefined();
   });
 
