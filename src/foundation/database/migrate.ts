@@ -21,7 +21,7 @@ import { CreateThrottles1795651200012 } from './migrations/throttles.js';
 import { CreateUsers1795651200001 } from './migrations/users.js';
 
 /** TypeORM runs them in the order of the timestamps at the end of their names. */
-const MIGRATIONS = [
+export const MIGRATIONS = [
   CreateUsers1795651200001,
   CreateSessions1795651200002,
   CreateMail1795651200003,

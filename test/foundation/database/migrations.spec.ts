@@ -10,6 +10,7 @@ import { User } from '../../../src/domain/users/users.service.js';
 import { eventually } from '../../../tools/eventually.js';
 import { createTwoRoles } from '../../support/roles.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
+import { readSchema } from './read-schema.js';
 
 /** Differences on purpose: only the migrations have the foreign key (no relations in entities) and comments. */
 const ONLY_IN_MIGRATIONS = [
@@ -35,24 +36,7 @@ describe('the migrations', () => {
     await database.drop();
   });
 
-  /** The whole schema: columns in full, indexes, constraints, comments, functions and types, without those of extensions. */
-  const schema = () =>
-    database.query(
-      `SELECT table_name, column_name AS name, concat_ws(' ', ordinal_position, data_type, is_nullable, column_default) AS definition
-         FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'migrations'
-       UNION ALL SELECT tablename, indexname, indexdef FROM pg_indexes
-         WHERE schemaname = 'public' AND tablename <> 'migrations'
-       UNION ALL SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
-         WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text <> 'migrations'
-       UNION ALL SELECT objoid::regclass::text, objsubid::text, description FROM pg_description
-         WHERE classoid = 'pg_class'::regclass
-           AND objoid IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
-       UNION ALL SELECT proname, 'function', prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace
-         AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_proc.oid AND deptype = 'e')
-       UNION ALL SELECT typname, 'type', typtype::text FROM pg_type
-         WHERE typnamespace = 'public'::regnamespace AND typtype IN ('e', 'd')
-       ORDER BY 1, 2, 3`,
-    );
+  const schema = () => readSchema(database);
 
   const exists = async (table: string): Promise<boolean> =>
     (await database.query('SELECT FROM pg_tables WHERE tablename = $1', [table])).length > 0;
