@@ -18,7 +18,11 @@ const STOREYS = {
     ['second-factors'],
     ['maintenance'],
   ],
-  api: [['health'], ['account', 'internal'], ['auth', 'recovery', 'admin']],
+  api: [
+    ['health', 'well-known'],
+    ['account', 'internal'],
+    ['auth', 'recovery', 'admin'],
+  ],
 };
 
 /** A file imports its own room and rooms of lower floors. */

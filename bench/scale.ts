@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 import { ANY_GIVEN_ID } from '../src/foundation/database/database.js';
 import { RESERVE } from '../src/foundation/throttling/throttle-windows.js';
-import { buildDeletion, SESSIONS } from '../src/domain/maintenance/maintenance.js';
+import { buildDeletion, SESSIONS } from '../src/domain/maintenance/jobs.js';
 import { READ_LIVE } from '../src/domain/tokens/sessions.service.js';
 import { ROTATE } from '../src/domain/tokens/refresh-tokens.js';
 import { ApiClient } from '../tools/api-client.js';

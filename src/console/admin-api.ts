@@ -3,7 +3,7 @@ import { METHOD_METADATA } from '@nestjs/common/constants.js';
 import { ModuleRef } from '@nestjs/core';
 import type { Request } from 'express';
 import { readDeclaration } from '../foundation/access/route-declarations.js';
-import { AdminStrategy, lacksScope } from '../api/admin/admin-door.js';
+import { AdminStrategy, lacksScope } from '../api/admin/admin.strategy.js';
 import { createValidationPipe } from '../foundation/http/validation.js';
 import type { ConsoleSession } from './console-sessions.js';
 

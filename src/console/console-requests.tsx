@@ -23,7 +23,7 @@ import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { Public } from '../foundation/access/require.js';
 import { Declares } from '../foundation/access/route-declarations.js';
-import { AdminStrategy } from '../api/admin/admin-door.js';
+import { AdminStrategy } from '../api/admin/admin.strategy.js';
 import { Log } from '../foundation/logging/log.js';
 import { refuseHostileText } from '../foundation/http/validation.js';
 import { ProblemFilter } from '../foundation/problems/problem.filter.js';

@@ -16,9 +16,9 @@ import { ConsoleController, LoginPage, LogoutPage, UnknownPage } from './console
 import { ConsoleSessions } from './console-sessions.js';
 import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { MapPage } from './map.js';
-import { NowPage } from './now.js';
-import { PeoplePages } from './people.js';
-import { WhyPage } from './why.js';
+import { NowPage } from './dashboard.js';
+import { PeoplePages } from './users.js';
+import { WhyPage } from './diagnosis.js';
 
 /** Gathered by the build (tools/build-docs.ts), and read at the first request. */
 const TYPES: Readonly<Record<string, string>> = { 'pico.min.css': 'css', 'console.css': 'css', 'console.js': 'js' };

@@ -1,12 +1,12 @@
-/** The pages of what has a key: app credentials, nodes and operators (credential-kinds.ts). */
+/** The pages of what has a key: app credentials, nodes and operators (credential-types.ts). */
 import type { Request } from 'express';
 import type { VNode } from 'preact';
 import { ExplanationsAdminController, type ExplanationResponse } from '../api/admin/explanations.admin.controller.js';
 import { RotateRequest, type KeyResponse } from '../api/admin/key.dto.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields } from './console-requests.js';
-import { APPS, NODES, OPERATORS, showValue, type Credential, type CredentialKind } from './credential-kinds.js';
-import { ThingPages, type Description } from './things.js';
+import { APPS, NODES, OPERATORS, showValue, type Credential, type CredentialKind } from './credential-types.js';
+import { ThingPages, type Description } from './resource-pages.js';
 import { Ago, Moment, Secret, type Cells } from './view.js';
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {

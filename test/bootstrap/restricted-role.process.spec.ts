@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { AuditJob, PurgeJob } from '../../src/domain/maintenance/maintenance.js';
+import { AuditJob, PurgeJob } from '../../src/domain/maintenance/jobs.js';
 import { Auditor, insertion, seal } from '../domain/audit/auditor.js';
 import { oldMonth, partitionsOf } from '../domain/audit/months.js';
 import { recorded } from '../domain/audit/record.js';

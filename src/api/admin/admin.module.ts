@@ -1,17 +1,16 @@
 /**
- * The operators' API: the door of `X-Admin-Key` (admin-door.ts), and every route behind it. A controller's file begins with its requests and
+ * The operators' API: the door of `X-Admin-Key` (admin.strategy.ts), and every route behind it. A controller's file begins with its requests and
  * responses; it translates between them and the services, and holds no rules. Every change is an audit event with the
  * operator as its actor.
  */
 import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
-import { MaintenanceModule } from '../../domain/maintenance/maintenance.js';
 import { NodesModule } from '../../domain/nodes/nodes.module.js';
 import { OperatorsModule } from '../../domain/operators/operators.module.js';
 import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
-import { TokensModule } from '../../domain/tokens/user-door.js';
-import { UsersModule } from '../../domain/users/users.controller.js';
-import { AdminStrategy } from './admin-door.js';
+import { TokensModule } from '../../domain/tokens/tokens.module.js';
+import { UsersModule } from '../../domain/users/users.module.js';
+import { AdminStrategy } from './admin.strategy.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
@@ -21,6 +20,7 @@ import { IdentifyAdminController } from './identify.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
+import { MaintenanceModule } from '../../domain/maintenance/maintenance.module.js';
 
 @Module({
   imports: [

@@ -22,7 +22,7 @@ import {
   ServiceNameField,
 } from '../../foundation/common/fields.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
-import { createPageResponse, toPageRequest } from '../../foundation/http/page.js';
+import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import {
   describeRevocations,

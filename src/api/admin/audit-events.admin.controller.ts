@@ -21,7 +21,7 @@ import {
   AUDIT_EVENT_PATTERNS,
   listMatchingEvents,
 } from '../../foundation/common/security-events.js';
-import { createPageResponse, getPageLimit, PageQuery } from '../../foundation/http/page.js';
+import { createPageResponse, getPageLimit, PageQuery } from '../../foundation/http/page.dto.js';
 import { OperatorsService } from '../../domain/operators/operators.service.js';
 
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';

@@ -14,7 +14,7 @@ import {
   TargetsField,
   WholeNumberField,
 } from '../../foundation/common/fields.js';
-import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
 import { CODE_STATES } from '../../domain/keys/one-time-codes.js';
 import { EnrolmentsService, type EnrolmentView } from '../../domain/nodes/enrolments.service.js';
 import { problems } from '../../foundation/problems/problems.js';

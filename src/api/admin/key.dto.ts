@@ -17,7 +17,7 @@ import {
   MAX_REVOKED_KEYS,
   UNUSED_DAYS,
 } from '../../foundation/config/limits.js';
-import { PageQuery } from '../../foundation/http/page.js';
+import { PageQuery } from '../../foundation/http/page.dto.js';
 import type { KeyColumns, KeyCounts, KeyFilter } from '../../domain/keys/key-record.js';
 import { problems, type Problem } from '../../foundation/problems/problems.js';
 

@@ -25,7 +25,7 @@ import {
   UuidField,
 } from '../../foundation/common/fields.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';
-import { createPageResponse, toPageRequest } from '../../foundation/http/page.js';
+import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import {

@@ -6,7 +6,7 @@ import { AdminController, RequireAdmin } from '../../foundation/access/require.j
 import { type Scope, SCOPES, sortScopes, EXAMPLES } from '../../foundation/common/names.js';
 import { ExpiresAtField, ID, OperatorNameField, parseMoment, ScopesField } from '../../foundation/common/fields.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
-import { createPageResponse, toPageRequest } from '../../foundation/http/page.js';
+import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
 import type { Operator } from '../../domain/operators/operator.entity.js';
 import { OperatorsService, type OperatorChange, type AdminCaller } from '../../domain/operators/operators.service.js';
 import { problems } from '../../foundation/problems/problems.js';

@@ -3,7 +3,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { toActor } from '../../foundation/access/actor.js';
-import { SessionFields } from '../account/account.js';
+import { SessionFields } from '../account/session.dto.js';
 import {
   EmailField,
   FlagField,
@@ -17,14 +17,16 @@ import {
   SwitchField,
 } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
-import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import { FactorChanges } from '../../domain/second-factors/factor-changes.js';
-import { SESSION_END_REASONS, SessionsService, type Session } from '../../domain/tokens/sessions.service.js';
-import { UserResponse, RegistrationRequest } from '../../domain/users/users.controller.js';
+import { SESSION_END_REASONS } from '../../domain/tokens/session.entity.js';
+import { SessionsService } from '../../domain/tokens/sessions.service.js';
+import { type Session } from '../../domain/tokens/session.entity.js';
+import { UserResponse, RegistrationRequest } from '../account/user.dto.js';
 import { OneTimeTokens, type IssuedLink } from '../../domain/users/one-time-tokens.js';
-import { Registration, UserChanges, type UserChange } from '../../domain/users/accounts.js';
+import { Registration, UserChanges, type UserChange } from '../../domain/users/user-lifecycle.js';
 import { UsersService, type Account, type UserFilter } from '../../domain/users/users.service.js';
 
 export class UpdateUserRequest {

@@ -4,10 +4,9 @@
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { AccessModule } from '../../foundation/access/doors.js';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
-import { AuditLog, AuditModule } from '../../domain/audit/audit-log.js';
+import { AuditLog } from '../../domain/audit/audit-log.js';
 import { Clock } from '../../foundation/common/clock.js';
 import { StartWatch } from '../../foundation/common/start-watch.js';
 import { ConfigModule } from '../../foundation/config/config.module.js';
@@ -21,13 +20,15 @@ import { generateSecret } from '../../foundation/crypto/secret.js';
 import { DatabaseClock } from '../../foundation/database/database.js';
 import { DatabaseModule } from '../../foundation/database/database.module.js';
 import { MayNotMigrateError, migrate } from '../../foundation/database/migrate.js';
-import { MetricsRegistryModule } from '../../foundation/metrics/metrics-registry.js';
-import { RevocationModule } from '../../domain/revocation/revocation-feed.js';
-import { LoggingModule } from '../../foundation/logging/log.js';
 import { SigningKeyOperationError, SigningKeyOperations } from '../../domain/signing-keys/signing-key-rotation.js';
 import { SigningKey } from '../../domain/signing-keys/signing-key.entity.js';
 import { AccountTransfer } from '../../domain/users/account-transfer.js';
 import { CommandFailedError, say } from '../terminal.js';
+import { AuditModule } from '../../domain/audit/audit.module.js';
+import { RevocationModule } from '../../domain/revocation/revocation.module.js';
+import { LoggingModule } from '../../foundation/logging/logging.module.js';
+import { AccessModule } from '../../foundation/access/access.module.js';
+import { MetricsRegistryModule } from '../../foundation/metrics/metrics-registry.module.js';
 
 /** What commands work with. */
 export interface Services {

@@ -10,11 +10,11 @@ import { AuditLog } from '../audit/audit-log.js';
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
-import { findPage, type Page, type PageRequest } from '../../foundation/http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { isLiveAt, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { AppCredential } from './app-credential.entity.js';
+import { findPage, type Page, type PageRequest } from '../../foundation/database/page.js';
 
 interface AppIdentity {
   readonly caller: string;

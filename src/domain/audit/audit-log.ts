@@ -5,7 +5,7 @@
  * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
  */
 import { isDeepStrictEqual } from 'node:util';
-import { Global, Injectable, Module } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import {
   DataSource,
@@ -24,7 +24,7 @@ import {
   type AuditEventName,
 } from '../../foundation/common/security-events.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
-import { createCursorProblem, type Page } from '../../foundation/http/page.js';
+import { createCursorProblem } from '../../foundation/http/page.dto.js';
 import { type LogFields, Log } from '../../foundation/logging/log.js';
 import { MetricsRegistry, PREFIX } from '../../foundation/metrics/metrics-registry.js';
 import {
@@ -34,7 +34,8 @@ import {
   type AuditEvent,
   type StoredAuditEvent,
 } from './audit-events.js';
-import { COUNTED_EVENTS, CountedRefusals, OPEN_WINDOWS } from './counted-refusals.js';
+import { COUNTED_EVENTS, OPEN_WINDOWS } from './counted-refusals.js';
+import type { Page } from '../../foundation/database/page.js';
 
 interface AuditFilter {
   /** The id of the actor, or the door of an actor without an id. */
@@ -211,7 +212,3 @@ function decodeCursor(cursor: string): Position {
   if (milliseconds !== undefined && isId(id)) return { time: new Date(Number(milliseconds)), id };
   throw createCursorProblem();
 }
-
-@Global()
-@Module({ providers: [AuditLog, CountedRefusals], exports: [AuditLog, CountedRefusals] })
-export class AuditModule {}

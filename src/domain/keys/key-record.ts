@@ -5,8 +5,8 @@
 import { Column, PrimaryColumn } from 'typeorm';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
 import type { SecretDigest } from '../../foundation/crypto/secret.js';
-import { type Filter, toFilter } from '../../foundation/http/page.js';
 import type { LogFields } from '../../foundation/logging/log.js';
+import { type Filter, toFilter } from '../../foundation/database/page.js';
 
 export abstract class KeyColumns {
   @PrimaryColumn({ type: 'uuid' }) id!: string;

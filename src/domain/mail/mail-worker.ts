@@ -6,15 +6,14 @@
  * server has accepted it. HTTP requests never wait for any of this.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Injectable, Module, type OnModuleDestroy } from '@nestjs/common';
+import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import { Clock } from '../../foundation/common/clock.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
-import { Environment, getProductName } from '../../foundation/config/environment.js';
 import { generateFraction } from '../../foundation/crypto/secret.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
 import { MetricsRegistry, PREFIX, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
-import { createMailTransport, MailNotAcceptedError, MailTransport } from './mail-transport.js';
+import { MailNotAcceptedError, MailTransport } from './mail-transport.js';
 import { Outbox, type ClaimedRequest, type MailRequest } from './outbox.js';
 import { MAIL_KINDS, Templates, type TemplateValues } from './templates.js';
 
@@ -236,19 +235,3 @@ export class MailWorker implements OnModuleDestroy {
     });
   }
 }
-
-@Module({
-  providers: [
-    Outbox,
-    MailWorker,
-    { provide: MailTransport, inject: [Environment], useFactory: createMailTransport },
-    {
-      provide: Templates,
-      inject: [Environment],
-      useFactory: (environment: Environment) =>
-        Templates.load(environment.mailTemplatesDir, getProductName(environment)),
-    },
-  ],
-  exports: [Outbox, MailWorker],
-})
-export class MailModule {}

@@ -15,7 +15,6 @@ import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { isSameDigest } from '../../foundation/crypto/secret.js';
 import { Database, DatabaseClock } from '../../foundation/database/database.js';
-import { findPage, toFilter, type Page, type PageRequest } from '../../foundation/http/page.js';
 import type { IssuedCredential } from '../keys/key-record.js';
 import {
   canonicalizeCode,
@@ -30,6 +29,7 @@ import { CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
 import { NodeEnrolment } from './node-enrolment.entity.js';
 import type { Node } from './node.entity.js';
 import { NodesService, type NewNode } from './nodes.service.js';
+import { findPage, toFilter, type Page, type PageRequest } from '../../foundation/database/page.js';
 
 const RETRY_SECONDS = 600;
 

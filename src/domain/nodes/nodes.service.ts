@@ -12,11 +12,11 @@ import { Environment } from '../../foundation/config/environment.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
 import { computeMac, deriveKey, isSameDigest } from '../../foundation/crypto/secret.js';
 import { DatabaseClock } from '../../foundation/database/database.js';
-import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../../foundation/http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { isLiveAt, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Node } from './node.entity.js';
+import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../../foundation/database/page.js';
 
 export interface NodeIdentity {
   readonly household_id: string;

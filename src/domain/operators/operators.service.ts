@@ -16,12 +16,12 @@ import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { ADMIN_KEY_PREFIX, computeDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
-import { findPage, type Page, type PageRequest } from '../../foundation/http/page.js';
 import { determineKeyStatus, isRefusal } from '../keys/key-lifecycle.js';
 import { toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Operator } from './operator.entity.js';
+import { findPage, type Page, type PageRequest } from '../../foundation/database/page.js';
 
 interface OperatorRow {
   readonly id: string;

@@ -3,7 +3,7 @@
  * which a stolen access token must not be enough. Reads and rehashes the password in the users' table; everything else
  * about a user is in users/.
  */
-import { Injectable, Module } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import type { OwnCall } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
@@ -12,7 +12,6 @@ import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { Database } from '../../foundation/database/database.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { LoginThrottle } from '../../foundation/throttling/guess-throttles.js';
-import { NewPasswords } from './new-passwords.js';
 import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
 /** Whether logins ask for a second factor: a login reads it together with the user. */
@@ -118,6 +117,3 @@ export class PasswordVerifier {
     }
   }
 }
-
-@Module({ providers: [PasswordHasher, NewPasswords, PasswordVerifier], exports: [NewPasswords, PasswordVerifier] })
-export class PasswordsModule {}

@@ -1,4 +1,4 @@
-import { Global, Injectable, Module, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { ExponentialBackoff, halfJitterGenerator, type IBackoff, type IBackoffFactory } from 'cockatiel';
 import { Client } from 'pg';
 import { Environment } from '../../foundation/config/environment.js';
@@ -12,8 +12,8 @@ import {
   type Answer,
   type FeedRow,
 } from '../../../packages/lease/src/change-feed.js';
-import { RevocationLease, SYSTEM_CLOCKS } from '../../../packages/lease/src/lease.js';
-import { Freshness, LeaseAnnouncement, Propagation } from './propagation.js';
+import { RevocationLease } from '../../../packages/lease/src/lease.js';
+import { LeaseAnnouncement } from './propagation.js';
 
 /** A poll may get lost without the lease ending. */
 const POLLS_PER_LEASE = 3;
@@ -196,26 +196,3 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     await Promise.race([client?.end().catch(() => undefined), new Promise(setImmediate)]);
   }
 }
-
-@Global()
-@Module({
-  providers: [
-    ChangeLog,
-    Freshness,
-    Propagation,
-    RevocationFeed,
-    {
-      provide: LeaseAnnouncement,
-      inject: [Environment],
-      useFactory: ({ revocationLeaseMs }: Environment) => new LeaseAnnouncement(revocationLeaseMs),
-    },
-    {
-      provide: RevocationLease,
-      inject: [Environment],
-      useFactory: ({ revocationLeaseMs, outageGraceSeconds }: Environment) =>
-        new RevocationLease({ leaseMs: revocationLeaseMs, outageGraceMs: outageGraceSeconds * 1_000 }, SYSTEM_CLOCKS),
-    },
-  ],
-  exports: [ChangeLog, Freshness, RevocationFeed, RevocationLease, Propagation],
-})
-export class RevocationModule {}

@@ -10,14 +10,13 @@ import { createRefusal } from '../../foundation/access/doors.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../../foundation/common/clock.js';
-import { PasswordField } from '../../foundation/common/fields.js';
 import { isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { Outbox } from '../mail/outbox.js';
 import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { lockIfUnchanged } from '../users/accounts.js';
+import { lockIfUnchanged } from '../users/user-lifecycle.js';
 import {
   buildHasSecondFactor,
   createWrongPassword,
@@ -39,10 +38,6 @@ const REMOVE_FACTORS = `WITH
     keys AS (DELETE FROM passkeys WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
              RETURNING user_id)
   SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
-
-export class ProofRequest {
-  @PasswordField() password!: string;
-}
 
 interface FactorChange<Result> {
   readonly result: Result;

@@ -1,17 +1,19 @@
 import { Module } from '@nestjs/common';
-import { MailModule } from '../mail/mail-worker.js';
-import { PasswordsModule } from '../passwords/password-verifier.js';
-import { TokensModule } from '../tokens/user-door.js';
+import { TokensModule } from '../tokens/tokens.module.js';
 import { Challenges } from './challenges.js';
 import { CodeVerifier } from './codes.js';
 import { FactorChanges } from './factor-changes.js';
-import { PasskeysController, PasskeysService } from './passkeys.js';
+import { PasskeysService } from './passkeys.service.js';
 import { LoginExplanations, SecondFactorsService } from './second-factors.service.js';
-import { TotpController, TotpService } from './totp-enrolment.js';
+import { TotpService } from './totp.service.js';
 import { TotpVault } from './totp.js';
 import { RelyingParty } from './webauthn.js';
+import { MailModule } from '../mail/mail.module.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 
-const SHARED = [
+const SERVICES = [
+  TotpService,
+  PasskeysService,
   SecondFactorsService,
   LoginExplanations,
   FactorChanges,
@@ -21,10 +23,5 @@ const SHARED = [
   TotpVault,
 ];
 
-@Module({
-  imports: [MailModule, PasswordsModule, TokensModule],
-  controllers: [TotpController, PasskeysController],
-  providers: [...SHARED, TotpService, PasskeysService],
-  exports: SHARED,
-})
+@Module({ imports: [MailModule, PasswordsModule, TokensModule], providers: SERVICES, exports: SERVICES })
 export class SecondFactorsModule {}

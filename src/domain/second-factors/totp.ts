@@ -1,7 +1,7 @@
 /**
  * Authenticator apps (TOTP, RFC 6238): secrets, how they are stored, their codes and the QR code of an enrolment.
  * Invariant: a secret is in the database only encrypted, for its user alone. A row that is copied to another account is
- * useless there. Enrolment and routes: totp-enrolment.ts; verification of codes at logins and changes: codes.ts.
+ * useless there. Enrolment: totp.service.ts; verification of codes at logins and changes: codes.ts.
  */
 import { Injectable } from '@nestjs/common';
 import { HOTP, Secret, TOTP } from 'otpauth';

@@ -1,6 +1,6 @@
 /**
- * The keys that sign access tokens under ES256. States and lifetimes are in signing-key-rotation.ts; the JWKS that shows the
- * keys is in well-known.controller.ts. Invariants: when the call that revoked a key has answered, no replica accepts its tokens;
+ * The keys that sign access tokens under ES256. States and lifetimes are in signing-key-rotation.ts; the JWKS that shows
+ * them is in api/well-known/. Invariants: when the call that revoked a key has answered, no replica accepts its tokens;
  * private keys leave a process only encrypted.
  */
 import { Module } from '@nestjs/common';
@@ -8,11 +8,9 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
 import { SigningKey } from './signing-key.entity.js';
 import { SigningKeysService } from './signing-keys.service.js';
-import { JwksController, ServerMetadataController } from './well-known.controller.js';
 
 @Module({
   imports: [TypeOrmModule.forFeature([SigningKey])],
-  controllers: [JwksController, ServerMetadataController],
   providers: [SigningKeyVault, SigningKeyRotation, SigningKeysService],
   exports: [SigningKeyRotation, SigningKeysService],
 })

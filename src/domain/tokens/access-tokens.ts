@@ -1,6 +1,6 @@
 /**
  * Signs access tokens, with SECRET_KEY (HS256) or a signing key (ES256), and finds the key that verifies one. The user door
- * verifies them (user-door.ts). Invariant: the exact text of a token's header pins its algorithm and its key to each other,
+ * verifies them (user.strategy.ts). Invariant: the exact text of a token's header pins its algorithm and its key to each other,
  * which rules out `alg: none`, `jwk`, `jku` and `crit` (RFC 8725 §3.1).
  */
 import { Injectable } from '@nestjs/common';

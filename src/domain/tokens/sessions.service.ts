@@ -6,17 +6,7 @@
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import {
-  Column,
-  Entity,
-  In,
-  Index,
-  IsNull,
-  MoreThan,
-  PrimaryColumn,
-  type EntityManager,
-  type Repository,
-} from 'typeorm';
+import { In, IsNull, MoreThan, type EntityManager, type Repository } from 'typeorm';
 import { toUserActor, type Actor } from '../../foundation/access/actor.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -25,50 +15,11 @@ import { isId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
 import type { SecretDigest } from '../../foundation/crypto/secret.js';
 import { Database, ANY_GIVEN_ID, RowsById, type Statement } from '../../foundation/database/database.js';
-import { findPage, type Page, type PageRequest } from '../../foundation/http/page.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
 import { MetricsRegistry, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-
-/** One login, across all rotations of its refresh token. */
-@Entity('sessions')
-@Index('sessions_user_id_idx', ['userId', 'id'])
-@Index('sessions_not_ended_idx', ['userId', 'id'], { where: 'ended_at IS NULL' })
-@Index('sessions_dead_at_idx', { synchronize: false })
-export class Session {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'sessions_pkey' }) id!: string;
-  @Column({ name: 'user_id', type: 'uuid' }) userId!: string;
-  @Column({ name: 'token_digest', type: 'bytea' }) tokenDigest!: SecretDigest;
-  @Column({ type: 'integer' }) generation!: number;
-  @Column({ name: 'rotated_at', type: 'timestamptz' }) rotatedAt!: Date;
-
-  /** The network of the client that requested the last rotation. Null before the first one. */
-  @Column({ name: 'rotated_from', type: 'text', nullable: true }) rotatedFrom!: string | null;
-
-  /** The last generation whose repeat from another network is in the audit log. */
-  @Column({ name: 'elsewhere_generation', type: 'integer', nullable: true }) elsewhereGeneration!: number | null;
-  @Column({ name: 'expires_at', type: 'timestamptz' }) expiresAt!: Date;
-  @Column({ name: 'absolute_expires_at', type: 'timestamptz' }) absoluteExpiresAt!: Date;
-  @Column({ name: 'ended_at', type: 'timestamptz', nullable: true }) endedAt!: Date | null;
-  @Column({ name: 'end_reason', type: 'text', nullable: true }) endReason!: SessionEndReason | null;
-  @Column({ type: 'text', array: true, default: ['pwd'] }) amr!: string[];
-  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
-  @Column({ name: 'created_from', type: 'text', nullable: true }) createdFrom!: string | null;
-  @Column({ name: 'user_agent', type: 'text', nullable: true }) userAgent!: string | null;
-}
-
-export const SESSION_END_REASONS = [
-  'logout',
-  'owner',
-  'password_changed',
-  'password_reset',
-  'second_factor_added',
-  'reuse',
-  'admin',
-  'disabled',
-  'session_limit',
-] as const;
-type SessionEndReason = (typeof SESSION_END_REASONS)[number];
+import { Session, type SessionEndReason } from './session.entity.js';
+import { findPage, type Page, type PageRequest } from '../../foundation/database/page.js';
 
 /**
  * The condition on a live session, in SQL that joins the users.

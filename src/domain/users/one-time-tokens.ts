@@ -16,7 +16,7 @@ import { Environment } from '../../foundation/config/environment.js';
 import { computeDigest, generateSecret, type SecretDigest } from '../../foundation/crypto/secret.js';
 import { Database } from '../../foundation/database/database.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-import { User } from './users.service.js';
+import { User } from './user.entity.js';
 
 export const TOKEN_TTL_MINUTES = 30;
 

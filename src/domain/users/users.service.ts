@@ -1,11 +1,11 @@
 /**
- * Users: e-mail address, password hash, active or disabled. Registration and what operators change are in accounts.ts, what
+ * Users: e-mail address, password hash, active or disabled. Registration and what operators change are in user-lifecycle.ts, what
  * users change about their own account in account/, their sessions in tokens/. Invariants: e-mail addresses are canonical
  * before they arrive here, and each change commits together with its audit event.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { Check, Column, Entity, Index, IsNull, MoreThanOrEqual, PrimaryColumn, Unique, type Repository } from 'typeorm';
+import { IsNull, MoreThanOrEqual, type Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -14,44 +14,19 @@ import { addSeconds, Clock } from '../../foundation/common/clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { Database, ANY_GIVEN_ID, RowsById } from '../../foundation/database/database.js';
-import { findPage, toFilter, toPattern, type Filter, type Page, type PageRequest } from '../../foundation/http/page.js';
-import type { PasswordHash } from '../passwords/password-hasher.js';
 import { buildHasSecondFactor } from '../passwords/password-verifier.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { LoginThrottle, type GuessedUser } from '../../foundation/throttling/guess-throttles.js';
 import { LONGEST_WINDOW_SECONDS } from '../../foundation/throttling/rate-limit-buckets.js';
-
-@Entity('users')
-@Check('users_email_canonical_check', 'email = lower(email)')
-@Unique('users_email_key', ['email'])
-@Index('users_email_search_idx', { synchronize: false })
-@Index('users_created_at_idx', ['createdAt'])
-@Index('users_disabled_idx', ['id'], { where: 'NOT is_active' })
-@Index('users_unverified_idx', ['id'], { where: 'email_verified_at IS NULL' })
-export class User {
-  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'users_pkey' }) id!: string;
-  @Column({ type: 'text' }) email!: string;
-  @Column({ name: 'password_hash', type: 'text' }) passwordHash!: PasswordHash;
-
-  /** When the password was set, not when it was rehashed. Strictly increasing. Null for imported accounts. */
-  @Column({ name: 'password_changed_at', type: 'timestamptz', precision: 3, nullable: true })
-  passwordChangedAt!: Date | null;
-
-  @Column({ name: 'is_active', type: 'boolean' }) isActive!: boolean;
-
-  /** When a link first proved an address of the account; at a change of an unproven one, no later than the oldest factor. */
-  @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true }) emailVerifiedAt!: Date | null;
-
-  /** What `emailVerifiedAt` was, or would have become, before an operator made the address unproven (accounts.ts). */
-  @Column({ name: 'first_proof_at', type: 'timestamptz', nullable: true }) firstProofAt!: Date | null;
-
-  /** When the second factors last changed; identifies their set. Null: the user never had one. */
-  @Column({ name: 'factors_changed_at', type: 'timestamptz', precision: 3, nullable: true })
-  factorsChangedAt!: Date | null;
-
-  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
-  @Column({ name: 'updated_at', type: 'timestamptz' }) updatedAt!: Date;
-}
+import { User } from './user.entity.js';
+import {
+  findPage,
+  toFilter,
+  toPattern,
+  type Filter,
+  type Page,
+  type PageRequest,
+} from '../../foundation/database/page.js';
 
 const READ = {
   name: 'users_read',

@@ -2,14 +2,13 @@
 // decorator of require.ts. Terms: door, principal, credential, verdict (docs/glossary.md). Invariants: every route
 // declares its doors exactly once; all refusals at a door look the same to the caller, and only the log has the reason.
 
-import { Global, Injectable, Module } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import type { Strategy } from 'passport';
 import { HeaderAPIKeyStrategy } from 'passport-headerapikey';
 import { ProblemException, type RefusalEvent, type Problem, problems } from '../problems/problems.js';
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
 import type { Door, Principal } from './actor.js';
-import { RouteTable } from './route-table.js';
 
 /** A request with any of its headers presents a credential for a door. */
 export const DOORS = {
@@ -109,7 +108,3 @@ export class HeaderKeyStrategy extends HeaderAPIKeyStrategy {
     });
   }
 }
-
-@Global()
-@Module({ providers: [Doors, RouteTable], exports: [Doors, RouteTable] })
-export class AccessModule {}

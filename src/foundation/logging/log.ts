@@ -2,7 +2,7 @@
 // Invariants: a line contains no secret and no text of a caller, memory is bounded, and logging never delays a request.
 
 import { types } from 'node:util';
-import { Global, Injectable, Module, type LoggerService, type OnApplicationShutdown } from '@nestjs/common';
+import { Injectable, type LoggerService, type OnApplicationShutdown } from '@nestjs/common';
 import type { Request } from 'express';
 import { pino, type Logger } from 'pino';
 import { default as pretty } from 'pino-pretty';
@@ -212,7 +212,3 @@ export class NestLogger implements LoggerService {
     this.console[level]({ time: new Date().toISOString() }, String(message));
   }
 }
-
-@Global()
-@Module({ providers: [Log], exports: [Log] })
-export class LoggingModule {}

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Global, Injectable, Module } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { collectDefaultMetrics, Gauge, Registry, type Metric } from 'prom-client';
 import { Environment } from '../config/environment.js';
 
@@ -7,7 +7,6 @@ export const PREFIX = 'platform_auth_';
 
 /** Gauges of prom-client with names of counters, which linters of metrics refuse. Their parts by type remain. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
-
 const SLOW_GAUGE_TTL_MS = 30_000;
 const SLOW_GAUGE_TIMEOUT_MS = 1_000;
 
@@ -44,11 +43,6 @@ export class MetricsRegistry {
     });
   }
 }
-
-/** The registry alone, for rooms that the command line uses too: it serves no metrics. */
-@Global()
-@Module({ providers: [MetricsRegistry], exports: [MetricsRegistry] })
-export class MetricsRegistryModule {}
 
 /** Queries at most twice a minute, and waits at most one second; undefined when the query failed. */
 export function createSlowGauge<Value = number>(query: () => Promise<Value>): () => Promise<Value | undefined> {

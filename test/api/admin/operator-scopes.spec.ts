@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Test as SupertestRequest } from 'supertest';
 import { SCOPES, type Scope } from '../../../src/foundation/common/names.js';
-import { AuditJob } from '../../../src/domain/maintenance/maintenance.js';
+import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { recorded } from '../../domain/audit/record.js';
 import { expectProblem } from '../../support/expect-problem.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../../src/foundation/problems/problems.js';
-import { PurgeJob } from '../../../src/domain/maintenance/maintenance.js';
+import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { eventually } from '../../../tools/eventually.js';
 import { recorded } from '../../domain/audit/record.js';
 import { FactorOwner } from '../../domain/second-factors/owner.js';

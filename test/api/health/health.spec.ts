@@ -4,13 +4,13 @@ import type { Variables } from '../../../src/foundation/config/environment.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { IS_STANDBY } from '../../../src/foundation/database/connection-check.js';
 import { Database } from '../../../src/foundation/database/database.js';
-import { Readiness } from '../../../src/api/health/health.js';
 import { eventually } from '../../../tools/eventually.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { TestApp } from '../../support/test-app.js';
 import { expectVerdict } from '../../support/until-verdict.js';
 import { useApp } from '../../support/use-app.js';
 import { claimPort } from '../../../tools/claim-port.js';
+import { Readiness } from '../../../src/api/health/health-probe.js';
 
 describe('GET /health', () => {
   const app = useApp();

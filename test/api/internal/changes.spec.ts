@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { ChangesService } from '../../../src/api/internal/internal.module.js';
-import { PurgeJob } from '../../../src/domain/maintenance/maintenance.js';
+import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { ChangeLog } from '../../../packages/lease/src/change-feed.js';
 import { RevocationLease } from '../../../packages/lease/src/lease.js';
@@ -13,6 +12,7 @@ import { lockTables } from '../../support/row-lock.js';
 import type { Service } from '../../support/test-app.js';
 import { expectVerdict } from '../../support/until-verdict.js';
 import { useApp, useReplica } from '../../support/use-app.js';
+import { ChangesService } from '../../../src/api/internal/changes.service.js';
 
 describe('POST /internal/changes', () => {
   const app = useApp();

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
 import { CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
 import { AUDIT_EVENT_NAMES } from '../../../src/foundation/common/security-events.js';
-import { AuditJob } from '../../../src/domain/maintenance/maintenance.js';
+import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
 import { APP_KEYS, type AppKeys } from '../../../src/domain/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../../src/domain/nodes/nodes.service.js';
 import { OPERATOR_KEYS, type OperatorKeys } from '../../../src/domain/operators/operators.service.js';

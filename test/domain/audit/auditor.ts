@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import type { Verification } from '../../../src/domain/audit/seals/seal-verifier.js';
-import { SealJob } from '../../../src/domain/maintenance/maintenance.js';
+import { SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { Cli } from '../../support/cli.js';
 import { SECRET_KEY } from '../../support/settings.js';
 import { type TestApp } from '../../support/test-app.js';

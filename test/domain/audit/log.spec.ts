@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Actor } from '../../../src/foundation/access/actor.js';
 import { CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
-import { AuditJob, SealJob } from '../../../src/domain/maintenance/maintenance.js';
+import { AuditJob, SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { PASSWORD } from '../../support/settings.js';

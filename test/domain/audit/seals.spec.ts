@@ -11,7 +11,7 @@ import { OwnPostgres } from '../../support/own-postgres.js';
 import { TestApp } from '../../support/test-app.js';
 import type { TestDatabase } from '../../support/test-database.js';
 import { Auditor, insertion, seal, tamper } from './auditor.js';
-import { AuditJob } from '../../../src/domain/maintenance/maintenance.js';
+import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
 import { SECRET_KEY } from '../../support/settings.js';
 import { useAppPerTest } from '../../support/use-app.js';
 import { oldMonth, partitionOf } from './months.js';

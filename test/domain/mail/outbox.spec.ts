@@ -3,7 +3,7 @@ import { MailWorker } from '../../../src/domain/mail/mail-worker.js';
 import { Outbox, type Claim } from '../../../src/domain/mail/outbox.js';
 import { computeDigest } from '../../../src/foundation/crypto/secret.js';
 import { Database } from '../../../src/foundation/database/database.js';
-import { PurgeJob } from '../../../src/domain/maintenance/maintenance.js';
+import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { eventually } from '../../../tools/eventually.js';
 import { recorded } from '../audit/record.js';
 import { atOnce } from '../../support/at-once.js';

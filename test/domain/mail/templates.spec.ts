@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { InvalidEnvironmentError, parseEnvironment } from '../../../src/foundation/config/environment.js';
 import { DEFAULT_TEMPLATES, MAIL_KINDS, Templates } from '../../../src/domain/mail/templates.js';
 import { createMailTransport } from '../../../src/domain/mail/mail-transport.js';
-import { readLinkPages } from '../../../src/api/recovery/links.js';
+import { readLinkPages } from '../../../src/api/recovery/links.service.js';
 import { MAIL_VARIABLES } from '../../support/mail-server.js';
 import { VARIABLES } from '../../support/settings.js';
 

@@ -1,4 +1,4 @@
-import { AuditJob, PurgeJob } from '../../../src/domain/maintenance/maintenance.js';
+import { AuditJob, PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { oldMonth, partitionsOf } from '../audit/months.js';
 import { scrape } from '../../support/scrape.js';
 import { TestApp } from '../../support/test-app.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { generateCode } from '../../../src/domain/keys/one-time-codes.js';
-import { PurgeJob } from '../../../src/domain/maintenance/maintenance.js';
+import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { generateSecret } from '../../../src/foundation/crypto/secret.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';

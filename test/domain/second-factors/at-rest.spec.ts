@@ -1,6 +1,6 @@
 import { Secret } from 'otpauth';
 import { Client } from 'pg';
-import { KeyMaterialJob, PurgeJob } from '../../../src/domain/maintenance/maintenance.js';
+import { KeyMaterialJob, PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { LOCKS } from '../../../src/foundation/database/locks.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { eventually } from '../../../tools/eventually.js';

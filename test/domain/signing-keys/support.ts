@@ -3,7 +3,7 @@ import { COMMAND_LINE } from '../../../src/foundation/access/actor.js';
 import { AuditLog } from '../../../src/domain/audit/audit-log.js';
 import { DatabaseClock } from '../../../src/foundation/database/database.js';
 import { Propagation } from '../../../src/domain/revocation/propagation.js';
-import { KeyMaterialJob } from '../../../src/domain/maintenance/maintenance.js';
+import { KeyMaterialJob } from '../../../src/domain/maintenance/jobs.js';
 import { SigningKeyOperations } from '../../../src/domain/signing-keys/signing-key-rotation.js';
 import { DataSource } from 'typeorm';
 import type { TestApp } from '../../support/test-app.js';

@@ -7,11 +7,11 @@ import { metricsUrl, scrape, type Scrape } from '../../support/scrape.js';
 import { TestApp } from '../../support/test-app.js';
 import { useApp } from '../../support/use-app.js';
 import { TestClock } from '../../support/test-clock.js';
-import { Readiness } from '../../../src/api/health/health.js';
 import type { BackgroundWorkResponse } from '../../../src/api/admin/background-work.admin.controller.js';
-import { AuditJob, KeyMaterialJob, PurgeJob, SealJob } from '../../../src/domain/maintenance/maintenance.js';
+import { AuditJob, KeyMaterialJob, PurgeJob, SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { MetricsServer } from '../../../src/foundation/metrics/metrics-server.js';
 import { insertion } from '../../domain/audit/auditor.js';
+import { Readiness } from '../../../src/api/health/health-probe.js';
 
 const ON = { METRICS_PORT: '0' };
 

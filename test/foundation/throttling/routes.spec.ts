@@ -6,7 +6,7 @@ import { ADMIN_KEY, PASSWORD } from '../../support/settings.js';
 import type { TestApp } from '../../support/test-app.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { useApp, useReplica } from '../../support/use-app.js';
-import { AuditJob } from '../../../src/domain/maintenance/maintenance.js';
+import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
 import { recorded } from '../../domain/audit/record.js';
 
 const LIMIT = 6;

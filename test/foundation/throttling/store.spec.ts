@@ -1,5 +1,5 @@
 import { problems } from '../../../src/foundation/problems/problems.js';
-import { PurgeJob } from '../../../src/domain/maintenance/maintenance.js';
+import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { eventually } from '../../../tools/eventually.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../../support/outage.js';

@@ -1,4 +1,4 @@
-import { Injectable, Module } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { Environment } from '../../../foundation/config/environment.js';
 import { LOCKS, tryLock } from '../../../foundation/database/locks.js';
@@ -66,6 +66,3 @@ export class AuditMonths {
     });
   }
 }
-
-@Module({ providers: [SealWriter, AuditMonths], exports: [SealWriter, AuditMonths] })
-export class SealsModule {}

@@ -7,8 +7,8 @@ import { Environment } from '../../foundation/config/environment.js';
 import type { KeyPair } from '../../foundation/crypto/key-pair.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-import { JWKS_MAX_AGE_SECONDS } from './signing-key-rotation.js';
-import { SigningKeysService } from './signing-keys.service.js';
+import { JWKS_MAX_AGE_SECONDS } from '../../domain/signing-keys/signing-key-rotation.js';
+import { SigningKeysService } from '../../domain/signing-keys/signing-keys.service.js';
 
 class JwkResponse {
   @ApiProperty({ enum: ['EC'] }) kty!: 'EC';

@@ -20,7 +20,7 @@ import {
 } from '../api/admin/operators.admin.controller.js';
 import { credentialVariables, SCOPES } from '../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
-import type { Act, Kind } from './things.js';
+import type { Act, Kind } from './resource-pages.js';
 import { MOMENT_HINT, toAddress, type FieldProps } from './view.js';
 
 /** A field of a form; a list is typed with blanks between its words. */

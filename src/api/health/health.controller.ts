@@ -3,16 +3,7 @@
 // used, its clock is right and no stop has begun; an outage of the logging service only degrades it. The metric `database_up`
 // has the same verdict on PostgreSQL.
 
-import {
-  Controller,
-  Get,
-  Injectable,
-  Module,
-  Res,
-  type BeforeApplicationShutdown,
-  type OnApplicationBootstrap,
-  type OnApplicationShutdown,
-} from '@nestjs/common';
+import { Controller, Get, Res } from '@nestjs/common';
 import {
   ApiOperation,
   ApiProperty,
@@ -20,109 +11,16 @@ import {
   ApiServiceUnavailableResponse,
   ApiTags,
 } from '@nestjs/swagger';
-import { HealthCheckService, HealthIndicatorService, TerminusModule, type HealthCheckResult } from '@nestjs/terminus';
+import { HealthCheckService, HealthIndicatorService, type HealthCheckResult } from '@nestjs/terminus';
 import type { Response } from 'express';
-import { Client } from 'pg';
 import { Answers, Public } from '../../foundation/access/require.js';
-import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { IS_STANDBY, refuseStandby, type StandbyRow } from '../../foundation/database/connection-check.js';
 import { Log } from '../../foundation/logging/log.js';
-import { MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { RevocationLease } from '../../../packages/lease/src/lease.js';
+import { HealthProbe, Readiness } from './health-probe.js';
 
-/** Health checks reach PostgreSQL at most four times a second, however frequent they are. */
-const RESULT_TTL_MS = 250;
-const GAUGE_INTERVAL_MS = 2_000;
 const UNREADY: ReadonlySet<string> = new Set(['error', 'shutting_down']);
-
-/**
- * Checks whether this replica can use PostgreSQL: single flight, with a short cache, on a connection of its own. A
- * flood of health checks takes no connection from the pool, and an exhausted pool is not an outage. While metrics are
- * served a timer repeats the check for the metric `database_up`, so that a scrape never waits for the database.
- */
-@Injectable()
-class HealthProbe implements OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown {
-  private client: Client | undefined;
-  private result: Promise<boolean> | undefined;
-  private isUp: boolean | undefined;
-  private timer: NodeJS.Timeout | undefined;
-
-  constructor(
-    private readonly environment: Environment,
-    metrics: MetricsRegistry,
-  ) {
-    const read = (): number | undefined => (this.isUp === undefined ? undefined : Number(this.isUp));
-    // The minimum of all workers, so that one that cannot use the database raises an alert.
-    metrics.addGauge('database_up', '1: PostgreSQL can be used. 0: it cannot, or is a standby.', read, 'min');
-  }
-
-  async onApplicationBootstrap(): Promise<void> {
-    if (this.environment.metricsPort === undefined) return;
-    const update = async (): Promise<void> => void (this.isUp = await this.isUsable());
-    await update();
-    this.timer = setInterval(() => void update(), GAUGE_INTERVAL_MS).unref();
-  }
-
-  beforeApplicationShutdown(): void {
-    clearInterval(this.timer);
-  }
-
-  onApplicationShutdown(): void {
-    this.disconnect();
-  }
-
-  /** @returns false when PostgreSQL does not answer in time, or is a standby */
-  isUsable(): Promise<boolean> {
-    return (this.result ??= this.checkPrimary());
-  }
-
-  private async checkPrimary(): Promise<boolean> {
-    const timeout = setTimeout(() => this.disconnect(), this.environment.healthTimeoutMs);
-    try {
-      const client = this.client ?? (await this.connect());
-      refuseStandby((await client.query<StandbyRow>(IS_STANDBY)).rows);
-      return true;
-    } catch {
-      this.disconnect();
-      return false;
-    } finally {
-      clearTimeout(timeout);
-      setTimeout(() => (this.result = undefined), RESULT_TTL_MS).unref();
-    }
-  }
-
-  private async connect(): Promise<Client> {
-    const { databaseUrl } = this.environment;
-    const client = new Client({ connectionString: databaseUrl, application_name: 'platform-auth-health' });
-    this.client = client;
-    // Without a listener, the error of a connection that is lost between two checks would end the process.
-    client.on('error', () => undefined);
-    client.on('end', () => {
-      if (this.client === client) this.client = undefined;
-    });
-    await client.connect();
-    return client;
-  }
-
-  /** Makes a check in flight fail at once, also while the connection is being opened. */
-  private disconnect(): void {
-    const { client } = this;
-    this.client = undefined;
-    client?.connection.stream.destroy();
-  }
-}
-
-/** Whether a stop has begun: the process becomes unready before it stops answering. */
-@Injectable()
-export class Readiness {
-  isDraining = false;
-
-  drain(): void {
-    this.isDraining = true;
-  }
-}
 
 const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
 
@@ -139,7 +37,7 @@ class LiveResponse {
 
 @ApiTags('health')
 @Controller('health')
-class HealthController {
+export class HealthController {
   constructor(
     private readonly health: HealthCheckService,
     private readonly indicators: HealthIndicatorService,
@@ -225,11 +123,3 @@ class HealthController {
     }
   }
 }
-
-@Module({
-  imports: [TerminusModule.forRoot({ logger: false })],
-  controllers: [HealthController],
-  providers: [Readiness, HealthProbe],
-  exports: [Readiness],
-})
-export class HealthModule {}

@@ -2,7 +2,7 @@
  * Registration, and what operators change about an account: whether it is active, its address and whether that is verified;
  * and its deletion. Another address ends all sessions and voids every link, and both addresses are told. Each change is
  * idempotent: what changes nothing leaves no audit event. Invariant: the moment of the first proof of an address, by its link
- * or by an operator, never changes, because a reset by mail removes the second factors that are older (recovery/recovery.ts).
+ * or by an operator, never changes, because a reset by mail removes the second factors that are older (api/recovery/).
  * At the end: the statements of acts that a password authorised.
  */
 import { Injectable } from '@nestjs/common';
@@ -24,7 +24,8 @@ import { Propagation } from '../revocation/propagation.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OneTimeTokens } from './one-time-tokens.js';
-import { refuseTakenEmail, User } from './users.service.js';
+import { refuseTakenEmail } from './users.service.js';
+import { User } from './user.entity.js';
 
 interface NewUser {
   readonly email: string;

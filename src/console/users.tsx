@@ -9,11 +9,11 @@ import {
   type PasswordResetResponse,
   type SessionResponse,
 } from '../api/admin/users.admin.controller.js';
-import { PageQuery } from '../foundation/http/page.js';
-import { RegistrationRequest, type UserResponse } from '../domain/users/users.controller.js';
+import { PageQuery } from '../foundation/http/page.dto.js';
+import { RegistrationRequest, type UserResponse } from '../api/account/user.dto.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields } from './console-requests.js';
-import { ThingPages, type Description, type Kind } from './things.js';
+import { ThingPages, type Description, type Kind } from './resource-pages.js';
 import { Ago, Moment, Secret, Table, type Cells } from './view.js';
 
 /** A user has no more live ones. */

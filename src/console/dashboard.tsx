@@ -11,7 +11,7 @@ import { ThrottleWindows } from '../foundation/throttling/throttle-windows.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
-import { APPS, NODES, OPERATORS, type Credential } from './credential-kinds.js';
+import { APPS, NODES, OPERATORS, type Credential } from './credential-types.js';
 import { Overlap } from './credential-pages.js';
 import { describeCount, readEvents, SubjectLink } from './audit.js';
 import { Ago, Facts, Moment, Page, sendPage, Table, toAddress, type Cells } from './view.js';

@@ -1,41 +1,31 @@
 /**
  * The passkeys of a user: registered, listed, renamed and removed. The protocol, and their use at logins, is in webauthn.ts.
- * To remove passkeys, delete these two files and what `grep -rni passkey src` finds elsewhere: the routes and the branch of a
- * login (auth/), the column and the method in second-factors.service.ts, the tables' names in factor-changes.ts and in
- * password-verifier.ts, the WEBAUTHN_ variables, the events and the problems.
+ * To remove passkeys, delete these two files, the routes (api/account/passkeys.controller.ts) and what `grep -rni passkey src`
+ * finds elsewhere: the branch of a login (api/auth/), the column and the method in second-factors.service.ts, the tables' names
+ * in factor-changes.ts and in password-verifier.ts, the WEBAUTHN_ variables, the events and the problems.
  */
-import { Body, Controller, Get, Injectable, Param, Patch, Post, Req } from '@nestjs/common';
-import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
-import type { Request } from 'express';
+import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { toOwnCall, type OwnCall, getPrincipal } from '../../foundation/access/actor.js';
-import { Answers, RequireUser } from '../../foundation/access/require.js';
+import type { OwnCall } from '../../foundation/access/actor.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../../foundation/common/clock.js';
-import { HasListBelow, ID, LabelField, MOMENT } from '../../foundation/common/fields.js';
 import { createId, isId } from '../../foundation/common/ids.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
-import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems, createFieldProblem } from '../../foundation/problems/problems.js';
-import { Throttled } from '../../foundation/throttling/throttle.js';
-import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { Challenges, toPasswordContext } from './challenges.js';
-import { FactorChanges, ProofRequest } from './factor-changes.js';
+import { FactorChanges } from './factor-changes.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import {
-  MAX_TRANSPORTS,
   parseRegistration,
   PasskeyCreationOptionsResponse,
-  PasskeyField,
   readChallenge,
   RelyingParty,
   type RegistrationJson,
 } from './webauthn.js';
 
 const MAX_PASSKEYS = 20;
-
 const COLUMNS = `id, is_synced AS "isSynced", name, created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
 
 const LIST: Statement = {
@@ -58,7 +48,7 @@ const RENAME = withAuditEvent({
 
 const REMOVE = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id';
 
-interface Passkey {
+export interface Passkey {
   readonly id: string;
   /** Whether the authenticator may copy the private key to other devices. */
   readonly isSynced: boolean;
@@ -162,99 +152,4 @@ function createInvalidPasskey(): ProblemException {
   const detail =
     'must be the answer of the browser to options of this account, not older than 5 minutes, and used once';
   return createFieldProblem('/passkey', detail);
-}
-
-class RenamePasskeyRequest {
-  @LabelField('phone') name!: string;
-}
-
-class RegisterPasskeyRequest extends RenamePasskeyRequest {
-  @PasskeyField() @HasListBelow('/response/transports', MAX_TRANSPORTS) passkey!: object;
-}
-
-class PasskeyResponse {
-  @ApiProperty(ID) id!: string;
-  @ApiProperty({ example: 'phone' }) name!: string;
-
-  @ApiProperty({ description: 'whether the authenticator may copy it to other devices', example: true })
-  is_synced!: boolean;
-
-  @ApiProperty(MOMENT) created_at!: string;
-
-  @ApiProperty({ ...MOMENT, nullable: true, description: 'the last login with it', example: null })
-  last_used_at!: string | null;
-
-  static from({ id, name, isSynced, createdAt, lastUsedAt }: Passkey): PasskeyResponse {
-    const last_used_at = lastUsedAt?.toISOString() ?? null;
-    return { id, name, is_synced: isSynced, created_at: createdAt.toISOString(), last_used_at };
-  }
-}
-
-class PasskeysResponse {
-  @ApiProperty({ type: [PasskeyResponse], description: 'oldest first; at most 20' }) items!: PasskeyResponse[];
-}
-
-@ApiTags('users')
-@Controller('api/v0/users/me/passkeys')
-export class PasskeysController {
-  constructor(private readonly passkeys: PasskeysService) {}
-
-  @Post('options')
-  @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
-  @ApiOperation({
-    summary: 'Get the options to register a passkey',
-    description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
-  })
-  @Answers(200, PasskeyCreationOptionsResponse)
-  async createPasskeyOptions(@Req() request: Request, @Body() { password }: ProofRequest) {
-    return this.passkeys.createPasskeyOptions(toOwnCall(request), password);
-  }
-
-  @Post()
-  @RequireUser()
-  @ApiProblems(problems.notFound, problems.passkeyExists, problems.tooManyPasskeys)
-  @ApiOperation({
-    summary: 'Register a passkey',
-    description:
-      'From now on a login with the password needs a second factor, and the passkey alone is enough. If it is the first ' +
-      'factor, all other sessions end.',
-  })
-  @Answers(201, PasskeyResponse)
-  async registerPasskey(@Req() request: Request, @Body() body: RegisterPasskeyRequest): Promise<PasskeyResponse> {
-    const { name, passkey: answer } = body;
-    const registered = await this.passkeys.registerPasskey(toOwnCall(request), { name, answer });
-    request.res?.location(`/api/v0/users/me/passkeys/${registered.id}`);
-    return PasskeyResponse.from(registered);
-  }
-
-  @Get()
-  @RequireUser()
-  @ApiOperation({ summary: 'List your passkeys' })
-  @Answers(200, PasskeysResponse)
-  async listPasskeys(@Req() request: Request): Promise<PasskeysResponse> {
-    const passkeys = await this.passkeys.listPasskeys(getPrincipal(request, 'user').userId);
-    return { items: passkeys.map((passkey) => PasskeyResponse.from(passkey)) };
-  }
-
-  @Patch(':id')
-  // A renaming needs no password and writes an audit event. The throttle is above the door, so that it counts only
-  // authenticated callers.
-  @Throttled('second-factor-address')
-  @RequireUser()
-  @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'Rename a passkey' })
-  @Answers(200, PasskeyResponse)
-  async renamePasskey(@Req() request: Request, @Param('id') id: string, @Body() { name }: RenamePasskeyRequest) {
-    return PasskeyResponse.from(await this.passkeys.renamePasskey(toOwnCall(request), { id, name }));
-  }
-
-  @Post(':id/remove')
-  @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
-  @ApiOperation({ summary: 'Remove a passkey' })
-  @Answers(204, 'The passkey is refused from now on')
-  async removePasskey(@Req() request: Request, @Param('id') id: string, @Body() { password }: ProofRequest) {
-    await this.passkeys.removePasskey(toOwnCall(request), { id, password });
-  }
 }

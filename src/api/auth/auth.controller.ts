@@ -1,66 +1,26 @@
 /**
- * What is open to every client: registration, logins (login.ts), and the refresh and the end of a session. Invariant: a reused
+ * What is open to every client: registration, logins (login.service.ts), and the refresh and the end of a session. Invariant: a reused
  * refresh token ends its session, and that is committed before the refusal leaves.
  */
-import { Body, Controller, Injectable, Module, Post, Req } from '@nestjs/common';
+import { Body, Controller, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiProperty, ApiSecurity, ApiTags } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
 import type { Request } from 'express';
-import { toActor, type Actor } from '../../foundation/access/actor.js';
-import { createRefusal, readBearer } from '../../foundation/access/doors.js';
+import { toActor } from '../../foundation/access/actor.js';
+import { readBearer } from '../../foundation/access/doors.js';
 import { Answers, Public } from '../../foundation/access/require.js';
 import { TextField } from '../../foundation/common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
-import { ProblemException, problems } from '../../foundation/problems/problems.js';
-import { Propagation } from '../../domain/revocation/propagation.js';
-import { PasswordsModule } from '../../domain/passwords/password-verifier.js';
-import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
-import { CodeField } from '../../domain/second-factors/totp-enrolment.js';
+import { problems } from '../../foundation/problems/problems.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../../domain/second-factors/webauthn.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
-import { AccessTokens, type TokenPair } from '../../domain/tokens/access-tokens.js';
-import { SessionsService } from '../../domain/tokens/sessions.service.js';
-import { TokenRotation } from '../../domain/tokens/refresh-tokens.js';
-import { TokensModule } from '../../domain/tokens/user-door.js';
-import { Registration } from '../../domain/users/accounts.js';
-import {
-  UserResponse,
-  CredentialsRequest,
-  RegistrationRequest,
-  UsersModule,
-} from '../../domain/users/users.controller.js';
-import { LoginService, SecondFactorLogins } from './login.js';
-
-@Injectable()
-class AuthService {
-  constructor(
-    private readonly sessions: SessionsService,
-    private readonly rotation: TokenRotation,
-    private readonly accessTokens: AccessTokens,
-    private readonly propagation: Propagation,
-  ) {}
-
-  async refreshSession(refreshToken: string, actor: Actor): Promise<TokenPair> {
-    return this.accessTokens.signTokenPair(await this.rotation.rotateRefreshToken(refreshToken, actor));
-  }
-
-  /**
-   * Ends the session of the refresh token, of the access token, or of both. Idempotent: a session that has ended, or
-   * never existed, is a success too. When it has returned, no verifier accepts a token of the session.
-   */
-  async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
-    if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
-    const claims = bearer === undefined ? undefined : await this.accessTokens.verifyIgnoringExpiry(bearer);
-    // A valid refresh token ends its session even when the bearer beside it is invalid.
-    if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
-    const isRefreshToken =
-      refreshToken !== undefined && (await this.rotation.endSessionByRefreshToken(refreshToken, actor));
-    if (claims) await this.sessions.endSessionByLogout(claims.sid, claims.sub, actor);
-    // Text that is not a token cannot have ended a session, also not in an earlier call.
-    if (isRefreshToken || claims) await this.propagation.awaitPropagation();
-  }
-}
+import { type TokenPair } from '../../domain/tokens/access-tokens.js';
+import { Registration } from '../../domain/users/user-lifecycle.js';
+import { UserResponse, CredentialsRequest, RegistrationRequest } from '../account/user.dto.js';
+import { LoginService, SecondFactorLogins } from './login.service.js';
+import { AuthService } from './auth.service.js';
+import { CodeField } from '../account/second-factor.dto.js';
 
 const MAX_REFRESH_TOKEN_LENGTH = 512;
 const REFRESH_TOKEN = {
@@ -124,7 +84,7 @@ class PasskeyLoginRequest {
 
 @ApiTags('auth')
 @Controller('api/v0/auth')
-class AuthController {
+export class AuthController {
   constructor(
     private readonly registration: Registration,
     private readonly logins: LoginService,
@@ -244,10 +204,3 @@ class AuthController {
     return TokenPairResponse.from(await this.secondFactors.logInWithPasskey(body.passkey, toActor(request)));
   }
 }
-
-@Module({
-  imports: [PasswordsModule, UsersModule, TokensModule, SecondFactorsModule],
-  controllers: [AuthController],
-  providers: [LoginService, SecondFactorLogins, AuthService],
-})
-export class AuthModule {}

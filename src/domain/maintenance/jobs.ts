@@ -2,28 +2,19 @@
 // so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries. What is
 // deleted after its retention is judged by the clock of PostgreSQL; nothing is, while that clock and the replica's disagree.
 
-import {
-  Injectable,
-  Module,
-  type OnApplicationBootstrap,
-  type OnApplicationShutdown,
-  type OnModuleInit,
-} from '@nestjs/common';
+import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { AuditMonths, SealsModule } from '../audit/seals/audit-months.js';
+import { AuditMonths } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
 import { addDays } from '../../foundation/common/clock.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, LockNotAcquiredError } from '../../foundation/database/database.js';
 import { Log, toErrorFields } from '../../foundation/logging/log.js';
-import { MailModule } from '../mail/mail-worker.js';
 import { MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
 import { RevocationFeed } from '../revocation/revocation-feed.js';
-import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
-import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { BackgroundWork } from './background-work.js';
 
 const MS_PER_SECOND = 1_000;
@@ -69,7 +60,7 @@ export function buildDeletion({ table, key, endsAt }: Pick<Retention, 'table' | 
 }
 
 @Injectable()
-class RetentionClock {
+export class RetentionClock {
   private isSkewed = false;
 
   constructor(
@@ -204,7 +195,7 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
 }
 
 @Injectable()
-class Maintenance implements OnModuleInit, OnApplicationShutdown {
+export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
@@ -273,10 +264,3 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
     }
   }
 }
-
-@Module({
-  imports: [SealsModule, SigningKeysModule, MailModule, SecondFactorsModule],
-  providers: [Maintenance, BackgroundWork, PurgeJob, AuditJob, SealJob, KeyMaterialJob, RetentionClock],
-  exports: [BackgroundWork],
-})
-export class MaintenanceModule {}

@@ -1,5 +1,5 @@
 /**
- * The pages of what operators look after: app credentials, nodes, operators (credential-pages.tsx) and users (people.tsx). A
+ * The pages of what operators look after: app credentials, nodes, operators (credential-pages.tsx) and users (users.tsx). A
  * list, a form for a new one, a page for each with its life as a time line, and a page for each act, which says what will
  * happen before it does it.
  */

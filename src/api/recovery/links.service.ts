@@ -17,8 +17,8 @@ import { isNotice, type MailKind, type NoticeKind } from '../../domain/mail/temp
 import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import { buildLink, OneTimeTokens, TOKEN_TTL_MINUTES } from '../../domain/users/one-time-tokens.js';
-import { lockAccount } from '../../domain/users/accounts.js';
-import { User } from '../../domain/users/users.service.js';
+import { lockAccount } from '../../domain/users/user-lifecycle.js';
+import { User } from '../../domain/users/user.entity.js';
 
 @Injectable()
 export class LinkRequests {

@@ -1,0 +1,17 @@
+import { Module } from '@nestjs/common';
+import { PasswordsModule } from '../../domain/passwords/passwords.module.js';
+import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
+import { TokensModule } from '../../domain/tokens/tokens.module.js';
+import { UsersModule } from '../../domain/users/users.module.js';
+import { AccountController } from './account.controller.js';
+import { AccountService } from './account.service.js';
+import { PasskeysController } from './passkeys.controller.js';
+import { TotpController } from './totp.controller.js';
+import { UsersController } from './users.controller.js';
+
+@Module({
+  imports: [PasswordsModule, SecondFactorsModule, TokensModule, UsersModule],
+  controllers: [UsersController, AccountController, TotpController, PasskeysController],
+  providers: [AccountService],
+})
+export class AccountModule {}

@@ -1,0 +1,53 @@
+import { Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { toUserEvent } from '../../domain/audit/audit-events.js';
+import { AuditLog } from '../../domain/audit/audit-log.js';
+import { NewPasswords } from '../../domain/passwords/new-passwords.js';
+import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
+import { Propagation } from '../../domain/revocation/propagation.js';
+import { SessionsService } from '../../domain/tokens/sessions.service.js';
+import { setPassword, deleteAccount } from '../../domain/users/user-lifecycle.js';
+import type { OwnCall } from '../../foundation/access/actor.js';
+import { Clock } from '../../foundation/common/clock.js';
+
+@Injectable()
+export class AccountService {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly verifier: PasswordVerifier,
+    private readonly passwords: NewPasswords,
+    private readonly sessions: SessionsService,
+    private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  async changePassword(call: OwnCall, password: string, newPassword: string): Promise<void> {
+    // Before the password is verified: a new password that the policy refuses must not cost a guess.
+    this.passwords.checkNewPassword(newPassword, '/new_password');
+    const { principal, actor } = call;
+    // A refusal waits too: it may mean that an earlier try of this call has changed the password.
+    await this.propagation.propagateAfter(async () => {
+      const verified = await this.verifier.reauthenticateUser(call, password);
+      const { id } = verified;
+      const passwordHash = await this.passwords.hashNewPassword(newPassword, actor);
+      await this.dataSource.transaction(async (transaction) => {
+        // Before the sessions end: a login with the old password that comes later waits for this lock, and is refused.
+        await setPassword(transaction, verified, passwordHash, this.clock.now());
+        const count = await this.sessions.endAllSessions(transaction, id, 'password_changed', principal.sessionId);
+        const described = { details: { ended_sessions: count }, logFields: { count } };
+        await this.audit.record(transaction, toUserEvent('user.password.changed', actor, id, described));
+      });
+    });
+  }
+
+  async deleteAccount(call: OwnCall, password: string): Promise<void> {
+    await this.propagation.propagateAfter(async () => {
+      const verified = await this.verifier.reauthenticateUser(call, password);
+      await this.dataSource.transaction(async (transaction) => {
+        await deleteAccount(transaction, verified);
+        await this.audit.record(transaction, toUserEvent('user.deleted', call.actor, verified.id));
+      });
+    });
+  }
+}

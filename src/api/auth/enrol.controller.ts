@@ -1,0 +1,65 @@
+import { Controller, Post, Req, Body } from '@nestjs/common';
+import { ApiProperty, ApiTags, ApiOperation } from '@nestjs/swagger';
+import type { Request } from 'express';
+import type { IssuedCredential } from '../../domain/keys/key-record.js';
+import { EnrolmentsService } from '../../domain/nodes/enrolments.service.js';
+import { Node } from '../../domain/nodes/node.entity.js';
+import { toActor } from '../../foundation/access/actor.js';
+import { Public, Answers } from '../../foundation/access/require.js';
+import { TextField, ID, HOUSEHOLD_ID } from '../../foundation/common/fields.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
+import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';
+import { ApiProblems } from '../../foundation/problems/api-problems.js';
+import { problems } from '../../foundation/problems/problems.js';
+
+/** Room for hyphens and blanks between the ten characters. */
+const MAX_CODE_LENGTH = 64;
+class EnrolNodeRequest {
+  @TextField(MAX_CODE_LENGTH, {
+    description: 'in any letter case, with or without the hyphen; O is read as 0, I and L as 1',
+    example: EXAMPLES.enrolmentCode,
+  })
+  code!: string;
+}
+class EnrolledNodeResponse {
+  @ApiProperty(ID) node_id!: string;
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' }) api_key!: string;
+  @ApiProperty(HOUSEHOLD_ID) household_id!: string;
+
+  static from({ credential: { id, householdId }, key }: IssuedCredential<Node>): EnrolledNodeResponse {
+    return { node_id: id, api_key: key, household_id: householdId };
+  }
+}
+
+@ApiTags('auth')
+@Controller('api/v0/nodes')
+export class EnrolController {
+  constructor(private readonly enrolments: EnrolmentsService) {}
+
+  @Post('enrol')
+  @Public()
+  @ApiIdempotencyKey(
+    'A value of the device’s own, such as a UUID. The same call within 10 minutes gets a new key of the same node, and the ' +
+      'former key ends: for a device that lost the response.',
+  )
+  @ApiProblems(
+    problems.notFound,
+    problems.enrolmentUsed,
+    problems.credentialRevoked,
+    problems.credentialExpired,
+    problems.tooManyRequests,
+  )
+  @ApiOperation({
+    summary: 'Enrol a node with a code',
+    description:
+      'Exchanges the code that an operator issued for the credential of a new node, once. 404: the code is unknown, has ' +
+      'expired or was cancelled; these look alike. 409 `enrolment_used`: the code was used before, which is audited as ' +
+      '`node.enrolment.reused`, because two devices have seen it. Wrong codes are throttled by network, and altogether.',
+  })
+  @Answers(201, EnrolledNodeResponse)
+  async enrolNode(@Req() request: Request, @Body() { code }: EnrolNodeRequest): Promise<EnrolledNodeResponse> {
+    const issued = await this.enrolments.enrolNode(code, toActor(request), readIdempotencyKey(request));
+    request.res?.location(`/api/v0/admin/nodes/${issued.credential.id}`);
+    return EnrolledNodeResponse.from(issued);
+  }
+}

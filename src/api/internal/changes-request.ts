@@ -1,0 +1,98 @@
+import { isUtf8 } from 'node:buffer';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import * as z from 'zod';
+import { ID } from '../../foundation/common/fields.js';
+import { isId } from '../../foundation/common/ids.js';
+import { EXAMPLES, APP_SCOPE } from '../../foundation/common/names.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { MAX_CURSOR_LENGTH } from '../../../packages/lease/src/change-feed.js';
+
+/** Never zod's own words: they repeat the names of unknown fields. */
+const notAnObject = {
+  error: ({ code }: { readonly code?: string }) =>
+    code === 'unrecognized_keys' ? 'has a field that is not part of this request' : 'must be an object',
+};
+
+const MAX_USES = 500;
+const MAX_AGE_MS = 3_600_000;
+
+/** A key that a verifier accepted from its memory. */
+const use = z
+  .strictObject(
+    {
+      kind: z.enum(['node', 'app'], { error: 'must be node or app' }),
+      id: z.string({ error: 'must be a valid UUID' }).refine(isId, 'must be a valid UUID'),
+      ago_ms: z
+        .number({ error: 'must be a number of milliseconds' })
+        .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
+      scope: z.string({ error: APP_SCOPE.detail }).refine(APP_SCOPE.isName, APP_SCOPE.detail).optional(),
+    },
+    notAnObject,
+  )
+  .refine(({ kind, scope }) => kind === 'app' || scope === undefined, {
+    path: ['scope'],
+    error: 'must be absent: nodes have no scopes',
+  });
+
+const body = z.strictObject(
+  {
+    // What is not a cursor of this service is answered with a reset.
+    cursor: z.string().optional().catch(undefined),
+    used: z.array(use, { error: 'must be a list' }).max(MAX_USES, `must have at most ${MAX_USES} entries`).default([]),
+  },
+  notAnObject,
+);
+
+type ChangesRequest = z.output<typeof body>;
+
+export type ReportedUse = z.output<typeof use>;
+
+/** To be called after authentication: validation of a large body costs milliseconds. */
+export function parseChangesRequest(bytes: Buffer | undefined): ChangesRequest {
+  const parsed = body.safeParse(parseJson(bytes));
+  if (parsed.success) return parsed.data;
+  const errors = parsed.error.issues.map(({ path, message }) => ({
+    pointer: path.map((part) => `/${String(part)}`).join(''),
+    detail: message,
+  }));
+  throw new ProblemException(problems.validationFailed, { errors });
+}
+
+function parseJson(bytes: Buffer | undefined): unknown {
+  if (!bytes || bytes.length === 0) return {};
+  try {
+    if (isUtf8(bytes)) return JSON.parse(bytes.toString());
+  } catch {
+    // Answered below.
+  }
+  throw new ProblemException(problems.malformedRequest);
+}
+
+export const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
+
+class UseBody {
+  @ApiProperty({ enum: ['node', 'app'] }) kind!: 'node' | 'app';
+  @ApiProperty(ID) id!: string;
+  @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 }) ago_ms!: number;
+
+  @ApiPropertyOptional({
+    ...APP_SCOPE.schema,
+    description: 'of an app: the scope that the call needed',
+    example: EXAMPLES.appScope,
+  })
+  scope?: string;
+}
+
+/** For the OpenAPI document only: the body is parsed after authentication, by `parseChangesRequest`. */
+export class ChangesBody {
+  @ApiPropertyOptional({
+    type: String,
+    description: 'the cursor of the last answer',
+    maxLength: MAX_CURSOR_LENGTH,
+    example: CURSOR,
+  })
+  cursor?: string;
+
+  @ApiPropertyOptional({ type: [UseBody], maxItems: MAX_USES, description: 'keys that were accepted from memory' })
+  used?: UseBody[];
+}

@@ -1,0 +1,41 @@
+import { Post, Req } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional, ApiOperation, ApiBody } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { Freshness } from '../../domain/revocation/propagation.js';
+import { getPrincipal } from '../../foundation/access/actor.js';
+import { RequirePresentedApp, Answers, InternalController } from '../../foundation/access/require.js';
+import { ServiceNameField, ID, APP_SCOPES } from '../../foundation/common/fields.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
+
+/** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
+class ValidateAppRequest {
+  @ServiceNameField(EXAMPLES.target, { optional: true }) target?: string;
+}
+class ValidAppResponse {
+  @ApiProperty({ enum: [true] }) valid!: true;
+  @ApiProperty(ID) app_id!: string;
+  @ApiProperty({ example: EXAMPLES.caller }) caller!: string;
+  @ApiProperty({ example: EXAMPLES.target }) target!: string;
+  @ApiPropertyOptional(APP_SCOPES) scopes?: readonly string[];
+}
+
+@InternalController()
+export class ValidateAppController {
+  constructor(private readonly freshness: Freshness) {}
+
+  @Post('validate-app')
+  @RequirePresentedApp()
+  @ApiOperation({
+    summary: 'Validate the key of a service',
+    description:
+      'Forward the headers that a service sent you, and name yourself as target, in the body or in X-Platform-Target: ' +
+      'a key for another service is refused. The answer has `scopes` when the credential is restricted to some.',
+  })
+  @ApiBody({ type: ValidateAppRequest, required: false })
+  @Answers(200, ValidAppResponse)
+  validateApp(@Req() request: Request): ValidAppResponse {
+    const { appId, caller, target, scopes, rememberable } = getPrincipal(request, 'app');
+    this.freshness.setHeaders(request, rememberable);
+    return { valid: true, app_id: appId, caller, target, ...(scopes && { scopes }) };
+  }
+}

@@ -1,0 +1,35 @@
+import { Post, Req } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional, ApiOperation } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { Freshness } from '../../domain/revocation/propagation.js';
+import { getPrincipal } from '../../foundation/access/actor.js';
+import { RequireNode, Answers, InternalController } from '../../foundation/access/require.js';
+import { ID, HOUSEHOLD_ID, TARGETS } from '../../foundation/common/fields.js';
+
+class ValidNodeResponse {
+  @ApiProperty({ enum: [true] }) valid!: true;
+  @ApiProperty(ID) node_id!: string;
+  @ApiProperty(HOUSEHOLD_ID) household_id!: string;
+  @ApiPropertyOptional(TARGETS) targets?: readonly string[];
+}
+
+@InternalController()
+export class ValidateNodeController {
+  constructor(private readonly freshness: Freshness) {}
+
+  @Post('validate-node')
+  @RequireNode()
+  @ApiOperation({
+    summary: 'Validate the key of a node',
+    description:
+      'Forward the X-API-Key that a node sent, without a body, and name yourself in X-Platform-Target: a node with ' +
+      '`targets` is refused at any other service. If you also send your own app credential for this ' +
+      'service, both must be valid.',
+  })
+  @Answers(200, ValidNodeResponse)
+  validateNode(@Req() request: Request): ValidNodeResponse {
+    const { nodeId, householdId, targets, rememberable } = getPrincipal(request, 'node');
+    this.freshness.setHeaders(request, rememberable);
+    return { valid: true, node_id: nodeId, household_id: householdId, ...(targets && { targets }) };
+  }
+}

@@ -1,0 +1,134 @@
+import { Body, Controller, Post, Req } from '@nestjs/common';
+import { ApiOperation, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { toActor, toOwnCall } from '../../foundation/access/actor.js';
+import { Answers, Public, RequireUser } from '../../foundation/access/require.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
+import { EmailField, NEW_PASSWORD, NewEmailField, PasswordField, TextField } from '../../foundation/common/fields.js';
+import { REAUTHENTICATION_PROBLEMS } from '../../domain/passwords/password-verifier.js';
+import { ApiProblems } from '../../foundation/problems/api-problems.js';
+import { problems } from '../../foundation/problems/problems.js';
+import { Throttled } from '../../foundation/throttling/throttle.js';
+import { LinkRequests } from './links.service.js';
+import { PasswordResets, EmailConfirmations } from './recovery.service.js';
+
+const MAX_TOKEN_LENGTH = 128;
+const ACCEPTED = 'The request is recorded. Whether a mail follows is not told';
+
+class LinkRequest {
+  @EmailField() email!: string;
+}
+
+class ConfirmPasswordResetRequest {
+  @TextField(MAX_TOKEN_LENGTH, {
+    description: 'the token of the link, or the one that an operator handed over',
+    example: EXAMPLES.resetToken,
+  })
+  token!: string;
+
+  @PasswordField(NEW_PASSWORD) new_password!: string;
+}
+
+class ConfirmEmailRequest {
+  @TextField(MAX_TOKEN_LENGTH, { description: 'the token of the link', example: EXAMPLES.emailToken }) token!: string;
+}
+
+class ChangeEmailRequest {
+  @PasswordField({ description: 'the current password' }) password!: string;
+  @NewEmailField() new_email!: string;
+}
+
+/** Works without a mail server too: an operator can hand a token over. */
+@ApiTags('auth')
+@Controller('api/v0/auth/password-reset')
+export class PasswordResetController {
+  constructor(private readonly resets: PasswordResets) {}
+
+  @Post('confirm')
+  @Public()
+  @Throttled('link')
+  @ApiProblems(problems.invalidLink, problems.hashingBusy)
+  @ApiOperation({
+    summary: 'Set a new password with the token of a link',
+    description:
+      'Ends all sessions of the user. The token is valid once, for 30 minutes, and void after any change of the ' +
+      'password or of the address. A password that is refused does not use the token. A link by e-mail also removes the ' +
+      'second factors that were made before the first proof of the address.',
+  })
+  @Answers(204, 'The password is set, and every session of the user has ended')
+  async confirmPasswordReset(@Req() request: Request, @Body() body: ConfirmPasswordResetRequest): Promise<void> {
+    await this.resets.resetPassword(body.token, body.new_password, toActor(request));
+  }
+}
+
+/** Needs mail: production without MAIL_URL does not have these routes. */
+@ApiTags('auth')
+@Controller('api/v0/auth')
+export class LinksController {
+  constructor(
+    private readonly requests: LinkRequests,
+    private readonly confirmations: EmailConfirmations,
+  ) {}
+
+  @Post('password-reset')
+  @Public()
+  @Throttled('mail')
+  @ApiOperation({
+    summary: 'Request a link to reset the password',
+    description:
+      'Every well-formed address gets the same response, and costs the same work. An active account gets a link to ' +
+      'PASSWORD_RESET_URL. Requests are counted per network and per address, with an account or without.',
+  })
+  @Answers(202, ACCEPTED)
+  async requestPasswordReset(@Req() request: Request, @Body() { email }: LinkRequest): Promise<void> {
+    await this.requests.requestLink('password_reset', email, toActor(request));
+  }
+
+  @Post('email-verification')
+  @Public()
+  @Throttled('mail')
+  @ApiOperation({
+    summary: 'Request a link that verifies the e-mail address',
+    description: 'As a request to reset the password. An account whose address is verified gets no mail.',
+  })
+  @Answers(202, ACCEPTED)
+  async requestEmailVerification(@Req() request: Request, @Body() { email }: LinkRequest): Promise<void> {
+    await this.requests.requestLink('email_verification', email, toActor(request));
+  }
+
+  @Post('email-verification/confirm')
+  @Public()
+  @Throttled('link')
+  @ApiProblems(problems.invalidLink, problems.emailTaken)
+  @ApiOperation({
+    summary: 'Confirm an e-mail address with the token of a link',
+    description:
+      'Verifies the address of the account, or changes it if the link was sent for a change. The token is valid once, ' +
+      'for 30 minutes, and void after any change of the password. 409 when the new address was taken meanwhile.',
+  })
+  @Answers(204, 'The address is verified; after a change, it is the address of the account')
+  async confirmEmail(@Req() request: Request, @Body() { token }: ConfirmEmailRequest): Promise<void> {
+    await this.confirmations.confirmEmail(token, toActor(request));
+  }
+}
+
+@ApiTags('users')
+@Controller('api/v0/users/me')
+export class OwnEmailController {
+  constructor(private readonly requests: LinkRequests) {}
+
+  @Post('email')
+  @RequireUser()
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS)
+  @ApiOperation({
+    summary: 'Change your e-mail address',
+    description:
+      'The new address gets a link, whose token POST /api/v0/auth/email-verification/confirm takes; until then nothing ' +
+      'changes. The old address is notified. The response does not tell whether the new address is taken. A wrong password ' +
+      'is counted like a failed login.',
+  })
+  @Answers(202, 'The request is recorded')
+  async changeEmail(@Req() request: Request, @Body() body: ChangeEmailRequest): Promise<void> {
+    await this.requests.requestEmailChange(toOwnCall(request), body.password, body.new_email);
+  }
+}

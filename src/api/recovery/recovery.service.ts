@@ -1,0 +1,109 @@
+/**
+ * What the token of a link does: sets a new password, proves an address, or changes it. The token is looked up before the
+ * expensive part, and used in the transaction of the act, which locks the row of the user first.
+ * Invariant: the moment of the first proof of an address (`email_verified_at`) never changes. Before it any client could have
+ * registered the address and left second factors behind that log in, so a reset by mail removes those that are older.
+ */
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { toUserEvent } from '../../domain/audit/audit-events.js';
+import { AuditLog } from '../../domain/audit/audit-log.js';
+import { Outbox } from '../../domain/mail/outbox.js';
+import { NewPasswords } from '../../domain/passwords/new-passwords.js';
+import { Propagation } from '../../domain/revocation/propagation.js';
+import { FactorChanges } from '../../domain/second-factors/factor-changes.js';
+import { SessionsService } from '../../domain/tokens/sessions.service.js';
+import { OneTimeTokens, RESET_PURPOSES, EMAIL_PURPOSES } from '../../domain/users/one-time-tokens.js';
+import { setPassword, getFirstProof, determineFirstProof } from '../../domain/users/user-lifecycle.js';
+import { User } from '../../domain/users/user.entity.js';
+import { refuseTakenEmail } from '../../domain/users/users.service.js';
+import { type Actor, toUserActor } from '../../foundation/access/actor.js';
+import { Clock } from '../../foundation/common/clock.js';
+
+@Injectable()
+export class PasswordResets {
+  constructor(
+    private readonly tokens: OneTimeTokens,
+    private readonly passwords: NewPasswords,
+    private readonly factors: FactorChanges,
+    private readonly sessions: SessionsService,
+    private readonly propagation: Propagation,
+    private readonly outbox: Outbox,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * Ends all sessions of the user. When it has returned, no verifier accepts their tokens. A refused password does not use
+   * the token.
+   */
+  async resetPassword(token: string, newPassword: string, actor: Actor): Promise<void> {
+    this.passwords.checkNewPassword(newPassword, '/new_password');
+    this.tokens.refuseUnreadable(token);
+    await this.propagation.propagateAfter(async () => {
+      // Before the hashing: an anonymous client without a valid token costs no bcrypt.
+      const found = await this.tokens.findToken(token, RESET_PURPOSES);
+      const isByMail = found.email !== null;
+      const passwordHash = await this.passwords.hashNewPassword(newPassword, actor);
+      await this.tokens.useToken(found, async (transaction, user) => {
+        const time = this.clock.now();
+        // It cannot refuse: `useToken` has locked the row, and uses no token of a disabled account.
+        await setPassword(transaction, user, passwordHash, time);
+        const removed = isByMail ? await this.proveEmail(transaction, user, time) : undefined;
+        const count = await this.sessions.endAllSessions(transaction, user.id, 'password_reset');
+        const details = { token_from: isByMail ? 'mail' : 'operator', ended_sessions: count, removed_factors: removed };
+        const described = { time, details, logFields: { count } };
+        const event = toUserEvent('user.password.reset', toUserActor(actor, user.id), user.id, described);
+        await this.outbox.recordWithNotice(transaction, event, {
+          kind: 'password_reset_notice',
+          recipient: user.email,
+        });
+      });
+    });
+  }
+
+  /** @returns the factors that were removed, because they are older than the first proof of the address */
+  private async proveEmail(transaction: EntityManager, user: User, now: Date): Promise<object> {
+    const { id, emailVerifiedAt } = user;
+    const firstProof = getFirstProof(user);
+    const removed = await this.factors.removeFactors(transaction, id, firstProof ?? undefined);
+    if (!emailVerifiedAt) await transaction.update(User, { id }, { emailVerifiedAt: firstProof ?? now });
+    return removed;
+  }
+}
+
+@Injectable()
+export class EmailConfirmations {
+  constructor(
+    private readonly tokens: OneTimeTokens,
+    private readonly outbox: Outbox,
+    private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Proves the address of the account, or changes it. When it has returned, no verifier answers with the old address. */
+  async confirmEmail(token: string, actor: Actor): Promise<void> {
+    this.tokens.refuseUnreadable(token);
+    await this.propagation.propagateAfter(async () => {
+      const found = await this.tokens.findToken(token, EMAIL_PURPOSES);
+      const { purpose, email } = found;
+      if (email === null) throw new Error('A token about an address has no address');
+      const isChange = purpose === 'email_change';
+      const use = this.tokens.useToken(found, async (transaction, user) => {
+        const { id } = user;
+        const emailVerifiedAt = await determineFirstProof(transaction, user, email, this.clock.now());
+        const named = toUserActor(actor, id);
+        if (!isChange) {
+          await transaction.update(User, { id }, { emailVerifiedAt });
+          await this.audit.record(transaction, toUserEvent('user.email.verified', named, id));
+          return;
+        }
+        await transaction.update(User, { id }, { email, emailVerifiedAt, updatedAt: this.clock.now() });
+        await this.tokens.voidTokens(transaction, id);
+        const notice = { kind: 'email_changed', recipient: user.email } as const;
+        await this.outbox.recordWithNotice(transaction, toUserEvent('user.email.changed', named, id), notice);
+      });
+      await refuseTakenEmail(use);
+    });
+  }
+}

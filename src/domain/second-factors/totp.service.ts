@@ -1,0 +1,131 @@
+/**
+ * How users enrol, confirm and remove an authenticator app, and replace its recovery codes.
+ * Terms: an enrolment begins with the password and shows the secret; its confirmation proves that the app has it. Logins ask
+ * for codes from then on. A new enrolment replaces one that was not confirmed, and another password voids it.
+ */
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import type { OwnCall } from '../../foundation/access/actor.js';
+import { Clock } from '../../foundation/common/clock.js';
+import type { AuditEventName } from '../../foundation/common/security-events.js';
+import { Environment, getProductName } from '../../foundation/config/environment.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
+import { FactorChanges } from './factor-changes.js';
+import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
+import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
+
+/**
+ * No row when an enrolment is confirmed. The moment of an enrolment is later than the password that it needed, and not before a
+ * proof of the address, whatever the clocks of the replicas say.
+ */
+const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at)
+  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond', email_verified_at,
+    first_proof_at)
+  FROM users WHERE id = $1
+  ON CONFLICT (user_id) DO UPDATE
+    SET encrypted_secret = excluded.encrypted_secret, key_mark = excluded.key_mark, created_at = excluded.created_at
+    WHERE known.confirmed_at IS NULL
+  RETURNING user_id`;
+
+/** `$4` is the secret that the code was verified with. */
+const CONFIRM_TOTP = `UPDATE totp_factors SET confirmed_at = $2, last_step = $3
+  WHERE user_id = $1 AND confirmed_at IS NULL AND encrypted_secret = $4 RETURNING user_id`;
+
+const REMOVE_TOTP = 'DELETE FROM totp_factors WHERE user_id = $1';
+
+/** The password, and a code of the authenticator app or a recovery code. */
+interface ProofWithCode {
+  readonly password: string;
+  readonly code: string;
+}
+
+interface TotpEnrolment {
+  readonly secret: string;
+  readonly otpauthUrl: string;
+  readonly qrSvg: string;
+}
+
+@Injectable()
+export class TotpService {
+  constructor(
+    private readonly changes: FactorChanges,
+    private readonly factors: SecondFactorsService,
+    private readonly codes: CodeVerifier,
+    private readonly vault: TotpVault,
+    private readonly environment: Environment,
+    private readonly clock: Clock,
+  ) {}
+
+  async readEnrolment(userId: string): Promise<UserWithFactors> {
+    const user = await this.factors.findUser(userId);
+    if (!user.encryptedSecret) throw new ProblemException(problems.notFound);
+    return user;
+  }
+
+  async enrolTotp(call: OwnCall, password: string): Promise<TotpEnrolment> {
+    const user = await this.changes.reauthenticate(call, password);
+    const secret = generateTotpSecret();
+    const { userId, email } = call.principal;
+    const values = [userId, this.vault.encryptSecret(userId, secret), this.vault.keyMark, this.clock.now()];
+    await this.changes.commitChange(call, user, async (transaction) => {
+      const enrolled = await transaction.query<unknown[]>(ENROL_TOTP, values);
+      if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
+      return { result: undefined, event: 'user.totp.started', keepsFactors: true };
+    });
+    const otpauthUrl = toOtpauthUrl(secret, getProductName(this.environment), email);
+    return { secret: toBase32(secret), otpauthUrl, qrSvg: drawQrCode(otpauthUrl) };
+  }
+
+  /** Ends the other sessions, if it is the first factor. @returns recovery codes */
+  async confirmTotp(call: OwnCall, code: string): Promise<string[]> {
+    const { actor } = call;
+    const { userId } = call.principal;
+    const user = await this.factors.findUser(userId);
+    if (user.confirmedAt) return this.changes.refuseRepetition(problems.totpEnrolled);
+    const step = await this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
+      this.codes.verifyEnrolmentCode({ user, code, actor }),
+    );
+    const confirm = async (transaction: EntityManager) => {
+      const values = [userId, this.clock.now(), step, user.encryptedSecret];
+      const [confirmed] = await transaction.query<[unknown[], number]>(CONFIRM_TOTP, values);
+      // A parallel call has confirmed it.
+      if (confirmed.length === 0) throw new ProblemException(problems.totpEnrolled);
+      return { result: await replaceRecoveryCodes(transaction, userId), event: 'user.totp.enrolled' } as const;
+    };
+    const refusal = toFactorRefusal('changed_meanwhile', userId);
+    const createVoidError = () => new ProblemException(problems.wrongSecondFactor, { refusal });
+    return this.changes.commitChange(call, user, confirm, createVoidError);
+  }
+
+  async removeTotp(call: OwnCall, proof: ProofWithCode): Promise<void> {
+    await this.commitWithCode(call, proof, 'user.totp.removed', async (transaction) => {
+      await transaction.query(REMOVE_TOTP, [call.principal.userId]);
+    });
+  }
+
+  async replaceRecoveryCodes(call: OwnCall, proof: ProofWithCode): Promise<string[]> {
+    return this.commitWithCode(call, proof, 'user.recovery_codes.replaced', (transaction) =>
+      replaceRecoveryCodes(transaction, call.principal.userId),
+    );
+  }
+
+  private async commitWithCode<Result>(
+    call: OwnCall,
+    { password, code }: ProofWithCode,
+    event: AuditEventName,
+    change: (transaction: EntityManager) => Promise<Result>,
+  ): Promise<Result> {
+    const { actor } = call;
+    const reauthenticated = await this.changes.reauthenticate(call, password);
+    const user = await this.factors.findUser(call.principal.userId);
+    return this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
+      this.codes.acceptAnyCode({ user, code, actor }, (useCode) =>
+        this.changes.commitChange(call, reauthenticated, async (transaction) => {
+          await useCode(transaction);
+          return { result: await change(transaction), event };
+        }),
+      ),
+    );
+  }
+}

@@ -1,0 +1,34 @@
+import { Entity, Check, Unique, Index, PrimaryColumn, Column } from 'typeorm';
+import type { PasswordHash } from '../passwords/password-hasher.js';
+
+@Entity('users')
+@Check('users_email_canonical_check', 'email = lower(email)')
+@Unique('users_email_key', ['email'])
+@Index('users_email_search_idx', { synchronize: false })
+@Index('users_created_at_idx', ['createdAt'])
+@Index('users_disabled_idx', ['id'], { where: 'NOT is_active' })
+@Index('users_unverified_idx', ['id'], { where: 'email_verified_at IS NULL' })
+export class User {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'users_pkey' }) id!: string;
+  @Column({ type: 'text' }) email!: string;
+  @Column({ name: 'password_hash', type: 'text' }) passwordHash!: PasswordHash;
+
+  /** When the password was set, not when it was rehashed. Strictly increasing. Null for imported accounts. */
+  @Column({ name: 'password_changed_at', type: 'timestamptz', precision: 3, nullable: true })
+  passwordChangedAt!: Date | null;
+
+  @Column({ name: 'is_active', type: 'boolean' }) isActive!: boolean;
+
+  /** When a link first proved an address of the account; at a change of an unproven one, no later than the oldest factor. */
+  @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true }) emailVerifiedAt!: Date | null;
+
+  /** What `emailVerifiedAt` was, or would have become, before an operator made the address unproven (user-lifecycle.ts). */
+  @Column({ name: 'first_proof_at', type: 'timestamptz', nullable: true }) firstProofAt!: Date | null;
+
+  /** When the second factors last changed; identifies their set. Null: the user never had one. */
+  @Column({ name: 'factors_changed_at', type: 'timestamptz', precision: 3, nullable: true })
+  factorsChangedAt!: Date | null;
+
+  @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
+  @Column({ name: 'updated_at', type: 'timestamptz' }) updatedAt!: Date;
+}

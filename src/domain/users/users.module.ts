@@ -1,0 +1,16 @@
+import { Module } from '@nestjs/common';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { TokensModule } from '../tokens/tokens.module.js';
+import { UserChanges, Registration } from './user-lifecycle.js';
+import { OneTimeTokens } from './one-time-tokens.js';
+import { UsersService } from './users.service.js';
+import { User } from './user.entity.js';
+import { MailModule } from '../mail/mail.module.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
+
+@Module({
+  imports: [MailModule, PasswordsModule, TokensModule, TypeOrmModule.forFeature([User])],
+  providers: [UsersService, UserChanges, Registration, OneTimeTokens],
+  exports: [UsersService, UserChanges, Registration, OneTimeTokens],
+})
+export class UsersModule {}

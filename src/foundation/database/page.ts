@@ -1,0 +1,44 @@
+import { And, MoreThan, Raw, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
+
+export interface Page<T> {
+  readonly items: T[];
+  readonly nextCursor: string | null;
+}
+
+export interface PageRequest {
+  readonly limit: number;
+  /** Only rows whose id sorts after this one. */
+  readonly after: string | undefined;
+}
+
+type Conditions<Row> = { readonly [Name in keyof Row]?: Row[Name] | FindOperator<Row[Name]> | undefined };
+
+/** SQL over the columns of the row, with the values that it names as `:value`. */
+export type Filter = FindOperator<string>;
+
+export function toFilter(sql: string, values: Readonly<Record<string, unknown>> = {}): Filter {
+  return Raw(() => `(${sql})`, values) as Filter;
+}
+
+/** @returns a pattern of LIKE for texts that contain this one; its own wildcards stand for themselves */
+export function toPattern(part: string): string {
+  return `%${part.replace(/[\\%_]/g, '\\$&')}%`;
+}
+
+/** Reads a page of the rows that match, in the order of their ids. Undefined conditions are left out. */
+export async function findPage<Row extends { id: string }>(
+  repository: Repository<Row>,
+  { after, limit }: PageRequest,
+  conditions: Conditions<Row>,
+  filters: readonly Filter[] = [],
+): Promise<Page<Row>> {
+  const ofId = after === undefined ? filters : [MoreThan(after), ...filters];
+  const all = { ...conditions, id: ofId.length > 0 ? And(...ofId) : undefined };
+  const where = Object.fromEntries(Object.entries(all).filter(([, condition]) => condition !== undefined));
+  // The extra row shows that there is another page.
+  const options = { where, order: { id: 'ASC' }, take: limit + 1 } as FindManyOptions<Row>;
+  const rows = await repository.find(options);
+  const items = rows.slice(0, limit);
+  const last = items.at(-1);
+  return { items, nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null };
+}
