@@ -17,6 +17,8 @@ export interface KeyKind {
   /** Below the admin routes. */
   readonly path: string;
   readonly table: string;
+  /** The first use of a new key does not end the old one. */
+  readonly isShared: boolean;
   /** The body of a request that mints one. */
   readonly mint: () => object;
   /** Reads the response to a request that minted or rotated one. @throws when it does not have its form */
@@ -38,6 +40,7 @@ const node: KeyKind = {
   door: 'node',
   path: '/nodes',
   table: 'nodes',
+  isShared: false,
   mint: () => ({ household_id: randomUUID(), room: 'hall', name: 'lamp' }),
   read: (body) => {
     const { node_id: id, api_key: key } = nodeBody.parse(body);
@@ -53,6 +56,7 @@ const app: KeyKind = {
   door: 'app',
   path: '/app-credentials',
   table: 'app_credentials',
+  isShared: true,
   mint: () => ({ caller: `caller-${randomUUID().slice(0, 13)}`, target: 'recipes' }),
   read: (body) => {
     const { app_id: id, app_key: key } = appBody.parse(body);

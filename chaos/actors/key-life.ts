@@ -8,7 +8,7 @@ const OVERLAP_HOURS = 200;
 /** A busy machine may be slower than the time-out of the load. */
 const MAX_MINTS = 5;
 /**
- * The first use of a rotated key does not wait for the verifiers: they may use a yes about the old key for one lease more
+ * The first use of a node's new key does not wait for the verifiers: they may use a yes about the old key for one lease more
  * (500 ms by default; docs/decisions/0044).
  */
 const OVERLAP_LAG_MS = 600;
@@ -129,11 +129,24 @@ async function rotate(load: Load, credential: Credential, from: string): Promise
   }
   if (overlap === 0) old.life.markEnded();
   await validateEverywhere(load, credential, old);
+  if (credential.kind.isShared && overlap > 0) return finishRotation(load, credential, old);
   old.life.markEnding();
   const refusedBefore = load.writesAreRefused;
   const verifier = load.verifiers.length > 0 && Math.random() < 0.5 ? pickOne(load.verifiers) : undefined;
   const wasUsed = verifier ? await verifyKey(load, verifier, credential) : await validate(load, credential, { from });
   if (wasUsed && !refusedBefore && !load.writesAreRefused) old.life.markEnded(OVERLAP_LAG_MS);
+  await validateEverywhere(load, credential, old);
+  await validateEverywhere(load, credential);
+}
+
+/** A first use ends nothing, because replicas share the key. */
+async function finishRotation(load: Load, credential: Credential, old: Key): Promise<void> {
+  await validateEverywhere(load, credential);
+  await validateEverywhere(load, credential, old);
+  old.life.markEnding();
+  const { kind, id } = credential;
+  const attempt = () => load.askAsAdmin('POST', `${kind.path}/${id}/finish-rotation`);
+  if (await load.insist('admin', `finishing the rotation of ${old.name}`, attempt, 204)) old.life.markEnded();
   await validateEverywhere(load, credential, old);
   await validateEverywhere(load, credential);
 }

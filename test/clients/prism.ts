@@ -204,6 +204,7 @@ export class ProxiedCalls {
       await this.call({ operation, status: 403, headers: lacking });
     }
     await this.call({ operation: `POST ${path}/{app_id}/rotate`, status: 200, headers, id, body: {} });
+    await this.call({ operation: `POST ${path}/{app_id}/finish-rotation`, status: 204, headers, id });
     await this.call({ operation: `GET ${path}/{app_id}/explain`, status: 200, headers, id, query: '?target=ocr' });
     await this.call({ operation: `GET ${path}/summary`, status: 200, headers });
     await this.call({ operation: `POST ${path}/revoke`, status: 200, headers, body: { ids: [id] } });
@@ -333,6 +334,7 @@ export class ProxiedCalls {
     const change = { scopes: ['read'], expires_at: '2099-01-01T00:00:00Z' };
     await this.call({ operation: `PATCH ${path}/{operator_id}`, status: 200, headers, id, body: change });
     await this.call({ operation: `POST ${path}/{operator_id}/rotate`, status: 200, headers, id, body: {} });
+    await this.call({ operation: `POST ${path}/{operator_id}/finish-rotation`, status: 204, headers, id });
     await this.call({ operation: `DELETE ${path}/{operator_id}`, status: 204, headers, id });
     await this.call({ operation: `POST ${path}/{operator_id}/rotate`, status: 409, headers, id, body: {} });
   }

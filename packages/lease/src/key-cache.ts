@@ -17,9 +17,12 @@ export interface RememberedKey<Identity> extends VerifiedKey<Identity> {
   readonly maxAgeMs: number;
 }
 
+/** A rotation leaves two keys valid, and replicas of their holder present both. */
+const MAX_KEYS_OF_ID = 2;
+
 /** The valid keys of one table. Refusals are never cached, and entries are used only while the lease is held. */
 export class KeyCache<Identity extends object> implements EvictionListener {
-  private readonly entries: LRUCache<string, RememberedKey<Identity>>;
+  private readonly entries: LRUCache<string, readonly RememberedKey<Identity>[]>;
 
   constructor(
     readonly kind: CredentialKind,
@@ -41,9 +44,7 @@ export class KeyCache<Identity extends object> implements EvictionListener {
 
   /** Also finds a key that must not be used any more: it was valid once, and no change of it was reported since. */
   find(id: string, presented: Buffer): RememberedKey<Identity> | undefined {
-    const key = this.entries.get(id);
-    const isSame = key?.digest.length === presented.length && timingSafeEqual(key.digest, presented);
-    return isSame ? key : undefined;
+    return this.entries.get(id)?.find(({ digest }) => isSameDigest(digest, presented));
   }
 
   isUsable({ takenAtMs, maxAgeMs, expiresAt }: RememberedKey<Identity>, readNow: () => Date): boolean {
@@ -60,7 +61,9 @@ export class KeyCache<Identity extends object> implements EvictionListener {
   remember(id: string, key: VerifiedKey<Identity>, ticket: Ticket): void {
     if (!this.lease.isCurrent(ticket)) return;
     const { digest, identity, expiresAt, maxAgeMs = Infinity } = key;
-    this.entries.set(id, { digest, identity, expiresAt, maxAgeMs, takenAtMs: ticket.takenAtMs });
+    const others = this.entries.get(id)?.filter((other) => !isSameDigest(other.digest, digest)) ?? [];
+    const remembered = { digest, identity, expiresAt, maxAgeMs, takenAtMs: ticket.takenAtMs };
+    this.entries.set(id, [remembered, ...others].slice(0, MAX_KEYS_OF_ID));
   }
 
   /** Evicts the key that was refused: a wrong key must not evict the right one of its id. */
@@ -75,4 +78,8 @@ export class KeyCache<Identity extends object> implements EvictionListener {
   evictAll(): void {
     this.entries.clear();
   }
+}
+
+function isSameDigest(one: Buffer, other: Buffer): boolean {
+  return one.length === other.length && timingSafeEqual(one, other);
 }

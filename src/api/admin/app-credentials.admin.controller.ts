@@ -25,8 +25,9 @@ import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import {
+  describeFinish,
   describeRevocations,
-  describeRotation,
+  describeSharedRotation,
   RevokeKeysRequest,
   KeyCountsResponse,
   KeyResponse,
@@ -213,7 +214,7 @@ export class AppCredentialsAdminController {
 
   @Post(':app_id/rotate')
   @RequireAdmin('apps', {
-    ...describeRotation('an app credential', IssuedAppCredentialResponse, problems.keyRotatedMeanwhile),
+    ...describeSharedRotation('an app credential', IssuedAppCredentialResponse, problems.keyRotatedMeanwhile),
     optionalBody: RotateAppCredentialRequest,
   })
   async rotateAppCredential(
@@ -224,5 +225,11 @@ export class AppCredentialsAdminController {
     const rotation = { overlapHours: overlap_hours, ifRotatedAt: parseMoment(if_rotated_at) };
     const issued = await this.credentials.keys.rotateKey(id, rotation, toActor(request));
     return IssuedAppCredentialResponse.fromIssued(issued);
+  }
+
+  @Post(':app_id/finish-rotation')
+  @RequireAdmin('apps', describeFinish('an app credential'))
+  async finishAppCredentialRotation(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
+    await this.credentials.keys.finishRotation(id, toActor(request));
   }
 }

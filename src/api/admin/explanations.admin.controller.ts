@@ -100,15 +100,32 @@ export class ExplanationResponse {
   })
   last_accepted_for!: string | null;
 
+  @ApiProperty({ ...OPTIONAL_MOMENT, description: 'when the current key was last accepted' })
+  current_key_last_accepted_at!: string | null;
+
+  @ApiProperty({
+    ...OPTIONAL_MOMENT,
+    description:
+      'when the key before the last rotation was last accepted, also before that rotation; null: never, or no such key',
+  })
+  previous_key_last_accepted_at!: string | null;
+
+  @ApiProperty({ ...NULLABLE_TEXT, description: 'the service for which it was', example: EXAMPLES.caller })
+  previous_key_last_accepted_for!: string | null;
+
   static from(explanation: Explanation): ExplanationResponse {
-    const { reasons, previousKey, lastAcceptedAt, lastAcceptedFor } = explanation;
+    const { reasons, previousKey, lastUses } = explanation;
+    const { latest, current, previous } = lastUses;
     return {
       accepted_now: reasons.length === 0,
       reasons: reasons.map((reason) => ReasonResponse.from(reason)),
       previous_key_accepted_until: previousKey?.acceptedUntil?.toISOString() ?? null,
       previous_key_reasons: (previousKey?.reasons ?? []).map((reason) => ReasonResponse.from(reason)),
-      last_accepted_at: lastAcceptedAt?.toISOString() ?? null,
-      last_accepted_for: lastAcceptedFor,
+      last_accepted_at: latest?.at.toISOString() ?? null,
+      last_accepted_for: latest?.service ?? null,
+      current_key_last_accepted_at: current?.at.toISOString() ?? null,
+      previous_key_last_accepted_at: previous?.at.toISOString() ?? null,
+      previous_key_last_accepted_for: previous?.service ?? null,
     };
   }
 }

@@ -12,7 +12,7 @@ import { Environment } from '../../foundation/config/environment.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { isRefusal, determineKeyStatus } from '../../domain/keys/key-lifecycle.js';
-import type { KeyColumns } from '../../domain/keys/key-record.js';
+import { readLastUses, type KeyColumns } from '../../domain/keys/key-record.js';
 import { NodesService } from '../../domain/nodes/nodes.service.js';
 import { OperatorsService } from '../../domain/operators/operators.service.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
@@ -163,6 +163,7 @@ export class IdentifyAdminController {
   ): IdentifiedKeyResponse[] {
     const isOf = (digest: SecretDigest): boolean =>
       [row.keyDigest, row.previousKeyDigest].some((held) => held && isSameDigest(held, digest));
+    const { latest } = readLastUses(row);
     return digests
       .filter(isOf)
       .map((digest) => ({
@@ -171,8 +172,8 @@ export class IdentifyAdminController {
         id: row.id,
         live: !isRefusal(determineKeyStatus(digest, row, this.clock)),
         current: isSameDigest(row.keyDigest, digest),
-        last_used_at: row.lastUsedAt?.toISOString() ?? null,
-        last_used_for: row.lastUsedFor,
+        last_used_at: latest?.at.toISOString() ?? null,
+        last_used_for: latest?.service ?? null,
       }));
   }
 }

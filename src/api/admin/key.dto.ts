@@ -7,6 +7,7 @@ import {
   MOMENT,
   MomentField,
   NULLABLE_MOMENT,
+  NULLABLE_TEXT,
   parseMoment,
   WholeNumberField,
 } from '../../foundation/common/fields.js';
@@ -18,7 +19,7 @@ import {
   UNUSED_DAYS,
 } from '../../foundation/config/limits.js';
 import { PageQuery } from '../../foundation/http/page.dto.js';
-import type { KeyColumns, KeyCounts, KeyFilter } from '../../domain/keys/key-record.js';
+import { readLastUses, type KeyColumns, type KeyCounts, type KeyFilter } from '../../domain/keys/key-record.js';
 import { problems, type Problem } from '../../foundation/problems/problems.js';
 
 /** The query of every list of keys. */
@@ -62,14 +63,33 @@ export abstract class KeyResponse {
 
   @ApiProperty({
     ...NULLABLE_MOMENT,
-    description: 'until then the key before the last rotation is valid too, unless the new one is used first',
+    description:
+      'until then the key before the last rotation is valid too; of a node, at most until the first use of the new one',
   })
   previous_key_expires_at!: string | null;
 
-  @ApiProperty({ ...NULLABLE_MOMENT, description: 'written with a delay of up to half a minute' })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'with either key; written with a delay of up to half a minute' })
   last_used_at!: string | null;
 
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'when the current key was last used' })
+  current_key_used_at!: string | null;
+
+  @ApiProperty({
+    ...NULLABLE_MOMENT,
+    description:
+      'when the key before the last rotation was last used, also before that rotation; null: never, or no such key',
+  })
+  previous_key_used_at!: string | null;
+
+  @ApiProperty({
+    ...NULLABLE_TEXT,
+    description:
+      'the service that this use was for: the forwarding app, or the named target; null when neither was sent',
+  })
+  previous_key_used_for!: string | null;
+
   protected static toKeyFields(row: KeyColumns): KeyResponse {
+    const { latest, current, previous } = readLastUses(row);
     return {
       created_at: row.createdAt.toISOString(),
       updated_at: row.updatedAt.toISOString(),
@@ -77,12 +97,15 @@ export abstract class KeyResponse {
       revoked_at: row.revokedAt?.toISOString() ?? null,
       rotated_at: row.rotatedAt?.toISOString() ?? null,
       previous_key_expires_at: row.previousKeyExpiresAt?.toISOString() ?? null,
-      last_used_at: row.lastUsedAt?.toISOString() ?? null,
+      last_used_at: latest?.at.toISOString() ?? null,
+      current_key_used_at: current?.at.toISOString() ?? null,
+      previous_key_used_at: previous?.at.toISOString() ?? null,
+      previous_key_used_for: previous?.service ?? null,
     };
   }
 }
 
-const OVERLAP_DESCRIPTION = `how long the old key stays valid if the new one is not used; 0 ends it at once. Default: ${DEFAULT_OVERLAP_HOURS}`;
+const OVERLAP_DESCRIPTION = `how long the old key stays valid; 0 ends it at once. Default: ${DEFAULT_OVERLAP_HOURS}`;
 
 export class RotateRequest {
   @WholeNumberField(0, MAX_OVERLAP_HOURS, OVERLAP_DESCRIPTION, DEFAULT_OVERLAP_HOURS)
@@ -112,8 +135,30 @@ export const describeRevocations = (owners: string) => ({
 /** @param owner of the key, with its article */
 export const describeRotation = (owner: string, returns: Type, ...further: Problem[]) => ({
   summary: `Rotate the key of ${owner}`,
-  description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
+  description:
+    'The old key stays valid until the end of the overlap, or, if it is earlier, the first use of the new one.',
   refusals: [problems.notFound, ...further, problems.credentialRevoked, problems.credentialExpired],
   optionalBody: RotateRequest,
   returns,
+});
+
+/**
+ * Of a key that several replicas or programs present.
+ * @param owner of the key, with its article
+ */
+export const describeSharedRotation = (owner: string, returns: Type, ...further: Problem[]) => ({
+  ...describeRotation(owner, returns, ...further, problems.rotationUnfinished),
+  description:
+    'Both keys are valid until the end of the overlap, or until finish-rotation: the first use of the new one ends nothing, ' +
+    'because replicas learn it one by one. During an overlap, while the new key is not in use, the key is rotated again and the ' +
+    'older one stays; otherwise the answer is 409, unless `overlap_hours` is 0.',
+});
+
+/** @param owner of the key, with its article */
+export const describeFinish = (owner: string, ...further: Problem[]) => ({
+  summary: `Finish the rotation of the key of ${owner}`,
+  description:
+    'Ends the key before the last rotation now: no replica and no verifier accepts it when the call has answered. ' +
+    '`previous_key_used_at` says when it was last used. Idempotent: 204 also when there is none.',
+  refusals: [problems.notFound, ...further],
 });

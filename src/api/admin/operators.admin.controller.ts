@@ -10,7 +10,14 @@ import { createPageResponse, toPageRequest } from '../../foundation/http/page.dt
 import type { Operator } from '../../domain/operators/operator.entity.js';
 import { OperatorsService, type OperatorChange, type AdminCaller } from '../../domain/operators/operators.service.js';
 import { problems } from '../../foundation/problems/problems.js';
-import { describeRotation, KeyResponse, KeysQuery, RotateRequest, toKeyFilter } from './key.dto.js';
+import {
+  describeFinish,
+  describeSharedRotation,
+  KeyResponse,
+  KeysQuery,
+  RotateRequest,
+  toKeyFilter,
+} from './key.dto.js';
 
 export class IssueOperatorRequest {
   @OperatorNameField() name!: string;
@@ -121,7 +128,7 @@ export class OperatorsAdminController {
   }
 
   @Post(':operator_id/rotate')
-  @RequireAdmin('operators', describeRotation('an operator', IssuedOperatorResponse, problems.exceedsOwnRights))
+  @RequireAdmin('operators', describeSharedRotation('an operator', IssuedOperatorResponse, problems.exceedsOwnRights))
   async rotateOperator(
     @Req() request: Request,
     @Param('operator_id') id: string,
@@ -129,6 +136,12 @@ export class OperatorsAdminController {
   ) {
     const issued = await this.operators.rotateOperatorKey(id, overlap_hours, toCaller(request));
     return IssuedOperatorResponse.fromIssued(issued);
+  }
+
+  @Post(':operator_id/finish-rotation')
+  @RequireAdmin('operators', describeFinish('an operator', problems.exceedsOwnRights))
+  async finishOperatorRotation(@Req() request: Request, @Param('operator_id') id: string): Promise<void> {
+    await this.operators.finishOperatorRotation(id, toCaller(request));
   }
 }
 

@@ -26,6 +26,7 @@ const use = z
         .number({ error: 'must be a number of milliseconds' })
         .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
       scope: z.string({ error: APP_SCOPE.detail }).refine(APP_SCOPE.isName, APP_SCOPE.detail).optional(),
+      previous: z.boolean({ error: 'must be true or false' }).default(false),
     },
     notAnObject,
   )
@@ -81,6 +82,11 @@ class UseBody {
     example: EXAMPLES.appScope,
   })
   scope?: string;
+
+  @ApiPropertyOptional({
+    description: 'it was the key before the last rotation: its yes said X-Platform-Key: previous',
+  })
+  previous?: boolean;
 }
 
 /** For the OpenAPI document only: the body is parsed after authentication, by `parseChangesRequest`. */

@@ -59,9 +59,9 @@ export class ChangesService {
   /** @param service that says it accepted the keys. It may send any id: only the statement that writes knows the key. */
   recordUses(used: readonly ReportedUse[], service: string): void {
     const now = this.clock.now().getTime();
-    for (const { kind, id, ago_ms, scope } of used) {
+    for (const { kind, id, ago_ms, scope, previous: isPrevious } of used) {
       const { keys } = kind === 'node' ? this.nodes : this.appCredentials;
-      keys.verifier.lastUses.addReported(id.toLowerCase(), service, new Date(now - ago_ms), scope);
+      keys.verifier.lastUses.addReported(id.toLowerCase(), service, new Date(now - ago_ms), scope, isPrevious);
     }
   }
 

@@ -34,8 +34,8 @@ export class ValidateAppController {
   @ApiBody({ type: ValidateAppRequest, required: false })
   @Answers(200, ValidAppResponse)
   validateApp(@Req() request: Request): ValidAppResponse {
-    const { appId, caller, target, scopes, rememberable } = getPrincipal(request, 'app');
-    this.freshness.setHeaders(request, rememberable);
+    const { appId, caller, target, scopes, isPrevious, rememberable } = getPrincipal(request, 'app');
+    this.freshness.setHeaders(request, rememberable, isPrevious);
     return { valid: true, app_id: appId, caller, target, ...(scopes && { scopes }) };
   }
 }

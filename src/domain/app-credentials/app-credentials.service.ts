@@ -26,6 +26,7 @@ export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
 export const APP_KEY_KIND: KeyKind<AppCredential> = {
   table: 'app_credentials',
+  shared: { finishedEvent: 'admin.app_credential.rotation_finished' },
   door: 'app',
   cachedAs: 'app',
   auditPrefix: 'admin.app_credential',

@@ -45,9 +45,10 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
       const refusal = createRefusal('app', reason, { app_id: appId, calling_service: caller, called_service: target });
       throw scope !== undefined && isMissingScope ? createMissingScopeProblem(scope, refusal) : refusal;
     }
-    const { caller, target, scopes } = verdict.identity;
-    this.keys.verifier.recordUse(appId, presentedTo, scope);
-    return { door: 'app', appId, caller, target, scopes, rememberable: verdict.rememberable };
+    const { identity, isPrevious, rememberable } = verdict;
+    const { caller, target, scopes } = identity;
+    this.keys.verifier.recordUse(appId, presentedTo, isPrevious, scope);
+    return { door: 'app', appId, caller, target, scopes, isPrevious, rememberable };
   }
 }
 /** The key is valid, so that this is not a 401: the caller would take it for a wrong key. */

@@ -1,6 +1,7 @@
 /**
  * Where a key ends, and why it is refused afterwards. It is revoked; it expires; or a rotation replaces it: at once, at the
- * end of the overlap, or at the first use of the new key (docs/decisions/0009). Rows of ended keys are purged later.
+ * end of the overlap, when an operator finishes the rotation, or, for a node, at the first use of the new key
+ * (docs/decisions/0009). Rows of ended keys are purged later.
  * `determineKeyStatus` is the only place that decides; `explainKey` tells operators the same in words. The calls that end a key early
  * answer after every replica has forgotten it (revocation/propagation.ts).
  */
@@ -12,7 +13,14 @@ import type { ComparedClock } from '../../foundation/database/compared-clock.js'
 import { isWriteRefusal } from '../../foundation/database/database-failure.js';
 import type { Database, Statement } from '../../foundation/database/database.js';
 import { toErrorFields, type Log } from '../../foundation/logging/log.js';
-import { isLiveAt, type KeyColumns, type KeyTable, type RestrictionViolation } from './key-record.js';
+import {
+  isLiveAt,
+  readLastUses,
+  type KeyColumns,
+  type KeyKind,
+  type KeyTable,
+  type RestrictionViolation,
+} from './key-record.js';
 
 /** What decides whether a key is valid. */
 export type KeyRow = Readonly<
@@ -24,7 +32,7 @@ export const listKeyColumns = (table: KeyTable): string => `${table}.id, ${table
   ${table}.previous_key_digest AS "previousKeyDigest", ${table}.previous_key_expires_at AS "previousKeyExpiresAt",
   ${table}.expires_at AS "expiresAt", ${table}.revoked_at AS "revokedAt"`;
 
-/** The first use of `current_in_overlap` has to end the overlap before the response is sent. */
+/** The first use of a node's `current_in_overlap` has to end the overlap before the response is sent. */
 export type KeyStatus = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
 
 /** Stands in for an absent digest, so that an attacker cannot tell by the time of a refusal whether an id exists. */
@@ -50,10 +58,11 @@ export function isRefusal(status: KeyStatus): status is KeyRefusalReason {
   return status !== 'current' && status !== 'current_in_overlap' && status !== 'previous';
 }
 
-export function buildLifecycleStatements(table: KeyTable) {
+export function buildLifecycleStatements(kind: Pick<KeyKind, 'table' | 'shared'>) {
+  const { table } = kind;
   return {
     rotate: withAuditEvent(
-      { name: `${table}_rotate`, text: buildRotation(table) },
+      { name: `${table}_rotate`, text: buildRotation(kind) },
       `(SELECT jsonb_build_object('before',
           jsonb_build_object('rotated_at', rotated, 'previous_key_expires_at', overlap)) FROM act)`,
     ),
@@ -62,24 +71,37 @@ export function buildLifecycleStatements(table: KeyTable) {
       text: `UPDATE ${table} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
     }),
+    finishRotation: withAuditEvent({
+      name: `${table}_finish_rotation`,
+      text: `UPDATE ${table} SET previous_key_digest = NULL, previous_key_expires_at = NULL,
+           overlap_ended_at = LEAST(previous_key_expires_at, $2), overlap_ended_by_request = $3, updated_at = $2
+         WHERE id = $1 AND previous_key_digest IS NOT NULL RETURNING id`,
+    }),
   };
 }
 
+/** A use of more than an hour ahead was recorded by a replica whose clock was wrong. */
+const IS_NEW_KEY_IN_USE = `overlap > $4 AND last_used_at BETWEEN rotated AND $4 + interval '1 hour'`;
+
 /**
  * Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again. A rotation
- * during an overlap keeps the older of the two keys: the client may never have received the newer one.
+ * during an overlap keeps the older of the two keys: the client may never have received the newer one. If the newer one of a
+ * shared key is in use, either choice would stop a replica, and nothing is rotated.
  * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id, `$6`: when the caller believes
  * that the last rotation was, or `never`; null: the caller does not say.
  */
-const buildRotation = (table: KeyTable): string => `UPDATE ${table}
+const buildRotation = ({ table, shared }: Pick<KeyKind, 'table' | 'shared'>): string => `UPDATE ${table}
     SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
                                    WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
         previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END, key_digest = $2, rotated_at = $4, updated_at = $4,
-        rotated_by_request = $5, overlap_ended_at = NULL
+        rotated_by_request = $5, overlap_ended_at = NULL, overlap_ended_by_request = NULL,
+        previous_key_used_at = CASE WHEN previous_key_expires_at > $4 THEN previous_key_used_at ELSE last_used_at END,
+        previous_key_used_for = CASE WHEN previous_key_expires_at > $4 THEN previous_key_used_for ELSE last_used_for END
     FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
           FROM ${table} WHERE id = $1 FOR NO KEY UPDATE) AS before
     WHERE id = held AND ${isLiveAt('$4')}
       AND ($6::text IS NULL OR rotated IS NOT DISTINCT FROM NULLIF($6, 'never')::timestamptz)
+      ${shared ? `AND NOT COALESCE($3 > $4 AND ${IS_NEW_KEY_IN_USE}, false)` : ''}
     RETURNING id, rotated, overlap`;
 
 export class Overlaps {
@@ -141,15 +163,19 @@ export interface Explanation {
   /** Empty when the current key would be accepted. */
   readonly reasons: readonly Reason[];
   /** Null before the first rotation. */
-  readonly previousKey: { readonly acceptedUntil: Date | null; readonly reasons: readonly Reason[] } | null;
-  readonly lastAcceptedAt: Date | null;
-  readonly lastAcceptedFor: string | null;
+  readonly previousKey: PreviousKey | null;
+  readonly lastUses: ReturnType<typeof readLastUses>;
+}
+
+interface PreviousKey {
+  readonly acceptedUntil: Date | null;
+  readonly reasons: readonly Reason[];
 }
 
 export function explainUnknownKey(): Explanation {
   const detail = 'No credential has this id: it was never issued here, or it was purged after its end.';
   const reason = { code: 'unknown', detail, since: null, requestId: null } as const;
-  return { reasons: [reason], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
+  return { reasons: [reason], previousKey: null, lastUses: { latest: null, current: null, previous: null } };
 }
 
 export function explainKey(row: KeyColumns, now: Date, violation?: RestrictionViolation): Explanation {
@@ -166,8 +192,7 @@ export function explainKey(row: KeyColumns, now: Date, violation?: RestrictionVi
   return {
     reasons,
     previousKey: row.rotatedAt ? explainPreviousKey(row, row.rotatedAt, now, reasons) : null,
-    lastAcceptedAt: row.lastUsedAt,
-    lastAcceptedFor: row.lastUsedFor,
+    lastUses: readLastUses(row),
   };
 }
 
@@ -187,7 +212,7 @@ export async function nameActors(explanation: Explanation, subject: string, audi
   };
 }
 
-function explainPreviousKey(row: KeyColumns, rotatedAt: Date, now: Date, ofCredential: readonly Reason[]) {
+function explainPreviousKey(row: KeyColumns, rotatedAt: Date, now: Date, ofCredential: readonly Reason[]): PreviousKey {
   const deadline = row.previousKeyExpiresAt;
   if (deadline && deadline > now) {
     return { acceptedUntil: ofCredential.length > 0 ? null : deadline, reasons: ofCredential };
@@ -199,14 +224,18 @@ function explainPreviousKey(row: KeyColumns, rotatedAt: Date, now: Date, ofCrede
     since: rotatedAt,
     requestId: row.rotatedByRequest,
   };
-  const firstUse = row.overlapEndedAt;
   const ended: Reason = {
     code: 'overlap_ended',
-    detail: firstUse
-      ? 'The first use of the newer key ended the overlap.'
-      : 'The overlap, in which both keys are valid, is over.',
-    since: firstUse ?? deadline,
-    requestId: null,
+    detail: describeEnd(row),
+    since: row.overlapEndedAt ?? deadline,
+    requestId: row.overlapEndedByRequest,
   };
   return { acceptedUntil: null, reasons: [...ofCredential, rotated, ended] };
+}
+
+function describeEnd({ overlapEndedAt, overlapEndedByRequest }: KeyColumns): string {
+  if (overlapEndedByRequest !== null) return 'The rotation was finished, which ended the overlap.';
+  return overlapEndedAt
+    ? 'The first use of the newer key ended the overlap.'
+    : 'The overlap, in which both keys are valid, is over.';
 }

@@ -16,11 +16,19 @@ export abstract class KeyColumns {
   @Column({ name: 'rotated_at', type: 'timestamptz', nullable: true }) rotatedAt!: Date | null;
   @Column({ name: 'expires_at', type: 'timestamptz', nullable: true }) expiresAt!: Date | null;
   @Column({ name: 'revoked_at', type: 'timestamptz', nullable: true }) revokedAt!: Date | null;
+
+  /** Of the newest key. Before its first use, of the key that it replaced. */
   @Column({ name: 'last_used_at', type: 'timestamptz', nullable: true }) lastUsedAt!: Date | null;
+  @Column({ name: 'last_used_for', type: 'text', nullable: true }) lastUsedFor!: string | null;
+
+  /** Of the key before the last rotation, also before that rotation. */
+  @Column({ name: 'previous_key_used_at', type: 'timestamptz', nullable: true }) previousKeyUsedAt!: Date | null;
+  @Column({ name: 'previous_key_used_for', type: 'text', nullable: true }) previousKeyUsedFor!: string | null;
+
   @Column({ name: 'rotated_by_request', type: 'text', nullable: true }) rotatedByRequest!: string | null;
   @Column({ name: 'overlap_ended_at', type: 'timestamptz', nullable: true }) overlapEndedAt!: Date | null;
+  @Column({ name: 'overlap_ended_by_request', type: 'text', nullable: true }) overlapEndedByRequest!: string | null;
   @Column({ name: 'revoked_by_request', type: 'text', nullable: true }) revokedByRequest!: string | null;
-  @Column({ name: 'last_used_for', type: 'text', nullable: true }) lastUsedFor!: string | null;
 
   /** Services have reported uses, and no replica has seen one yet. */
   @Column({ name: 'has_only_reported_uses', type: 'boolean', default: false }) hasOnlyReportedUses!: boolean;
@@ -40,7 +48,7 @@ export interface KeyFilter {
 
 export const isLiveAt = (moment: string): string =>
   `revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ${moment})`;
-const USED_AT = 'COALESCE(last_used_at, created_at)';
+const USED_AT = 'COALESCE(GREATEST(last_used_at, previous_key_used_at), created_at)';
 
 /** No index serves the last use: it would make each of the frequent writes of that column dearer. */
 export function toKeyFilters({ isLive, isInOverlap, unusedSince, expiresBefore }: KeyFilter, now: Date): Filter[] {
@@ -59,6 +67,27 @@ export interface KeyCounts {
   readonly ended: number;
   readonly unused: number;
   readonly expiring: number;
+}
+
+/** When a key was accepted, and for which service, if that is known. */
+export interface KeyUse {
+  readonly at: Date;
+  readonly service: string | null;
+}
+
+type UseColumns = Pick<
+  KeyColumns,
+  'rotatedAt' | 'lastUsedAt' | 'lastUsedFor' | 'previousKeyUsedAt' | 'previousKeyUsedFor'
+>;
+
+/** @returns the last use of each key of a credential, and the later of both; null: it was not used. A new row lacks the columns. */
+export function readLastUses(row: UseColumns): Readonly<Record<'latest' | 'current' | 'previous', KeyUse | null>> {
+  const { rotatedAt, lastUsedAt, previousKeyUsedAt } = row;
+  const last = lastUsedAt ? { at: lastUsedAt, service: row.lastUsedFor } : null;
+  const previous = previousKeyUsedAt ? { at: previousKeyUsedAt, service: row.previousKeyUsedFor } : null;
+  const isPreviousLatest = previous !== null && (last === null || previous.at > last.at);
+  const isCurrent = last !== null && (!rotatedAt || last.at >= rotatedAt);
+  return { latest: isPreviousLatest ? previous : last, current: isCurrent ? last : null, previous };
 }
 
 /** Counts the keys of a table at a moment ($1). */
@@ -96,6 +125,13 @@ export type KeyTable = 'nodes' | 'app_credentials' | 'operators';
 /** What is particular to the keys of one table. Texts are constants, never input: they become SQL. */
 export interface KeyKind<Entity extends KeyColumns = KeyColumns> {
   readonly table: KeyTable;
+  /**
+   * Replicas of a service, or a person and pipelines, present the same key: they learn a new one at different times, and its first
+   * use does not end the old one. An operator may, with this audit event.
+   */
+  readonly shared?: {
+    readonly finishedEvent: 'admin.app_credential.rotation_finished' | 'admin.operator.rotation_finished';
+  };
   /** The actor of the use of a key, in the audit log. */
   readonly door: 'node' | 'app' | 'admin';
   /**

@@ -58,7 +58,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     private readonly audit: AuditLog,
     private readonly clock: ComparedClock,
   ) {
-    this.statements = buildLifecycleStatements(kind.table);
+    this.statements = buildLifecycleStatements(kind);
   }
 
   onModuleInit(): void {
@@ -117,10 +117,10 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   /**
-   * Issues a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
-   * the end of the overlap, so a client may retry a rotation whose response was lost.
+   * Issues a new key that is valid at once. The last key that was used stays valid until the end of the overlap, or, for a
+   * node, until the first use of the new one, so a client may retry a rotation whose response was lost.
    * @param transaction of a caller that answers after its commit
-   * @throws {ProblemException} not_found; credential_revoked; credential_expired; key_rotated_meanwhile
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired; key_rotated_meanwhile; rotation_unfinished
    */
   async rotateKey(
     id: string,
@@ -128,8 +128,25 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     actor: Actor,
     transaction?: EntityManager,
   ): Promise<IssuedCredential<Entity>> {
+    // Whether the key of an earlier rotation is in use decides about another one. A caller's transaction may hold the row.
+    if (this.kind.shared && !transaction) await this.flushLastUsed();
     const key = await this.propagateAfter(() => this.commitRotation(id, options, actor, transaction));
     return { credential: await this.requireCredential(id, transaction), key };
+  }
+
+  /** Ends the key before the last rotation. Idempotent: without one, it only waits as every revocation does. */
+  async finishRotation(id: string, actor: Actor, transaction?: EntityManager): Promise<void> {
+    const { shared } = this.kind;
+    if (!shared) throw new Error('The first use of the new key finishes its rotation');
+    await this.propagateAfter(async () => {
+      const credential = await this.requireCredential(id, transaction);
+      const time = this.clock.now();
+      const details = { before: { previous_key_expires_at: credential.previousKeyExpiresAt } };
+      const logFields = this.kind.toLogFields(credential);
+      const event = { event: shared.finishedEvent, subject: credential.id, actor, time, details, logFields };
+      const values = [credential.id, time, actor.requestId];
+      await this.audit.execute(this.statements.finishRotation, values, event, transaction);
+    });
   }
 
   /** Idempotent: the first revocation is the recorded one. */
@@ -205,10 +222,12 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     const values = [credential.id, computeDigest(key), overlapEnds, now, actor.requestId, believed];
     const rotated = await this.audit.execute(this.statements.rotate, values, event, transaction);
     if (rotated.length > 0) return key;
-    const { revokedAt, rotatedAt } = await this.requireCredential(credential.id, transaction);
+    const { revokedAt, rotatedAt, expiresAt } = await this.requireCredential(credential.id, transaction);
     if (revokedAt) throw new ProblemException(problems.credentialRevoked);
-    const isRotated = believed !== null && believed !== (rotatedAt?.toISOString() ?? 'never');
-    throw new ProblemException(isRotated ? problems.keyRotatedMeanwhile : problems.credentialExpired);
+    if (believed !== null && believed !== (rotatedAt?.toISOString() ?? 'never'))
+      throw new ProblemException(problems.keyRotatedMeanwhile);
+    const isExpired = expiresAt !== null && expiresAt <= now;
+    throw new ProblemException(isExpired ? problems.credentialExpired : problems.rotationUnfinished);
   }
 
   private async commitRevocation(credential: Entity, actor: Actor, transaction?: EntityManager): Promise<void> {

@@ -22,7 +22,9 @@ export type Verdict<Identity> =
   | {
       readonly valid: true;
       readonly identity: Identity;
-      /** Not during the overlap of a rotation, when each use has to reach this service, nor from the cache. */
+      /** It was the key before the last rotation. */
+      readonly isPrevious: boolean;
+      /** Not during the overlap of a node's rotation, when each use has to reach this service, nor from the cache. */
       readonly rememberable?: Rememberable | undefined;
     }
   | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity }
@@ -34,13 +36,18 @@ export type Verdict<Identity> =
       readonly identity: Identity;
     };
 
+interface VerifiedKey<Identity> {
+  readonly identity: Identity;
+  readonly isPrevious: boolean;
+}
+
 /**
- * Verifies the keys of one kind. It writes before it answers in one case only: the first use of a rotated key ends the overlap.
+ * Verifies the keys of one kind. It writes before it answers in one case only: the first use of a node's new key ends the overlap.
  * Last uses and refusals are collected in memory, and written later.
  */
 export class KeyVerifier<Identity extends KeyRestrictions> {
   readonly lastUses: LastUses;
-  private readonly cache: KeyCache<Identity> | undefined;
+  private readonly cache: KeyCache<VerifiedKey<Identity>> | undefined;
   private readonly rowsById: RowsById<KeyRow & Identity>;
   private readonly findRowByDigest = batchReads((digests: readonly SecretDigest[]) => this.findRows(digests));
   private readonly overlaps: Overlaps;
@@ -66,7 +73,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     const presented = computeDigest(key);
     const cached = isFresh ? undefined : this.cache?.recall(id, presented, this.readTrustedNow);
     if (!cached) return this.verifyInDatabase(id, presented, asked);
-    return this.judgeRestrictions(cached, asked) ?? { valid: true, identity: cached };
+    return this.judgeRestrictions(cached.identity, asked) ?? { valid: true, ...cached };
   }
 
   /**
@@ -90,13 +97,16 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     const refusal = this.judgeRestrictions(row, asked);
     // A call that is refused does not end the overlap: the key that its sender has to use may still be the previous one.
     if (refusal) return refusal;
-    if (status === 'current_in_overlap' && !(await this.overlaps.endOverlap(row.id, presented, this.clock.now())))
+    const { shared } = this.kind;
+    const isFirstUse = status === 'current_in_overlap' && !shared;
+    if (isFirstUse && !(await this.overlaps.endOverlap(row.id, presented, this.clock.now())))
       return this.verifyInDatabase(id, presented, asked);
-    // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
-    const rememberable = status === 'current' ? { expiresAt: row.expiresAt } : undefined;
-    if (rememberable && ticket)
-      this.cache?.remember(row.id, { digest: presented, identity: row, ...rememberable }, ticket);
-    return { valid: true, identity: row, rememberable };
+    const verified = { identity: row, isPrevious: status === 'previous' };
+    // A node's is not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
+    if (status !== 'current' && !shared) return { valid: true, ...verified };
+    const rememberable = { expiresAt: findEnd(row, verified.isPrevious) };
+    if (ticket) this.cache?.remember(row.id, { digest: presented, identity: verified, ...rememberable }, ticket);
+    return { valid: true, ...verified, rememberable };
   }
 
   private judgeRestrictions(identity: Identity, asked: AskedUse): Verdict<Identity> | undefined {
@@ -118,8 +128,8 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   }
 
   /** @param service the forwarding service or the named target, when known */
-  recordUse(id: string, service: string | null, scope?: string): void {
-    this.lastUses.add(id, { at: this.clock.now(), service }, scope);
+  recordUse(id: string, service: string | null, isPrevious: boolean, scope?: string): void {
+    this.lastUses.add(id, { at: this.clock.now(), service, isPrevious }, scope);
   }
 
   /** Of a credential that exists: ids that do not exist would be any number of rows. */
@@ -136,3 +146,9 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
 
 const selectIdentities = ({ table, identityColumns }: KeyKind): string =>
   `SELECT ${listKeyColumns(table)}, ${identityColumns.join(', ')} FROM ${table}`;
+
+/** The previous key ends with its overlap, or with the credential. */
+function findEnd({ expiresAt, previousKeyExpiresAt }: KeyRow, isPrevious: boolean): Date | null {
+  if (!isPrevious || previousKeyExpiresAt === null) return expiresAt;
+  return expiresAt && expiresAt < previousKeyExpiresAt ? expiresAt : previousKeyExpiresAt;
+}

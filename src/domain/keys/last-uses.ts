@@ -19,10 +19,13 @@ const MAX_SCOPES = 64;
 interface Use {
   at: Date;
   service: string | null;
+  /** Of the key before the last rotation. */
+  readonly isPrevious: boolean;
   /** When each scope was last asked for. */
   scopes?: Map<string, Date>;
 }
 
+type NewUse = Pick<Use, 'at' | 'service'> & Partial<Pick<Use, 'isPrevious'>>;
 type Uses = Map<string, Use>;
 
 interface ReportedUses {
@@ -30,6 +33,10 @@ interface ReportedUses {
   /** Ids and scopes. */
   size: number;
 }
+
+/** The two keys of a rotation are used apart. */
+const toUsesKey = (id: string, isPrevious: boolean): string => (isPrevious ? `${id} previous` : id);
+const toId = (usesKey: string): string => usesKey.split(' ', 1)[0] ?? usesKey;
 
 interface PendingUse extends Use {
   readonly id: string;
@@ -53,22 +60,24 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
     super('last_used_not_recorded', log);
   }
 
-  add(id: string, { at, service }: Pick<Use, 'at' | 'service'>, scope?: string): void {
-    const use = this.seen.get(id) ?? { at, service };
+  add(id: string, { at, service, isPrevious = false }: NewUse, scope?: string): void {
+    const usesKey = toUsesKey(id, isPrevious);
+    const use = this.seen.get(usesKey) ?? { at, service, isPrevious };
     use.at = at;
     use.service = service;
     if (scope !== undefined) noteScope(use, at, scope);
-    this.seen.set(id, use);
+    this.seen.set(usesKey, use);
   }
 
   /** A use that a service reports. No key needs to have this id. */
-  addReported(id: string, service: string, at: Date, scope?: string): void {
+  addReported(id: string, service: string, at: Date, scope?: string, isPrevious = false): void {
     const reported = this.reported.get(service) ?? { uses: new Map<string, Use>(), size: 0 };
     this.reported.set(service, reported);
-    let use = reported.uses.get(id);
+    const usesKey = toUsesKey(id, isPrevious);
+    let use = reported.uses.get(usesKey);
     if (!use) {
       if (reported.size >= MAX_REPORTED) return;
-      reported.uses.set(id, (use = { at, service }));
+      reported.uses.set(usesKey, (use = { at, service, isPrevious }));
       reported.size += 1;
     }
     if (use.at < at) use.at = at;
@@ -77,15 +86,21 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
     if (reported.size >= MANY_REPORTED) this.flushEarly();
   }
 
-  /** What this replica saw comes first, and in statements of its own: no report of the same key stands for it. */
+  /**
+   * What this replica saw comes first, and in statements of its own: no report of the same key stands for it. So do the two keys of
+   * a rotation, because a statement writes a row once.
+   */
   protected takeBatches(): PendingUse[][] {
-    const seen = [...this.seen].map(([id, use]) => ({ ...use, id, isReported: false }));
+    const seen = [...this.seen].map(([key, use]) => ({ ...use, id: toId(key), isReported: false }));
     const reported = [...this.reported.values()].flatMap(({ uses }) =>
-      [...uses].map(([id, use]) => ({ ...use, id, isReported: true })),
+      [...uses].map(([key, use]) => ({ ...use, id: toId(key), isReported: true })),
     );
     this.seen = new Map();
     this.reported = new Map();
-    return [...toBatches(seen), ...toBatches(reported)];
+    return [seen, reported].flatMap((uses) => [
+      ...toBatches(uses.filter(({ isPrevious }) => !isPrevious)),
+      ...toBatches(uses.filter(({ isPrevious }) => isPrevious)),
+    ]);
   }
 
   protected async writeBatch(uses: readonly PendingUse[]): Promise<void> {
@@ -96,18 +111,21 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
       uses.map(({ isReported }) => isReported),
       uses.map(() => createId()),
       uses.map(({ scopes }) => (scopes ? JSON.stringify(Object.fromEntries(scopes)) : null)),
+      uses.map(({ isPrevious }) => isPrevious),
     ]);
   }
 
   protected putBack(unwritten: readonly PendingUse[][]): void {
-    for (const { id, at, service, isReported, scopes = [] } of unwritten.flat()) {
+    for (const { id, at, service, isPrevious, isReported, scopes = [] } of unwritten.flat()) {
       if (isReported && service !== null) {
-        this.addReported(id, service, at);
-        for (const [scope, askedAt] of scopes) this.addReported(id, service, askedAt, scope);
+        this.addReported(id, service, at, undefined, isPrevious);
+        for (const [scope, askedAt] of scopes) this.addReported(id, service, askedAt, scope, isPrevious);
         continue;
       }
-      if (this.seen.size < MAX_PENDING && !this.seen.has(id)) this.seen.set(id, { at, service });
-      const use = this.seen.get(id);
+      const usesKey = toUsesKey(id, isPrevious);
+      if (this.seen.size < MAX_PENDING && !this.seen.has(usesKey))
+        this.seen.set(usesKey, { at, service, isPrevious });
+      const use = this.seen.get(usesKey);
       if (use) for (const [scope, askedAt] of scopes) noteScope(use, askedAt, scope);
     }
   }
@@ -130,38 +148,45 @@ function toBatches(uses: PendingUse[]): PendingUse[][] {
 }
 
 /** Of the event of a first use, an expression over the columns of the table and `is_reported`. */
-const DETAILS_OF_FIRST_USE = `jsonb_build_object('called_service', last_used_for,
-  'reported_by', CASE WHEN is_reported THEN last_used_for END)`;
+const DETAILS_OF_FIRST_USE = `jsonb_build_object('called_service', service,
+  'reported_by', CASE WHEN is_reported THEN service END)`;
 
 /**
  * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. Reports of a
  * service that is not the key's target are ignored: it cannot have accepted the key. A use that a replica saw outranks reports:
  * it counts as the first one, also when services reported uses before. Otherwise an earlier use does not replace a later one,
  * unless that one is more than an hour in the future, because a replica whose clock was ahead recorded it. The scopes of an
- * earlier use count all the same.
+ * earlier use count all the same. A use from before the rotation, which is written after it, was one of the previous key.
  */
 export function buildRecordUses(kind: KeyKind): Statement {
   const { table, door, firstUseEvent, firstUseDetails = `'{}'::jsonb`, targetColumn, scopeUsesColumn } = kind;
   const isForTarget = targetColumn ? `WHERE service IS NULL OR service = ${targetColumn}` : '';
-  const isLatest = `is_first OR used_before <= at OR used_before > now() + interval '1 hour'`;
+  const isLatest = `used_before IS NULL OR is_first OR used_before <= at OR used_before > now() + interval '1 hour'`;
+  const write = (column: string, value: string, isOfPrevious: boolean) =>
+    `${column} = CASE WHEN is_of_previous = ${isOfPrevious} AND (${isLatest}) THEN ${value} ELSE ${column} END`;
   const noteScopes = scopeUsesColumn
     ? `, ${scopeUsesColumn} = CASE WHEN asked IS NULL THEN ${scopeUsesColumn} ELSE
          (SELECT jsonb_object_agg(key, value) FROM
            (SELECT * FROM jsonb_each(${scopeUsesColumn} || asked) ORDER BY value DESC LIMIT ${MAX_SCOPES}) AS latest_scopes) END`
     : '';
   const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::boolean[], $5::uuid[],
-                   $6::jsonb[]) AS used (id, at, service, is_reported, event_id, asked)),
+                   $6::jsonb[], $7::boolean[]) AS used (id, at, service, is_reported, event_id, asked, is_previous)),
                locked AS (SELECT * FROM ${table} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
                latest AS (
-                 SELECT DISTINCT ON (id) used.*, last_used_at AS used_before,
-                   last_used_at IS NULL OR has_only_reported_uses AND NOT is_reported AS is_first
-                 FROM used JOIN locked USING (id) ${isForTarget} ORDER BY id, at DESC),
+                 SELECT DISTINCT ON (id) used.*, is_of_previous,
+                   CASE WHEN is_of_previous THEN previous_key_used_at ELSE last_used_at END AS used_before,
+                   COALESCE(last_used_at, previous_key_used_at) IS NULL OR has_only_reported_uses AND NOT is_reported AS is_first
+                 FROM used JOIN locked USING (id),
+                   LATERAL (SELECT COALESCE(is_previous OR at < rotated_at, false) AS is_of_previous) AS keyed
+                 ${isForTarget} ORDER BY id, at DESC),
                written AS (
-                 UPDATE ${table} AS holder SET last_used_at = CASE WHEN ${isLatest} THEN at ELSE last_used_at END,
-                   last_used_for = CASE WHEN ${isLatest} THEN service ELSE last_used_for END,
+                 UPDATE ${table} AS holder SET ${write('last_used_at', 'at', false)},
+                   ${write('last_used_for', 'service', false)},
+                   ${write('previous_key_used_at', 'at', true)},
+                   ${write('previous_key_used_for', 'service', true)},
                    has_only_reported_uses = is_reported AND (is_first OR has_only_reported_uses)${noteScopes}
                  FROM latest WHERE holder.id = latest.id AND (${isLatest} OR asked IS NOT NULL)
-                 RETURNING event_id, at, is_reported, is_first, holder.*)
+                 RETURNING event_id, at, service, is_reported, is_first, holder.*)
           ${insertAuditEvents({
             id: 'event_id',
             time: 'at',

@@ -37,11 +37,11 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
       const fields = { node_id: nodeId, household_id: verdict.identity.household_id };
       throw createRefusal('node', reason, { ...fields, called_service: isViolation ? target : undefined });
     }
-    const { identity, rememberable } = verdict;
+    const { identity, isPrevious, rememberable } = verdict;
     const { household_id: householdId, targets } = identity;
     const forwarder = request.user as Principal | undefined;
     const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
-    this.keys.verifier.recordUse(nodeId, forwardedBy ?? target ?? null);
+    this.keys.verifier.recordUse(nodeId, forwardedBy ?? target ?? null, isPrevious);
     return { door: 'node', nodeId, householdId, targets, forwardedBy, rememberable };
   }
 }

@@ -33,6 +33,7 @@ export const OPERATOR_KEYS = Symbol('OPERATOR_KEYS');
 export type OperatorKeys = KeyStore<Operator, OperatorRow>;
 export const OPERATOR_KEY_KIND: KeyKind<Operator> = {
   table: 'operators',
+  shared: { finishedEvent: 'admin.operator.rotation_finished' },
   door: 'admin',
   auditPrefix: 'admin.operator',
   firstUseEvent: 'operator.first_used',
@@ -84,7 +85,7 @@ export class OperatorsService {
     const { id, name, scopes } = verdict.identity;
     const operator = { id, name, scopes, keyDigest };
     if (verdict.valid) {
-      this.keys.verifier.recordUse(id, null);
+      this.keys.verifier.recordUse(id, null, verdict.isPrevious);
       return { valid: true, operator };
     }
     // Any other key of the row is a previous one whose overlap has ended.
@@ -128,8 +129,15 @@ export class OperatorsService {
   }
 
   async rotateOperatorKey(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedCredential<Operator>> {
+    await this.keys.flushLastUsed();
     return this.changeOperator(by, id, ({ transaction }, before) =>
       this.keys.rotateKey(before.id, { overlapHours }, by.actor, transaction),
+    );
+  }
+
+  async finishOperatorRotation(id: string, by: AdminCaller): Promise<void> {
+    await this.changeOperator(by, id, ({ transaction }, before) =>
+      this.keys.finishRotation(before.id, by.actor, transaction),
     );
   }
 

@@ -189,8 +189,11 @@ export class Freshness {
     if (res) (res.locals as ResponseLocals).couldPromiseOnArrival ??= this.announcement.isCurrent;
   }
 
-  /** Without a `rememberable` each use has to reach this service. */
-  setHeaders(request: Request, rememberable: Rememberable | undefined): void {
+  /**
+   * Without a `rememberable` each use has to reach this service.
+   * @param isPrevious tells the verifier what to report of its uses of the key
+   */
+  setHeaders(request: Request, rememberable: Rememberable | undefined, isPrevious = false): void {
     if (!wantsFreshVerdict(request)) return;
     const { couldPromiseOnArrival = false } = (request.res?.locals ?? {}) as ResponseLocals;
     const freshForMs = couldPromiseOnArrival && this.announcement.isCurrent ? this.announcement.promiseMs : 0;
@@ -203,6 +206,7 @@ export class Freshness {
       'X-Platform-Remember': canRemember ? 'yes' : 'no',
       'X-Platform-Expires-In': String(expiresIn),
       'X-Platform-Fresh-For-Ms': String(freshForMs),
+      ...(isPrevious && { 'X-Platform-Key': 'previous' }),
     });
   }
 }

@@ -38,6 +38,8 @@ export interface AppPrincipal {
   readonly target: string;
   /** Null: all that the target knows. */
   readonly scopes: readonly string[] | null;
+  /** It presented the key before the last rotation. */
+  readonly isPrevious: boolean;
   readonly rememberable: Rememberable | undefined;
 }
 

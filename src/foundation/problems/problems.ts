@@ -141,6 +141,9 @@ export const problems = {
     keyRotatedMeanwhile:
       'The key was rotated meanwhile. The last rotation was not at the moment that if_rotated_at names. Nothing was ' +
       'changed: another caller has the new key.',
+    rotationUnfinished:
+      'The rotation is not finished. The key that the last rotation made is in use, and so may be the one before: a third would ' +
+      'stop one of them. Install the new key everywhere and finish the rotation, or rotate with overlap_hours 0.',
     enrolmentUsed:
       'The enrolment code was used. The code has enrolled a node, and a code works once. If that was another device, the ' +
       'operator revokes its node. Ask for a new code.',

@@ -22,7 +22,14 @@ describe('GET …/explain', () => {
 
   it('reports a node that was never used as accepted', async () => {
     const { nodeId } = await app.node();
-    const never = { previous_key_accepted_until: null, last_accepted_at: null, last_accepted_for: null };
+    const never = {
+      previous_key_accepted_until: null,
+      last_accepted_at: null,
+      last_accepted_for: null,
+      current_key_last_accepted_at: null,
+      previous_key_last_accepted_at: null,
+      previous_key_last_accepted_for: null,
+    };
     expect(await node(nodeId)).toEqual({ accepted_now: true, reasons: [], previous_key_reasons: [], ...never });
     expect(await node(nodeId.toUpperCase())).toMatchObject({ accepted_now: true });
   });
@@ -85,6 +92,30 @@ describe('GET …/explain', () => {
     expect(accepted_now).toBe(true);
     expect(codes(previous_key_reasons)).toEqual(['key_rotated', 'overlap_ended']);
     expect(Date.parse(previous_key_reasons[1]!.since!)).toBeGreaterThanOrEqual(firstUse);
+  });
+
+  it('reports which request finished the rotation of an app, and who used the old key last', async () => {
+    const { appId, headers } = await app.service('ocr', 'recipes');
+    await app.admin.post(`/app-credentials/${appId}/rotate`).expect(200);
+    await app.validateApp({ ...headers, 'X-Platform-Target': 'recipes' }).expect(200);
+    const path = `/app-credentials/${appId}`;
+    const open = (await app.admin.get(`${path}/explain`).expect(200)).body as ExplanationResponse;
+    expect(open).toMatchObject({
+      previous_key_last_accepted_at: expect.any(String) as string,
+      previous_key_last_accepted_for: 'recipes',
+      current_key_last_accepted_at: null,
+    });
+    const { headers: finished } = await app.admin.post(`${path}/finish-rotation`).expect(204);
+    const { previous_key_reasons } = (await app.admin.get(`${path}/explain`).expect(200)).body as ExplanationResponse;
+    expect(previous_key_reasons).toMatchObject([
+      { code: 'key_rotated' },
+      {
+        code: 'overlap_ended',
+        detail: expect.stringContaining('finished') as string,
+        request_id: finished['x-request-id'],
+        actor: 'admin',
+      },
+    ]);
   });
 
   it('reports when a node was last accepted, and which service forwarded it', async () => {

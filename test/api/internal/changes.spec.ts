@@ -1,3 +1,4 @@
+import type { ExplanationResponse } from '../../../src/api/admin/explanations.admin.controller.js';
 import { randomUUID } from 'node:crypto';
 import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
@@ -209,6 +210,24 @@ describe('POST /internal/changes', () => {
       expect(Date.parse(last_used_at)).toBeLessThanOrEqual(until - agoMs);
     }
     await app.validateNode(node.header).expect(200);
+  });
+
+  it('records which key of a rotation a service accepted', async () => {
+    const other = await app.service('speech', 'recipes');
+    const path = `/app-credentials/${other.appId}`;
+    await app.admin.post(`${path}/rotate`).expect(200);
+    app.clock.advance({ minutes: 10 });
+    const use = { kind: 'app', id: other.appId };
+    const used = [
+      { ...use, ago_ms: 60_000, previous: true },
+      { ...use, ago_ms: 120_000 },
+    ];
+    await expectVerdict(200, () => app.post('/internal/changes', { used }).set(service.headers));
+    const explained = (await app.admin.get(`${path}/explain`).expect(200)).body as ExplanationResponse;
+    expect(explained).toMatchObject({ previous_key_last_accepted_for: 'recipes', last_accepted_for: 'recipes' });
+    const { current_key_last_accepted_at: current, previous_key_last_accepted_at: previous } = explained;
+    expect(Date.parse(previous!) - Date.parse(current!)).toBe(60_000);
+    expect(explained.last_accepted_at).toBe(previous);
   });
 
   it('records no use of an app credential that another service than its target reports, also in place of that one', async () => {

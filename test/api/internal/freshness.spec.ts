@@ -57,10 +57,25 @@ describe('validations with Cache-Control: no-cache', () => {
     }
   });
 
-  it('do not let either key be remembered during the overlap of a rotation', async () => {
+  it('do not let either key of a node be remembered during the overlap of a rotation', async () => {
     const node = await app.node();
     await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
     expect(await freshness(app.validateNode(node.header).set(NO_CACHE))).toMatchObject({ remember: 'no' });
+  });
+
+  it('let both keys of an app be remembered during the overlap, and name the old one, at most until its end', async () => {
+    const { appId, headers } = await app.service();
+    const { body } = await app.admin.post(`/app-credentials/${appId}/rotate`, { overlap_hours: 1 }).expect(200);
+    clock.advance({ minutes: 59, seconds: 40 });
+    const old = await app.validateApp(headers).set(NO_CACHE).expect(200);
+    expect(old.headers).toMatchObject({ 'x-platform-remember': 'yes', 'x-platform-key': 'previous' });
+    expect(Number(old.headers['x-platform-expires-in'])).toBeLessThanOrEqual(20);
+    const fresh = await app
+      .validateApp({ ...headers, 'X-Platform-App-Key': (body as { app_key: string }).app_key })
+      .set(NO_CACHE)
+      .expect(200);
+    expect(fresh.headers).toMatchObject({ 'x-platform-remember': 'yes', 'x-platform-expires-in': '60' });
+    expect(fresh.headers['x-platform-key']).toBeUndefined();
   });
 
   it('are read from PostgreSQL, not from the cache', async () => {

@@ -13,6 +13,7 @@ type Written = [
   areReported: boolean[],
   eventIds: string[],
   scopes: (string | null)[],
+  ofPrevious: boolean[],
 ];
 
 /** A database with a prepared outcome for each of the first statements; it accepts all later ones. */
@@ -40,6 +41,20 @@ describe('the last uses', () => {
     expect(written.flatMap(([batch]) => batch)).toEqual(ids);
     await uses.flush();
     expect(written).toHaveLength(3);
+  });
+
+  it('of the two keys of a rotation are written apart, also after an outage', async () => {
+    const { uses, written } = after(OUTAGE);
+    uses.add('a', { at: LATER, service: 'ocr' });
+    uses.add('a', { at: AT, service: 'ocr', isPrevious: true });
+    uses.addReported('a', 'recipes', AT, undefined, true);
+    await uses.flush();
+    await uses.flush();
+    expect(written.map(([ids, times, , reported, , , previous]) => [ids, times, reported, previous])).toEqual([
+      [['a'], [LATER], [false], [false]],
+      [['a'], [AT], [false], [true]],
+      [['a'], [AT], [true], [true]],
+    ]);
   });
 
   it('are kept through an outage, unless a newer use is known', async () => {
@@ -71,7 +86,7 @@ describe('the last uses', () => {
     await uses.flush();
     await uses.flush();
     const [seen, reported] = written as [Written, Written];
-    expect(seen).toEqual([['a'], [AT], ['ocr'], [false], expect.anything(), [null]]);
+    expect(seen).toEqual([['a'], [AT], ['ocr'], [false], expect.anything(), [null], [false]]);
     const [ids, , , areReported] = reported;
     expect({ ids, areReported }).toEqual({ ids: ['a', 'b', 'b'], areReported: [true, true, true] });
     expect(reported[2].sort()).toEqual(['ocr', 'recipes', 'recipes']);

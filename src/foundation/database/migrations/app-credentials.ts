@@ -20,8 +20,11 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
         updated_at              timestamptz NOT NULL,
         rotated_by_request      text,
         overlap_ended_at        timestamptz,
+        overlap_ended_by_request text,
         revoked_by_request      text,
         last_used_for           text,
+        previous_key_used_at    timestamptz,
+        previous_key_used_for   text,
         has_only_reported_uses  boolean     NOT NULL DEFAULT false,
         scopes                  text[],
         scopes_changed_at       timestamptz,
@@ -32,9 +35,13 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
       COMMENT ON TABLE app_credentials IS 'one key a pair of services: caller presents it to target';
       COMMENT ON COLUMN app_credentials.rotated_by_request IS 'id of the request that made the current key';
       COMMENT ON COLUMN app_credentials.overlap_ended_at IS
-        'when the key before this one ended: at the first use of this one, or at its deadline';
+        'when the key before this one ended, unless at its deadline: when the rotation was finished';
       COMMENT ON COLUMN app_credentials.revoked_by_request IS 'id of the request that revoked it';
-      COMMENT ON COLUMN app_credentials.previous_key_digest IS 'still accepted until the new key is first used or previous_key_expires_at';
+      COMMENT ON COLUMN app_credentials.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
+      COMMENT ON COLUMN app_credentials.previous_key_used_at IS 'when the key before the last rotation was last used, also before that';
+      COMMENT ON COLUMN app_credentials.overlap_ended_by_request IS 'id of the request that finished the rotation';
+      COMMENT ON COLUMN app_credentials.previous_key_digest IS 'still accepted until previous_key_expires_at';
+      COMMENT ON COLUMN app_credentials.previous_key_used_for IS 'service that this use was for, when it was named';
       COMMENT ON COLUMN app_credentials.last_used_for IS 'service that the key was last accepted for, when it was named';
       COMMENT ON COLUMN app_credentials.has_only_reported_uses IS 'a service has reported a use, and no replica has seen one yet';
       COMMENT ON COLUMN app_credentials.scopes IS 'the only scopes that the credential has; null: all';

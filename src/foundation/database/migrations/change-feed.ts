@@ -72,7 +72,7 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
 
       -- A use of a key does not evict it from caches.
       CREATE TRIGGER nodes_record_update AFTER UPDATE ON nodes FOR EACH ROW
-        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,has_only_reported_uses}'::text[]) IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,has_only_reported_uses}'::text[]))
+        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses}'::text[]) IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses}'::text[]))
         EXECUTE FUNCTION record_credential_change();
       CREATE TRIGGER nodes_record_delete AFTER DELETE ON nodes FOR EACH ROW EXECUTE FUNCTION record_credential_change();
       CREATE TRIGGER nodes_record_truncate AFTER TRUNCATE ON nodes EXECUTE FUNCTION record_credential_change();
@@ -82,7 +82,7 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
         ENABLE ALWAYS TRIGGER nodes_record_truncate;
 
       CREATE TRIGGER app_credentials_record_update AFTER UPDATE ON app_credentials FOR EACH ROW
-        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,has_only_reported_uses,scope_uses}'::text[]) IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,has_only_reported_uses,scope_uses}'::text[]))
+        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses,scope_uses}'::text[]) IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses,scope_uses}'::text[]))
         EXECUTE FUNCTION record_credential_change();
       CREATE TRIGGER app_credentials_record_delete AFTER DELETE ON app_credentials FOR EACH ROW EXECUTE FUNCTION record_credential_change();
       CREATE TRIGGER app_credentials_record_truncate AFTER TRUNCATE ON app_credentials EXECUTE FUNCTION record_credential_change();

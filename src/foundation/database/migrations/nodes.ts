@@ -21,8 +21,11 @@ export class CreateNodes1795651200006 implements MigrationInterface {
         updated_at              timestamptz NOT NULL,
         rotated_by_request      text,
         overlap_ended_at        timestamptz,
+        overlap_ended_by_request text,
         revoked_by_request      text,
         last_used_for           text,
+        previous_key_used_at    timestamptz,
+        previous_key_used_for   text,
         has_only_reported_uses  boolean     NOT NULL DEFAULT false,
         targets                 text[]
       );
@@ -31,8 +34,10 @@ export class CreateNodes1795651200006 implements MigrationInterface {
       COMMENT ON TABLE nodes IS 'edge devices in a household';
       COMMENT ON COLUMN nodes.rotated_by_request IS 'id of the request that made the current key';
       COMMENT ON COLUMN nodes.overlap_ended_at IS
-        'when the key before this one ended: at the first use of this one, or at its deadline';
+        'when the key before this one ended, unless at its deadline: at the first use of this one';
       COMMENT ON COLUMN nodes.revoked_by_request IS 'id of the request that revoked it';
+      COMMENT ON COLUMN nodes.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
+      COMMENT ON COLUMN nodes.previous_key_used_at IS 'when the key before the last rotation was last used, also before that';
       COMMENT ON COLUMN nodes.previous_key_digest IS 'still accepted until the new key is first used or previous_key_expires_at';
       COMMENT ON COLUMN nodes.last_used_for IS 'service that the key was last accepted for, when it was named';
       COMMENT ON COLUMN nodes.has_only_reported_uses IS 'a service has reported a use, and no replica has seen one yet';

@@ -20,8 +20,11 @@ export class CreateOperators1795651200007 implements MigrationInterface {
         updated_at              timestamptz NOT NULL,
         rotated_by_request      text,
         overlap_ended_at        timestamptz,
+        overlap_ended_by_request text,
         revoked_by_request      text,
         last_used_for           text,
+        previous_key_used_at    timestamptz,
+        previous_key_used_for   text,
         has_only_reported_uses  boolean     NOT NULL DEFAULT false,
         CONSTRAINT operators_name_check CHECK (name = lower(name)),
         CONSTRAINT operators_scopes_check CHECK (cardinality(scopes) > 0)
@@ -37,9 +40,12 @@ export class CreateOperators1795651200007 implements MigrationInterface {
       COMMENT ON COLUMN operators.key_digest IS 'SHA-256 of the key, which has 256 bits';
       COMMENT ON COLUMN operators.rotated_by_request IS 'id of the request that made the current key';
       COMMENT ON COLUMN operators.overlap_ended_at IS
-        'when the key before this one ended: at the first use of this one, or at its deadline';
+        'when the key before this one ended, unless at its deadline: when the rotation was finished';
       COMMENT ON COLUMN operators.revoked_by_request IS 'id of the request that revoked it';
-      COMMENT ON COLUMN operators.previous_key_digest IS 'valid until the first use of the new key, or its deadline';
+      COMMENT ON COLUMN operators.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
+      COMMENT ON COLUMN operators.previous_key_used_at IS 'when the key before the last rotation was last used, also before that';
+      COMMENT ON COLUMN operators.overlap_ended_by_request IS 'id of the request that finished the rotation';
+      COMMENT ON COLUMN operators.previous_key_digest IS 'still accepted until previous_key_expires_at';
       COMMENT ON COLUMN operators.last_used_for IS 'null: operators present their keys to this service only';
 
       CREATE TABLE console_sessions (
