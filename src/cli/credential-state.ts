@@ -20,6 +20,16 @@ export function isOverlapOpen({ previous_key_expires_at }: Pick<Key, 'previous_k
   return previous_key_expires_at !== null && new Date(previous_key_expires_at) > now;
 }
 
+type Rotated = Pick<KeyResponse, 'rotated_at' | 'previous_key_used_at' | 'previous_key_used_for'>;
+
+/** Answers whether the key before the last rotation may be dropped. */
+export function describeOldKeyUse({ rotated_at, previous_key_used_at, previous_key_used_for }: Rotated): string {
+  if (previous_key_used_at === null || (rotated_at !== null && previous_key_used_at <= rotated_at))
+    return 'the old one was not used since the rotation';
+  const service = previous_key_used_for === null ? '' : `, for ${previous_key_used_for}`;
+  return `the old one was last used at ${previous_key_used_at}${service}`;
+}
+
 export function isExpiring({ expires_at }: Pick<Key, 'expires_at'>, now: Date): boolean {
   if (expires_at === null) return false;
   const leftMs = new Date(expires_at).getTime() - now.getTime();

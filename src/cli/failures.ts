@@ -2,6 +2,7 @@ import { types } from 'node:util';
 import { CommanderError } from 'commander';
 import { StartTimeoutError } from '../foundation/common/start-watch.js';
 import { InvalidEnvironmentError } from '../foundation/config/environment.js';
+import { ProblemException } from '../foundation/problems/problems.js';
 import { CommandFailedError, say, type Output } from './terminal.js';
 
 const EXIT_FAILED = 1;
@@ -108,7 +109,8 @@ export function describeDatabaseFailure(error: unknown): DatabaseFailure | undef
 
 /** @returns the cause of a failure for the middle of a sentence, without the next step */
 export function describeCause(error: unknown): string {
-  const known = describeFileReason(error) ?? describeDatabaseFailure(error)?.[1];
+  const refusal = error instanceof ProblemException ? error.problem.detail : undefined;
+  const known = refusal ?? describeFileReason(error) ?? describeDatabaseFailure(error)?.[1];
   return (known ?? (types.isNativeError(error) ? error.message : String(error))).replace(/\.$/, '');
 }
 

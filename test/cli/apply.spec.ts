@@ -195,7 +195,35 @@ describe('platform-auth apply', () => {
     expect(read()).toMatchObject({ AUTH_APP_ID, LOG_LEVEL: 'debug' });
     await accepts(AUTH_APP_ID, AUTH_APP_KEY, 'auth');
     await accepts(AUTH_APP_ID, read().AUTH_APP_KEY, 'auth');
-    await accepts(AUTH_APP_ID, AUTH_APP_KEY, 'auth', 401);
+  });
+
+  it('rotates the keys of a service on purpose, once, and writes them', async () => {
+    const folder = cli.path('env');
+    const options = ['--output', folder, '--yes'];
+    await cli.ok(...words(...options));
+    const read = () => parseVariables(readFileSync(`${folder}/ocr.env`));
+    const before = read();
+    expect(await cli.json(...words(...options, '--rotate', 'ocr'))).toMatchObject({ summary: { rotated: 1 } });
+    await accepts(before.AUTH_APP_ID, before.AUTH_APP_KEY, 'auth');
+    await accepts(before.AUTH_APP_ID, read().AUTH_APP_KEY, 'auth');
+    expect(read().AUTH_APP_KEY).not.toBe(before.AUTH_APP_KEY);
+    expect(await cli.ok(...words(...options))).toContain('Nothing was changed.');
+    expect(await cli.fails(...words(...options, '--rotate', 'ocr'))).toContain('The rotation is not finished');
+    expect(await cli.fails(...words(...options, '--rotate', 'tts'))).toMatch(/no service tts/);
+  });
+
+  it('does not rotate again, also with --rotate-lost, what was rotated by hand and whose old key it finds', async () => {
+    const folder = cli.path('env');
+    const options = ['--output', folder, '--yes'];
+    await cli.ok(...words(...options));
+    const { AUTH_APP_ID } = parseVariables(readFileSync(`${folder}/ocr.env`));
+    await cli.ok(`apps rotate ${AUTH_APP_ID}`);
+    const said = await cli.ok(...words(...options, '--rotate-lost'));
+    expect(said).toContain('Keys that were rotated, and whose old key was found here: ocr → auth.');
+    expect(said).toContain('Rotated: 0.');
+    expect(await cli.json(...words(...options, '--rotate', 'ocr'))).toMatchObject({ summary: { rotated: 1 } });
+    const { AUTH_APP_KEY } = parseVariables(readFileSync(`${folder}/ocr.env`));
+    await accepts(AUTH_APP_ID, AUTH_APP_KEY, 'auth');
   });
 
   it('revokes the keys of a stream whose reader has ended', async () => {
@@ -208,7 +236,7 @@ describe('platform-auth apply', () => {
   /** In this process, at the same time as other runs. @param folder undefined: standard output */
   const applyHere = (folder?: string, rotateLost?: string) =>
     apply(AdminClient.from(urlOf(app), { ADMIN_API_KEY: ADMIN_KEY }), {
-      ...{ prune: undefined, rotateLost, isPlan: false, yes: true, refusedKey: undefined },
+      ...{ prune: undefined, rotate: undefined, rotateLost, isPlan: false, yes: true, refusedKey: undefined },
       map: readPlatformMap(cli.path('platform.json')),
       documents: { format: 'json', folder, current: undefined },
       confirm: () => Promise.resolve(),

@@ -23,13 +23,19 @@ describe('platform-auth apps and explain', () => {
     expect(shown).not.toContain(service.appKey);
   });
 
-  it('rotates a key, shows the new one once, and keeps the old one until the first use of the new one', async () => {
+  it('rotates a key, shows the new one once, and keeps the old one until the rotation is finished', async () => {
     const service = await app.service();
     const { app_key } = await cli.json<{ app_key: string }>(`apps rotate ${service.appId}`);
-    await app.validateApp(service.headers).expect(200);
-    await app.validateApp({ ...service.headers, 'X-Platform-App-Key': app_key }).expect(200);
+    const next = { ...service.headers, 'X-Platform-App-Key': app_key };
+    for (const headers of [next, service.headers]) await app.validateApp(headers).expect(200);
+    expect(await cli.ok(`explain app ${service.appId}`)).toMatch(
+      /The current key was last accepted at \S+\.\nThe old key was last accepted at \S+\.$/m,
+    );
+    expect(await cli.ok(`apps rotate ${service.appId} --finish`)).toMatch(/only the newest key is valid/);
     expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
+    await app.validateApp(next).expect(200);
     expect(await cli.ok(`apps rotate ${service.appId} --overlap-hours 1`)).toMatch(/pa_app_[^]*shown only this once/);
+    expect((await cli.run(`apps rotate ${service.appId} --overlap-hours 1 --finish`)).code).toBe(2);
   });
 
   it.each([
@@ -170,12 +176,15 @@ describe('platform-auth operators', () => {
     );
   });
 
-  it('rotates a key by name, and keeps the old one until the first use of the new one', async () => {
+  it('rotates a key by name, and keeps the old one until the rotation is finished', async () => {
     const carol = await app.operator(['nodes'], 'carol');
     const { api_key } = await cli.json<{ api_key: string }>('operators rotate Carol');
     await carol.as().get('/nodes').expect(200);
     await app.asAdmin(api_key).get('/nodes').expect(200);
+    await carol.as().get('/nodes').expect(200);
+    await cli.ok('operators rotate carol --finish');
     await carol.as().get('/nodes').expect(401);
+    await app.asAdmin(api_key).get('/nodes').expect(200);
     expect(await cli.ok(`operators rotate ${carol.id} --overlap-hours 0`)).toMatch(
       /pa_admin_[^]*shown only this once[^]*The old one is refused from now on\./,
     );
@@ -244,6 +253,9 @@ const credential = (more: Partial<AppCredentialResponse>): AppCredentialResponse
   expires_at: null,
   revoked_at: null,
   rotated_at: null,
+  current_key_used_at: null,
+  previous_key_used_at: null,
+  previous_key_used_for: null,
   previous_key_expires_at: null,
   scopes: null,
   scope_uses: [],

@@ -1,3 +1,4 @@
+import { APP_KEYS, type AppKeys } from '../../src/domain/app-credentials/app-credentials.service.js';
 import { chmodSync, cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -413,6 +414,23 @@ describe('platform-auth doctor', () => {
       // The caller may not have read its file yet.
       expect(await platform.diagnose(url)).toMatchObject([{ ...finding, do: expect.stringMatching(/^Restart ocr/) }]);
       await app.validateApp(old, { target: 'auth' }).expect(200);
+    });
+
+    it('says once the new key is used when the old one was, and how to end it', async () => {
+      const old = platform.headers('ocr', 'auth');
+      await platform.init({ rotate: 'ocr' });
+      for (const headers of [platform.headers('ocr', 'auth'), old])
+        await app.validateApp(headers, { target: 'auth' }).expect(200);
+      await app.nest.get<AppKeys>(APP_KEYS, { strict: false }).flushLastUsed();
+      expect(await platform.diagnose(url)).toMatchObject([
+        {
+          where: 'ocr.env: ocr → auth',
+          what: expect.stringMatching(
+            /the new one is used, and the old one was last used at 20\S+, for auth; the old one works until 20/,
+          ),
+          do: expect.stringContaining(`platform-auth apps rotate ${old['X-Platform-App-Id']} --finish`),
+        },
+      ]);
     });
 
     it('does not count as the first use of a key', async () => {

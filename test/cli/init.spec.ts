@@ -97,6 +97,7 @@ describe('platform-auth init on a platform in use', () => {
     platform.clock.advance({ days: 1, seconds: 1 });
     await app.validateApp(old, target).expect(401);
     await app.validateApp(platform.headers('ocr', 'auth'), target).expect(200);
+    await app.admin.post(`/app-credentials/${old['X-Platform-App-Id']}/finish-rotation`).expect(204);
     await app.stop();
     platform.clock.advance({ days: -1, seconds: -1 });
   });
@@ -109,6 +110,7 @@ describe('platform-auth init on a platform in use', () => {
     expect(actions(await platform.init())).toEqual(['keep']);
     await app.validateApp(old, { target: 'auth' }).expect(200);
     await app.validateApp(platform.headers('ocr', 'auth'), { target: 'auth' }).expect(200);
+    await app.admin.post(`/app-credentials/${old['X-Platform-App-Id']}/finish-rotation`).expect(204);
     await app.validateApp(old, { target: 'auth' }).expect(401);
     await app.stop();
   });

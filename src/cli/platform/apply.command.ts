@@ -12,6 +12,7 @@ type ApplyOptions = Readonly<{
   plan: boolean;
   yes: boolean;
   prune?: number | true;
+  rotate?: string | true;
   rotateLost?: string | true;
   to: Documents['format'];
   output?: string;
@@ -44,13 +45,14 @@ A key is shown once: where it is not found in --output or --current, its credent
       ).conflicts('output'),
     )
     .option('--prune [count]', 'revoke the live credentials of pairs that are not in the map: this many', toCount)
+    .option('--rotate [service]', 'make new keys for the calls of this service, or of all; the old ones work for a day')
     .option('--rotate-lost [service]', 'make new keys for this service, or for all, where a key cannot be read')
     .option('--root-key', 'use the ADMIN_API_KEY of the service itself, which may do everything', false)
     .action(runApply);
 }
 
 async function runApply(options: ApplyOptions, command: Command): Promise<void> {
-  const { map: path, plan: isPlan, to: format, output: folder, prune, rotateLost, yes } = options;
+  const { map: path, plan: isPlan, to: format, output: folder, prune, rotate, rotateLost, yes } = options;
   if (format === 'env' && folder === undefined) command.error('error: --to env needs --output');
   const isStream = folder === undefined && !isPlan;
   if (isStream && process.stdout.isTTY)
@@ -62,7 +64,7 @@ async function runApply(options: ApplyOptions, command: Command): Promise<void> 
     refusedKey,
     map: await readMap(path),
     documents: { format, folder, current: await readCurrent(options) },
-    ...{ prune, isPlan, yes, rotateLost: rotateLost === true ? 'all' : rotateLost },
+    ...{ prune, isPlan, yes, rotate: toChoice(rotate), rotateLost: toChoice(rotateLost) },
     confirm: (intended) => confirm(`${formatApplyReport(intended)}\n\n`),
   });
   if (isStream) say(readOptions(command).json ? JSON.stringify(report) : formatApplyReport(report));
@@ -85,6 +87,11 @@ function describeDocuments({ output, current }: ApplyOptions): string {
   return current === undefined
     ? 'The keys are in documents that were not given: name them with --current.'
     : 'The documents of --current hold none of the keys. Are they those in use?';
+}
+
+/** Without a service, the option means all. */
+function toChoice(service: string | true | undefined): string | undefined {
+  return service === true ? 'all' : service;
 }
 
 function toCount(text: string): number {

@@ -22,6 +22,7 @@ import {
   type TokenRules,
 } from './environment-files.js';
 import {
+  addRotations,
   carryOutPlan,
   leaveLostKeys,
   makePlan,
@@ -51,6 +52,8 @@ export interface ApplyRequest {
   readonly documents: Documents;
   /** The number of credentials that are to be revoked, or true: it is asked for. */
   readonly prune: number | true | undefined;
+  /** Make new keys for the calls of this service, or of all; the former ones work during the overlap. */
+  readonly rotate: string | undefined;
   /** Make new keys where this service, or any, has a key that cannot be read. */
   readonly rotateLost: string | undefined;
   readonly isPlan: boolean;
@@ -67,13 +70,14 @@ export interface ApplyReport extends PlanReport {
 }
 
 export async function apply(client: AdminClient, request: ApplyRequest): Promise<ApplyReport> {
-  const { map, documents, isPlan, prune, rotateLost } = request;
+  const { map, documents, isPlan, prune, rotate, rotateLost } = request;
   if (request.refusedKey !== undefined) await refuseRootKey(client, request.refusedKey);
   const rules = await readPublishedRules(client, map);
   const live = await readLive(client, openDocuments(map, documents));
   const plan = (): Plan => {
     const made = makePlan(map, openDocuments(map, documents), live, (service) => listPublicSettings(service, rules));
-    return leaveLostKeys(made, rotateLost);
+    const left = leaveLostKeys(made, rotateLost);
+    return rotate === undefined ? left : addRotations(left, rotate);
   };
   refusePartialDocuments(plan());
   const options = { program: 'apply', prune: prune !== undefined } as const;
@@ -120,7 +124,7 @@ function addSummary(report: PlanReport): ApplyReport {
   const { pairs, strays } = report;
   const count = (action: string) => pairs.filter((pair) => pair.action === action).length;
   const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
-  const untouched = pairs.filter(({ action, scopes }) => /^(keep|lost)$/.test(action) && scopes === undefined);
+  const untouched = pairs.filter(({ action, scopes }) => /^(keep|lost|old)$/.test(action) && scopes === undefined);
   const revoked = strays.filter((stray) => stray.revoked).length;
   const summary = {
     issued: count('issue'),
@@ -151,11 +155,12 @@ async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceF
   client.requireShape(z.array(identified), items);
   const held = items.flatMap(({ caller, target }) => files.get(caller)?.get(credentialVariables(target).key) ?? []);
   const { items: known } = await identifyKeys(client, held.map(toDigest));
-  const isCurrentKey = ({ app_id }: AppCredentialResponse, key: string): boolean => {
+  const findKeyState: LiveCredentials['findKeyState'] = ({ app_id }, key) => {
     const found = known.get(toDigest(key));
-    return found?.id === app_id && found.live && found.current;
+    if (found?.id !== app_id || !found.live) return undefined;
+    return found.current ? 'current' : 'previous';
   };
-  return { items, isCurrentKey };
+  return { items, findKeyState };
 }
 
 /**

@@ -1,10 +1,11 @@
 // What doctor finds without the database: what the running services answer, and what is wrong with the credentials of a plan.
 // Apart from doctor.ts, because `doctor` without --env-dir loads neither TypeORM nor the modules of the service.
+import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import type { EnvFile } from '../../foundation/config/env-file.js';
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
-import { formatPair, isExpiring, isOverlapOpen, isUnused } from '../credential-state.js';
+import { describeOldKeyUse, formatPair, isExpiring, isOverlapOpen, isUnused } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
@@ -131,8 +132,8 @@ async function checkCredentials({ plan, url, now, canCompare }: Checkup): Promis
 }
 
 /**
- * Validating is not free of side effects. The first use of a rotated key ends the old key, which the running service may
- * still present; and any use hides that a key was unused for long. In both cases the plan has compared the digest.
+ * Validating is not free of side effects: a use hides that the new key of a rotation has not arrived yet, or that a key was unused
+ * for long. In both cases the plan has compared the digest.
  */
 function hasSideEffects(pair: PlannedPair, id: string, now: Date): boolean {
   const { credential } = pair;
@@ -294,7 +295,7 @@ export function* checkKeys(
       yield warning(toPlace(pair), what, `Run ${command}: it changes the scopes, and the key stays.`);
     }
     if (!credential || !isOverlapOpen(credential, now)) continue;
-    const [state, remedy] = describeRotation(pair, command);
+    const [state, remedy] = describeRotation(pair, credential, command);
     const until = `the old one works until ${credential.previous_key_expires_at}.`;
     yield warning(toPlace(pair), `The key was rotated and ${state}; ${until}`, remedy);
   }
@@ -320,9 +321,16 @@ export function* checkKeys(
   }
 }
 
-function describeRotation(pair: PlannedPair, command: string): [state: string, remedy: string] {
-  const { action, caller } = pair;
-  if (action === 'lost') return ['the new one was not used yet', `Deliver it to ${caller}, and restart ${caller}.`];
-  if (isDelivered(pair)) return ['the new one was not used yet', `Restart ${caller}, so that it reads its file again.`];
-  return ['the file does not hold the new one', `Run ${command}, then restart the service.`];
+function describeRotation(
+  { action, caller }: PlannedPair,
+  credential: AppCredentialResponse,
+  command: string,
+): [state: string, remedy: string] {
+  if (action === 'rotate') return ['the file does not hold the new one', `Run ${command}, then restart the service.`];
+  const unused = 'the new one was not used yet';
+  if (credential.current_key_used_at === null && action === 'lost')
+    return [unused, `Deliver it to ${caller}, and restart ${caller}.`];
+  if (credential.current_key_used_at === null) return [unused, `Restart ${caller}, so that it reads its file again.`];
+  const finish = `When every replica of ${caller} has the new one: platform-auth apps rotate ${credential.app_id} --finish.`;
+  return [`the new one is used, and ${describeOldKeyUse(credential)}`, finish];
 }

@@ -74,11 +74,17 @@ export function formatReport(report: PlanReport, compared = 'Files, keys and sch
     parts.push(
       `Keys that were not found here, and cannot be read again: ${lost.join(', ')}. They stay; --rotate-lost makes new ones.`,
     );
+  const old = pairs.filter(({ action }) => action === 'old').map(formatPair);
+  if (old.length > 0)
+    parts.push(
+      `Keys that were rotated, and whose old key was found here: ${old.join(', ')}. Install the new one by hand; --rotate makes another.`,
+    );
   if (migrations.length > 0) parts.push(`Migrations ${isPlan ? 'to apply' : 'applied'}: ${migrations.join(', ')}`);
   if (changed.length > 0) parts.push([`Files ${isPlan ? 'to write' : 'written'}:`, ...changed.map(toLine)].join('\n'));
   if (strays.length > 0)
     parts.push(`${createHeading(strays, isPlan)}\n${formatTable(['caller', 'target', 'app_id'], strays)}`);
-  if (isUnchanged) parts.push(`${lost.length === 0 ? `${compared} match the map. ` : ''}Nothing was changed.`);
+  if (isUnchanged)
+    parts.push(`${lost.length + old.length === 0 ? `${compared} match the map. ` : ''}Nothing was changed.`);
   else if (isPlan) parts.push('This is the plan. Nothing was changed.');
   else if (isFirstRun(report)) parts.push('Done. Start the services, each with its file; then run doctor.');
   else if (changed.length > 0) parts.push('Done. Restart the services whose files were written.');

@@ -74,7 +74,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
   if (dryRun) {
     // Missing migrations may add columns that the query names.
     const readLive = async ({ credentials }: Services) => readLiveCredentials(credentials);
-    const none: LiveCredentials = { items: [], isCurrentKey: () => false };
+    const none: LiveCredentials = { items: [], findKeyState: () => undefined };
     const isOld = pending.length > 0;
     const live = isEmpty ? none : isOld ? undefined : await withServices(variables, readLive, clock);
     return carryOutPlan(plan(live), { ...options, migrations: pending });
@@ -96,11 +96,12 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
 export async function readLiveCredentials(credentials: AppCredentialsService): Promise<LiveCredentials> {
   const live = await credentials.listLiveAppCredentials();
   const digests = new Map(live.map(({ id, keyDigest }) => [id, keyDigest]));
-  const isCurrentKey: LiveCredentials['isCurrentKey'] = ({ app_id }, key) => {
+  // The file of init is the only place of a new key: one that it does not hold is lost, also during an overlap.
+  const findKeyState: LiveCredentials['findKeyState'] = ({ app_id }, key) => {
     const current = digests.get(app_id);
-    return current !== undefined && isSameDigest(computeDigest(key), current);
+    return current !== undefined && isSameDigest(computeDigest(key), current) ? 'current' : undefined;
   };
-  return { items: live.map((credential) => AppCredentialResponse.from(credential)), isCurrentKey };
+  return { items: live.map((credential) => AppCredentialResponse.from(credential)), findKeyState };
 }
 
 /** @param lockLost once it is aborted, no more keys are issued, because another run may issue them; undelivered ones are still revoked */

@@ -15,10 +15,11 @@ import { OWN_NAME, type MappedService, type PlatformMap } from './platform-map.j
 
 /**
  * keep: the file holds the current key. issue: the pair has no credential. rotate: the pair has a credential, but the file
- * does not hold its current key. update: the file holds it, and the credential gets other scopes. lost: as rotate, but the
- * key may be elsewhere, and stays. unknown: the credentials cannot be read before the database is migrated.
+ * does not hold its current key, or a new one is asked for. update: the file holds it, and the credential gets other scopes. lost:
+ * as rotate, but the key may be elsewhere, and stays. old: the file holds the key before the last rotation, which is valid, and an
+ * operator has the new one. unknown: the credentials cannot be read before the database is migrated.
  */
-type PairAction = 'keep' | 'issue' | 'rotate' | 'update' | 'lost' | 'unknown';
+type PairAction = 'keep' | 'issue' | 'rotate' | 'update' | 'lost' | 'old' | 'unknown';
 
 export interface PlannedPair {
   readonly caller: string;
@@ -26,6 +27,8 @@ export interface PlannedPair {
   readonly action: PairAction;
   /** The live credential. */
   readonly credential: AppCredentialResponse | undefined;
+  /** The file holds the key before the last rotation, which is still valid. */
+  readonly hasOldKey?: boolean;
   /** What its credential gets; null: all. Undefined: it keeps those that it has. */
   readonly newScopes?: readonly string[] | null | undefined;
 }
@@ -47,8 +50,8 @@ export interface Plan {
 /** The credentials that are neither revoked nor expired. */
 export interface LiveCredentials {
   readonly items: readonly AppCredentialResponse[];
-  /** Whether the key is the newest one of the credential: the key before a rotation ends soon. */
-  readonly isCurrentKey: (credential: AppCredentialResponse, key: string) => boolean;
+  /** @returns undefined for a key that is not valid, or of another credential */
+  readonly findKeyState: (credential: AppCredentialResponse, key: string) => 'current' | 'previous' | undefined;
 }
 
 /**
@@ -75,17 +78,26 @@ export function makePlan(
 }
 
 /**
- * Plans new keys for the calls of a service, or of `all`.
+ * Plans new keys for the calls of a service, or of `all`, which have a credential.
  * @throws {CommandFailedError} for a service that is not in the map
  */
 export function addRotations(plan: Plan, caller: string): Plan {
-  return replaceAction(plan, 'keep', 'rotate', createChoice(plan, caller));
+  const rotate = ({ action, credential }: PlannedPair): PairAction => (credential ? 'rotate' : action);
+  return replaceActions(plan, rotate, createChoice(plan, caller));
 }
 
-/** Leaves the keys that `apply` cannot read as they are, except for those of a service, or of `all`. */
+/**
+ * Leaves the keys that `apply` cannot read as they are, except for those of a service, or of `all`. A key of before a rotation was
+ * read: another rotation would be one that the operator did not ask for.
+ */
 export function leaveLostKeys(plan: Plan, rotated: string | undefined): Plan {
   const isRotated = rotated === undefined ? () => false : createChoice(plan, rotated);
-  return replaceAction(plan, 'rotate', 'lost', (service) => !isRotated(service));
+  const leave = ({ action, hasOldKey }: PlannedPair, service: MappedService): PairAction => {
+    if (action !== 'rotate') return action;
+    if (hasOldKey) return 'old';
+    return isRotated(service) ? 'rotate' : 'lost';
+  };
+  return replaceActions(plan, leave);
 }
 
 function createChoice({ services }: Plan, caller: string): (service: MappedService) => boolean {
@@ -94,15 +106,15 @@ function createChoice({ services }: Plan, caller: string): (service: MappedServi
   throw new CommandFailedError(`The map has no service ${caller}. Nothing was changed.`, 'unknown_service');
 }
 
-function replaceAction(
+function replaceActions(
   { services, strays }: Plan,
-  from: PairAction,
-  to: PairAction,
-  isChosen: (service: MappedService) => boolean,
+  choose: (pair: PlannedPair, service: MappedService) => PairAction,
+  isChosen: (service: MappedService) => boolean = () => true,
 ): Plan {
-  const replace = (pair: PlannedPair): PlannedPair => (pair.action === from ? { ...pair, action: to } : pair);
-  const change = (each: PlannedService) =>
-    isChosen(each.service) ? { ...each, pairs: each.pairs.map(replace) } : each;
+  const change = (each: PlannedService): PlannedService => {
+    if (!isChosen(each.service)) return each;
+    return { ...each, pairs: each.pairs.map((pair) => ({ ...pair, action: choose(pair, each.service) })) };
+  };
   return { services: services.map(change), strays };
 }
 
@@ -139,7 +151,8 @@ function planPairs(
     if (!live) return { ...pair, action: 'unknown' };
     if (!credential) return { ...pair, action: 'issue' };
     const key = file.get(credentialVariables(target).key);
-    if (key === undefined || !live.isCurrentKey(credential, key)) return { ...pair, action: 'rotate' };
+    const state = key === undefined ? undefined : live.findKeyState(credential, key);
+    if (state !== 'current') return { ...pair, action: 'rotate', hasOldKey: state === 'previous' };
     return { ...pair, action: isOther ? 'update' : 'keep' };
   });
 }

@@ -152,7 +152,7 @@ function readIds(file: string): string[] {
 
 /** @param condition under which the option is allowed */
 export function createOverlapOption(condition = ''): Option {
-  const what = `how long the old key is valid if the new one is not used (default: ${DEFAULT_OVERLAP_HOURS})`;
+  const what = `how long the old key is valid (default: ${DEFAULT_OVERLAP_HOURS})`;
   return new Option('--overlap-hours <hours>', condition + what).argParser(createNumberParser(0, MAX_OVERLAP_HOURS));
 }
 
@@ -179,18 +179,38 @@ export interface IssuedType extends CredentialType {
 export type IssuedApp = IssuedAppCredentialResponse;
 export type IssuedOperator = IssuedOperatorResponse;
 
+type Rotation = Readonly<{ overlapHours?: number; finish?: true }>;
+
+interface FinishedRotation {
+  readonly finished: true;
+}
+
+/** The old key of apps and operators stays valid until `--finish`: replicas and pipelines share it. */
 export function addRotate(group: Command, credential: IssuedType, example: string): void {
-  const { idField, named } = credential;
-  const description = 'Make a new key and print it; it cannot be printed again.';
+  const { idField, named, path } = credential;
+  const description =
+    'Make a new key and print it; it cannot be printed again. Both keys are valid until the overlap ends, or until --finish.';
   addRemote(group, `rotate <${named?.argument ?? idField}>`, description, example)
     .addOption(createOverlapOption())
+    .addOption(
+      new Option('--finish', 'make no key, and end the one before the last rotation now').conflicts('overlapHours'),
+    )
     .answerKey(
-      async (client, name: string, { overlapHours }: { overlapHours?: number }) => {
+      async (
+        client,
+        name: string,
+        { overlapHours, finish }: Rotation,
+      ): Promise<FinishedRotation | IssuedApp | IssuedOperator> => {
         const id = (await named?.findId(client, name)) ?? name;
-        return rotateKey<IssuedApp | IssuedOperator>(client, credential, id, overlapHours);
+        if (!finish) return rotateKey<IssuedApp | IssuedOperator>(client, credential, id, overlapHours);
+        await client.post(`${path}/${encodeURIComponent(id)}/finish-rotation`, undefined, IDEMPOTENT_ADVICE);
+        return { finished: true };
       },
-      (rotated) => `${formatIssued(credential, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
-      (rotated) => adviseOnLost(credential, rotated),
+      (answer) =>
+        'finished' in answer
+          ? 'The rotation is finished: only the newest key is valid.'
+          : `${formatIssued(credential, answer)}\n${describeOldKey(answer.previous_key_expires_at)}`,
+      (answer) => ('finished' in answer ? 'No key was made.' : adviseOnLost(credential, answer)),
     );
 }
 
@@ -209,5 +229,5 @@ export function adviseOnLost({ name }: IssuedType, issued: IssuedApp | IssuedOpe
 function describeOldKey(until: string | null): string {
   return until === null
     ? 'The old one is refused from now on.'
-    : `The old one is valid until the new one is first used, and until ${until} at the latest.`;
+    : `The old one is valid until ${until}, or until \`rotate --finish\`.`;
 }

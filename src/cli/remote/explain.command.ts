@@ -54,16 +54,22 @@ export function addExplainCommands(root: Command): void {
 
 function formatExplanation(name: string, explanation: ExplanationResponse): string {
   const { previous_key_accepted_until: until, previous_key_reasons, last_accepted_at, last_accepted_for } = explanation;
+  const { current_key_last_accepted_at: current, previous_key_last_accepted_at: previous } = explanation;
   const lines = [
     explanation.accepted_now ? `${name} would be accepted now, with its current key.` : `${name} would be refused now:`,
     ...explanation.reasons.map(formatReason),
   ];
-  if (until !== null)
-    lines.push(`The key before the last rotation is valid too, until ${until} or the first use of the current one.`);
+  if (until !== null) lines.push(`The key before the last rotation is valid too, until ${until} at the latest.`);
   if (previous_key_reasons.length > 0)
     lines.push('The key before the last rotation would be refused:', ...previous_key_reasons.map(formatReason));
   const service = last_accepted_for === null ? '' : ` for ${last_accepted_for}`;
   lines.push(last_accepted_at === null ? 'It was never accepted.' : `Last accepted at ${last_accepted_at}${service}.`);
+  if (until !== null) {
+    const old = explanation.previous_key_last_accepted_for;
+    lines.push(`The current key was ${current === null ? 'not accepted yet' : `last accepted at ${current}`}.`);
+    const place = old === null ? '' : ` for ${old}`;
+    lines.push(`The old key was ${previous === null ? 'never accepted' : `last accepted at ${previous}${place}`}.`);
+  }
   return lines.join('\n');
 }
 

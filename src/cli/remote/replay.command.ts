@@ -23,7 +23,7 @@ const ENDS_SESSIONS =
   /^(session\.(ended|refresh\.reused)|admin\.user\.(sessions_revoked|factors_removed)|user\.(password\.(changed|reset)|totp\.enrolled|passkey\.added))$/;
 /** A restore brings old keys, passwords, addresses and factors back, which only an operator or their user can replace. */
 const BY_HAND =
-  /\.(rotated|removed|factors_removed|replaced|cancelled)$|^user\.(password|email)\.(changed|reset)$|^admin\.operator\.updated$/;
+  /\.(rotated|rotation_finished|removed|factors_removed|replaced|cancelled)$|^user\.(password|email)\.(changed|reset)$|^admin\.operator\.updated$/;
 
 const eventSchema = z.object({
   time: z.string().transform((text) => Date.parse(text)),
