@@ -19,7 +19,7 @@ const PAGES = [
   'login',
   'static',
 ];
-const ACTS = ['new', 'rotate', 'change', 'revoke', 'disable', 'delete', 'unlock', 'reset-password'];
+const ACTS = ['new', 'rotate', 'finish', 'change', 'revoke', 'disable', 'delete', 'unlock', 'reset-password'];
 const FIELDS = [
   ...['about', 'address', 'service', 'cursor', 'limit', 'search', 'live', 'unused_since', 'event', 'actor', 'subject'],
   ...[

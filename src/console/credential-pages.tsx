@@ -17,21 +17,34 @@ export function State({ of: { revoked_at, expires_at, previous_key_expires_at } 
   return expires_at === null ? <span class="good">live</span> : <span class="warn">live, expires</span>;
 }
 
-/** An overlap ends with the first use of the new key: any use since the rotation was one of the old key. */
-export function Overlap({ of: { rotated_at, last_used_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
-  const isUsed = last_used_at !== null && rotated_at !== null && last_used_at > rotated_at;
+/** Answers whether the old key may be dropped. */
+export function Overlap({ of }: { of: KeyResponse }): VNode {
+  const { rotated_at, current_key_used_at, previous_key_used_at: usedAt, previous_key_used_for: service } = of;
+  const isUsed = usedAt !== null && rotated_at !== null && usedAt > rotated_at;
   return (
     <>
-      The old key is valid until <Moment at={previous_key_expires_at} />.{' '}
+      The old key is valid until <Moment at={of.previous_key_expires_at} />.{' '}
       {isUsed ? (
         <>
-          It was used <Ago at={last_used_at} />.
+          It was used <Ago at={usedAt} />
+          {service !== null && `, at ${service}`}.
         </>
       ) : (
         'It was not used since the rotation.'
+      )}{' '}
+      {current_key_used_at === null ? (
+        'The new key was not used yet.'
+      ) : (
+        <>
+          The new key was used <Ago at={current_key_used_at} />.
+        </>
       )}
     </>
   );
+}
+
+function isInOverlap({ previous_key_expires_at }: KeyResponse): boolean {
+  return previous_key_expires_at !== null && previous_key_expires_at > new Date().toISOString();
 }
 
 abstract class CredentialPages extends ThingPages<Credential> {
@@ -47,8 +60,8 @@ abstract class CredentialPages extends ThingPages<Credential> {
     return [<State of={item} />, <bdi>{showValue(item[member]) || 'all'}</bdi>, <Ago at={item.last_used_at} />];
   }
 
-  protected isPossible(_act: string, item: Credential): boolean {
-    return item.revoked_at === null;
+  protected isPossible(act: string, item: Credential): boolean {
+    return item.revoked_at === null && (act !== 'finish' || isInOverlap(item));
   }
 
   protected async describe(request: Request, id: string, item: Credential): Promise<Description> {
@@ -70,7 +83,16 @@ abstract class CredentialPages extends ThingPages<Credential> {
       ...(item.revoked_at === null ? [] : [['Revoked', <Moment at={item.revoked_at} />] as const]),
       ['Last used', lastUse],
     ] as const;
-    return { facts, use: isUsed ? <>It was last used {lastUse}.</> : 'It was never used.' };
+    const use = isUsed ? <>It was last used {lastUse}.</> : <>It was never used.</>;
+    const overlap = isInOverlap(item) && <Overlap of={item} />;
+    return {
+      facts,
+      use: (
+        <>
+          {use} {overlap}
+        </>
+      ),
+    };
   }
 
   protected async issue(request: Request): Promise<VNode> {
@@ -79,7 +101,7 @@ abstract class CredentialPages extends ThingPages<Credential> {
   }
 
   protected async perform(request: Request, id: string, act: string, item: Credential): Promise<VNode | string> {
-    const { handler } = this.kind.acts[act as keyof CredentialKind['acts']];
+    const { handler } = this.findAct(act);
     if (act === 'rotate') {
       const { overlap_hours } = readFields(request);
       const sent = { overlap_hours: overlap_hours ? Number(overlap_hours) : undefined };

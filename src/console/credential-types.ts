@@ -34,7 +34,10 @@ export type Credential = KeyResponse & Readonly<Record<string, string | string[]
 export interface CredentialKind extends Kind<Credential> {
   readonly fields: readonly CredentialField[];
   readonly changeable: readonly CredentialField[];
-  readonly acts: Readonly<Record<'rotate' | 'change' | 'revoke', Act<Credential>>>;
+  readonly acts: Readonly<Record<'rotate' | 'change' | 'revoke', Act<Credential>>> & {
+    /** Of a key that replicas share: the first use of a node's new key finishes its rotation. */
+    readonly finish?: Act<Credential>;
+  };
   readonly explain?: 'explainNode' | 'explainAppCredential';
   readonly issueBody: Type<object>;
   readonly changeBody: Type<object>;
@@ -54,7 +57,7 @@ const OVERLAP: FieldProps = {
   name: 'overlap_hours',
   type: 'number',
   value: String(DEFAULT_OVERLAP_HOURS),
-  hint: 'It ends earlier, with the first use of the new key. 0 ends it at once.',
+  hint: 'That of a node ends earlier, with the first use of the new key. 0 ends it at once.',
 };
 const STATE_FILTERS: readonly FieldProps[] = [
   { label: 'State', name: 'live', options: { '': 'all', true: 'live' } },
@@ -66,7 +69,7 @@ const STATE_FILTERS: readonly FieldProps[] = [
 type Given = Omit<CredentialKind, 'acts' | 'changeable' | 'head' | 'nameLabel' | 'submit'> & {
   /** Names of the fields that may change. */
   readonly changes: readonly string[];
-  readonly acts: Readonly<Record<keyof CredentialKind['acts'], string>>;
+  readonly acts: Readonly<Record<'rotate' | 'change' | 'revoke', string>> & { readonly finish?: string };
   readonly asksForName?: true;
 };
 
@@ -86,6 +89,13 @@ function createKind({ changes, acts, asksForName, ...given }: Given): Credential
         handler: acts.rotate,
         fields: () => [OVERLAP],
       },
+      ...(acts.finish !== undefined && {
+        finish: {
+          title: 'Finish the rotation',
+          effect: 'The old key is refused from the next call on, at every service. Replicas that still use it stop.',
+          handler: acts.finish,
+        },
+      }),
       change: {
         title: 'Change',
         effect: 'It holds from the next call on, at every service.',
@@ -110,7 +120,12 @@ export const APPS = createKind({
   controller: AppCredentialsAdminController,
   scope: 'apps',
   handlers: { list: 'listAppCredentials', find: 'getAppCredential', issue: 'issueAppCredential' },
-  acts: { rotate: 'rotateAppCredential', change: 'updateAppCredential', revoke: 'revokeAppCredential' },
+  acts: {
+    rotate: 'rotateAppCredential',
+    finish: 'finishAppCredentialRotation',
+    change: 'updateAppCredential',
+    revoke: 'revokeAppCredential',
+  },
   explain: 'explainAppCredential',
   query: AppCredentialsQuery,
   issueBody: IssueAppCredentialRequest,
@@ -185,7 +200,12 @@ export const OPERATORS = createKind({
   controller: OperatorsAdminController,
   scope: 'operators',
   handlers: { list: 'listOperators', find: 'getOperator', issue: 'issueOperator' },
-  acts: { rotate: 'rotateOperator', change: 'updateOperator', revoke: 'revokeOperator' },
+  acts: {
+    rotate: 'rotateOperator',
+    finish: 'finishOperatorRotation',
+    change: 'updateOperator',
+    revoke: 'revokeOperator',
+  },
   query: OperatorsQuery,
   issueBody: IssueOperatorRequest,
   changeBody: UpdateOperatorRequest,

@@ -193,7 +193,7 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
     return this.api.mayCall(getSession(request), this.kind.controller, handler);
   }
 
-  private findAct(name: string): Act<Thing> {
+  protected findAct(name: string): Act<Thing> {
     const act = Object.hasOwn(this.kind.acts, name) ? this.kind.acts[name] : undefined;
     if (!act) throw new ProblemException(problems.notFound);
     return act;
