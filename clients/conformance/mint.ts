@@ -21,6 +21,7 @@ const names = {
   secret_key: SECRET_KEY,
   own_app_id: id('c01'),
   own_app_key: 'pa_app_OWNownOWNownOWNownOWNownOWNownOWNownOWNowno1',
+  next_own_app_key: 'pa_app_NEXTnextNEXTnextNEXTnextNEXTnextNEXTnextNEX1',
   app_id: id('a01'),
   app_key: 'pa_app_AAAaaaAAAaaaAAAaaaAAAaaaAAAaaaAAAaaaAAAaaa1',
   other_app_key: 'pa_app_BBBbbbBBBbbbBBBbbbBBBbbbBBBbbbBBBbbbBBBbbb1',

@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,8 +65,9 @@ class Log(logging.Handler):
 class Run:
     """Runs one scenario and says everything that does not match it."""
 
-    def __init__(self, scenario: dict[str, Any]) -> None:
+    def __init__(self, scenario: dict[str, Any], folder: Path = Path()) -> None:
         self.mistakes: list[str] = []
+        self._key_file = folder / "auth-app-key"
         self._steps = scenario["steps"]
         self._simulation = Simulation()
         self._service = FakeService(self._simulation, scenario.get("service", {}))
@@ -74,15 +76,20 @@ class Run:
         logger.addHandler(self._log)
         self._verdicts: list[asyncio.Task[None]] = []
         self._texts: list[str] = []
+        options = {**scenario.get("verifier", {})}
+        own_key = {"app_key": NAMES["own_app_key"]}
+        if "key_file" in options:
+            self._key_file.write_text(options.pop("key_file"), newline="")
+            own_key = {"app_key_file": str(self._key_file)}
         channel = Channel(SimulatedWorker(self._simulation), self._service)
         self._verifier = SimulatedVerifier(
             Runtime(self._simulation.clocks, channel, channel),
             url="http://auth.test",
             app_id=NAMES["own_app_id"],
-            app_key=NAMES["own_app_key"],
             service_name="recipes",
             logger=logger,
-            **{"secret_key": NAMES["secret_key"], **scenario.get("verifier", {})},
+            **own_key,
+            **{"secret_key": NAMES["secret_key"], **options},
         )
         self._verifier.start()
 
@@ -115,6 +122,10 @@ class Run:
             self._verdicts.append(self._simulation.loop.create_task(self._present(step)))
         if "service" in step:
             self._service.replace(step["service"])
+        if "key_file" in step:
+            self._key_file.unlink()
+            if step["key_file"] is not None:
+                self._key_file.write_text(step["key_file"], newline="")
         self._simulation.jump(step.get("wall_jump_ms", 0))
         if "pause_ms" in step:
             self._simulation.stop(step["pause_ms"])
@@ -199,10 +210,10 @@ class Run:
         for name in expected.get("without_body_fields", []):
             self._match(step, name, name in body, False)
         if "used" in expected:
-            used = {(use["kind"], use["id"]): use["ago_ms"] for use in body.get("used", [])}
+            used = {(use["kind"], use["id"], use.get("previous")): use["ago_ms"] for use in body.get("used", [])}
             self._match(step, "uses", len(body.get("used", [])), len(expected["used"]))
             for use in expected["used"]:
-                self._match(step, f"use of {use['kind']}", used.get((use["kind"], use["id"])), use["ago_ms"])
+                self._match(step, f"use of {use['kind']}", used.get((use["kind"], use["id"], use.get("previous"))), use["ago_ms"])
 
     def _match(self, step: dict[str, Any], what: str, actual: Any, expected: Any) -> None:
         is_match = expected[0] <= (actual or 0) <= expected[1] if isinstance(expected, list) else actual == expected
@@ -241,8 +252,8 @@ SCENARIOS = read_scenarios()
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(data, id=f"{rule}: {data['name']}") for rule, data in SCENARIOS])
-def test_scenario(scenario: dict[str, Any]) -> None:
-    run = Run(scenario)
+def test_scenario(scenario: dict[str, Any], tmp_path: Path) -> None:
+    run = Run(scenario, tmp_path)
     run.run()
     assert run.mistakes == []
 
@@ -258,8 +269,8 @@ def test_every_rule_has_scenarios() -> None:
     assert {rule for rule, _ in SCENARIOS} >= {f"V{number}" for number in range(1, 10)}
 
 
-def test_finds_what_a_verifier_remembers() -> None:
+def test_finds_what_a_verifier_remembers(tmp_path: Path) -> None:
     """Otherwise no scenario would notice a secret that is kept."""
-    run = Run({"name": "", "steps": [{"at": 10, "present": "node", "expect": "accepted"}]})
+    run = Run({"name": "", "steps": [{"at": 10, "present": "node", "expect": "accepted"}]}, tmp_path)
     run.run()
     assert NAMES["node_id"] in set(find_texts(run._verifier))

@@ -1,5 +1,7 @@
 """Settings, from the environment and by hand."""
 
+from pathlib import Path
+
 import pytest
 
 from platform_auth import Verifier, VerifierConfigurationError
@@ -35,6 +37,22 @@ def test_takes_the_previous_secret_as_it_is_too_and_only_beside_the_secret() -> 
     with pytest.raises(VerifierConfigurationError) as raised:
         Settings(**read_environment({**variables, "SECRET_KEY": ""}))
     assert str(raised.value) == "secret_key_previous (SECRET_KEY_PREVIOUS) must have at least 32 bytes, in UTF-8, and needs SECRET_KEY"
+
+
+def test_takes_the_key_from_a_file_with_or_without_a_line_break_at_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    variables = {**ENVIRONMENT, "AUTH_APP_KEY": "", "AUTH_APP_KEY_FILE": str(file)}
+    for text in ("pa_app_of-file", "pa_app_of-file\n", "pa_app_of-file\r\n"):
+        file.write_text(text, newline="")
+        assert Settings(**read_environment(variables)).own_key.key == "pa_app_of-file"
+    with pytest.raises(VerifierConfigurationError, match="AUTH_APP_KEY_FILE.*excludes app_key"):
+        Settings(**read_environment({**variables, "AUTH_APP_KEY": "pa_app_key"}))
+    file.write_text("pa_app_of file\n")
+    with pytest.raises(VerifierConfigurationError, match="AUTH_APP_KEY_FILE"):
+        Settings(**read_environment(variables))
+    file.unlink()
+    with pytest.raises(VerifierConfigurationError, match="AUTH_APP_KEY_FILE"):
+        Settings(**read_environment(variables))
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "61", "nan", "1e1", "٣"])

@@ -230,20 +230,26 @@ def test_evicts_what_was_not_recalled_beyond_the_limit() -> None:
     assert [recall(name) for name in ("3", "4")] == [(True, True), (True, True)]
 
 
-def test_recalls_a_key_by_its_headers_only_until_it_is_evicted_or_replaced() -> None:
+def test_recalls_two_keys_of_an_id_by_their_headers_until_they_are_evicted_or_a_third_replaces_the_older() -> None:
     lease = Lease(Clocks(lambda: 0.0, lambda: 0.0), 0)
     lease.renew(QUIET, Instant(0, 0))
     keys = create_keys(lease)
-    key, other = make_key(NODE_ID), Credential("node", NODE_ID, b"other", {"X-API-Key": f"{NODE_ID}:other"})
+    key, other, third = (
+        make_key(NODE_ID),
+        *(Credential("node", NODE_ID, name.encode(), {"X-API-Key": f"{NODE_ID}:{name}"}) for name in ("other", "third")),
+    )
 
     def recall(credential: Credential) -> list[NodePrincipal | None]:
         by_headers = recall_from(keys, credential)
         return [by_headers, keys.recall_by_id(credential.id, credential.digest)]
 
-    keys.remember(key, NODE, START, inf, lease.take_ticket())
+    keys.remember(key, NODE, START, 50, lease.take_ticket())
     assert [recall(key), recall(other)] == [[NODE, NODE], [None, None]]
-    keys.remember(other, NODE, START, inf, lease.take_ticket())
-    assert [recall(key), recall(other)] == [[None, None], [NODE, NODE]]
+    for _ in range(2):
+        keys.remember(other, NODE, START, 60, lease.take_ticket())
+        assert [recall(key), recall(other)] == [[NODE, NODE], [NODE, NODE]]
+    keys.remember(third, NODE, START, 60, lease.take_ticket())
+    assert [recall(key), recall(other), recall(third)] == [[None, None], [NODE, NODE], [NODE, NODE]]
     lease.renew(CHANGED, Instant(0, 0))
     assert [recall(key), recall(other)] == [[None, None], [None, None]]
 

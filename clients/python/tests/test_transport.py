@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from platform_auth.clocks import SYSTEM_CLOCKS
+from platform_auth.own_key import OwnKey
 from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient
 from platform_auth.transport import HttpTransport, ServiceRequest, create_ssl_context
@@ -281,7 +282,7 @@ def test_has_a_connection_for_each_request_in_flight_and_none_of_one_that_was_ca
 
     async def work(transport: HttpTransport, url: str) -> None:
         runtime = Runtime(SYSTEM_CLOCKS, polls=None, questions=None)  # type: ignore[arg-type]
-        client = ServiceClient(runtime, transport)
+        client = ServiceClient(runtime, transport, OwnKey("01985f4e-7c3a-7b52-9d1e-000000000c01", "pa_app_own"))
         request = ServiceRequest("POST", url, HEADERS)
         deadline = SYSTEM_CLOCKS.monotonic() + 120
         questions = [asyncio.create_task(client.send_with_retry(request, deadline)) for _ in range(count)]

@@ -24,7 +24,13 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** `unknown`: the service could not look. `misconfigured`: it did not understand, or it is another program. */
 export type Judgement =
-  | { readonly verdict: 'yes'; readonly body: Fields; readonly freshForMs: number; readonly rememberForMs: number }
+  | {
+      readonly verdict: 'yes';
+      readonly body: Fields;
+      readonly freshForMs: number;
+      readonly rememberForMs: number;
+      readonly isPreviousKey: boolean;
+    }
   | { readonly verdict: 'no' }
   | { readonly verdict: 'unknown' }
   | { readonly verdict: 'misconfigured'; readonly detail: string };
@@ -41,7 +47,13 @@ export function judge(door: Door, answer: ServiceAnswer): Judgement {
   if (body?.valid !== true) return misconfigured(answer, 'not the body of a validation');
   // Zero is no mistake: the service could look, and gives no promise at the moment.
   if (freshForMs === undefined) return misconfigured(answer, 'no X-Platform-Fresh-For-Ms');
-  return { verdict: 'yes', body, freshForMs, rememberForMs: readRememberForMs(answer) };
+  const isPreviousKey = answer.headers['x-platform-key'] === 'previous';
+  return { verdict: 'yes', body, freshForMs, rememberForMs: readRememberForMs(answer), isPreviousKey };
+}
+
+/** Of a question that presents an own key beside the credential of another door, or of a poll. */
+export function isOwnKeyRefused({ status, body }: ServiceAnswer): boolean {
+  return status === 401 && parseObject(body)?.code === VERDICTS.app[0];
 }
 
 /** Whether the service could not look: the answer says nothing about what was asked. */

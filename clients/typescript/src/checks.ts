@@ -15,16 +15,16 @@ export interface Checks {
 }
 
 export function createChecks(
-  { serviceName, logger, appKey, secretKey, secretKeyPrevious }: Settings,
+  { serviceName, logger, ownKey, secretKey, secretKeyPrevious }: Settings,
   runtime: Runtime,
 ): Checks {
   const misconfigurations = new Misconfigurations(logger);
-  const secrets = [appKey, secretKey, secretKeyPrevious].filter((secret) => secret !== undefined);
+  const readSecrets = () => [ownKey.key, secretKey, secretKeyPrevious].filter((secret) => secret !== undefined);
   return {
     clock: new ClockCheck(runtime.clocks, misconfigurations),
     serviceName: new ServiceName(serviceName, runtime, misconfigurations),
     tokenSettings: new TokenSettings(runtime, misconfigurations),
     misconfigurations,
-    unexpectedErrors: new UnexpectedErrors(logger, secrets),
+    unexpectedErrors: new UnexpectedErrors(logger, readSecrets),
   };
 }

@@ -33,10 +33,10 @@ const LOOKS_SECRET = /\S*(?:pa_[a-z]+_|eyJ[A-Za-z0-9_-]{5}|[A-Za-z0-9_-]{32})\S*
 export class UnexpectedErrors {
   private readonly reported = new Set<string>();
 
-  /** @param secrets of the configuration */
+  /** @param readSecrets of the configuration; the own key may change */
   constructor(
     private readonly logger: VerifierLogger,
-    private readonly secrets: readonly string[],
+    private readonly readSecrets: () => readonly string[],
   ) {}
 
   /** @param presented the credential that was verified: the message of the error may hold it */
@@ -46,7 +46,11 @@ export class UnexpectedErrors {
     if (this.reported.has(`${error} ${where}`)) return;
     this.reported.add(`${error} ${where}`);
     const message = thrown instanceof Error ? thrown.message : String(thrown);
-    this.logger.warn('verifier_failed', { error, detail: redact(message, [...this.secrets, ...presented]), where });
+    this.logger.warn('verifier_failed', {
+      error,
+      detail: redact(message, [...this.readSecrets(), ...presented]),
+      where,
+    });
   }
 }
 

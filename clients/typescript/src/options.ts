@@ -1,4 +1,5 @@
 import { VerifierConfigurationError } from './errors.js';
+import { isAppKey, OwnKey, readKeyFile } from './own-key.js';
 import type { Door } from './principals.js';
 import type { Verdict } from './verdict-counts.js';
 
@@ -10,9 +11,11 @@ export interface VerifierLogger {
 export interface VerifierOptions {
   /** Address of the authentication service. */
   readonly url: string;
-  /** This service's own key for the authentication service. */
+  /** This service's own key for the authentication service: as a text, or in a file. */
   readonly appId: string;
-  readonly appKey: string;
+  readonly appKey?: string | undefined;
+  /** Read again when the authentication service refuses the key: a mounted Secret changes while the process runs. */
+  readonly appKeyFile?: string | undefined;
   /** The name of this service on the map of the platform: only keys for this target are accepted. */
   readonly serviceName: string;
   /** Verifies HS256 access tokens. */
@@ -43,12 +46,13 @@ export interface VerifierOptions {
   readonly logger?: VerifierLogger | undefined;
 }
 
+type Key = 'appKey' | 'appKeyFile';
 type Optional = 'secretKey' | 'secretKeyPrevious' | 'jwksUrl' | 'audience' | 'onVerdict';
 
 /** The options with every default filled in. */
 export type Settings = {
-  readonly [Name in Exclude<keyof VerifierOptions, Optional>]-?: NonNullable<VerifierOptions[Name]>;
-} & Pick<VerifierOptions, Optional>;
+  readonly [Name in Exclude<keyof VerifierOptions, Optional | Key>]-?: NonNullable<VerifierOptions[Name]>;
+} & Pick<VerifierOptions, Optional> & { readonly ownKey: OwnKey };
 
 const DEFAULT_ISSUER = 'platform-auth';
 const DEFAULT_MAX_ENTRIES = 100_000;
@@ -58,7 +62,6 @@ const MIN_SECRET_BYTES = 32;
 const SERVICE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
 const URL_REQUIREMENT = 'must be an http or https URL without a user and a query';
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-const APP_KEY = /^pa_app_[A-Za-z0-9_-]{1,4000}$/;
 /** A variable is text. */
 const NUMBER = /^\d{1,9}(?:\.\d{1,9})?$/;
 
@@ -68,18 +71,31 @@ const CONSOLE: VerifierLogger = {
 };
 
 /** @throws {VerifierConfigurationError} naming every setting that is missing or not valid */
-export function toSettings(options: VerifierOptions): Settings {
+export function toSettings({ appKey, appKeyFile, ...options }: VerifierOptions): Settings {
+  const key = appKeyFile === undefined ? appKey : readKeyFile(appKeyFile);
   const settings: Settings = {
     ...options,
+    ownKey: new OwnKey(options.appId, key ?? '', appKeyFile),
     issuer: options.issuer ?? DEFAULT_ISSUER,
     outageGraceSeconds: options.outageGraceSeconds ?? 0,
     maxEntries: options.maxEntries ?? DEFAULT_MAX_ENTRIES,
     maxQuestions: options.maxQuestions ?? DEFAULT_MAX_QUESTIONS,
     logger: options.logger ?? CONSOLE,
   };
-  const mistakes = findMistakes(settings);
+  const mistakes = [...findKeyMistakes({ appKey, appKeyFile }, key), ...findMistakes(settings)];
   if (mistakes.length > 0) throw new VerifierConfigurationError(mistakes.join('; '));
   return { ...settings, url: settings.url.replace(/\/+$/, ''), logger: toServiceLogger(settings) };
+}
+
+function findKeyMistakes({ appKey, appKeyFile }: Pick<VerifierOptions, Key>, key: unknown): string[] {
+  if (appKey !== undefined && appKeyFile !== undefined)
+    return ['appKey (AUTH_APP_KEY) and appKeyFile (AUTH_APP_KEY_FILE) exclude each other'];
+  if (isAppKey(key)) return [];
+  return [
+    appKeyFile === undefined
+      ? 'appKey (AUTH_APP_KEY) must be this service’s key for auth: pa_app_…'
+      : 'appKeyFile (AUTH_APP_KEY_FILE) must be a readable file with this service’s key for auth: pa_app_…',
+  ];
 }
 
 function findMistakes(settings: Settings): string[] {
@@ -87,7 +103,6 @@ function findMistakes(settings: Settings): string[] {
   const checks: readonly (readonly [string, boolean, string])[] = [
     ['url (AUTH_URL)', isHttpUrl(settings.url), URL_REQUIREMENT],
     ['appId (AUTH_APP_ID)', isMatch(ID, settings.appId), 'must be a UUID: the id of this service’s key for auth'],
-    ['appKey (AUTH_APP_KEY)', isMatch(APP_KEY, settings.appKey), 'must be this service’s key for auth: pa_app_…'],
     ['serviceName (SERVICE_NAME)', isServiceName(settings.serviceName), 'must be the name of this service'],
     ['jwksUrl (AUTH_JWKS_URL)', jwksUrl === undefined || isHttpUrl(jwksUrl), URL_REQUIREMENT],
     ['secretKey (SECRET_KEY)', secretKey === undefined || isSecret(secretKey), 'must have at least 32 bytes'],
@@ -117,12 +132,15 @@ function findMistakes(settings: Settings): string[] {
 export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
   const get = (name: string): string | undefined => variables[name]?.trim() || undefined;
   const grace = get('AUTH_OUTAGE_GRACE_SECONDS');
-  const missing = ['AUTH_URL', 'AUTH_APP_ID', 'AUTH_APP_KEY', 'SERVICE_NAME'].filter((name) => !get(name));
+  const appKeyFile = get('AUTH_APP_KEY_FILE');
+  const keys = appKeyFile === undefined ? ['AUTH_APP_KEY'] : [];
+  const missing = ['AUTH_URL', 'AUTH_APP_ID', ...keys, 'SERVICE_NAME'].filter((name) => !get(name));
   if (missing.length > 0) throw new VerifierConfigurationError(`Not set: ${missing.join(', ')}`);
   return {
     url: get('AUTH_URL') ?? '',
     appId: get('AUTH_APP_ID') ?? '',
-    appKey: get('AUTH_APP_KEY') ?? '',
+    appKey: get('AUTH_APP_KEY'),
+    appKeyFile,
     serviceName: get('SERVICE_NAME') ?? '',
     // As they are: the service signs with every byte of them.
     secretKey: get('SECRET_KEY') && variables.SECRET_KEY,

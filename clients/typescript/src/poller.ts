@@ -97,11 +97,12 @@ export class Poller {
   }
 
   private async ask(body: object) {
-    const { url, appId, appKey } = this.settings;
+    const { url } = this.settings;
     const { answer } = await this.client.send({
       method: 'POST',
       url: url + PATH,
-      headers: { 'Content-Type': 'application/json', 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey },
+      headers: { 'Content-Type': 'application/json' },
+      presentsOwnKey: true,
       body: JSON.stringify(body),
       isPoll: true,
     });

@@ -52,6 +52,8 @@ export class Questions {
   /** What the service accepted last at each door, remembered or not: a reset makes no stranger of a caller. */
   private readonly valid: Readonly<Record<Door, Set<string>>> = { app: new Set(), node: new Set(), user: new Set() };
   private readonly maxValid: number;
+  /** What the service accepted with the key before the last rotation. */
+  private readonly ofPreviousKeys = new WeakSet<Principal>();
 
   /** @param onRemember called when the service lets a yes be remembered */
   constructor(
@@ -77,6 +79,10 @@ export class Questions {
     const isOutdated = isJoined && (outcome.kind === 'no' || isAboutChange);
     const newest = isOutdated ? (await this.joinOrStart(question)).outcome : outcome;
     return this.conclude(question, newest);
+  }
+
+  isOfPreviousKey(identity: Principal): boolean {
+    return this.ofPreviousKeys.has(identity);
   }
 
   private conclude<Identity extends Principal>(question: Question<Identity>, outcome: Outcome): Identity {
@@ -163,7 +169,7 @@ export class Questions {
   /** Synchronous: no answer to a poll comes between the look at the ticket and remembering. */
   private accept<Identity extends Principal>(
     question: Question<Identity>,
-    { body, freshForMs, rememberForMs }: Extract<Judgement, { verdict: 'yes' }>,
+    { body, freshForMs, rememberForMs, isPreviousKey }: Extract<Judgement, { verdict: 'yes' }>,
     { sentAtMs, sentAtWallMs }: TimedAnswer,
     ticket: Ticket,
   ): Outcome {
@@ -173,6 +179,7 @@ export class Questions {
       return UNKNOWN;
     }
     this.checks.misconfigurations.clear(question.path);
+    if (isPreviousKey) this.ofPreviousKeys.add(identity);
     const usableUntilMs = sentAtMs + freshForMs;
     const usableUntilWallMs = sentAtWallMs + freshForMs;
     const outcome = { kind: 'yes', identity, usableUntilMs, usableUntilWallMs } as const;

@@ -1,3 +1,5 @@
+import { isOwnKeyRefused } from './answers.js';
+import type { OwnKey } from './own-key.js';
 import { ConnectionError, TimeoutError, type ServiceAnswer, type ServiceRequest } from './transport.js';
 import { pause, type Runtime } from './runtime.js';
 
@@ -14,13 +16,27 @@ export interface TimedAnswer {
 
 /** Sends requests to the authentication service, within bounds of time. */
 export class ServiceClient {
-  constructor(private readonly runtime: Runtime) {}
+  constructor(
+    private readonly runtime: Runtime,
+    private readonly ownKey: OwnKey,
+  ) {}
 
   /**
+   * Presents the own key where the request asks for it. A refused one may have been rotated: its file is read again.
    * @param deadlineMs by the monotonic clock; one attempt takes a second at most
    * @throws {ConnectionError} {TimeoutError}
    */
   async send(request: ServiceRequest, deadlineMs = Infinity): Promise<TimedAnswer> {
+    if (!request.presentsOwnKey) return this.sendOnce(request, deadlineMs);
+    const { ownKey } = this;
+    const { version } = ownKey;
+    const attempt = () =>
+      this.sendOnce({ ...request, headers: { ...request.headers, ...ownKey.toHeaders() } }, deadlineMs);
+    const timed = await attempt();
+    return isOwnKeyRefused(timed.answer) && ownKey.replaceRefused(version) ? attempt() : timed;
+  }
+
+  private async sendOnce(request: ServiceRequest, deadlineMs: number): Promise<TimedAnswer> {
     const { clocks, transport } = this.runtime;
     const sentAtMs = clocks.monotonic();
     const sentAtWallMs = clocks.wall();

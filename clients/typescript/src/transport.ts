@@ -3,6 +3,8 @@ export interface ServiceRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
+  /** The own key of this service goes with it. */
+  readonly presentsOwnKey?: boolean;
   /** Polls have a connection of their own. */
   readonly isPoll?: boolean;
 }

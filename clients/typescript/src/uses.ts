@@ -10,18 +10,21 @@ export interface Use {
   readonly ago_ms: number;
   /** The scope that the call needed, of an app whose key has scopes. */
   readonly scope?: string;
+  /** It was the key before the last rotation. */
+  readonly previous?: true;
 }
 
-/** By id; with a scope, by both with a space between them. */
+type Used = Omit<Use, 'ago_ms'>;
+
+/** By what was used, as one text. */
 type Pending = Map<string, number>;
 
 /** When remembered keys were last used: the service cannot see it, and is told with the polls. */
 export class Uses {
   private readonly pending: Readonly<Record<Use['kind'], Pending>> = { app: new Map(), node: new Map() };
 
-  add(kind: Use['kind'], name: string, atMs: number): void {
-    const uses = this.pending[kind];
-    if (uses.size < MAX_PENDING || uses.has(name)) uses.set(name, atMs);
+  add({ kind, id, scope = '', previous }: Used, atMs: number): void {
+    this.put(kind, scope === '' && !previous ? id : `${id} ${scope}${previous ? ' previous' : ''}`, atMs);
   }
 
   /** Takes out what fits into one poll. */
@@ -35,13 +38,18 @@ export class Uses {
       }
     }
     const toUse = ({ kind, name, atMs }: (typeof taken)[number]): Use => {
-      const [id = '', scope] = name.split(' ');
+      const [id = '', scope = '', previous] = name.split(' ');
       const ago_ms = Math.min(MAX_AGO_MS, Math.max(0, Math.floor(nowMs - atMs)));
-      return { kind, id, ago_ms, ...(scope !== undefined && { scope }) };
+      return { kind, id, ago_ms, ...(scope !== '' && { scope }), ...(previous !== undefined && { previous: true }) };
     };
     const putBack = (): void => {
-      for (const { kind, name, atMs } of taken) if (!this.pending[kind].has(name)) this.add(kind, name, atMs);
+      for (const { kind, name, atMs } of taken) if (!this.pending[kind].has(name)) this.put(kind, name, atMs);
     };
     return { uses: taken.map(toUse), putBack };
+  }
+
+  private put(kind: Use['kind'], name: string, atMs: number): void {
+    const uses = this.pending[kind];
+    if (uses.size < MAX_PENDING || uses.has(name)) uses.set(name, atMs);
   }
 }

@@ -107,7 +107,7 @@ export class VerifierCore {
     this.tokens = new TokenCache(this.lease, maxEntries);
     this.checks = createChecks(settings, runtime);
     const report = (error: unknown): void => this.checks.unexpectedErrors.report(error);
-    const client = new ServiceClient(runtime);
+    const client = new ServiceClient(runtime, settings.ownKey);
     this.tokenCheck = new TokenCheck(settings, runtime, client, this.checks, this.lease);
     this.poller = new Poller(settings, runtime, client, this.lease, this.uses, this.checks);
     const onRemember = (): void => this.poller.start();
@@ -298,10 +298,13 @@ export class VerifierCore {
         network: readNetwork(request),
         path: NODE_PATH,
         // A node with targets is accepted at those only.
-        request: this.createRequest(NODE_PATH, request, {
-          ...this.withOwnKey(credential),
-          'X-Platform-Target': this.settings.serviceName,
-        }),
+        request: {
+          ...this.createRequest(NODE_PATH, request, {
+            ...credential.toHeaders(),
+            'X-Platform-Target': this.settings.serviceName,
+          }),
+          presentsOwnKey: true,
+        },
         read: (body) => toNodePrincipal(body, id),
         remember: (identity, term, ticket) =>
           this.nodes.remember(id, toVerifiedKey(credential, identity, term), ticket),
@@ -321,7 +324,7 @@ export class VerifierCore {
         credential,
         network: readNetwork(request),
         path: USER_PATH,
-        request: this.createRequest(USER_PATH, request, this.withOwnKey(credential)),
+        request: { ...this.createRequest(USER_PATH, request, credential.toHeaders()), presentsOwnKey: true },
         check: (deadlineMs) => this.tokenCheck.check(token, deadlineMs),
         read: (body) => toUserPrincipal(body, claimed),
         remember: (identity, term, ticket) => this.tokens.remember(digest, identity, term, ticket),
@@ -333,11 +336,16 @@ export class VerifierCore {
   /** The service sees its own answers. It is told what was answered from memory, and which scope of an app was needed. */
   private recordUse(identity: Principal, isRemembered: boolean, scope: string | undefined): void {
     if (identity.door === 'user') return;
-    const { door } = identity;
-    const id = door === 'app' ? identity.appId : identity.nodeId;
-    const isRestricted = door === 'app' && identity.scopes !== undefined;
-    if (isRestricted && scope !== undefined) this.uses.add(door, `${id} ${scope}`, this.runtime.clocks.monotonic());
-    else if (isRemembered) this.uses.add(door, id, this.runtime.clocks.monotonic());
+    const asked = identity.door === 'app' && identity.scopes !== undefined ? scope : undefined;
+    if (asked === undefined && !isRemembered) return;
+    const id = identity.door === 'app' ? identity.appId : identity.nodeId;
+    const use = {
+      kind: identity.door,
+      id,
+      ...(asked !== undefined && { scope: asked }),
+      ...(this.questions.isOfPreviousKey(identity) && { previous: true as const }),
+    };
+    this.uses.add(use, this.runtime.clocks.monotonic());
   }
 
   /**
@@ -349,11 +357,6 @@ export class VerifierCore {
     if (remembered.maxAgeMs < MAX_REMEMBER_MS || this.askedAgain.has(remembered)) return false;
     this.askedAgain.add(remembered);
     return true;
-  }
-
-  private withOwnKey({ toHeaders }: Credential): Record<string, string> {
-    const { appId, appKey } = this.settings;
-    return { ...toHeaders(), 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey };
   }
 
   private createRequest(

@@ -12,7 +12,7 @@ export class Verifier extends VerifierCore {
 
   /**
    * From AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME, and SECRET_KEY or AUTH_JWKS_URL: what `platform-auth init` writes.
-   * Also SECRET_KEY_PREVIOUS during a rotation, JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them, and
+   * AUTH_APP_KEY_FILE, in place of AUTH_APP_KEY, names a file with the key. Also SECRET_KEY_PREVIOUS during a rotation, JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them, and
    * AUTH_OUTAGE_GRACE_SECONDS.
    * @throws {VerifierConfigurationError}
    */

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { inspect, isDeepStrictEqual } from 'node:util';
 import { RefusedError, UnavailableError, VerificationError } from '../src/errors.js';
 import { toSettings } from '../src/options.js';
@@ -22,6 +25,10 @@ import { Simulation } from './simulation.js';
 /** A verdict that is not known so long after the last step fails the scenario. */
 const PATIENCE_MS = 10_000;
 
+/** Of the file that holds the own key in some scenarios. */
+const FOLDER = mkdtempSync(join(tmpdir(), 'platform-auth-conformance-'));
+afterAll(() => rmSync(FOLDER, { recursive: true }));
+
 interface Known {
   readonly atMs: number;
   readonly verdict: Verdict;
@@ -37,15 +44,17 @@ class Run {
   private readonly verifier: VerifierCore;
   private readonly logged: { readonly event: string; readonly fields: Readonly<Record<string, unknown>> }[] = [];
   private readonly texts: string[] = [];
+  private readonly keyFile = join(FOLDER, 'auth-app-key');
   private pending = 0;
 
   constructor(private readonly scenario: Scenario) {
     this.service = new FakeService(this.simulation, scenario.service);
     const { verifier = {} } = scenario;
+    if (verifier.key_file !== undefined) writeFileSync(this.keyFile, verifier.key_file);
     const settings = toSettings({
       url: 'http://auth.test',
       appId: names.own_app_id!,
-      appKey: names.own_app_key!,
+      ...(verifier.key_file === undefined ? { appKey: names.own_app_key! } : { appKeyFile: this.keyFile }),
       serviceName: 'recipes',
       secretKey: verifier.secret_key === undefined ? names.secret_key : (verifier.secret_key ?? undefined),
       secretKeyPrevious: verifier.secret_key_previous,
@@ -78,6 +87,8 @@ class Run {
   private take(step: Step): void {
     if (step.present !== undefined) void this.present(step);
     if (step.service) this.service.replace(step.service);
+    if (step.key_file !== undefined) rmSync(this.keyFile);
+    if (typeof step.key_file === 'string') writeFileSync(this.keyFile, step.key_file);
     if (step.wall_jump_ms !== undefined) this.simulation.jump(step.wall_jump_ms);
     if (step.pause_ms !== undefined) this.simulation.stop(step.pause_ms);
     if (step.suspend_ms !== undefined) this.simulation.suspend(step.suspend_ms);
@@ -164,8 +175,9 @@ class Run {
     if (!expected.used) return;
     const used = readUsed(request.body);
     this.match(step, 'uses', used.length, expected.used.length);
-    for (const { kind, id, ago_ms: ago } of expected.used) {
-      this.match(step, `use of ${kind}`, used.find((use) => use.kind === kind && use.id === id)?.ago_ms, ago);
+    for (const { kind, id, ago_ms: ago, previous } of expected.used) {
+      const found = used.find((use) => use.kind === kind && use.id === id && use.previous === previous);
+      this.match(step, `use of ${kind}`, found?.ago_ms, ago);
     }
   }
 
@@ -201,7 +213,7 @@ function toNeutral(principal: Principal): Record<string, unknown> {
   return Object.fromEntries(Object.entries(principal).map(([name, value]) => [toSnakeCase(name), value]));
 }
 
-function readUsed(body = '{}'): { kind: string; id: string; ago_ms: number }[] {
+function readUsed(body = '{}'): { kind: string; id: string; ago_ms: number; previous?: boolean }[] {
   return (JSON.parse(body) as { used?: [] }).used ?? [];
 }
 

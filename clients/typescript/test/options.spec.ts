@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { VerifierConfigurationError } from '../src/errors.js';
 import { readEnvironment, toSettings } from '../src/options.js';
 import { Verifier } from '../src/verifier.js';
@@ -27,13 +30,32 @@ describe('a verifier from the environment', () => {
     expect(toSettings(readEnvironment(variables))).toMatchObject({
       url: 'http://127.0.0.1:7701',
       appId: VARIABLES.AUTH_APP_ID,
-      appKey: 'pa_app_key',
+      ownKey: { key: 'pa_app_key' },
       serviceName: 'recipes',
       secretKey: SECRET,
       jwksUrl: 'http://127.0.0.1:7701/.well-known/jwks.json',
       issuer: 'platform-auth',
       outageGraceSeconds: 0,
     });
+  });
+
+  it('takes the key from AUTH_APP_KEY_FILE, with or without a line break at its end', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'platform-auth-options-'));
+    const file = join(folder, 'key');
+    const variables = { ...VARIABLES, AUTH_APP_KEY: '', AUTH_APP_KEY_FILE: file };
+    const read = () => toSettings(readEnvironment(variables));
+    for (const text of ['pa_app_of-file', 'pa_app_of-file\n', 'pa_app_of-file\r\n']) {
+      writeFileSync(file, text);
+      expect(read().ownKey.key).toBe('pa_app_of-file');
+    }
+    const unusable = /^appKeyFile \(AUTH_APP_KEY_FILE\) must be a readable file/;
+    writeFileSync(file, 'pa_app_of file\n');
+    expect(messageOf(read)).toMatch(unusable);
+    rmSync(folder, { recursive: true });
+    expect(messageOf(read)).toMatch(unusable);
+    expect(messageOf(() => toSettings(readEnvironment({ ...variables, AUTH_APP_KEY: 'pa_app_key' })))).toMatch(
+      /exclude each other$/,
+    );
   });
 
   it('takes the grace from AUTH_OUTAGE_GRACE_SECONDS', () => {

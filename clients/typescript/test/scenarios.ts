@@ -45,6 +45,7 @@ export interface Step {
   readonly with?: Pairs;
   readonly expect?: Verdict | Expectation;
   readonly service?: Service;
+  readonly key_file?: string | null;
   readonly wall_jump_ms?: number;
   readonly pause_ms?: number;
   readonly suspend_ms?: number;
@@ -55,7 +56,12 @@ export interface Step {
     readonly without_headers?: readonly string[];
     readonly body?: Readonly<Record<string, unknown>>;
     readonly without_body_fields?: readonly string[];
-    readonly used?: readonly { readonly kind: string; readonly id: string; readonly ago_ms: Count }[];
+    readonly used?: readonly {
+      readonly kind: string;
+      readonly id: string;
+      readonly ago_ms: Count;
+      readonly previous?: true;
+    }[];
   };
   readonly reported?: { readonly kind: string; readonly id: string; readonly times: number };
   readonly logged?: Readonly<Record<string, number>>;
@@ -72,6 +78,7 @@ export interface Scenario {
     readonly max_questions?: number;
     readonly issuer?: string;
     readonly audience?: string;
+    readonly key_file?: string;
   };
   readonly service?: Service;
   readonly steps: readonly Step[];
@@ -102,6 +109,7 @@ export const answers = fill(read('answers.json') as Record<string, Answer>);
 export const secrets = [
   ...Object.values(credentials).flatMap((credential) => credential.secrets ?? []),
   names.own_app_key!,
+  names.next_own_app_key!,
   names.secret_key!,
 ];
 

@@ -123,8 +123,7 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
         continue;
       }
       const usesKey = toUsesKey(id, isPrevious);
-      if (this.seen.size < MAX_PENDING && !this.seen.has(usesKey))
-        this.seen.set(usesKey, { at, service, isPrevious });
+      if (this.seen.size < MAX_PENDING && !this.seen.has(usesKey)) this.seen.set(usesKey, { at, service, isPrevious });
       const use = this.seen.get(usesKey);
       if (use) for (const [scope, askedAt] of scopes) noteScope(use, askedAt, scope);
     }

@@ -41,6 +41,8 @@ class Yes:
     fresh_for: float
     # 0 when the yes must not be remembered.
     remember_for: float
+    # The credential is the key before the last rotation.
+    is_previous_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,13 @@ def judge(door: Door, answer: ServiceAnswer) -> Yes | Misconfigured | Verdict:
     # Zero is no mistake: the service could look, and gives no promise at the moment.
     if fresh_for_ms is None:
         return Misconfigured(_describe(status, "no X-Platform-Fresh-For-Ms"))
-    return Yes(body, fresh_for_ms / 1_000, _read_remember_for(answer.headers))
+    is_previous_key = answer.headers.get("x-platform-key") == "previous"
+    return Yes(body, fresh_for_ms / 1_000, _read_remember_for(answer.headers), is_previous_key)
+
+
+def is_own_key_refused(answer: ServiceAnswer) -> bool:
+    """Of a question that presents an own key beside the credential of another door, or of a poll."""
+    return answer.status == 401 and (parse_object(answer.body) or {}).get("code") in _VERDICTS["app"]
 
 
 def is_unavailable(status: int) -> bool:

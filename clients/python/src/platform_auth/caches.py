@@ -26,6 +26,7 @@ Recall = Callable[[Headers, str | None, bytes | None], Identity | None]
 _MISSES = (KeyError, *UNREADABLE)
 # An entry that may be remembered for less ends with its credential: another question would not prolong it.
 _RENEWED_SECONDS = 60
+_MAX_KEYS_OF_ID = 2
 # From the question of an entry to the next one, in the background.
 _RENEWAL_AGE_SECONDS = 45
 
@@ -148,7 +149,7 @@ class _Cache(Generic[Identity]):
 
 
 class KeyCache(_Cache[KeyIdentity]):
-    """The valid keys of apps or nodes: at most one for each id, in lower case."""
+    """The valid keys of apps or nodes, by their ids in lower case: a rotation leaves two, and replicas present both."""
 
     def __init__(
         self, kind: UsedKind, lease: Lease, uses: Uses, max_entries: int, renew: Renew = _do_not_renew
@@ -175,22 +176,29 @@ class KeyCache(_Cache[KeyIdentity]):
 
     def _find(self, key_id: str, digest: bytes) -> bytes | None:
         """The fingerprint under which this key is remembered. The caller holds the lock."""
-        known = tuple(self._by_change.get(Change(self._kind, key_id), ()))
-        is_same = len(known) == 1 and compare_digest(self._entries[known[0]].digest, digest)
-        return known[0] if is_same else None
+        for fingerprint in self._by_change.get(Change(self._kind, key_id), ()):
+            if compare_digest(self._entries[fingerprint].digest, digest):
+                return fingerprint
+        return None
 
     def remember(
         self, credential: Credential, principal: KeyIdentity, sent: Instant, seconds: float, ticket: Ticket
     ) -> None:
         """For so many seconds since the question was sent. Ignores a key when any change was reported since the ticket was taken."""
         change = Change(self._kind, credential.id)
-        use = Use(self._kind, credential.id, self._uses)
+        is_previous = isinstance(principal, AppPrincipal) and principal.is_previous
+        use = Use(self._kind, credential.id, self._uses, previous=is_previous)
         fingerprint = compute_fingerprint(credential)
         usable_until, checked_at = sent.plus(seconds), _choose_check(sent, seconds)
         entry = _Entry(fingerprint, principal, usable_until, checked_at, (change,), credential.digest, use)
         with self._lease.lock:
             if self._lease.is_current(ticket):
-                self.evict(change)
+                same = self._find(credential.id, credential.digest)
+                if same is not None:
+                    self._delete(same)
+                known = self._by_change.get(change, ())
+                if len(known) >= _MAX_KEYS_OF_ID:
+                    self._delete(min(known, key=lambda known_one: self._entries[known_one].usable_until.monotonic))
                 self._put(entry)
 
 

@@ -4,7 +4,7 @@ import logging
 import re
 import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -24,8 +24,8 @@ class EventLog:
 
     logger: logging.Logger
     service: str
-    # Of the configuration.
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    # Of the configuration; the own key may change.
+    read_secrets: Callable[[], Iterable[str]] = field(default=tuple, repr=False)
 
     def warn(self, event: str, **fields: object) -> None:
         """Logs an event by its name; `extra` has the name, the service and the fields for structured logs."""
@@ -38,7 +38,7 @@ class EventLog:
     def describe_error(self, error: BaseException, secrets: Iterable[str]) -> dict[str, str]:
         """The class of an error, its message without what may be a credential, and where it was raised."""
         message = " ".join(str(error).split())
-        for secret in (*self.secrets, *secrets):
+        for secret in (*self.read_secrets(), *secrets):
             for part in (secret, *re.split(r"[:. ]", secret)):
                 if len(part) >= _MIN_SECRET_LENGTH:
                     message = message.replace(part, _REDACTED)

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from platform_auth.errors import VerifierConfigurationError
 from platform_auth.events import LOGGER, EventLog
+from platform_auth.own_key import OwnKey, is_app_key, read_key_file
 
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_APP_KEY = re.compile(r"pa_app_[A-Za-z0-9_-]{1,4000}")
 # A variable is text.
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _MIN_SECRET_BYTES = 32
@@ -29,7 +29,16 @@ _URL_REQUIREMENT = "must be an http or https URL without a user and a query"
 _REQUIREMENTS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
     ("url (AUTH_URL)", lambda s: _is_http_url(s.url), _URL_REQUIREMENT),
     ("app_id (AUTH_APP_ID)", lambda s: _is_match(_ID, s.app_id), "must be a UUID: the id of this service's key for auth"),
-    ("app_key (AUTH_APP_KEY)", lambda s: _is_match(_APP_KEY, s.app_key), "must be this service's key for auth: pa_app_…"),
+    (
+        "app_key (AUTH_APP_KEY)",
+        lambda s: s.app_key_file is not None or is_app_key(s.app_key),
+        "must be this service's key for auth: pa_app_…",
+    ),
+    (
+        "app_key_file (AUTH_APP_KEY_FILE)",
+        lambda s: s.app_key_file is None or (s.app_key is None and is_app_key(s.own_key.key)),
+        "must be a readable file with this service's key for auth, pa_app_…, and excludes app_key",
+    ),
     ("service_name (SERVICE_NAME)", lambda s: is_service_name(s.service_name), "must be the name of this service"),
     (
         "jwks_url (AUTH_JWKS_URL)",
@@ -59,13 +68,15 @@ _REQUIREMENTS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """Raises VerifierConfigurationError, which names every setting that is not valid."""
 
     url: str
     app_id: str
-    app_key: str = field(repr=False)
+    app_key: str | None = field(default=None, repr=False)
+    app_key_file: str | None = None
+    own_key: OwnKey = field(init=False, repr=False)
     service_name: str
     secret_key: str | None = field(default=None, repr=False)
     secret_key_previous: str | None = field(default=None, repr=False)
@@ -78,6 +89,8 @@ class Settings:
     logger: logging.Logger = LOGGER
 
     def __post_init__(self) -> None:
+        key = self.app_key if self.app_key_file is None else read_key_file(self.app_key_file)
+        object.__setattr__(self, "own_key", OwnKey(self.app_id, key or "", self.app_key_file))
         mistakes = [f"{name} {requirement}" for name, is_valid, requirement in _REQUIREMENTS if not is_valid(self)]
         if mistakes:
             raise VerifierConfigurationError("; ".join(mistakes))
@@ -85,8 +98,11 @@ class Settings:
 
     @cached_property
     def log(self) -> EventLog:
-        secrets = (self.app_key, self.secret_key, self.secret_key_previous)
-        return EventLog(self.logger, self.service_name, tuple(secret for secret in secrets if secret is not None))
+        def read_secrets() -> list[str]:
+            secrets = (self.own_key.key, self.secret_key, self.secret_key_previous)
+            return [secret for secret in secrets if secret is not None]
+
+        return EventLog(self.logger, self.service_name, read_secrets)
 
     @property
     def needs_certificates(self) -> bool:
@@ -100,7 +116,7 @@ def is_service_name(value: object) -> bool:
 def read_environment(variables: Mapping[str, str]) -> dict[str, Any]:
     """The variables that `platform-auth init` writes. An empty one counts as unset."""
     given = {name: variables.get(name, "").strip() for name in (*_REQUIRED, *_OPTIONAL)}
-    missing = [name for name in _REQUIRED if not given[name]]
+    missing = [name for name in _REQUIRED if not given[name] and not (name == "AUTH_APP_KEY" and given["AUTH_APP_KEY_FILE"])]
     if missing:
         raise VerifierConfigurationError(f"Not set: {', '.join(missing)}")
     settings: dict[str, Any] = {option: given[name] for name, option in (_REQUIRED | _OPTIONAL).items() if given[name]}
@@ -121,6 +137,7 @@ _REQUIRED = {
     "SERVICE_NAME": "service_name",
 }
 _OPTIONAL = {
+    "AUTH_APP_KEY_FILE": "app_key_file",
     "SECRET_KEY": "secret_key",
     "SECRET_KEY_PREVIOUS": "secret_key_previous",
     "AUTH_JWKS_URL": "jwks_url",

@@ -108,13 +108,10 @@ class Poller:
         body: dict[str, object] = {} if cursor is None else {"cursor": cursor}
         if uses:
             body["used"] = [use.to_body(now) for use in uses]
-        headers = {
-            "Content-Type": "application/json",
-            "X-Platform-App-Id": settings.app_id,
-            "X-Platform-App-Key": settings.app_key,
-        }
+        headers = {"Content-Type": "application/json"}
         content = json.dumps(body).encode()
-        timed = await self._client.send(ServiceRequest("POST", settings.url + _PATH, headers, content))
+        request = ServiceRequest("POST", settings.url + _PATH, headers, content, presents_own_key=True)
+        timed = await self._client.send(request)
         self._checks.clock.compare(timed.answer.headers.get("date"))
         read = read_poll_answer(timed.answer)
         if isinstance(read, Misconfigured):

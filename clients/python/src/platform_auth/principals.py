@@ -17,6 +17,8 @@ class AppPrincipal:
     target: str
     scopes: tuple[str, ...] | None = None
     door: Literal["app"] = field(default="app", init=False)
+    # It presented the key before the last rotation, which the polls report.
+    is_previous: bool = field(default=False, repr=False, compare=False, kw_only=True)
 
     def has_scope(self, scope: str) -> bool:
         return self.scopes is None or scope in self.scopes

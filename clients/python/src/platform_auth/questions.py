@@ -248,6 +248,8 @@ class Questions:
         usable_until = timed.sent.plus(yes.fresh_for)
         if self._service_name.is_wrong or not self._runtime.clocks.now().is_before(usable_until):
             return Verdict.UNKNOWN
+        if yes.is_previous_key and isinstance(principal, AppPrincipal):
+            principal = replace(principal, is_previous=True)
         if yes.remember_for > 0:
             question.remember(principal, timed.sent, yes.remember_for, ticket)
         return Accepted(cast(Principal, principal), usable_until)

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
+from platform_auth.answers import is_own_key_refused
 from platform_auth.clocks import Instant
+from platform_auth.own_key import OwnKey
 from platform_auth.runtime import Runtime
 from platform_auth.transport import ServiceAnswer, ServiceRequest, Transport
 
@@ -23,12 +25,28 @@ class TimedAnswer:
 
 
 class ServiceClient:
-    def __init__(self, runtime: Runtime, transport: Transport) -> None:
+    def __init__(self, runtime: Runtime, transport: Transport, own_key: OwnKey) -> None:
         self._runtime = runtime
         self._transport = transport
+        self._own_key = own_key
 
     async def send(self, request: ServiceRequest, deadline: float = inf) -> TimedAnswer:
-        """Raises ConnectionError or TimeoutError. The deadline is by the monotonic clock."""
+        """
+        Presents the own key where the request asks for it. A refused one may have been rotated: its file is read again. Raises
+        ConnectionError or TimeoutError. The deadline is by the monotonic clock.
+        """
+        if not request.presents_own_key:
+            return await self._send_once(request, deadline)
+        version = self._own_key.version
+        timed = await self._send_once(self._add_own_key(request), deadline)
+        if is_own_key_refused(timed.answer) and self._own_key.replace_refused(version):
+            return await self._send_once(self._add_own_key(request), deadline)
+        return timed
+
+    def _add_own_key(self, request: ServiceRequest) -> ServiceRequest:
+        return replace(request, headers={**request.headers, **self._own_key.to_headers()})
+
+    async def _send_once(self, request: ServiceRequest, deadline: float) -> TimedAnswer:
         sent = self._runtime.clocks.now()
         seconds = min(_ATTEMPT_TIMEOUT_SECONDS, deadline - sent.monotonic)
         if seconds <= 0:

@@ -34,6 +34,8 @@ class ServiceRequest:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(default=b"", repr=False)
+    # The own key of this service goes with it.
+    presents_own_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ _MAX_AGO_MS = 3_600_000
 _MAX_PENDING = 100_000
 
 UsedKind = Literal["app", "node"]
+_Name = tuple[UsedKind, str, str | None, bool]
 
 
 @dataclass(slots=True, eq=False)
@@ -28,11 +29,19 @@ class Use:
     is_pending: bool = False
     # That the call needed, of an app whose key has scopes.
     scope: str | None = None
+    # It was the key before the last rotation.
+    previous: bool = False
+
+    @property
+    def name(self) -> _Name:
+        return (self.kind, self.id, self.scope, self.previous)
 
     def to_body(self, now: float) -> dict[str, object]:
         ago_ms = int((now - self.at) * 1_000)
         body: dict[str, object] = {"kind": self.kind, "id": self.id, "ago_ms": min(_MAX_AGO_MS, max(0, ago_ms))}
-        return body if self.scope is None else {**body, "scope": self.scope}
+        if self.scope is not None:
+            body["scope"] = self.scope
+        return {**body, "previous": True} if self.previous else body
 
 
 class Uses:
@@ -40,14 +49,14 @@ class Uses:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pending: dict[tuple[UsedKind, str, str | None], Use] = {}
+        self._pending: dict[_Name, Use] = {}
 
     def add(self, use: Use) -> None:
         """
         Replaces the pending use of the same key, remembered before or, when this thread was preempted, since. The later moment
         is kept. The replaced use is added again at its next use.
         """
-        name = (use.kind, use.id, use.scope)
+        name = use.name
         with self._lock:
             pending = self._pending
             replaced = pending.get(name)
@@ -74,4 +83,4 @@ class Uses:
         """After a poll without an answer. A later use of the same key is kept."""
         with self._lock:
             for use in uses:
-                self._pending.setdefault((use.kind, use.id, use.scope), use).is_pending = True
+                self._pending.setdefault(use.name, use).is_pending = True

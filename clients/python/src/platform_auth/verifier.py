@@ -63,7 +63,8 @@ class Verifier:
         *,
         url: str,
         app_id: str,
-        app_key: str,
+        app_key: str | None = None,
+        app_key_file: str | None = None,
         service_name: str,
         secret_key: str | None = None,
         secret_key_previous: str | None = None,
@@ -77,7 +78,8 @@ class Verifier:
         on_verdict: VerdictHook | None = None,
     ) -> None:
         """
-        `secret_key` verifies HS256 access tokens and `jwks_url` ES256; with neither, the authentication service judges each
+        `app_key`, or the file `app_key_file`: this service's own key for auth; the file is read again when the key is refused,
+        because a mounted Secret changes while the process runs. `secret_key` verifies HS256 access tokens and `jwks_url` ES256; with neither, the authentication service judges each
         token at first sight. `secret_key_previous` verifies them too, while the secret is rotated. `issuer` and `audience`: `iss`
         and `aud` of access tokens, as JWT_ISSUER and JWT_AUDIENCE of the authentication service; without an audience, tokens
         with one are refused. `outage_grace_seconds`, at most 60: how much longer memory may be used while the authentication
@@ -89,6 +91,7 @@ class Verifier:
             url=url,
             app_id=app_id,
             app_key=app_key,
+            app_key_file=app_key_file,
             service_name=service_name,
             secret_key=secret_key,
             secret_key_previous=secret_key_previous,
@@ -120,7 +123,7 @@ class Verifier:
     ) -> "Verifier":
         """
         From AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME, and SECRET_KEY or AUTH_JWKS_URL: what `platform-auth init`
-        writes. Also SECRET_KEY_PREVIOUS during a rotation, JWT_ISSUER and JWT_AUDIENCE, if the authentication service has
+        writes. AUTH_APP_KEY_FILE, in place of AUTH_APP_KEY, names a file with the key. Also SECRET_KEY_PREVIOUS during a rotation, JWT_ISSUER and JWT_AUDIENCE, if the authentication service has
         them, and AUTH_OUTAGE_GRACE_SECONDS. Raises VerifierConfigurationError.
         """
         settings: dict[str, Any] = {**read_environment(os.environ if variables is None else variables), **options}

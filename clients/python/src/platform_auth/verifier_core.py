@@ -69,10 +69,10 @@ class VerifierCore:
         misconfigurations = Misconfigurations(settings.log)
         clock_check = ClockCheck(runtime.clocks, misconfigurations)
         service_name = ServiceName(settings.service_name, misconfigurations)
-        polls = ServiceClient(runtime, runtime.polls.transport)
+        polls = ServiceClient(runtime, runtime.polls.transport, settings.own_key)
         checks = Checks(clock_check, service_name, misconfigurations)
         self._poller = Poller(settings, runtime, polls, lease, uses, checks)
-        client = ServiceClient(runtime, runtime.questions.transport)
+        client = ServiceClient(runtime, runtime.questions.transport, settings.own_key)
         self._token_check = TokenCheck(settings, runtime, client, clock_check, misconfigurations, lease)
         self._questions = Questions(
             settings, runtime, client, lease, service_name, misconfigurations, unexpected_errors
@@ -92,7 +92,8 @@ class VerifierCore:
         """The polls tell when each scope was last asked for. Raises MissingScopeError."""
         if scope is None or principal.scopes is None:
             return
-        self._uses.add(Use("app", principal.app_id, self._uses, self._runtime.clocks.monotonic(), scope=scope))
+        at = self._runtime.clocks.monotonic()
+        self._uses.add(Use("app", principal.app_id, self._uses, at, scope=scope, previous=principal.is_previous))
         if not principal.has_scope(scope):
             raise MissingScopeError(scope)
 
@@ -169,12 +170,12 @@ class VerifierCore:
 
     def _ask_about_node(self, credential: Credential, headers: Headers, address: str | None) -> Question[NodePrincipal]:
         path = "/internal/validate-node"
-        forwarded = {**self._with_own_key(credential), "X-Platform-Target": self._settings.service_name}
+        forwarded = {**credential.headers, "X-Platform-Target": self._settings.service_name}
         return Question(
             credential,
             address,
             path,
-            self._create_request(path, headers, forwarded),
+            self._create_request(path, headers, forwarded, presents_own_key=True),
             read=lambda body: to_node_principal(body, credential.id),
             remember=self._remember_in(self.nodes.remember, credential),
             forget=lambda: self.nodes.forget(credential),
@@ -189,7 +190,7 @@ class VerifierCore:
             credential,
             address,
             path,
-            self._create_request(path, headers, self._with_own_key(credential)),
+            self._create_request(path, headers, credential.headers, presents_own_key=True),
             read=lambda body: to_user_principal(body, token.user_id, token.session_id),
             remember=self._remember_in(self.tokens.remember, credential),
             forget=lambda: self.tokens.forget(credential),
@@ -217,12 +218,14 @@ class VerifierCore:
         with suppress(VerificationError):
             self._questions.ask_in_background(self._ask_about_user(read_token(headers), headers, address))
 
-    def _with_own_key(self, credential: Credential) -> dict[str, str]:
-        settings = self._settings
-        return {**credential.headers, "X-Platform-App-Id": settings.app_id, "X-Platform-App-Key": settings.app_key}
-
     def _create_request(
-        self, path: str, headers: Headers, forwarded: Mapping[str, str], body: bytes = b""
+        self,
+        path: str,
+        headers: Headers,
+        forwarded: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        presents_own_key: bool = False,
     ) -> ServiceRequest:
         sent = {**read_tracing(headers), **forwarded, "Cache-Control": "no-cache"}
-        return ServiceRequest("POST", self._settings.url + path, sent, body)
+        return ServiceRequest("POST", self._settings.url + path, sent, body, presents_own_key)

@@ -1,0 +1,49 @@
+"""This service's own key for the authentication service: a text, or the text of a file, such as a mounted Secret."""
+
+import re
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from pathlib import Path
+from typing import TypeGuard
+
+_APP_KEY = re.compile(r"pa_app_[A-Za-z0-9_-]{1,4000}")
+
+
+@dataclass(slots=True)
+class OwnKey:
+    app_id: str
+    key: str = field(repr=False)
+    # Where a rotation puts the next key.
+    file: str | None = None
+    # Of the key: tells two of them apart.
+    version: int = 0
+
+    def to_headers(self) -> dict[str, str]:
+        return {"X-Platform-App-Id": self.app_id, "X-Platform-App-Key": self.key}
+
+    def replace_refused(self, version: int) -> bool:
+        """Whether there is another key than the one that was refused. Safe with threads: two of them read the same file."""
+        if self.version != version or self.file is None:
+            return self.version != version
+        found = read_key_file(self.file)
+        if found is None or compare_digest(found, self.key):
+            return False
+        self.key = found
+        self.version += 1
+        return True
+
+
+def is_app_key(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and _APP_KEY.fullmatch(value) is not None
+
+
+def read_key_file(path: str) -> str | None:
+    """Returns None when it cannot be read, and when it holds something else than a key and a line break."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    # TypeError: types do not hold for callers that are not type-checked.
+    except (OSError, ValueError, TypeError):
+        return None
+    # Python reads every line break as this one.
+    key = text.removesuffix("\n")
+    return key if is_app_key(key) else None
