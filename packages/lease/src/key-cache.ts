@@ -66,9 +66,11 @@ export class KeyCache<Identity extends object> implements EvictionListener {
     this.entries.set(id, [remembered, ...others].slice(0, MAX_KEYS_OF_ID));
   }
 
-  /** Evicts the key that was refused: a wrong key must not evict the right one of its id. */
+  /** Evicts the key that was refused, and no other one of its id. */
   forget(id: string, refused: Buffer): void {
-    if (this.find(id, refused)) this.evict(id);
+    const others = this.entries.get(id)?.filter(({ digest }) => !isSameDigest(digest, refused)) ?? [];
+    if (others.length > 0) this.entries.set(id, others);
+    else this.evict(id);
   }
 
   evict(id: string): void {
