@@ -17,7 +17,7 @@ import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { Filters, Moment, MOMENT_HINT, Page, Pager, sendPage, setPageHeaders, Table, toAddress } from './view.js';
 
-const ADDRESS = '/console/audit';
+const ADDRESS = '/console/audit-events';
 const FILTERS = [
   { label: 'Event', name: 'event', hint: 'Such as user.login.failed, or user.*' },
   { label: 'About (id)', name: 'subject' },

@@ -16,9 +16,9 @@ import { ConsoleController, LoginPage, LogoutPage, UnknownPage } from './console
 import { ConsoleSessions } from './console-sessions.js';
 import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { MapPage } from './map.js';
-import { NowPage } from './dashboard.js';
-import { PeoplePages } from './users.js';
-import { WhyPage } from './diagnosis.js';
+import { DashboardPage } from './dashboard.js';
+import { UserPages } from './users.js';
+import { DiagnosisPage } from './diagnosis.js';
 
 /** Gathered by the build (tools/build-docs.ts), and read at the first request. */
 const TYPES: Readonly<Record<string, string>> = { 'pico.min.css': 'css', 'console.css': 'css', 'console.js': 'js' };
@@ -43,7 +43,7 @@ export class ConsoleModule {
   /** Without pages where CONSOLE is off: their addresses are 404. */
   static forRoot({ console }: Environment): DynamicModule {
     if (console === 'off') return { module: ConsoleModule };
-    const pages = [NowPage, MapPage, ...CREDENTIAL_PAGES, PeoplePages, WhyPage, AuditPages];
+    const pages = [DashboardPage, MapPage, ...CREDENTIAL_PAGES, UserPages, DiagnosisPage, AuditPages];
     return {
       module: ConsoleModule,
       imports: [AdminModule],

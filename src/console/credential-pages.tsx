@@ -5,8 +5,8 @@ import { ExplanationsAdminController, type ExplanationResponse } from '../api/ad
 import { RotateRequest, type KeyResponse } from '../api/admin/key.dto.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields } from './console-requests.js';
-import { APPS, NODES, OPERATORS, showValue, type Credential, type CredentialKind } from './credential-types.js';
-import { ThingPages, type Description } from './resource-pages.js';
+import { APPS, NODES, OPERATORS, showValue, type Credential, type CredentialType } from './credential-types.js';
+import { ResourcePages, type Description } from './resource-pages.js';
 import { Ago, Moment, Secret, type Cells } from './view.js';
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
@@ -47,25 +47,25 @@ function isInOverlap({ previous_key_expires_at }: KeyResponse): boolean {
   return previous_key_expires_at !== null && previous_key_expires_at > new Date().toISOString();
 }
 
-abstract class CredentialPages extends ThingPages<Credential> {
+abstract class CredentialPages extends ResourcePages<Credential> {
   constructor(
     api: AdminApi,
-    protected override readonly kind: CredentialKind,
+    protected override readonly type: CredentialType,
   ) {
-    super(api, kind);
+    super(api, type);
   }
 
   protected toCells(item: Credential): Cells {
-    const [, member] = this.kind.restriction;
+    const [, member] = this.type.restriction;
     return [<State of={item} />, <bdi>{showValue(item[member]) || 'all'}</bdi>, <Ago at={item.last_used_at} />];
   }
 
-  protected isPossible(act: string, item: Credential): boolean {
-    return item.revoked_at === null && (act !== 'finish' || isInOverlap(item));
+  protected isPossible(action: string, item: Credential): boolean {
+    return item.revoked_at === null && (action !== 'finish' || isInOverlap(item));
   }
 
   protected async describe(request: Request, id: string, item: Credential): Promise<Description> {
-    const { explain, restriction, toGroup } = this.kind;
+    const { explain, restriction, toGroup } = this.type;
     const [title, member] = restriction;
     // Operators have no explanation.
     const answer = explain && (await this.api.call(request, ExplanationsAdminController, explain, id, {}));
@@ -96,20 +96,20 @@ abstract class CredentialPages extends ThingPages<Credential> {
   }
 
   protected async issue(request: Request): Promise<VNode> {
-    const body = await this.api.read('body', this.kind.issueBody, this.readBody(request, undefined));
-    return this.renderIssued((await this.call(request, this.kind.handlers.issue, request, body)) as Credential);
+    const body = await this.api.read('body', this.type.issueBody, this.readBody(request, undefined));
+    return this.renderIssued((await this.call(request, this.type.handlers.issue, request, body)) as Credential);
   }
 
-  protected async perform(request: Request, id: string, act: string, item: Credential): Promise<VNode | string> {
-    const { handler } = this.findAct(act);
-    if (act === 'rotate') {
+  protected async perform(request: Request, id: string, action: string, item: Credential): Promise<VNode | string> {
+    const { handler } = this.findAction(action);
+    if (action === 'rotate') {
       const { overlap_hours } = readFields(request);
       const sent = { overlap_hours: overlap_hours ? Number(overlap_hours) : undefined };
       const rotation = await this.api.read('body', RotateRequest, sent);
       return this.renderIssued((await this.call(request, handler, request, id, rotation)) as Credential);
     }
-    if (act === 'change') {
-      const body = await this.api.read('body', this.kind.changeBody, this.readBody(request, item));
+    if (action === 'change') {
+      const body = await this.api.read('body', this.type.changeBody, this.readBody(request, item));
       await this.call(request, handler, request, id, body);
     } else await this.call(request, handler, request, id);
     return this.toAddressOf(item);
@@ -118,7 +118,7 @@ abstract class CredentialPages extends ThingPages<Credential> {
   /** @param before the credential that changes: a field that was emptied becomes null, and an unchanged one is not sent */
   private readBody(request: Request, before: Credential | undefined): object {
     const sent = readFields(request);
-    const fields = before ? this.kind.changeable : this.kind.fields;
+    const fields = before ? this.type.changeable : this.type.fields;
     const entries = fields.map(({ name, isList }) => {
       const text = (sent[name] ?? '').trim();
       if (text === (before ? showValue(before[name]) : '')) return [name, undefined];
@@ -132,12 +132,12 @@ abstract class CredentialPages extends ThingPages<Credential> {
     return (
       <>
         <p role="note">The key is shown only here, and only now. Keep it before you leave this page.</p>
-        {this.kind.formatKey(issued).map(([format, text]) => (
+        {this.type.formatKey(issued).map(([format, text]) => (
           <Secret name={format} text={text} />
         ))}
         <p>
           <a href={this.toAddressOf(issued)}>
-            To <bdi>{this.kind.toName(issued)}</bdi>
+            To <bdi>{this.type.toName(issued)}</bdi>
           </a>
         </p>
       </>
@@ -154,11 +154,11 @@ function LastUse({ use, lastUsedAt }: { use: ExplanationResponse | undefined; la
   );
 }
 
-export const CREDENTIAL_PAGES = [APPS, NODES, OPERATORS].map((kind) => {
-  @ConsolePages(kind.address)
+export const CREDENTIAL_PAGES = [APPS, NODES, OPERATORS].map((type) => {
+  @ConsolePages(type.address)
   class KindPages extends CredentialPages {
     constructor(api: AdminApi) {
-      super(api, kind);
+      super(api, type);
     }
   }
   return KindPages;

@@ -20,7 +20,7 @@ import {
 } from '../api/admin/operators.admin.controller.js';
 import { credentialVariables, SCOPES } from '../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
-import type { Act, Kind } from './resource-pages.js';
+import type { Action, ResourceType } from './resource-pages.js';
 import { MOMENT_HINT, toAddress, type FieldProps } from './view.js';
 
 /** A field of a form; a list is typed with blanks between its words. */
@@ -28,15 +28,15 @@ interface CredentialField extends FieldProps {
   readonly isList?: true;
 }
 
-/** What the operators' API answers about a credential of any kind. */
+/** What the operators' API answers about a credential of any type. */
 export type Credential = KeyResponse & Readonly<Record<string, string | string[] | null>>;
 
-export interface CredentialKind extends Kind<Credential> {
+export interface CredentialType extends ResourceType<Credential> {
   readonly fields: readonly CredentialField[];
   readonly changeable: readonly CredentialField[];
-  readonly acts: Readonly<Record<'rotate' | 'change' | 'revoke', Act<Credential>>> & {
+  readonly actions: Readonly<Record<'rotate' | 'change' | 'revoke', Action<Credential>>> & {
     /** Of a key that replicas share: the first use of a node's new key finishes its rotation. */
-    readonly finish?: Act<Credential>;
+    readonly finish?: Action<Credential>;
   };
   readonly explain?: 'explainNode' | 'explainAppCredential';
   readonly issueBody: Type<object>;
@@ -66,14 +66,14 @@ const STATE_FILTERS: readonly FieldProps[] = [
   { label: 'Expires before', name: 'expires_before', hint: MOMENT_HINT },
 ];
 
-type Given = Omit<CredentialKind, 'acts' | 'changeable' | 'head' | 'nameLabel' | 'submit'> & {
+type Given = Omit<CredentialType, 'actions' | 'changeable' | 'head' | 'nameLabel' | 'submit'> & {
   /** Names of the fields that may change. */
   readonly changes: readonly string[];
-  readonly acts: Readonly<Record<'rotate' | 'change' | 'revoke', string>> & { readonly finish?: string };
+  readonly actions: Readonly<Record<'rotate' | 'change' | 'revoke', string>> & { readonly finish?: string };
   readonly asksForName?: true;
 };
 
-function createKind({ changes, acts, asksForName, ...given }: Given): CredentialKind {
+function createCredentialType({ changes, actions, asksForName, ...given }: Given): CredentialType {
   const changeable = given.fields.filter(({ name }) => changes.includes(name));
   return {
     ...given,
@@ -82,45 +82,45 @@ function createKind({ changes, acts, asksForName, ...given }: Given): Credential
     head: ['State', given.restriction[0], 'Last used'],
     nameLabel: 'Type the name',
     submit: 'Issue the key',
-    acts: {
+    actions: {
       rotate: {
         title: 'Rotate',
         effect: 'A new key is issued, and works at once. The old one ends as you say below.',
-        handler: acts.rotate,
+        handler: actions.rotate,
         fields: () => [OVERLAP],
       },
-      ...(acts.finish !== undefined && {
+      ...(actions.finish !== undefined && {
         finish: {
           title: 'Finish the rotation',
           effect: 'The old key is refused from the next call on, at every service. Replicas that still use it stop.',
-          handler: acts.finish,
+          handler: actions.finish,
         },
       }),
       change: {
         title: 'Change',
         effect: 'It holds from the next call on, at every service.',
-        handler: acts.change,
+        handler: actions.change,
         fields: (item) => changeable.map((field) => ({ ...field, value: showValue(item[field.name]) })),
       },
       revoke: {
         title: 'Revoke',
         effect:
           'Its key is refused from the next call on, at every service. This cannot be undone: it would need a new one.',
-        handler: acts.revoke,
+        handler: actions.revoke,
         ...(asksForName && { asksForName }),
       },
     },
   };
 }
 
-export const APPS = createKind({
-  address: '/console/keys',
+export const APPS = createCredentialType({
+  address: '/console/app-credentials',
   title: 'Keys',
   noun: 'app credential',
   controller: AppCredentialsAdminController,
   scope: 'apps',
   handlers: { list: 'listAppCredentials', find: 'getAppCredential', issue: 'issueAppCredential' },
-  acts: {
+  actions: {
     rotate: 'rotateAppCredential',
     finish: 'finishAppCredentialRotation',
     change: 'updateAppCredential',
@@ -150,14 +150,14 @@ export const APPS = createKind({
   },
 });
 
-export const NODES = createKind({
-  address: '/console/homes',
+export const NODES = createCredentialType({
+  address: '/console/nodes',
   title: 'Homes',
   noun: 'node',
   controller: NodesAdminController,
   scope: 'nodes',
   handlers: { list: 'listNodes', find: 'getNode', issue: 'issueNode' },
-  acts: { rotate: 'rotateNode', change: 'updateNode', revoke: 'revokeNode' },
+  actions: { rotate: 'rotateNode', change: 'updateNode', revoke: 'revokeNode' },
   explain: 'explainNode',
   query: NodesQuery,
   issueBody: IssueNodeRequest,
@@ -179,7 +179,7 @@ export const NODES = createKind({
   toName: ({ room, name }) => `${String(room)}/${String(name)}`,
   toGroup({ household_id }) {
     const household = String(household_id);
-    return { text: `Household ${household}`, address: toAddress('/console/homes', { household_id: household }) };
+    return { text: `Household ${household}`, address: toAddress('/console/nodes', { household_id: household }) };
   },
   formatKey({ node_id, api_key, household_id }) {
     const entries = Object.entries({ node_id, api_key, household_id }).map(
@@ -193,14 +193,14 @@ export const NODES = createKind({
   },
 });
 
-export const OPERATORS = createKind({
+export const OPERATORS = createCredentialType({
   address: '/console/operators',
   title: 'Operators',
   noun: 'operator',
   controller: OperatorsAdminController,
   scope: 'operators',
   handlers: { list: 'listOperators', find: 'getOperator', issue: 'issueOperator' },
-  acts: {
+  actions: {
     rotate: 'rotateOperator',
     finish: 'finishOperatorRotation',
     change: 'updateOperator',

@@ -18,7 +18,7 @@ import { Ago, Facts, Moment, Page, sendPage, Table, toAddress, type Cells } from
 
 const DAY_MS = 86_400_000;
 const LONG_UNUSED_DAYS = 90;
-/** Of each kind; a link leads to all of them. */
+/** Of each type; a link leads to all of them. */
 const SHOWN = 5;
 
 interface Need {
@@ -46,7 +46,7 @@ function listNeeds(now: number): Need[] {
 }
 
 @ConsolePages('console')
-export class NowPage {
+export class DashboardPage {
   constructor(
     private readonly api: AdminApi,
     private readonly database: Database,
@@ -77,29 +77,29 @@ export class NowPage {
   private async renderNeeds(request: Request): Promise<VNode> {
     const rows: Cells[] = [];
     const session = getSession(request);
-    for (const kind of [APPS, NODES, OPERATORS]) {
-      if (!this.api.mayCall(session, kind.controller, kind.handlers.list)) {
-        const advice = `The scope ${kind.scope} shows them; an operator with operators grants it.`;
-        rows.push([`The ${kind.noun}s`, 'are not shown', advice]);
+    for (const type of [APPS, NODES, OPERATORS]) {
+      if (!this.api.mayCall(session, type.controller, type.handlers.list)) {
+        const advice = `The scope ${type.scope} shows them; an operator with operators grants it.`;
+        rows.push([`The ${type.noun}s`, 'are not shown', advice]);
         continue;
       }
       for (const { title, filter, describe } of listNeeds(Date.now())) {
         const whole = { ...filter, live: 'true' };
-        const query = await this.api.read('query', kind.query, { ...whole, limit: String(SHOWN) });
-        const page = (await this.api.callNamed(request, kind.controller, kind.handlers.list, query)) as {
+        const query = await this.api.read('query', type.query, { ...whole, limit: String(SHOWN) });
+        const page = (await this.api.callNamed(request, type.controller, type.handlers.list, query)) as {
           items: Credential[];
           next_cursor: string | null;
         };
         for (const item of page.items)
           rows.push([
             title,
-            <a href={`${kind.address}/${kind.toId(item)}`}>
-              <bdi>{kind.toName(item)}</bdi>
+            <a href={`${type.address}/${type.toId(item)}`}>
+              <bdi>{type.toName(item)}</bdi>
             </a>,
             describe(item),
           ]);
         if (page.next_cursor !== null)
-          rows.push([title, <a href={toAddress(kind.address, whole)}>All such {kind.noun}s</a>, '']);
+          rows.push([title, <a href={toAddress(type.address, whole)}>All such {type.noun}s</a>, '']);
       }
     }
     return <Table caption="What needs a person" head={['What', 'Which', 'Since or until']} rows={rows} />;
@@ -114,9 +114,9 @@ export class NowPage {
       for (const refused of events) {
         const { time, address, subject } = refused;
         rows.push([
-          <a href={toAddress('/console/audit', { event, since })}>{event}</a>,
+          <a href={toAddress('/console/audit-events', { event, since })}>{event}</a>,
           describeCount(refused),
-          address && <a href={toAddress('/console/why', { about: address })}>{address}</a>,
+          address && <a href={toAddress('/console/explain', { about: address })}>{address}</a>,
           <SubjectLink subject={subject} />,
           <Ago at={time} />,
         ]);
@@ -129,7 +129,7 @@ export class NowPage {
         <p>
           Limits that refuse an account or a network now:{' '}
           {exhausted.map(({ name, count }) => `${name} (${count})`).join(', ') || 'none'}.{' '}
-          <a href={toAddress('/console/people', { throttled: 'true' })}>Throttled users</a>
+          <a href={toAddress('/console/users', { throttled: 'true' })}>Throttled users</a>
         </p>
       </>
     );

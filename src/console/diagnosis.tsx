@@ -17,7 +17,7 @@ import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } fro
 import { readEvents, Timeline } from './audit.js';
 import { Form, Moment, Page, sendPage, Table, toAddress } from './view.js';
 
-const ADDRESS = '/console/why';
+const ADDRESS = '/console/explain';
 const ABOUT = {
   label: 'An id, an e-mail address, or an address of a network',
   name: 'about',
@@ -31,8 +31,8 @@ const ASKED = [
 /** What stands before the key in X-API-Key is the node's id. */
 const ID_BEFORE_KEY = /^([0-9a-f-]{36}):/i;
 
-@ConsolePages('console/why')
-export class WhyPage {
+@ConsolePages('console/explain')
+export class DiagnosisPage {
   constructor(private readonly api: AdminApi) {}
 
   @Get()
@@ -85,9 +85,9 @@ export class WhyPage {
     const atService: object = service ? { target: service } : {};
     const fromAddress: object = address ? { address } : {};
     const kinds = [
-      ['node', '/console/homes', 'explainNode', atService],
-      ['app credential', '/console/keys', 'explainAppCredential', atService],
-      ['user', '/console/people', 'explainUser', fromAddress],
+      ['node', '/console/nodes', 'explainNode', atService],
+      ['app credential', '/console/app-credentials', 'explainAppCredential', atService],
+      ['user', '/console/users', 'explainUser', fromAddress],
     ] as const;
     const events = await this.renderEvents(request, 'Events about it', { subject: id });
     for (const [name, page, explain, asked] of kinds) {

@@ -67,8 +67,11 @@ export class MapPage {
             {query.service ? (
               <>
                 There are more arrows than these: see the keys{' '}
-                <a href={toAddress('/console/keys', { caller: query.service })}>that it uses</a> and{' '}
-                <a href={toAddress('/console/keys', { target: query.service })}>that others use to call it</a>.
+                <a href={toAddress('/console/app-credentials', { caller: query.service })}>that it uses</a> and{' '}
+                <a href={toAddress('/console/app-credentials', { target: query.service })}>
+                  that others use to call it
+                </a>
+                .
               </>
             ) : (
               `There are more than ${MAX_ARROWS} arrows. Choose a service, here or in the table.`
@@ -176,7 +179,7 @@ function Arrow({ arrow, points }: { arrow: MapArrow; points: readonly Point[] })
   const label = `${arrow.caller} calls ${arrow.target}: last used ${arrow.last_used_at ?? 'never'}${arrow.isRefused ? ', refused in the last hour' : ''}`;
   const line = `M${points.map(({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`).join('L')}`;
   return (
-    <a href={`/console/keys/${arrow.app_id}`} aria-label={label}>
+    <a href={`/console/app-credentials/${arrow.app_id}`} aria-label={label}>
       <path class="hit" d={line} />
       <path class={toClass(arrow)} d={line} marker-end="url(#tip)" />
     </a>
@@ -202,7 +205,7 @@ function ArrowTable({ arrows }: { arrows: readonly MapArrow[] }): VNode {
       <State of={arrow} /> {arrow.isRefused && <span class="bad">refused in the last hour</span>}
     </>,
     <Ago at={arrow.last_used_at} />,
-    <a href={`/console/keys/${arrow.app_id}`}>
+    <a href={`/console/app-credentials/${arrow.app_id}`}>
       Key of {arrow.caller} for {arrow.target}
     </a>,
   ]);

@@ -1,6 +1,6 @@
 /**
  * The pages of what operators look after: app credentials, nodes, operators (credential-pages.tsx) and users (users.tsx). A
- * list, a form for a new one, a page for each with its life as a time line, and a page for each act, which says what will
+ * list, a form for a new one, a page for each with its life as a time line, and a page for each action, which says what will
  * happen before it does it.
  */
 import { Get, Param, Post, Query, Req, Res, type Type } from '@nestjs/common';
@@ -15,17 +15,17 @@ import { readEvents, Timeline } from './audit.js';
 import { Facts, Filters, Form, Page, Pager, sendPage, Table } from './view.js';
 import type { Cells, FactList, FieldProps, RowGroup } from './view.js';
 
-export interface Act<Thing> {
+export interface Action<Resource> {
   readonly title: string;
   readonly effect: string;
   readonly handler: string;
   /** Whether the operator types the name before it is done. */
   readonly asksForName?: true;
-  readonly fields?: (thing: Thing) => readonly FieldProps[];
+  readonly fields?: (resource: Resource) => readonly FieldProps[];
 }
 
-/** One kind of things, as the operators' API has them. */
-export interface Kind<Thing> {
+/** One type of resources, as the operators' API has them. */
+export interface ResourceType<Resource> {
   readonly address: string;
   readonly title: string;
   readonly noun: string;
@@ -40,56 +40,56 @@ export interface Kind<Thing> {
   readonly submit: string;
   /** The columns of the list after the name. */
   readonly head: readonly string[];
-  readonly acts: Readonly<Record<string, Act<Thing>>>;
+  readonly actions: Readonly<Record<string, Action<Resource>>>;
   readonly nameLabel: string;
-  readonly toId: (thing: Thing) => string;
-  readonly toName: (thing: Thing) => string;
+  readonly toId: (resource: Resource) => string;
+  readonly toName: (resource: Resource) => string;
   /** Under which heading of a list it stands, and where the heading leads. */
-  readonly toGroup?: (thing: Thing) => RowGroup;
+  readonly toGroup?: (resource: Resource) => RowGroup;
 }
 
-interface ActAddress {
+interface ActionAddress {
   readonly id: string;
-  readonly act: string;
+  readonly action: string;
 }
 
 export interface Description {
   readonly facts: FactList;
-  /** What would notice an act: in numbers. */
+  /** What would notice an action: in numbers. */
   readonly use: ComponentChildren;
   readonly more?: VNode;
 }
 
-export abstract class ThingPages<Thing extends { readonly updated_at: string }> {
+export abstract class ResourcePages<Resource extends { readonly updated_at: string }> {
   constructor(
     protected readonly api: AdminApi,
-    protected readonly kind: Kind<Thing>,
+    protected readonly type: ResourceType<Resource>,
   ) {}
 
-  protected abstract toCells(thing: Thing): Cells;
-  protected abstract describe(request: Request, id: string, thing: Thing): Promise<Description>;
-  protected abstract isPossible(act: string, thing: Thing): boolean;
+  protected abstract toCells(resource: Resource): Cells;
+  protected abstract describe(request: Request, id: string, resource: Resource): Promise<Description>;
+  protected abstract isPossible(action: string, resource: Resource): boolean;
   /** @returns a page that is shown once, or the address that shows what was made */
   protected abstract issue(request: Request): Promise<VNode | string>;
-  /** @returns a page that is shown once; otherwise the page of the thing, or the list, is next */
-  protected abstract perform(request: Request, id: string, act: string, thing: Thing): Promise<VNode | string>;
+  /** @returns a page that is shown once; otherwise the page of the resource, or the list, is next */
+  protected abstract perform(request: Request, id: string, action: string, resource: Resource): Promise<VNode | string>;
 
   @Get()
   async showList(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
-    const { address, title, noun, handlers, head, filters } = this.kind;
+    const { address, title, noun, handlers, head, filters } = this.type;
     if (query.search !== undefined && isId(query.search.trim())) {
       response.redirect(303, `${address}/${query.search.trim()}`);
       return;
     }
-    const read = await this.api.read('query', this.kind.query, query);
-    const page = (await this.call(request, handlers.list, read)) as { items: Thing[]; next_cursor: string | null };
-    const { toGroup, toName } = this.kind;
+    const read = await this.api.read('query', this.type.query, query);
+    const page = (await this.call(request, handlers.list, read)) as { items: Resource[]; next_cursor: string | null };
+    const { toGroup, toName } = this.type;
     const items = toGroup ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
-    const rows = items.map((thing) => [
-      <a href={this.toAddressOf(thing)}>
-        <bdi>{toName(thing)}</bdi>
+    const rows = items.map((resource) => [
+      <a href={this.toAddressOf(resource)}>
+        <bdi>{toName(resource)}</bdi>
       </a>,
-      ...this.toCells(thing),
+      ...this.toCells(resource),
     ]);
     const groups = toGroup && items.map(toGroup);
     this.send(
@@ -110,31 +110,31 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
 
   @Get('new')
   showNew(@Req() request: Request, @Res() response: Response): void {
-    const { address, noun, fields, submit } = this.kind;
+    const { address, noun, fields, submit } = this.type;
     const form = <Form session={getSession(request)} action={address} submit={submit} fields={fields} />;
     this.send(response, `New ${noun}`, form);
   }
 
   @Post()
   async create(@Req() request: Request, @Res() response: Response): Promise<void> {
-    this.sendResult(response, `New ${this.kind.noun}`, await this.issue(request));
+    this.sendResult(response, `New ${this.type.noun}`, await this.issue(request));
   }
 
   @Get(':id')
   async show(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    const thing = await this.find(request, id);
-    const { facts, more } = await this.describe(request, id, thing);
-    const offered = Object.entries(this.kind.acts).filter(
-      ([name, { handler }]) => this.may(request, handler) && this.isPossible(name, thing),
+    const resource = await this.find(request, id);
+    const { facts, more } = await this.describe(request, id, resource);
+    const offered = Object.entries(this.type.actions).filter(
+      ([name, { handler }]) => this.may(request, handler) && this.isPossible(name, resource),
     );
     this.send(
       response,
-      this.kind.toName(thing),
+      this.type.toName(resource),
       <>
         <Facts facts={[['Id', <code>{id}</code>], ...facts]} />
         <p class="actions">
           {offered.map(([name, { title }]) => (
-            <a href={`${this.kind.address}/${id}/${name}`}>{title} …</a>
+            <a href={`${this.type.address}/${id}/${name}`}>{title} …</a>
           ))}
         </p>
         {more}
@@ -143,22 +143,22 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
     );
   }
 
-  @Get(':id/:act')
-  async ask(@Req() request: Request, @Res() response: Response, @Param() { id, act }: ActAddress): Promise<void> {
-    const { title, effect, asksForName, fields } = this.findAct(act);
-    const thing = await this.find(request, id);
-    const { use } = await this.describe(request, id, thing);
-    const { address, nameLabel, toName } = this.kind;
+  @Get(':id/:action')
+  async ask(@Req() request: Request, @Res() response: Response, @Param() { id, action }: ActionAddress): Promise<void> {
+    const { title, effect, asksForName, fields } = this.findAction(action);
+    const resource = await this.find(request, id);
+    const { use } = await this.describe(request, id, resource);
+    const { address, nameLabel, toName } = this.type;
     const toType = asksForName ? [{ label: nameLabel, name: 'name', isRequired: true }] : [];
     this.send(
       response,
-      `${title}: ${toName(thing)}`,
+      `${title}: ${toName(resource)}`,
       <Form
         session={getSession(request)}
-        action={`${address}/${id}/${act}`}
+        action={`${address}/${id}/${action}`}
         submit={title}
-        seen={thing.updated_at}
-        fields={[...(fields?.(thing) ?? []), ...toType]}
+        seen={resource.updated_at}
+        fields={[...(fields?.(resource) ?? []), ...toType]}
       >
         <p role="note">
           {effect} {use}
@@ -167,36 +167,44 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
     );
   }
 
-  @Post(':id/:act')
-  async act(@Req() request: Request, @Res() response: Response, @Param() { id, act }: ActAddress): Promise<void> {
-    const { title, asksForName } = this.findAct(act);
-    const thing = await this.find(request, id);
-    refuseOutdated(request, thing.updated_at);
-    if (asksForName && readFields(request).name !== this.kind.toName(thing))
+  @Post(':id/:action')
+  async action(
+    @Req() request: Request,
+    @Res() response: Response,
+    @Param() { id, action }: ActionAddress,
+  ): Promise<void> {
+    const { title, asksForName } = this.findAction(action);
+    const resource = await this.find(request, id);
+    refuseOutdated(request, resource.updated_at);
+    if (asksForName && readFields(request).name !== this.type.toName(resource))
       throw new ConsoleRefusal(400, 'Not the name', 'What was typed is not the name. Nothing was changed.');
-    this.sendResult(response, `${title}: ${this.kind.toName(thing)}`, await this.perform(request, id, act, thing));
+    this.sendResult(
+      response,
+      `${title}: ${this.type.toName(resource)}`,
+      await this.perform(request, id, action, resource),
+    );
   }
 
-  protected toAddressOf(thing: Thing): string {
-    return `${this.kind.address}/${this.kind.toId(thing)}`;
+  protected toAddressOf(resource: Resource): string {
+    return `${this.type.address}/${this.type.toId(resource)}`;
   }
 
   protected call(request: Request, handler: string, ...values: unknown[]): Promise<unknown> {
-    return this.api.callNamed(request, this.kind.controller, handler, ...values);
+    return this.api.callNamed(request, this.type.controller, handler, ...values);
   }
 
-  private async find(request: Request, id: string): Promise<Thing> {
-    return (await this.call(request, this.kind.handlers.find, id)) as Thing;
+  private async find(request: Request, id: string): Promise<Resource> {
+    return (await this.call(request, this.type.handlers.find, id)) as Resource;
   }
 
   private may(request: Request, handler: string): boolean {
-    return this.api.mayCall(getSession(request), this.kind.controller, handler);
+    return this.api.mayCall(getSession(request), this.type.controller, handler);
   }
 
-  protected findAct(name: string): Act<Thing> {
-    const act = Object.hasOwn(this.kind.acts, name) ? this.kind.acts[name] : undefined;
-    if (!act) throw new ProblemException(problems.notFound);
-    return act;
+  protected findAction(name: string): Action<Resource> {
+    const action = Object.hasOwn(this.type.actions, name) ? this.type.actions[name] : undefined;
+    if (!action) throw new ProblemException(problems.notFound);
+    return action;
   }
 
   private sendResult(response: Response, title: string, result: VNode | string): void {
@@ -205,7 +213,7 @@ export abstract class ThingPages<Thing extends { readonly updated_at: string }> 
   }
 
   private send(response: Response, title: string, content: VNode): void {
-    const { address, scope } = this.kind;
+    const { address, scope } = this.type;
     sendPage(
       response,
       <Page title={title} session={getSession(response.req)} at={address} needs={[scope, 'read']}>

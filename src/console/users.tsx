@@ -13,15 +13,15 @@ import { PageQuery } from '../foundation/http/page.dto.js';
 import { RegistrationRequest, type UserResponse } from '../api/account/user.dto.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields } from './console-requests.js';
-import { ThingPages, type Description, type Kind } from './resource-pages.js';
+import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
 import { Ago, Moment, Secret, Table, type Cells } from './view.js';
 
 /** A user has no more live ones. */
 const MAX_SESSIONS = '100';
 const YES_OR_ALL = { '': 'all', true: 'only these' };
 
-const USERS: Kind<UserResponse> = {
-  address: '/console/people',
+const USERS: ResourceType<UserResponse> = {
+  address: '/console/users',
   title: 'People',
   noun: 'user',
   controller: UsersAdminController,
@@ -41,7 +41,7 @@ const USERS: Kind<UserResponse> = {
   submit: 'Create the user',
   head: ['State', 'Since'],
   nameLabel: 'Type the e-mail address',
-  acts: {
+  actions: {
     disable: { title: 'Disable', effect: 'All sessions end, and logins are refused.', handler: 'updateUser' },
     enable: { title: 'Enable', effect: 'Logins are accepted again.', handler: 'updateUser' },
     'end-sessions': {
@@ -76,8 +76,8 @@ const USERS: Kind<UserResponse> = {
   toName: ({ email }) => email,
 };
 
-@ConsolePages('console/people')
-export class PeoplePages extends ThingPages<UserResponse> {
+@ConsolePages('console/users')
+export class UserPages extends ResourcePages<UserResponse> {
   constructor(api: AdminApi) {
     super(api, USERS);
   }
@@ -86,8 +86,8 @@ export class PeoplePages extends ThingPages<UserResponse> {
     return [<UserState of={user} />, <Moment at={user.created_at} />];
   }
 
-  protected isPossible(act: string, { is_active }: UserResponse): boolean {
-    return act !== (is_active ? 'enable' : 'disable');
+  protected isPossible(action: string, { is_active }: UserResponse): boolean {
+    return action !== (is_active ? 'enable' : 'disable');
   }
 
   protected async describe(request: Request, id: string, user: UserResponse): Promise<Description> {
@@ -113,15 +113,15 @@ export class PeoplePages extends ThingPages<UserResponse> {
     return this.toAddressOf(await this.api.call(request, UsersAdminController, 'createUser', request, body));
   }
 
-  protected async perform(request: Request, id: string, act: string, user: UserResponse): Promise<VNode | string> {
+  protected async perform(request: Request, id: string, action: string, user: UserResponse): Promise<VNode | string> {
     const { api } = this;
-    if (act === 'reset-password')
+    if (action === 'reset-password')
       return this.renderToken(user, await api.call(request, UsersAdminController, 'issuePasswordReset', request, id));
-    if (act === 'enable' || act === 'disable') {
-      const body = await api.read('body', UpdateUserRequest, { is_active: act === 'enable' });
+    if (action === 'enable' || action === 'disable') {
+      const body = await api.read('body', UpdateUserRequest, { is_active: action === 'enable' });
       await api.call(request, UsersAdminController, 'updateUser', request, id, body);
-    } else await this.call(request, this.kind.acts[act]?.handler ?? '', request, id);
-    return act === 'delete' ? this.kind.address : this.toAddressOf(user);
+    } else await this.call(request, this.type.actions[action]?.handler ?? '', request, id);
+    return action === 'delete' ? this.type.address : this.toAddressOf(user);
   }
 
   /** The newest first. */

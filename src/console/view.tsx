@@ -12,12 +12,12 @@ const CONTENT_SECURITY_POLICY =
 const PAGES = [
   ['/console', 'Now'],
   ['/console/map', 'Map'],
-  ['/console/keys', 'Keys'],
-  ['/console/homes', 'Homes'],
-  ['/console/people', 'People'],
+  ['/console/app-credentials', 'Keys'],
+  ['/console/nodes', 'Homes'],
+  ['/console/users', 'People'],
   ['/console/operators', 'Operators'],
-  ['/console/why', 'Why?'],
-  ['/console/audit', 'Audit'],
+  ['/console/explain', 'Why?'],
+  ['/console/audit-events', 'Audit'],
 ] as const;
 
 export function setPageHeaders(response: Response): void {

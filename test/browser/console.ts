@@ -57,12 +57,12 @@ async function expectTitle(page: Page, name: string, title: string | RegExp): Pr
 const follow = (page: Page, name: string | RegExp): Promise<void> => page.getByRole('link', { name }).first().click();
 
 async function checkNode(page: Page, suffix: string): Promise<void> {
-  await page.goto('/console/homes/new');
+  await page.goto('/console/nodes/new');
   await fillAndSend(page, { Household: HOUSEHOLD, Room: 'kitchen', Name: 'speaker' }, 'Issue the key');
   await expectText(page, `a new node's key is shown ${suffix}`, /API_KEY=pa_node_/);
   await page.reload();
   await expectTitle(page, `the same form makes no second node ${suffix}`, 'This form was sent before');
-  await page.goto('/console/homes?search=kitchen');
+  await page.goto('/console/nodes?search=kitchen');
   await follow(page, 'kitchen/speaker');
   await follow(page, 'Rotate …');
   await fillAndSend(page, { 'Hours for which the old key stays valid': '2' }, 'Rotate');
@@ -79,10 +79,10 @@ async function checkNode(page: Page, suffix: string): Promise<void> {
 }
 
 async function checkKey(page: Page, suffix: string, target: string): Promise<void> {
-  await page.goto('/console/keys/new');
+  await page.goto('/console/app-credentials/new');
   await fillAndSend(page, { Caller: 'ocr', Target: target }, 'Issue the key');
   await expectText(page, `a new app credential is shown ${suffix}`, /_APP_KEY=pa_app_/);
-  await page.goto('/console/keys/new');
+  await page.goto('/console/app-credentials/new');
   await fillAndSend(page, { Caller: 'ocr', Target: target }, 'Issue the key');
   await expectTitle(page, `a second one for the same pair is refused ${suffix}`, 'The pair has a live credential');
   await page.goto('/console/map');
@@ -94,7 +94,7 @@ async function checkKey(page: Page, suffix: string, target: string): Promise<voi
 }
 
 async function checkUser(page: Page, suffix: string, email: string): Promise<void> {
-  await page.goto('/console/people/new');
+  await page.goto('/console/users/new');
   await fillAndSend(page, { 'E-mail': email, Password: 'correct horse battery' }, 'Create the user');
   await expectTitle(page, `a user is created ${suffix}`, email);
   await follow(page, 'Disable …');
@@ -123,10 +123,10 @@ async function checkOperators(service: Console, root: Page): Promise<void> {
   await logIn(nora, key ?? '');
   await nora.goto('/console/operators');
   await expectText(nora, 'an operator without the scope is told who can grant it', /can grant it/);
-  await nora.goto('/console/homes');
+  await nora.goto('/console/nodes');
   await follow(nora, 'hall/lamp');
   await follow(nora, 'Change …');
-  await root.goto('/console/homes');
+  await root.goto('/console/nodes');
   await follow(root, 'hall/lamp');
   await follow(root, 'Change …');
   await fillAndSend(root, { Name: 'light' }, 'Change');
@@ -138,16 +138,16 @@ async function checkOperators(service: Console, root: Page): Promise<void> {
   await follow(root, 'Revoke …');
   await fillAndSend(root, { 'Type the name': 'nora' }, 'Revoke');
   await expectText(root, 'an operator is revoked', 'admin.operator.revoked');
-  await nora.goto('/console/homes');
+  await nora.goto('/console/nodes');
   await expectTitle(nora, 'a session ends with the key that began it', 'Log in');
 }
 
 async function checkWhy(page: Page): Promise<void> {
-  await page.goto('/console/why');
+  await page.goto('/console/explain');
   await page.getByLabel(ABOUT).fill('alice@example.org');
   await page.keyboard.press('Enter');
   await expectText(page, 'a login is explained', 'would be accepted now');
-  await page.goto('/console/why');
+  await page.goto('/console/explain');
   await fillAndSend(page, { [ABOUT]: `pa_node_${'x'.repeat(43)}` }, 'Explain');
   await expectTitle(page, 'a pasted key gets into no address', 'Neither an id nor an e-mail address');
   await page.goto('/console/login?key=abc');
@@ -244,7 +244,7 @@ export async function checkConsole(cleanup: Cleanup): Promise<void> {
     await page.goto('/console');
     await page.getByRole('button', { name: 'Log out' }).click();
     await expectTitle(page, 'the logout leads to the login', 'Log in');
-    await page.goto('/console/keys');
+    await page.goto('/console/app-credentials');
     await expectTitle(page, 'and ends the session', 'Log in');
   }
   await checkLooks(service);

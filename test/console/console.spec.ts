@@ -16,14 +16,14 @@ describe('/console', () => {
 
   it('leads to the login, and back to the page that was asked for', async () => {
     const browser = new Browser(app);
-    const { headers } = await browser.get('/console/keys?live=true').expect(303);
+    const { headers } = await browser.get('/console/app-credentials?live=true').expect(303);
     expect(headers.location).toBe('/console/login?next=%2Fconsole%2Fkeys%3Flive%3Dtrue');
-    const answer = await browser.sendKey(ADMIN_KEY, { next: '/console/keys?live=true' }).expect(303);
-    expect(answer.headers.location).toBe('/console/keys?live=true');
+    const answer = await browser.sendKey(ADMIN_KEY, { next: '/console/app-credentials?live=true' }).expect(303);
+    expect(answer.headers.location).toBe('/console/app-credentials?live=true');
     expect(answer.headers['set-cookie']).toEqual([
       expect.stringMatching(/^console=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict$/),
     ]);
-    await browser.get('/console/keys?live=true').expect(200);
+    await browser.get('/console/app-credentials?live=true').expect(200);
   });
 
   it('leads from /console/ to its first page, also through the login', async () => {
@@ -73,7 +73,7 @@ describe('/console', () => {
       browser = await Browser.logIn(app);
     });
 
-    const makeForm = async () => ({ ...(await browser.readForm('/console/homes/new', '/console/homes')), ...fields });
+    const makeForm = async () => ({ ...(await browser.readForm('/console/nodes/new', '/console/nodes')), ...fields });
 
     it.each([
       ['another origin', { Origin: 'https://evil.example' }],
@@ -83,56 +83,56 @@ describe('/console', () => {
       ['the same site, another origin', { 'Sec-Fetch-Site': 'same-site' }],
     ])('from %s changes nothing', async (_what, headers) => {
       const before = await countNodes();
-      await browser.send('/console/homes', await makeForm(), headers).expect(403);
+      await browser.send('/console/nodes', await makeForm(), headers).expect(403);
       expect(await countNodes()).toBe(before);
     });
 
     it('without a proof, with that of another action, or of another session, changes nothing', async () => {
       const before = await countNodes();
       const other = await Browser.logIn(app);
-      const proofs = ['', (await browser.readForm('/console/keys/new', '/console/keys')).form!];
-      proofs.push((await other.readForm('/console/homes/new', '/console/homes')).form!);
-      for (const form of proofs) await browser.send('/console/homes', { ...fields, form }).expect(403);
+      const proofs = ['', (await browser.readForm('/console/app-credentials/new', '/console/app-credentials')).form!];
+      proofs.push((await other.readForm('/console/nodes/new', '/console/nodes')).form!);
+      for (const form of proofs) await browser.send('/console/nodes', { ...fields, form }).expect(403);
       expect(await countNodes()).toBe(before);
     });
 
     it('is done once', async () => {
       const before = await countNodes();
       const form = await makeForm();
-      const answers = await Promise.all([1, 2, 3].map(() => browser.send('/console/homes', form)));
+      const answers = await Promise.all([1, 2, 3].map(() => browser.send('/console/nodes', form)));
       expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409]);
       expect(await countNodes()).toBe(before + 1);
     });
 
     it('that was refused may be corrected and sent again', async () => {
       const form = await makeForm();
-      const { text } = await browser.send('/console/homes', { ...form, room: '' }).expect(400);
+      const { text } = await browser.send('/console/nodes', { ...form, room: '' }).expect(400);
       expect(text).toContain('room');
-      await browser.send('/console/homes', form).expect(200);
+      await browser.send('/console/nodes', form).expect(200);
     });
 
     it('with a list of fields that would be costly is refused', async () => {
       const fields = (length: number) => Object.fromEntries(Array.from({ length }, (_, index) => [`f${index}`, 'x']));
-      await browser.send('/console/homes', fields(100)).expect(400);
+      await browser.send('/console/nodes', fields(100)).expect(400);
       await new Browser(app).send('/console/login', fields(2_000)).expect(400);
-      await browser.send('/console/homes', { ...(await makeForm()), room: 'x'.repeat(10_000) }).expect(400);
-      for (const path of ['/console/homes', `/console/homes/${HOUSEHOLD}/revoke`])
+      await browser.send('/console/nodes', { ...(await makeForm()), room: 'x'.repeat(10_000) }).expect(400);
+      for (const path of ['/console/nodes', `/console/nodes/${HOUSEHOLD}/revoke`])
         await browser.app.post(path, {}).set({ Host: HOST, Cookie: browser.cookie }).expect(415);
     });
 
     it('of Why? takes no key into an address', async () => {
       const secret = `pa_admin_${'x'.repeat(43)}`;
       for (const field of ['about', 'address', 'service']) {
-        const { status, text } = await browser.submit('/console/why', { about: HOUSEHOLD, [field]: secret });
+        const { status, text } = await browser.submit('/console/explain', { about: HOUSEHOLD, [field]: secret });
         expect({ status, isShown: text.includes(secret) }).toEqual({ status: 400, isShown: false });
       }
-      await browser.get('/console/why?about=a&about=b').expect(400);
+      await browser.get('/console/explain?about=a&about=b').expect(400);
     });
 
     it('shows names as text', async () => {
       const name = `</script><img src=x onerror=alert(1)>`;
-      await browser.send('/console/homes', { ...(await makeForm()), room: name }).expect(200);
-      const { text } = await browser.get('/console/homes').expect(200);
+      await browser.send('/console/nodes', { ...(await makeForm()), room: name }).expect(200);
+      const { text } = await browser.get('/console/nodes').expect(200);
       expect(text).toContain('&lt;/script>');
       expect(text).not.toContain('<img');
     });
@@ -161,7 +161,7 @@ describe('/console', () => {
       const form = await browser.readForm('/console', '/console/logout');
       const { headers } = await browser.send('/console/logout', form).expect(303);
       expect(headers['clear-site-data']).toBe('"cache", "storage"');
-      const { headers: after } = await browser.get('/console/people').expect(303);
+      const { headers: after } = await browser.get('/console/users').expect(303);
       expect(after['cache-control']).toBe('no-store');
     });
 
@@ -176,20 +176,20 @@ describe('/console', () => {
       const busy = await Browser.logIn(app);
       for (let minutes = 0; minutes < 8 * 60 - 20; minutes += 20) {
         app.clock.advance({ minutes: 20 });
-        await busy.get('/console/keys').expect(200);
+        await busy.get('/console/app-credentials').expect(200);
       }
       app.clock.advance({ minutes: 21 });
-      await busy.get('/console/keys').expect(303);
+      await busy.get('/console/app-credentials').expect(303);
     });
 
     it('may do what its operator may, and each act is audited as the operator’s', async () => {
       const reader = await Browser.logIn(app, (await app.operator(['read'])).key);
       const { nodeId: id } = await app.node();
-      expect((await reader.get(`/console/homes/${id}`).expect(200)).text).not.toContain('Revoke …');
-      const { status, text } = await reader.submit(`/console/homes/${id}/revoke`);
+      expect((await reader.get(`/console/nodes/${id}`).expect(200)).text).not.toContain('Revoke …');
+      const { status, text } = await reader.submit(`/console/nodes/${id}/revoke`);
       expect({ status, text }).toEqual({ status: 403, text: expect.stringContaining('can grant it') as string });
       const keeper = await Browser.logIn(app, (await app.operator(['nodes'], 'keeper')).key);
-      expect((await keeper.submit(`/console/homes/${id}/revoke`)).status).toBe(303);
+      expect((await keeper.submit(`/console/nodes/${id}/revoke`)).status).toBe(303);
       const revocations = await recorded(app, { subject: id, event: 'admin.node.revoked' });
       expect(revocations).toMatchObject([{ actor: { name: 'operator:keeper' } }]);
     });
@@ -225,7 +225,7 @@ describe('/console', () => {
       await app.login(user.email, 'wrong password').expect(401);
       const { text } = await browser.get('/console').expect(200);
       expect(text).toContain(`href="/console/operators/${id}"`);
-      expect(text).toContain(`href="/console/homes/${rotated.nodeId}"`);
+      expect(text).toContain(`href="/console/nodes/${rotated.nodeId}"`);
       expect(text).toContain('It was not used since the rotation.');
       expect(text).toMatch(/user\.login\.failed.*1 × wrong_password.*about=127\.0\.0\.1/);
     });
@@ -241,38 +241,38 @@ describe('/console', () => {
 
     it('names the scopes of which the operator lacks one', async () => {
       const keeper = await Browser.logIn(app, (await app.operator(['users'])).key);
-      const { text } = await keeper.get(`/console/why?about=${HOUSEHOLD}`).expect(403);
+      const { text } = await keeper.get(`/console/explain?about=${HOUSEHOLD}`).expect(403);
       expect(text).toContain('It needs the scope nodes or read.');
       expect(text).not.toContain('`scopes`');
     });
 
     it('says what a seal proves, and lists nodes by household', async () => {
-      const { text } = await browser.get('/console/audit').expect(200);
+      const { text } = await browser.get('/console/audit-events').expect(200);
       expect(text).toContain('A seal proves that the events before it are unchanged');
-      const { text: homes } = await browser.get('/console/homes').expect(200);
+      const { text: homes } = await browser.get('/console/nodes').expect(200);
       expect(homes.match(new RegExp(`household_id=${HOUSEHOLD}"`, 'g'))).toHaveLength(1);
     });
 
     it('finds a user by the id', async () => {
       const { id } = await app.user();
-      const { headers } = await browser.get(`/console/people?search=${id}`).expect(303);
-      expect(headers.location).toBe(`/console/people/${id}`);
+      const { headers } = await browser.get(`/console/users?search=${id}`).expect(303);
+      expect(headers.location).toBe(`/console/users/${id}`);
     });
 
     it('explains an address of a network, and a request', async () => {
       const key = 'wrong-console-key-0123456789abcdefghijklmnop';
       await new Browser(app).sendKey(key).expect(401);
-      const { text } = await browser.get('/console/why?about=127.0.0.1').expect(200);
+      const { text } = await browser.get('/console/explain?about=127.0.0.1').expect(200);
       expect(text).toContain('127.0.0.1 is not throttled now');
       const [event] = await recorded(app, { event: 'admin.app_credential.issued' });
-      const request = await browser.get(`/console/why?about=${event!.request_id}`).expect(200);
+      const request = await browser.get(`/console/explain?about=${event!.request_id}`).expect(200);
       expect(request.text).toContain('admin.app_credential.issued');
     });
 
     it('says what an act would end, in numbers', async () => {
       const user = await app.user();
       for (let login = 0; login < 2; login += 1) await user.logsIn();
-      const { text } = await browser.get(`/console/people/${user.id}/end-sessions`).expect(200);
+      const { text } = await browser.get(`/console/users/${user.id}/end-sessions`).expect(200);
       expect(text).toMatch(/Open sessions: 2, last used <time/);
     });
 
@@ -283,11 +283,11 @@ describe('/console', () => {
     });
 
     it('downloads all filtered events, and no formula', async () => {
-      const path = '/console/audit.ndjson?event=admin.app_credential.issued';
+      const path = '/console/audit-events.ndjson?event=admin.app_credential.issued';
       const text = String((await browser.get(path).buffer(true).parse(readText).expect(200)).body);
       expect(text.trim().split('\n')).toHaveLength(120);
       expect(JSON.parse(text.split('\n', 1)[0]!)).toMatchObject({ event: 'admin.app_credential.issued' });
-      const csv = (await browser.get('/console/audit.csv').expect(200)).text;
+      const csv = (await browser.get('/console/audit-events.csv').expect(200)).text;
       expect(csv).not.toMatch(/(^|,)"?[=+@-]/m);
     });
 
@@ -303,15 +303,15 @@ describe('/console', () => {
 
     it('explains a key for the service that refused it', async () => {
       const { appId } = await app.service(undefined, 'ocr');
-      const about = `/console/why?about=${appId}`;
+      const about = `/console/explain?about=${appId}`;
       expect((await browser.get(`${about}&service=ocr`).expect(200)).text).toContain('would be accepted now');
       expect((await browser.get(`${about}&service=recipes`).expect(200)).text).toContain('other_target');
     });
 
     it('shows a new key with the variables that the services read it from', async () => {
       const pair = { caller: 'mcp', target: 'speech-to-text', scopes: '', expires_at: '' };
-      const form = await browser.readForm('/console/keys/new', '/console/keys');
-      const { text } = await browser.send('/console/keys', { ...form, ...pair }).expect(200);
+      const form = await browser.readForm('/console/app-credentials/new', '/console/app-credentials');
+      const { text } = await browser.send('/console/app-credentials', { ...form, ...pair }).expect(200);
       expect(text).toMatch(/SPEECH_TO_TEXT_APP_ID=[0-9a-f-]{36}\nSPEECH_TO_TEXT_APP_KEY=pa_app_/);
     });
   });
