@@ -1,4 +1,3 @@
-import { createRequire } from 'node:module';
 import type { Counts } from './verdict-counts.js';
 
 const NAME = 'platform_auth.verdicts';
@@ -19,7 +18,7 @@ interface Api {
   };
 }
 
-/** Observes the counts with OpenTelemetry, where its API is installed. The service has to start its SDK before. */
+/** Observes the counts with OpenTelemetry, where the service has started its SDK before. */
 export function observeCounts(readCounts: () => Counts): void {
   const api = findApi();
   if (!api) return;
@@ -31,11 +30,12 @@ export function observeCounts(readCounts: () => Counts): void {
   });
 }
 
+/** Where every copy of the API, of version 1, registers the SDK: so none has to be found, which a bundle cannot do. */
 function findApi(): Api | undefined {
-  try {
-    // Of the service, not of this package, which does not depend on it. Both are found in the folders above this one.
-    return createRequire(import.meta.url)('@opentelemetry/api') as Api;
-  } catch {
-    return undefined;
-  }
+  const registered = (globalThis as Record<symbol, unknown>)[Symbol.for('opentelemetry.js.api.1')];
+  return isApi(registered) ? registered : undefined;
+}
+
+function isApi(value: unknown): value is Api {
+  return typeof value === 'object' && value !== null && 'metrics' in value;
 }

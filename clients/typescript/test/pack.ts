@@ -154,6 +154,11 @@ async function tryPack(folder: string): Promise<void> {
     const strange = files.filter((path) => !/^(dist\/[\w-]+\.(js|d\.c?ts)|README\.md|package\.json)$/.test(path));
     if (strange.length > 0 || !files.includes('README.md')) throw new Error(files.join('\n'));
   });
+  await checks.run('has no import.meta, which ts-jest cannot compile to CommonJS', () => {
+    const built = files.filter((path) => path.endsWith('.js')).map((path) => join(PACKAGE, path));
+    const strange = built.filter((path) => readFileSync(path, 'utf8').includes('import.meta'));
+    if (built.length === 0 || strange.length > 0) throw new Error(strange.join('\n'));
+  });
   const node = (name: string, text: string) => {
     writeFileSync(join(folder, name), text);
     return run(process.execPath, [name], { cwd: folder });
