@@ -38,6 +38,12 @@ interface FastifyRequest {
   readonly ip: string;
 }
 
+/** As the drivers of @nestjs/graphql make it: Apollo, and Mercurius. */
+interface GraphqlContext {
+  readonly req?: IncomingMessage | FastifyRequest;
+  readonly reply?: { readonly request?: FastifyRequest };
+}
+
 /** A response of Express or of Fastify. */
 interface HttpResponse {
   setHeader?(name: string, value: string): unknown;
@@ -89,7 +95,7 @@ export type PrincipalDecorator<Identity> = <
 ) => void;
 
 const createPrincipalDecorator = createParamDecorator((door: Door | undefined, context: ExecutionContext) =>
-  readPrincipal(context.switchToHttp().getRequest<object>(), door),
+  readPrincipal(findRequest(context), door),
 );
 
 /** The caller, as a parameter: `@Principal() caller: AppPrincipal`. With two guards on the route, that of the last. */
@@ -109,17 +115,26 @@ function createGuard<D extends Door>(guard: Guard<D, PrincipalOf<D> | undefined>
     constructor(@Inject(VerifierCore) private readonly verifier: VerifierCore) {}
 
     async canActivate(context: ExecutionContext): Promise<boolean> {
-      if (context.getType() !== 'http') throw new Error('The guards of platform-auth are for HTTP routes');
-      const http = context.switchToHttp();
-      const request = http.getRequest<IncomingMessage | FastifyRequest>();
+      const request = findRequest(context);
       const presented = isOfFastify(request) ? toPresentedRequest(request) : request;
       const refusal = await admit(guard, this.verifier, presented, request);
       if (!refusal) return true;
-      setHeaders(http.getResponse<HttpResponse>(), refusal.headers);
+      // GraphQL responds by itself, with the status in `extensions`.
+      if (context.getType() === 'http') setHeaders(context.switchToHttp().getResponse<HttpResponse>(), refusal.headers);
       throw new HttpException(refusal.body, refusal.status);
     }
   }
   return mixin(PlatformAuthGuard);
+}
+
+/** A resolver of GraphQL takes root, arguments and context; the context has the request as `req`, or below `reply`. */
+function findRequest(context: ExecutionContext): IncomingMessage | FastifyRequest {
+  if (context.getType() === 'http') return context.switchToHttp().getRequest<IncomingMessage | FastifyRequest>();
+  const { req, reply } = (context.getArgByIndex<GraphqlContext | undefined>(2) ?? {}) as GraphqlContext;
+  const request = context.getType<string>() === 'graphql' ? (req ?? reply?.request) : undefined;
+  if (!request)
+    throw new Error('The guards of platform-auth are for HTTP routes, and for GraphQL with `req` in its context');
+  return request;
 }
 
 function isOfFastify(request: IncomingMessage | FastifyRequest): request is FastifyRequest {
