@@ -3,7 +3,17 @@
 //   npm run release:clients -- [FOLDER]
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { prepareVerifierPython } from './verifier-python.js';
@@ -61,6 +71,8 @@ function packPython(staged: string): void {
     .replace(/^license-files = .*$/m, `license-files = ["${LICENSE}", "${CHANGELOG}"]`);
   writeFileSync(join(staged, 'pyproject.toml'), manifest);
   run(prepareVerifierPython(), ['-c', BUILD_BOTH, folder], staged);
+  // flit makes a wheel that its owner alone can read, which the user of a container then cannot install.
+  for (const name of readdirSync(folder)) chmodSync(join(folder, name), 0o644);
 }
 
 function copyTexts(staged: string): void {

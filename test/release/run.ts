@@ -2,7 +2,7 @@
 // `npm run test:release`. The last line counts.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Checks } from '../../tools/checks.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
@@ -55,6 +55,10 @@ async function tryRelease(folder: string, release: string): Promise<void> {
     const files = readdirSync(release).sort();
     const expected = [TARBALL, WHEEL, SOURCES, 'CHANGELOG.md', 'SHA256SUMS'].sort();
     if (files.join() !== expected.join()) throw new Error(files.join('\n'));
+  });
+  await checks.run('can be read by every user', () => {
+    const closed = readdirSync(release).filter((name) => (statSync(join(release, name)).mode & 0o444) !== 0o444);
+    if (closed.length > 0) throw new Error(closed.join('\n'));
   });
   await checks.run('has the checksum of each file', () => {
     const lines = readFileSync(join(release, 'SHA256SUMS'), 'utf8').trim().split('\n');
