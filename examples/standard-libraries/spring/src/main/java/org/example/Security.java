@@ -6,17 +6,18 @@ import org.springframework.beans.factory.annotation.Value;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.core.annotation.Order;
+import org.springframework.http.client.support.BasicAuthenticationInterceptor;
 import org.springframework.http.client.SimpleClientHttpRequestFactory;
 import org.springframework.security.authentication.AuthenticationServiceException;
 import org.springframework.security.config.ObjectPostProcessor;
 import org.springframework.security.config.annotation.web.builders.HttpSecurity;
 import org.springframework.security.config.annotation.web.configurers.oauth2.server.resource.OAuth2ResourceServerConfigurer;
-import org.springframework.security.oauth2.server.resource.introspection.RestClientOpaqueTokenIntrospector;
+import org.springframework.security.oauth2.server.resource.introspection.SpringOpaqueTokenIntrospector;
 import org.springframework.security.oauth2.server.resource.web.BearerTokenAuthenticationEntryPoint;
 import org.springframework.security.oauth2.server.resource.web.authentication.BearerTokenAuthenticationFilter;
 import org.springframework.security.web.SecurityFilterChain;
 import org.springframework.security.web.authentication.AuthenticationFailureHandler;
-import org.springframework.web.client.RestClient;
+import org.springframework.web.client.RestTemplate;
 
 @Configuration
 class Security {
@@ -33,8 +34,9 @@ class Security {
     var requests = new SimpleClientHttpRequestFactory();
     requests.setConnectTimeout(Duration.ofSeconds(3));
     requests.setReadTimeout(Duration.ofSeconds(3));
-    var client = RestClient.builder().requestFactory(requests).defaultHeaders(headers -> headers.setBasicAuth(appId, appKey)).build();
-    var introspector = new RestClientOpaqueTokenIntrospector(uri, client);
+    var client = new RestTemplate(requests);
+    client.getInterceptors().add(new BasicAuthenticationInterceptor(appId, appKey));
+    var introspector = new SpringOpaqueTokenIntrospector(uri, client);
     return http.securityMatcher("/introspected")
         .authorizeHttpRequests(rules -> rules.anyRequest().authenticated())
         .oauth2ResourceServer(server -> tellOutages(server.opaqueToken(opaque -> opaque.introspector(introspector))))
