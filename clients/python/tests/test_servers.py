@@ -94,6 +94,39 @@ def test_every_worker_of_a_server_verifies(servers: dict[str, str], name: str) -
             accepted.add(response.text)
 
 
+def test_a_gunicorn_with_gevent_does_not_start_and_says_why(environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "gunicorn", "--worker-class", "gevent", "--bind", "127.0.0.1:0", "served:wsgi"]
+    ended = subprocess.run(
+        command, cwd=TESTS, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert ended.returncode != 0
+    assert "gevent or eventlet has replaced in this process: start gunicorn with --worker-class gthread" in ended.stderr
+
+
+def test_answers_503_and_says_why_when_gevent_replaces_the_threads_after_the_verifier_was_created(
+    environment: dict[str, str],
+) -> None:
+    """As gunicorn --preload does."""
+    program = """
+from platform_auth import UnavailableError, Verifier
+from scripted import NODE_HEADERS
+auth = Verifier.from_environment()
+from gevent import monkey
+monkey.patch_all()
+for _ in range(2):
+    try:
+        auth.verify_node_sync(NODE_HEADERS)
+    except UnavailableError as error:
+        print(error.status)
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(
+        command, cwd=TESTS, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert ended.stdout.split() == ["503", "503"], ended.stderr
+    assert ended.stderr.count("--worker-class gthread") == 1
+
+
 PROGRAM = """
 import multiprocessing
 from platform_auth import UnavailableError, Verifier

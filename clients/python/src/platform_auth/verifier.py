@@ -22,7 +22,7 @@ from platform_auth.errors import (
     VerifierConfigurationError,
     refuse_missing,
 )
-from platform_auth.events import LOGGER, UnexpectedErrors
+from platform_auth.events import LOGGER, Misconfigurations, UnexpectedErrors
 from platform_auth.lease import Change
 from platform_auth.open_telemetry import COUNTS_OBSERVER
 from platform_auth.options import Settings, read_environment
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from platform_auth.starlette import Dependency
 
 Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
+
+
+_GREEN_THREADS = (
+    "The verifier needs the threads of Python, which gevent or eventlet has replaced in this process: "
+    "start gunicorn with --worker-class gthread or uvicorn_worker.UvicornWorker"
+)
 
 
 class EnvironmentOptions(TypedDict, total=False):
@@ -103,8 +109,11 @@ class Verifier:
             max_questions=max_questions,
             logger=logger or LOGGER,
         )
+        if _has_green_threads():
+            raise VerifierConfigurationError(_GREEN_THREADS)
         self._trusted = _read_authorities() if self._settings.needs_certificates else None
         self._unexpected_errors = UnexpectedErrors(self._settings.log)
+        self._misconfigurations = Misconfigurations(self._settings.log)
         self._tallies: dict[Door, Tally] = {door: Tally(door, on_verdict, self._unexpected_errors.report) for door in DOORS}
         self._accepted_apps, self._accepted_nodes, self._accepted_users = (self._tallies[door].accepted for door in DOORS)
         self._starting = threading.Lock()
@@ -351,6 +360,10 @@ class Verifier:
         return core
 
     def _start(self) -> VerifierCore:
+        if _has_green_threads():
+            # Since this verifier was created: gunicorn --preload. A guard answers 503, never 500.
+            self._misconfigurations.report("gevent", _GREEN_THREADS)
+            raise UnavailableError
         return VerifierCore(self._settings, self._create_runtime(), self._unexpected_errors)
 
     def _create_runtime(self) -> Runtime:
@@ -424,6 +437,11 @@ class TestVerifier(Verifier):
     def _create_runtime(self) -> Runtime:
         channel = Channel(SharedWorker(), self._service)
         return Runtime(SYSTEM_CLOCKS, polls=channel, questions=channel)
+
+
+def _has_green_threads() -> bool:
+    """Whether gevent or eventlet has replaced the threads of Python: the event loops of a verifier would stop them all."""
+    return threading.get_ident.__module__ != "_thread"
 
 
 def _read_authorities() -> ssl.SSLContext:
