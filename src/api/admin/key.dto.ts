@@ -85,6 +85,7 @@ export abstract class KeyResponse {
     ...NULLABLE_TEXT,
     description:
       'the service that this use was for: the forwarding app, or the named target; null when neither was sent',
+    example: null,
   })
   previous_key_used_for!: string | null;
 
