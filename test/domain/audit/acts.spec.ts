@@ -150,6 +150,7 @@ describe('the audit log', () => {
     const credential = `/app-credentials/${appId}`;
     for (const [act, call] of [
       ['rotated', app.admin.post(`${credential}/rotate`)],
+      ['rotation_finished', app.admin.post(`${credential}/finish-rotation`)],
       ['updated', app.admin.patch(credential, { scopes: ['documents:read'] })],
       ['revoked', app.admin.delete(credential)],
     ] as const)
@@ -212,6 +213,9 @@ describe('the audit log', () => {
     await expectRow(manager.as().patch(path, { expires_at }), { ...about, event: 'admin.operator.updated' });
     await expectNoRow(manager.as().patch(path, { expires_at }).expect(200));
     await expectRow(manager.as().post(`${path}/rotate`), { ...about, event: 'admin.operator.rotated' });
+    const finished = { ...about, event: 'admin.operator.rotation_finished' };
+    await expectRow(manager.as().post(`${path}/finish-rotation`), finished);
+    await expectNoRow(manager.as().post(`${path}/finish-rotation`).expect(204));
     await expectRow(manager.as().delete(path), { ...about, event: 'admin.operator.revoked' });
     await expectNoRow(manager.as().delete(path).expect(204));
     const refused = { event: 'admin.scope.refused', actor, subject: manager.id, details: { reasons: { users: 1 } } };
