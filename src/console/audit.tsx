@@ -2,6 +2,7 @@
  * The audit log: filtered in the address bar, one click from an id to its rows, and downloads of what is filtered. And the
  * time lines of other pages.
  */
+import { pipeline } from 'node:stream/promises';
 import { Get, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
@@ -37,6 +38,7 @@ const FORMATS = {
   },
 } as const;
 type Format = keyof typeof FORMATS;
+type Events = Awaited<ReturnType<AuditEventsAdminController['listAuditEvents']>>;
 
 @ConsolePages('console')
 export class AuditPages {
@@ -91,22 +93,30 @@ export class AuditPages {
 
   /** Page by page, and only as fast as the client reads. An error after the first page cuts the connection. */
   private async download(request: Request, response: Response, query: Fields, format: Format): Promise<void> {
-    const { type, head, toLine } = FORMATS[format];
-    let page = await this.readEvents(request, { ...query, limit: BATCH });
+    const first = await this.readEvents(request, { ...query, limit: BATCH });
     setPageHeaders(response);
-    response.type(type).attachment(`audit.${format}`).write(head);
-    for (;;) {
-      const isRead = response.write(page.items.map(toLine).join(''));
-      if (!isRead) await new Promise((resolve) => response.once('drain', resolve).once('close', resolve));
-      if (page.next_cursor === null || response.destroyed) break;
+    response.type(FORMATS[format].type).attachment(`audit.${format}`);
+    try {
+      await pipeline(this.readLines(request, query, first, format), response);
+    } catch (error) {
+      // The client has gone away, or the session has ended.
+      if ((error as NodeJS.ErrnoException).code !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
+    }
+  }
+
+  private async *readLines(request: Request, query: Fields, first: Events, format: Format): AsyncGenerator<string> {
+    const { head, toLine } = FORMATS[format];
+    let page = first;
+    yield head + page.items.map(toLine).join('');
+    while (page.next_cursor !== null) {
       // The client may read slowly: until long after the operator was revoked.
       if (!(await this.sessions.findSession(getSession(request).token, true))) {
-        response.destroy();
+        request.res?.destroy();
         return;
       }
       page = await this.readEvents(request, { ...query, limit: BATCH, cursor: page.next_cursor });
+      yield page.items.map(toLine).join('');
     }
-    response.end();
   }
 
   private async readEvents(request: Request, query: Fields) {

@@ -225,10 +225,11 @@ describe('platform-auth operators', () => {
     expect(await cli.ok(`explain node ${node.nodeId}`)).toMatch(/revoked since \S+ by request \S+ of operator:frank\n/);
   });
 
-  it('counts in status only what the key may read', async () => {
+  it('counts in status only what the key may read, names the rest, and fails', async () => {
     const { key } = await app.operator(['nodes']);
-    const status = await cli.with({ ADMIN_API_KEY: key }).json<Record<string, unknown>>('status');
-    expect(status).toMatchObject({ nodes: { live: expect.any(Number) as number }, app_credentials: null });
+    const { code, stdout, stderr } = await cli.with({ ADMIN_API_KEY: key }).run('status');
+    expect(stdout).toMatch(/nodes +\d+ live[^]*\nnot looked at +background work, app credentials\n/);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('The key needs the scope read')]);
   });
 
   it.each(['', 'root', 'read,read', 'read nodes', 'READ'])('exits with 2 for the scopes %p', async (scopes) => {
@@ -312,8 +313,13 @@ describe('platform-auth', () => {
     const { port } = app.server.address() as AddressInfo;
     const besideService = cli.with({ AUTH_URL: '', INTERNAL_PORT: String(port), PORT: '1' });
     expect(await besideService.json('status')).toMatchObject({ url: `http://127.0.0.1:${port}` });
-    const withoutKey = cli.with({ ADMIN_API_KEY: '' });
-    expect(await withoutKey.json('status')).toMatchObject({ health: { status: 'ok' }, nodes: null });
+  });
+
+  it('status with an empty admin key, as in a cron job without the variable, says what it did not look at, and fails', async () => {
+    const { code, stdout, stderr } = await cli.with({ ADMIN_API_KEY: '' }).run('status --json');
+    expect(JSON.parse(stdout)).toMatchObject({ health: { status: 'ok' }, nodes: null, background_work: null });
+    expect(code).toBe(1);
+    expect(stderr).toContain('Not looked at: background work, nodes, app credentials. Set ADMIN_API_KEY');
   });
 
   describe('leaked', () => {

@@ -291,6 +291,19 @@ describe('/console', () => {
       expect(csv).not.toMatch(/(^|,)"?[=+@-]/m);
     });
 
+    it('downloads many events without a listener for each page', async () => {
+      await app.database.query(
+        `INSERT INTO audit_events (id, time, event, actor_door, count, details)
+         SELECT gen_random_uuid(), now(), 'user.registered', 'open', 1, '{}' FROM generate_series(1, 1500)`,
+      );
+      const warned = jest.fn();
+      process.on('warning', warned);
+      const { text } = await browser.get('/console/audit.csv?event=user.registered').expect(200);
+      process.off('warning', warned);
+      expect(text.split('\n').length).toBeGreaterThan(1_500);
+      expect(warned).not.toHaveBeenCalled();
+    });
+
     it('shows an app credential that is refused in red, and why', async () => {
       const service = await app.service('hermit', 'auth');
       await app.admin.delete(`/app-credentials/${service.appId}`).expect(204);

@@ -22,9 +22,9 @@ export function addStatusCommand(root: Command): void {
   addRemote(
     root,
     'status',
-    'Show the health of the service, what waits in the background, and how many credentials are live, unused or about to expire. Exit code 1 when it is not healthy, or work is overdue.',
+    'Show the health of the service, what waits in the background, and how many credentials are live, unused or about to expire. Exit code 1 when it is not healthy, work is overdue, or the key does not suffice to look.',
     '',
-    'With ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, it also reads the background work and counts credentials.',
+    'It needs ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, for the background work and the counts of credentials.',
   ).action(async (_options, command: Command) => {
     const variables = readRemoteVariables();
     const url = parseBaseUrl(getServiceUrl(command, variables));
@@ -39,6 +39,8 @@ export function addStatusCommand(root: Command): void {
       name,
       message === undefined ? status : `${status}: ${message}`,
     ]);
+    const answers = { 'background work': background_work, nodes, 'app credentials': app_credentials };
+    const unseen = Object.entries(answers).flatMap(([name, answer]) => (answer === null ? [name] : []));
     print(command, { url, health, background_work, nodes, app_credentials, unused_scopes }, () =>
       formatFields({
         address: url,
@@ -48,14 +50,32 @@ export function addStatusCommand(root: Command): void {
         ...(nodes && { nodes: formatCounts(nodes) }),
         ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
         ...(unused_scopes?.length && { 'unused scopes': formatScopes(unused_scopes) }),
+        ...(unseen.length > 0 && { 'not looked at': unseen.join(', ') }),
       }),
     );
-    if (health.status !== 'ok' && health.status !== 'degraded')
-      throw new CommandFailedError(`${url} is not healthy. Read the log of the service.`, 'unhealthy');
-    const overdue = background_work?.items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name) ?? [];
-    if (overdue.length > 0)
-      throw new CommandFailedError(`Overdue: ${overdue.join(', ')}. See docs/operations/incidents.md.`, 'work_overdue');
+    refuseProblems(url, { health, background_work, unseen, isKeyGiven: client !== undefined });
   });
+}
+
+interface Seen {
+  readonly health: z.infer<typeof healthSchema>;
+  readonly background_work: z.infer<typeof backgroundWork> | null;
+  readonly unseen: readonly string[];
+  readonly isKeyGiven: boolean;
+}
+
+/** @throws {CommandFailedError} for the worst that was seen, or what was not looked at */
+function refuseProblems(url: string, { health, background_work, unseen, isKeyGiven }: Seen): void {
+  if (health.status !== 'ok' && health.status !== 'degraded')
+    throw new CommandFailedError(`${url} is not healthy. Read the log of the service.`, 'unhealthy');
+  const overdue = background_work?.items.filter(({ is_overdue }) => is_overdue).map(({ name }) => name) ?? [];
+  if (overdue.length > 0)
+    throw new CommandFailedError(`Overdue: ${overdue.join(', ')}. See docs/operations/incidents.md.`, 'work_overdue');
+  if (unseen.length === 0) return;
+  const remedy = isKeyGiven
+    ? 'The key needs the scope read, and AUTH_URL must be the address of INTERNAL_PORT where the service has one.'
+    : 'Set ADMIN_API_KEY or ADMIN_API_KEY_FILE.';
+  throw new CommandFailedError(`Not looked at: ${unseen.join(', ')}. ${remedy}`, 'not_looked_at');
 }
 
 async function readHealth(url: string): Promise<z.infer<typeof healthSchema>> {

@@ -110,7 +110,8 @@ const DROPS = `SELECT number, content, mac FROM audit_seals WHERE content LIKE '
 const SEALS = `SELECT number, content, mac, entries FROM audit_seals LEFT JOIN audit_seal_entries USING (number)
   WHERE number > $1 ORDER BY number LIMIT $2`;
 const SEAL = 'SELECT number, content, mac FROM audit_seals WHERE number = $1';
-const SEALS_PER_PAGE = 200;
+/** Each lists up to 1,000 rows. */
+const SEALS_PER_PAGE = 20;
 
 export interface Verification {
   readonly seals: number;
@@ -124,7 +125,7 @@ export interface Verification {
   readonly findings: readonly Finding[];
 }
 
-const ROW_BATCH_SIZE = 2_000;
+const MIN_ROW_BATCH_SIZE = 2_000;
 const CLOCK_TOLERANCE_MS = 5 * 60_000;
 const MAX_DATE_MS = 8.64e15;
 /** Events that are recorded late: when a window of refusals closes, or when last uses are written in a batch. */
@@ -156,22 +157,26 @@ class SealChain {
     return (this.drops.get(month) ?? 0) > number;
   }
 
-  async *readPages(): AsyncGenerator<ListedRow[]> {
+  /** Reads the listed rows in batches, so that the memory that is needed does not grow with the log. */
+  async *readBatches(): AsyncGenerator<ListedRow[]> {
     await this.readDrops();
     let [number, previous] = [0, ''];
+    let batch: ListedRow[] = [];
     for (;;) {
       const page = await this.query<StoredSeal & { entries: Buffer | null }>(SEALS, [number, SEALS_PER_PAGE]);
-      const listed: ListedRow[] = [];
       for (const stored of page) {
         const found = Number(stored.number);
         const isNext = this.isNext(number + 1, found);
         const seal = this.verifySeal(stored, isNext ? previous : undefined);
         [number, previous] = [found, stored.mac.toString('hex')];
-        if (seal) listed.push(...this.readRows((this.last = seal), stored.entries));
+        if (seal) batch.push(...this.readRows((this.last = seal), stored.entries));
+        if (batch.length < MIN_ROW_BATCH_SIZE) continue;
+        yield batch;
+        batch = [];
       }
-      yield listed;
-      if (page.length < SEALS_PER_PAGE) return;
+      if (page.length < SEALS_PER_PAGE) break;
     }
+    yield batch;
   }
 
   async compareWithCheckpoint(line: string): Promise<void> {
@@ -261,9 +266,7 @@ export class SealVerifier {
   async verifyLog(checkpoint?: string): Promise<Verification> {
     for (const { name } of await this.query<{ name: string }>(MONTHS)) this.months.add(name);
     await this.query(FORCE_LOOKUPS);
-    for await (const listed of this.chain.readPages())
-      for (let done = 0; done < listed.length; done += ROW_BATCH_SIZE)
-        await this.verifyRows(listed.slice(done, done + ROW_BATCH_SIZE));
+    for await (const listed of this.chain.readBatches()) await this.verifyRows(listed);
     await this.query(ALLOW_SCANS);
     if (checkpoint !== undefined) await this.chain.compareWithCheckpoint(checkpoint);
     for (const [month, count] of this.missingByMonth) {
