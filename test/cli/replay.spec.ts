@@ -18,7 +18,7 @@ describe('platform-auth replay', () => {
       await app.database.query(`INSERT INTO ${table} SELECT * FROM dump_${table}`);
   };
 
-  it('ends again, once, what was ended since the dump, and nothing else', async () => {
+  it('ends again, once, what was ended since the dump, names what was issued since, and does nothing else', async () => {
     const [kept, revoked] = [await app.node(), await app.node()];
     const service = await app.service();
     const operator = await app.operator(['read'], 'mallory');
@@ -32,6 +32,8 @@ describe('platform-auth replay', () => {
     const tokens = await left.logsIn();
     const open = await stays.logsIn();
     await copy();
+    const [newcomer, added, removed] = [await app.user(), await app.node(), await app.node()];
+    await app.admin.delete(`/nodes/${removed.nodeId}`).expect(204);
     await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
     await app.admin.delete(`/app-credentials/${service.appId}`).expect(204);
     await app.admin.delete(`/operators/${operator.id}`).expect(204);
@@ -65,7 +67,11 @@ describe('platform-auth replay', () => {
         'revoke kitchen/speaker',
       ].sort(),
     );
-    expect(plan.by_hand).toEqual({ 'admin.node.rotated': [kept.nodeId] });
+    expect(plan.by_hand).toEqual({
+      'admin.node.rotated': [kept.nodeId],
+      'admin.node.issued': [added.nodeId],
+      'user.registered': [newcomer.id],
+    });
     expect(await cli.json('replay audit.ndjson --yes')).toMatchObject({ done: true, steps: plan.steps });
     expect(await cli.json('replay audit.ndjson --yes')).toMatchObject({ steps: [] });
     await app.admin.get(`/users/${gone.id}`).expect(404);

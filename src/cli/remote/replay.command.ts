@@ -18,6 +18,15 @@ const KEYS: Readonly<Record<string, string>> = {
   'admin.operator.revoked': '/operators',
 };
 const USERS = '/users';
+/** Events after which the subject exists, by its path: what was issued since the backup is gone. */
+const ISSUED: Readonly<Record<string, string>> = {
+  'admin.node.issued': '/nodes',
+  'node.enrolled': '/nodes',
+  'admin.app_credential.issued': '/app-credentials',
+  'admin.operator.issued': '/operators',
+  'user.registered': USERS,
+  'admin.user.created': USERS,
+};
 /** Events that end sessions. Some of them record no `session.ended` of their own. */
 const ENDS_SESSIONS =
   /^(session\.(ended|refresh\.reused)|admin\.user\.(sessions_revoked|factors_removed)|user\.(password\.(changed|reset)|totp\.enrolled|passkey\.added))$/;
@@ -39,6 +48,8 @@ type ReplayedEvent = z.output<typeof eventSchema>;
 class History {
   private readonly times = new Map<string, Map<string, number>>();
   readonly byHand = new Map<string, Set<string>>();
+  /** Each subject that was issued, with the event that says so. */
+  readonly issued = new Map<string, string>();
 
   add(event: ReplayedEvent): void {
     const { event: name, subject, time, details } = event;
@@ -48,8 +59,13 @@ class History {
       const times = this.times.get(effect) ?? new Map<string, number>();
       this.times.set(effect, times.set(subject, Math.max(time, this.lastTime(effect, subject))));
     }
+    if (name in ISSUED) this.issued.set(subject, name);
     const isMoved = name === 'admin.user.updated' && details.after?.email !== undefined;
-    if (isMoved || BY_HAND.test(name)) this.byHand.set(name, (this.byHand.get(name) ?? new Set()).add(subject));
+    if (isMoved || BY_HAND.test(name)) this.addByHand(name, subject);
+  }
+
+  addByHand(event: string, subject: string): void {
+    this.byHand.set(event, (this.byHand.get(event) ?? new Set()).add(subject));
   }
 
   subjects(...effects: string[]): string[] {
@@ -90,6 +106,7 @@ export function addReplayCommand(root: Command): void {
       const client = createClient(command);
       const history = await readHistory(file, since === undefined ? -Infinity : Date.parse(since));
       const steps = await planSteps(client, history);
+      await findGone(client, history);
       const table = formatTable(['action', 'subject', 'path'], steps, { drop: ['path'] });
       if (steps.length > 0 && !dryRun) {
         await createConfirm(command)(`${table}\nThis ends again what is listed (${steps.length}), permanently.`);
@@ -134,6 +151,15 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
       steps.push({ action, path: action === 'end sessions' ? `${path}/sessions` : path, subject: user.email });
   });
   return steps;
+}
+
+/** Adds what was issued since the backup, and not ended, to what only a person can repeat. */
+async function findGone(client: AdminClient, history: History): Promise<void> {
+  const ended = new Set(history.subjects('delete', ...Object.values(KEYS)));
+  const issued = [...history.issued].filter(([id]) => !ended.has(id));
+  await inParallel(issued, async ([id, event]) => {
+    if (!(await client.find(`${ISSUED[event]}/${id}`))) history.addByHand(event, id);
+  });
 }
 
 async function chooseAction(
