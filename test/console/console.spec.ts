@@ -294,7 +294,7 @@ describe('/console', () => {
     it('downloads many events without a listener for each page', async () => {
       await app.database.query(
         `INSERT INTO audit_events (id, time, event, actor_door, count, details)
-         SELECT gen_random_uuid(), now(), 'user.registered', 'open', 1, '{}' FROM generate_series(1, 1500)`,
+         SELECT gen_random_uuid(), date_trunc('milliseconds', now()), 'user.registered', 'open', 1, '{}' FROM generate_series(1, 1500)`,
       );
       const warned = jest.fn();
       process.on('warning', warned);
