@@ -61,6 +61,20 @@ const COURSES: Readonly<Record<string, readonly Course[]>> = {
       labels: { job: 'platform-auth' },
     },
   ],
+  PlatformAuthWritesRefused: [
+    {
+      does: 'fires within two minutes of a full disk',
+      series: { [failures]: '0+0x40 1+1x200' },
+      silent: 10,
+      fires: 12,
+      labels: { ...labels, status: '503' },
+    },
+    {
+      does: 'leaves a full hashing queue to its own alert',
+      series: { [failures]: growing(1), hashing_queued: steady(3) },
+      silent: 30,
+    },
+  ],
   PlatformAuthClockSkewed: [
     { does: 'fires when the clock is ahead', series: { clock_skew_seconds: steady(45) }, silent: 4, fires: 6, labels },
     { does: 'fires when the clock is behind', series: { clock_skew_seconds: steady(-45) }, fires: 6, labels },
