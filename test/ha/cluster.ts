@@ -28,15 +28,15 @@ export class Cluster {
     const cluster = new Cluster(place, etcd, members);
     const primary = await cluster.awaitPrimary();
     await cluster.awaitStandbys(primary);
-    await primary.query(`CREATE ROLE auth LOGIN PASSWORD '${place.password}'`);
-    await primary.query('CREATE DATABASE auth OWNER auth');
+    await primary.query(`CREATE ROLE auth_owner LOGIN PASSWORD '${place.password}'`);
+    await primary.query('CREATE DATABASE auth OWNER auth_owner');
     return cluster;
   }
 
   /** DATABASE_URL of the service: through HAProxy, with the checks that the page recommends. */
   get url(): string {
     const { password, databasePort, certificate } = this.place;
-    return `postgresql://auth:${password}@localhost:${databasePort}/auth?sslmode=verify-full&sslrootcert=${certificate}`;
+    return `postgresql://auth_owner:${password}@localhost:${databasePort}/auth?sslmode=verify-full&sslrootcert=${certificate}`;
   }
 
   /** Resolves when a member that is not the given one is the primary. */

@@ -24,15 +24,15 @@ const storedPassword = z.tuple([z.object({ secret: z.string() })]);
 async function startPgBouncer(place: Place, cluster: Cluster, mode: string): Promise<string> {
   const primary = await cluster.awaitPrimary();
   const [{ secret }] = storedPassword.parse(
-    await primary.query(`SELECT rolpassword AS secret FROM pg_authid WHERE rolname = 'auth'`),
+    await primary.query(`SELECT rolpassword AS secret FROM pg_authid WHERE rolname = 'auth_owner'`),
   );
   const users = join(place.folder, 'userlist.txt');
-  writeFileSync(users, `"auth" "${secret}"\n`, { mode: 0o600 });
+  writeFileSync(users, `"auth_owner" "${secret}"\n`, { mode: 0o600 });
   giveTo(place.user, users);
   const port = await claimPort();
   const pgbouncer = Program.start(place.cleanup, 'pgbouncer', [writePgBouncer(place, mode, port, users)], place.user);
   await eventually(`PgBouncer listens in pool_mode = ${mode}`, () => pgbouncer.output.includes('process up'));
-  return `postgresql://auth:${place.password}@127.0.0.1:${port}/auth`;
+  return `postgresql://auth_owner:${place.password}@127.0.0.1:${port}/auth`;
 }
 
 function validate({ url }: ServerProcess, { node_id, api_key }: NodeCredential): Promise<number | undefined> {
