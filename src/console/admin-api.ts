@@ -3,7 +3,8 @@ import { METHOD_METADATA } from '@nestjs/common/constants.js';
 import { ModuleRef } from '@nestjs/core';
 import type { Request } from 'express';
 import { readDeclaration } from '../foundation/access/route-declarations.js';
-import { AdminStrategy, lacksScope } from '../api/admin/admin.strategy.js';
+import { toActor } from '../foundation/access/actor.js';
+import { AdminDoor, lacksScope } from '../api/admin/admin.door.js';
 import { createValidationPipe } from '../foundation/http/validation.js';
 import type { ConsoleSession } from './console-sessions.js';
 
@@ -18,7 +19,7 @@ export class AdminApi {
   private readonly pipe = createValidationPipe();
 
   constructor(
-    private readonly door: AdminStrategy,
+    private readonly door: AdminDoor,
     private readonly modules: ModuleRef,
   ) {}
 
@@ -35,7 +36,8 @@ export class AdminApi {
   /** As {@link AdminApi.call}, for names that are data. */
   async callNamed(request: Request, controller: Controller, name: string, ...values: unknown[]): Promise<unknown> {
     const { handler, scope, method } = findHandler(controller, name);
-    await this.door.requireScope(request, request.user as ConsoleSession['principal'], scope, method);
+    const principal = request.user as ConsoleSession['principal'];
+    await this.door.requireScope(principal, scope, method, () => toActor(request));
     return handler.apply(this.modules.get(controller, { strict: false }), values as never[]);
   }
 

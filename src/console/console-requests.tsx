@@ -21,9 +21,10 @@ import {
 } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
+import { toActor } from '../foundation/access/actor.js';
 import { Public } from '../foundation/access/require.js';
 import { Declares } from '../foundation/access/route-declarations.js';
-import { AdminStrategy } from '../api/admin/admin.strategy.js';
+import { AdminDoor } from '../api/admin/admin.door.js';
 import { Log } from '../foundation/logging/log.js';
 import { refuseHostileText } from '../foundation/http/validation.js';
 import { ProblemFilter } from '../foundation/problems/problem.filter.js';
@@ -253,7 +254,7 @@ export const ConsolePages = (path: string): ClassDecorator =>
 @ConsoleController(LOGIN)
 export class LoginPage {
   constructor(
-    private readonly door: AdminStrategy,
+    private readonly door: AdminDoor,
     private readonly sessions: ConsoleSessions,
   ) {}
 
@@ -291,7 +292,7 @@ export class LoginPage {
     const { key: typed = '', next } = readFields(request);
     const key = typed.trim();
     const former = readCookie(request);
-    const principal = await this.door.verifyAdminKey(request, key);
+    const principal = await this.door.verifyAdminKey(key, () => toActor(request));
     request.user = principal;
     const token = await this.sessions.startSession(request, principal, key);
     if (former !== undefined) await this.sessions.endSession(request, former);

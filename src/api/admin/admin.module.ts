@@ -10,6 +10,7 @@ import { OperatorsModule } from '../../domain/operators/operators.module.js';
 import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
 import { TokensModule } from '../../domain/tokens/tokens.module.js';
 import { UsersModule } from '../../domain/users/users.module.js';
+import { AdminDoor } from './admin.door.js';
 import { AdminStrategy } from './admin.strategy.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
@@ -43,7 +44,7 @@ import { MaintenanceModule } from '../../domain/maintenance/maintenance.module.j
     AuditEventsAdminController,
     BackgroundWorkAdminController,
   ],
-  providers: [AdminStrategy],
-  exports: [AdminStrategy],
+  providers: [AdminDoor, AdminStrategy],
+  exports: [AdminDoor],
 })
 export class AdminModule {}

@@ -14,7 +14,7 @@ import {
 } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { createRefusal, DOORS, Doors } from '../../foundation/access/doors.js';
+import { createRefusal, DOORS, Doors, type Asked } from '../../foundation/access/doors.js';
 import type { Principal } from '../../foundation/access/actor.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER, type GatewayDoor } from '../../foundation/access/route-declarations.js';
@@ -22,7 +22,6 @@ import { EXAMPLES, APP_SCOPE, SERVICE_NAME } from '../../foundation/common/names
 import { Log } from '../../foundation/logging/log.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-import type { ResponseLocals } from '../../foundation/problems/problem.filter.js';
 
 /** Words of RFC 8176. Bounded, because a proxy refuses an answer with a large header. */
 const AMR_PATTERN = '^[a-z]{1,16}( [a-z]{1,16}){0,7}$';
@@ -42,24 +41,25 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
       const http = context.switchToHttp();
       const request = http.getRequest<Request>();
       const response = http.getResponse<Response>();
-      if (door === 'app') {
-        const locals = response.locals as ResponseLocals;
-        locals.presentedTo = this.readTarget(request);
-        locals.askedScope = this.readScope(request);
-      } else {
-        // Only app credentials have scopes: ignored, it would pass for checked.
-        if (request.headers[SCOPE_HEADER] !== undefined) this.refuseMistake('gateway_misplaces_scope');
-        if (door === 'node' && request.headers[TARGET_HEADER] !== undefined) this.readTarget(request);
-      }
+      const asked = this.readAsked(request);
       try {
-        const principal = await this.doors.authenticate(door, request);
+        const principal = await this.doors.authenticate(door, request, asked);
         // RequestMetrics counts verdicts by the principal of the request.
         request.user = principal;
         response.set({ 'X-Auth-Door': door, ...toHeaders(principal) });
       } catch (error) {
-        throw toGatewayProblem(door, error, (response.locals as ResponseLocals).askedScope);
+        throw toGatewayProblem(door, error, asked.appScope);
       }
       return true;
+    }
+
+    private readAsked(request: Request): Asked {
+      if (door === 'app') return { target: this.readTarget(request), appScope: this.readScope(request) };
+      // Only app credentials have scopes: ignored, it would pass for checked.
+      if (request.headers[SCOPE_HEADER] !== undefined) this.refuseMistake('gateway_misplaces_scope');
+      // The node door reads it.
+      if (door === 'node' && request.headers[TARGET_HEADER] !== undefined) this.readTarget(request);
+      return {};
     }
 
     /** A gateway that does not name its service would have every key refused, which is not a verdict. */

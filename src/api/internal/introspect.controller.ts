@@ -15,11 +15,15 @@ import {
 } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { createRefusal, Doors } from '../../foundation/access/doors.js';
-import type { UserPrincipal } from '../../foundation/access/actor.js';
+import { toActor, type AppPrincipal, type UserPrincipal } from '../../foundation/access/actor.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { AppDoor } from '../../domain/app-credentials/app.door.js';
+import { wantsFreshVerdict } from '../../domain/revocation/propagation.js';
+import { UserDoor } from '../../domain/tokens/user.door.js';
 import { MAX_TEXT_LENGTH, refuseHostileText } from '../../foundation/http/validation.js';
 import { MAX_NAMES } from '../../foundation/http/request-guards.js';
 import { ProblemException, problems, REALM, refuseField } from '../../foundation/problems/problems.js';
@@ -64,31 +68,42 @@ const BASIC_CHALLENGE = { 'WWW-Authenticate': `Basic ${REALM}` };
 /** The app door, also with HTTP Basic, which OAuth 2.0 clients send (RFC 6749 §2.3.1). */
 @Injectable()
 class IntrospectGuard implements CanActivate {
-  constructor(private readonly doors: Doors) {}
+  constructor(
+    private readonly doors: Doors,
+    private readonly door: AppDoor,
+    private readonly environment: Environment,
+  ) {}
 
   async canActivate(context: ExecutionContext): Promise<true> {
     const request = context.switchToHttp().getRequest<Request>();
     const { authorization } = request.headers;
-    try {
-      if (authorization !== undefined) this.readBasic(request, authorization);
-      request.user = await this.doors.authenticate('app', request);
-      return true;
-    } catch (error) {
-      const isRefusal = error instanceof ProblemException && error.problem.status === 401;
-      throw isRefusal && authorization !== undefined ? error.withHeaders(BASIC_CHALLENGE) : error;
-    }
+    request.user = await (authorization === undefined
+      ? this.doors.authenticate('app', request)
+      : this.authenticateWithBasic(request, authorization));
+    return true;
   }
 
-  private readBasic(request: Request, authorization: string): void {
+  private async authenticateWithBasic(request: Request, authorization: string): Promise<AppPrincipal> {
     if (this.doors.presentsCredential('app', request)) throw new ProblemException(problems.duplicateHeader);
-    const { credentials = '' } = BASIC.exec(authorization)?.groups ?? {};
-    const decoded = Buffer.from(credentials, 'base64').toString();
-    const colon = decoded.indexOf(':');
-    const [id, key] = [decoded.slice(0, colon), decoded.slice(colon + 1)].map(decodeFormValue);
-    if (colon < 1 || !id || !key) throw createRefusal('app', 'malformed');
-    request.headers['x-platform-app-id'] = id;
-    request.headers['x-platform-app-key'] = key;
+    const target = this.environment.serviceName;
+    const isFresh = wantsFreshVerdict(request);
+    try {
+      const credential = parseBasic(authorization);
+      return await this.door.verifyApp({ ...credential, target, isFresh, getActor: () => toActor(request) });
+    } catch (error) {
+      const isRefusal = error instanceof ProblemException && error.problem.status === 401;
+      throw isRefusal ? error.withHeaders(BASIC_CHALLENGE) : error;
+    }
   }
+}
+
+function parseBasic(authorization: string): { id: string; key: string } {
+  const { credentials = '' } = BASIC.exec(authorization)?.groups ?? {};
+  const decoded = Buffer.from(credentials, 'base64').toString();
+  const colon = decoded.indexOf(':');
+  const [id, key] = [decoded.slice(0, colon), decoded.slice(colon + 1)].map(decodeFormValue);
+  if (colon < 1 || !id || !key) throw createRefusal('app', 'malformed');
+  return { id, key };
 }
 
 function decodeFormValue(text: string): string | undefined {
@@ -117,7 +132,7 @@ function readToken(body: Buffer | undefined): string {
 
 @InternalController()
 export class IntrospectController {
-  constructor(private readonly doors: Doors) {}
+  constructor(private readonly door: UserDoor) {}
 
   @Post('introspect')
   @HttpCode(200)
@@ -145,10 +160,8 @@ export class IntrospectController {
   /** A refusal here is an answer to the client, not an attempt at the user door: it is not logged as one. */
   private async authenticateUser(token: string): Promise<UserPrincipal | undefined> {
     if (/\s/.test(token)) return undefined;
-    const presented = { headers: { authorization: `Bearer ${token}` } } as Request;
     try {
-      const principal = await this.doors.authenticate('user', presented);
-      return principal.door === 'user' ? principal : undefined;
+      return await this.door.verifyToken(token);
     } catch (error) {
       if (error instanceof ProblemException && error.problem.status === 401) return undefined;
       throw error;

@@ -15,7 +15,6 @@ import { MAX_LEASE_MS } from '../../foundation/config/limits.js';
 import { isWriteRefusal } from '../../foundation/database/database-failure.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { Log, toErrorFields } from '../../foundation/logging/log.js';
-import type { ResponseLocals } from '../../foundation/problems/problem.filter.js';
 import { ProblemException } from '../../foundation/problems/problems.js';
 import { SYSTEM_CLOCKS, type Clocks } from '../../../packages/lease/src/lease.js';
 
@@ -171,6 +170,9 @@ export function wantsFreshVerdict({ headers }: Request): boolean {
  */
 @Injectable()
 export class Freshness {
+  /** Questions at whose arrival revoking calls knew the promises of this replica, or not. */
+  private readonly couldPromise = new WeakMap<Request, boolean>();
+
   constructor(
     private readonly environment: Environment,
     private readonly announcement: LeaseAnnouncement,
@@ -179,14 +181,14 @@ export class Freshness {
   ) {}
 
   /** To be called when a question for a fresh verdict arrives, before anything is read. */
-  async noteArrival({ res }: Request): Promise<void> {
+  async noteArrival(request: Request): Promise<void> {
     // With a lease, the feed announces it. Without one, this is the only promise of this process.
     if (this.environment.revocationLeaseMs === 0) {
       const announced = this.announcement.announceIfDue(this.dataSource).catch(() => undefined);
       // A commit that stalls delays no question while the last announcement still counts.
       if (!this.announcement.isCurrent) await announced;
     }
-    if (res) (res.locals as ResponseLocals).couldPromiseOnArrival ??= this.announcement.isCurrent;
+    if (!this.couldPromise.has(request)) this.couldPromise.set(request, this.announcement.isCurrent);
   }
 
   /**
@@ -195,8 +197,8 @@ export class Freshness {
    */
   setHeaders(request: Request, rememberable: Rememberable | undefined, isPrevious = false): void {
     if (!wantsFreshVerdict(request)) return;
-    const { couldPromiseOnArrival = false } = (request.res?.locals ?? {}) as ResponseLocals;
-    const freshForMs = couldPromiseOnArrival && this.announcement.isCurrent ? this.announcement.promiseMs : 0;
+    const couldPromise = this.couldPromise.get(request) === true && this.announcement.isCurrent;
+    const freshForMs = couldPromise ? this.announcement.promiseMs : 0;
     const now = this.clock.now().getTime();
     const lifeMs = (rememberable?.expiresAt?.getTime() ?? Infinity) - now;
     const expiresIn = Math.max(0, Math.min(MAX_REMEMBERED_SECONDS, Math.floor(lifeMs / 1_000)));

@@ -79,6 +79,13 @@ export interface VerificationKey {
   readonly algorithm: 'HS256' | 'ES256';
 }
 
+interface VerificationOptions {
+  readonly algorithms: ('HS256' | 'ES256')[];
+  readonly issuer: string;
+  readonly audience?: string;
+  readonly ignoreExpiration: boolean;
+}
+
 interface SigningOptions {
   readonly secret: Key;
   readonly algorithm: 'HS256' | 'ES256';
@@ -87,6 +94,8 @@ interface SigningOptions {
 
 @Injectable()
 export class AccessTokens {
+  /** Of jsonwebtoken. */
+  readonly verificationOptions: VerificationOptions;
   private readonly jwt = new JwtService();
   private readonly ttlSeconds: number;
   private readonly secretKey: Key;
@@ -99,6 +108,14 @@ export class AccessTokens {
   ) {
     const { secretKey, secretKeyPrevious } = environment;
     this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
+    this.verificationOptions = {
+      // jsonwebtoken refuses a public key for HS256, and a secret one for ES256, so the key decides which is accepted.
+      algorithms: ['HS256', 'ES256'],
+      issuer: environment.jwtIssuer,
+      ...(environment.jwtAudience !== undefined && { audience: environment.jwtAudience }),
+      // Checked against the injected clock.
+      ignoreExpiration: true,
+    };
     this.secretKey = createSigningKey(secretKey);
     this.previousSecretKey = secretKeyPrevious === undefined ? undefined : createSigningKey(secretKeyPrevious);
   }
@@ -129,22 +146,27 @@ export class AccessTokens {
     return pair && { key: pair.publicKey, algorithm: 'ES256' };
   }
 
-  /** An expired token may still end its session. @returns undefined for one that this service did not sign */
-  async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
+  /** @returns undefined for a token that this service did not sign. The claims may be incomplete, and have expired */
+  async verifySignature(token: string): Promise<Partial<AccessTokenClaims> | undefined> {
     const found = await this.findVerificationKey(token);
     if (!found) return undefined;
-    const { key, algorithm } = found;
-    const now = this.clock.trustedNow();
     try {
-      const { jwtIssuer: issuer, jwtAudience, accessTokenExpireMinutes } = this.environment;
-      const audience = jwtAudience === undefined ? {} : { audience: jwtAudience };
-      const options = { secret: key, algorithms: [algorithm], issuer, ...audience, ignoreExpiration: true };
-      const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, toJwtOptions(options));
-      if (!isComplete(claims, jwtAudience)) return undefined;
-      return hasPossibleTimes(claims, now, accessTokenExpireMinutes) ? claims : undefined;
+      return this.jwt.verify<Partial<AccessTokenClaims>>(
+        token,
+        toJwtOptions({ secret: found.key, ...this.verificationOptions }),
+      );
     } catch {
       return undefined;
     }
+  }
+
+  /** An expired token may still end its session. @returns undefined for one that this service did not sign */
+  async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
+    const now = this.clock.trustedNow();
+    const { jwtAudience, accessTokenExpireMinutes } = this.environment;
+    const claims = await this.verifySignature(token);
+    if (!claims || !isComplete(claims, jwtAudience)) return undefined;
+    return hasPossibleTimes(claims, now, accessTokenExpireMinutes) ? claims : undefined;
   }
 
   private async getSigningOptions(): Promise<SigningOptions> {

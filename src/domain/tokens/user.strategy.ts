@@ -1,36 +1,24 @@
-/**
- * The user door: a bearer token that this service signed (RFC 6750, RFC 8725), of a live session of an active user.
- */
 import type { IncomingMessage } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
-import { readBearer, createRefusal, Doors } from '../../foundation/access/doors.js';
-import { type UserPrincipal } from '../../foundation/access/actor.js';
-import { Environment } from '../../foundation/config/environment.js';
-import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import type { UserPrincipal } from '../../foundation/access/actor.js';
+import { Doors, readBearer } from '../../foundation/access/doors.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
-import {
-  AccessTokens,
-  hasPossibleTimes,
-  isComplete,
-  type AccessTokenClaims,
-  type VerificationKey,
-} from './access-tokens.js';
-import { SessionsService } from './sessions.service.js';
+import { AccessTokens, type AccessTokenClaims, type VerificationKey } from './access-tokens.js';
+import { UserDoor } from './user.door.js';
 
 type SecretCallback = (error: Error | null, secret?: string) => void;
 
+/** Reads a bearer token (RFC 6750), and verifies its signature. */
 @Injectable()
 export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   constructor(
     doors: Doors,
     accessTokens: AccessTokens,
     freshness: Freshness,
-    private readonly environment: Environment,
-    private readonly sessions: SessionsService,
-    private readonly clock: ComparedClock,
+    private readonly door: UserDoor,
   ) {
     super({
       jwtFromRequest: readToken,
@@ -45,29 +33,13 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
         const found = isFresh ? freshness.noteArrival(request).then(find) : find();
         found.then(use, (error: unknown) => this.error(error as Error));
       },
-      // jsonwebtoken refuses a public key for HS256, and a secret one for ES256, so the key decides which is accepted.
-      algorithms: ['HS256', 'ES256'],
-      issuer: environment.jwtIssuer,
-      ...(environment.jwtAudience !== undefined && { audience: environment.jwtAudience }),
-      // `validate` checks it, against the injected clock.
-      ignoreExpiration: true,
+      ...accessTokens.verificationOptions,
     });
     doors.install('user', this);
   }
 
-  async validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
-    if (!isComplete(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
-    const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
-    const now = this.clock.trustedNow();
-    if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });
-    if (!hasPossibleTimes(claims, now, this.environment.accessTokenExpireMinutes)) {
-      throw createRefusal('user', 'impossible_times', { user_id: userId });
-    }
-    const session = await this.sessions.findLiveSession(sessionId, userId);
-    if (!session) throw createRefusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
-    const { email, amr, absolute_expires_at: sessionEnd } = session;
-    const expiresAt = new Date(Math.min(exp * 1_000, sessionEnd.getTime()));
-    return { door: 'user', userId, sessionId, email, amr, expiresAt, claims: { iss, jti, iat, exp } };
+  validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
+    return this.door.verifyClaims(claims);
   }
 }
 

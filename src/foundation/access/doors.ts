@@ -1,12 +1,14 @@
-// The four doors: each authenticates a request by one kind of credential, and a route declares its doors with a
-// decorator of require.ts. Terms: door, principal, credential, verdict (docs/glossary.md). Invariants: every route
-// declares its doors exactly once; all refusals at a door look the same to the caller, and only the log has the reason.
+// The four doors: each judges one kind of credential (`AppDoor`, `NodeDoor`, `UserDoor`, `AdminDoor`), a Passport strategy
+// reads that credential from a request, and a route declares its doors with a decorator of require.ts. Terms: door,
+// principal, credential, verdict (docs/glossary.md). Invariants: every route declares its doors exactly once; all refusals
+// at a door look the same to the caller, and only the log has the reason.
 
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import type { Strategy } from 'passport';
 import { HeaderAPIKeyStrategy } from 'passport-headerapikey';
 import { ProblemException, type RefusalEvent, type Problem, problems } from '../problems/problems.js';
+import type { RouteScope } from '../common/names.js';
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
 import type { Door, Principal } from './actor.js';
 
@@ -35,6 +37,16 @@ export function createRefusal<D extends Door>(
   return new ProblemException(problem, { refusal });
 }
 
+/** What a route asks of a credential, besides that it is valid. */
+export interface Asked {
+  /** The service at which an app key is presented: this one when unset; null when the service that forwards it does not name itself. */
+  readonly target?: string | null;
+  /** What the call needs at that service. */
+  readonly appScope?: string | undefined;
+  /** What an operator needs. */
+  readonly scope?: RouteScope | undefined;
+}
+
 /** The Passport strategies. Not in Passport's global table, so that several applications can run in one process. */
 @Injectable()
 export class Doors {
@@ -53,7 +65,7 @@ export class Doors {
    * collection (docs/decisions/0035).
    * @throws {ProblemException} the door's 401; any other error when the strategy could not decide
    */
-  authenticate(door: Door, request: Request): Promise<Principal> {
+  authenticate(door: Door, request: Request, asked: Asked = {}): Promise<Principal> {
     return new Promise((resolve, reject) => {
       const strategy = this.strategies.get(door);
       if (!strategy) throw new Error(`No strategy is installed for the ${door} door`);
@@ -65,7 +77,7 @@ export class Doors {
       ownStrategy.fail = refuse;
       ownStrategy.pass = refuse;
       ownStrategy.error = reject;
-      ownStrategy.authenticate(request, {});
+      ownStrategy.authenticate(request, asked);
     });
   }
 }
@@ -76,7 +88,7 @@ interface RequestStrategy {
   fail: () => void;
   pass: () => void;
   error: (error: Error) => void;
-  authenticate(request: Request, options: object): void;
+  authenticate(request: Request, asked: Asked): void;
 }
 
 function createNotAcceptedProblem(door: Door, request: Request): ProblemException {
@@ -99,12 +111,20 @@ type Done = (error: Error | null, principal?: object, info?: object) => void;
 
 /**
  * passport-headerapikey passes the request after the callback; Nest expects the callback last. This class swaps them,
- * and is the base of every door with a key in a header.
+ * passes on what the route asks, and is the base of every door with a key in a header.
  */
 export class HeaderKeyStrategy extends HeaderAPIKeyStrategy {
-  constructor(header: string, verify: (request: Request, key: string, done: Done) => void) {
-    super({ header, prefix: '' }, true, (key: string, done: Done, request?: Request) => {
-      verify(request as Request, key, done);
+  /** Of this request: `Doors` authenticates each one by an object of its own. */
+  private asked: Asked = {};
+
+  constructor(header: string, verify: (request: Request, key: string, asked: Asked, done: Done) => void) {
+    super({ header, prefix: '' }, true, function (this: HeaderKeyStrategy, key: string, done: Done, request?: Request) {
+      verify(request as Request, key, this.asked, done);
     });
+  }
+
+  override authenticate(request: Request, asked: Asked = {}): void {
+    this.asked = asked;
+    super.authenticate(request);
   }
 }

@@ -4,7 +4,6 @@ import {
   Controller,
   HttpCode,
   Injectable,
-  mixin,
   UseGuards,
   type CanActivate,
   type ExecutionContext,
@@ -20,11 +19,10 @@ import {
   ApiTags,
   type ApiResponseOptions,
 } from '@nestjs/swagger';
-import type { Request, Response } from 'express';
-import { APP_SCOPE, SERVICE_NAME, SCOPES, type RouteScope, type Scope } from '../common/names.js';
+import type { Request } from 'express';
+import { APP_SCOPE, SERVICE_NAME, type RouteScope, type Scope } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { ApiProblems } from '../problems/api-problems.js';
-import type { ResponseLocals } from '../problems/problem.filter.js';
 import {
   NOT_VALID,
   ProblemException,
@@ -33,8 +31,9 @@ import {
   refuseField,
   refuseUnknownFields,
 } from '../problems/problems.js';
-import { Doors, DOORS } from './doors.js';
+import { Doors, DOORS, type Asked } from './doors.js';
 import type { Door } from './actor.js';
+import { getDeclaredRoute } from './route-table.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER } from './route-declarations.js';
 
 /** Member of an operation in the OpenAPI document, until `completeDocument` removes it. */
@@ -59,31 +58,25 @@ const PROBLEMS_OF_EVERY_ROUTE: Problem[] = [
 ];
 
 /**
- * Creates a guard that admits requests with a valid credential for one of the doors. With several doors, the first one
- * that the request presents a credential for decides: another credential does not make up for an invalid one.
- * @param scope of an operator, for the admin door; the strategy of that door compares it
+ * Admits requests with a valid credential for one of the doors that the route declares. With several doors, the first one that the request presents a
+ * credential for decides: another credential does not make up for an invalid one.
  */
-function createDoorGuard(accepted: readonly [Door, ...Door[]], scope?: RouteScope): Type<CanActivate> {
-  if (accepted.includes('admin') !== (scope !== undefined))
-    throw new Error('A route declares a scope if, and only if, it accepts the admin door');
-  @Injectable()
-  class DoorGuard implements CanActivate {
-    constructor(private readonly doors: Doors) {}
+@Injectable()
+class DoorGuard implements CanActivate {
+  constructor(private readonly doors: Doors) {}
 
-    async canActivate(context: ExecutionContext): Promise<boolean> {
-      const http = context.switchToHttp();
-      const request = http.getRequest<Request>();
-      const door =
-        accepted.length === 1
-          ? accepted[0]
-          : accepted.find((candidate) => this.doors.presentsCredential(candidate, request));
-      if (!door) throw new ProblemException(problems.unauthenticated);
-      if (door === 'admin') (http.getResponse<Response>().locals as ResponseLocals).scope = scope;
-      request.user = await this.doors.authenticate(door, request);
-      return true;
-    }
+  async canActivate(context: ExecutionContext): Promise<boolean> {
+    const request = context.switchToHttp().getRequest<Request>();
+    const { doors, scope } = getDeclaredRoute(request);
+    const door = doors.length === 1 ? doors[0] : doors.find((each) => this.doors.presentsCredential(each, request));
+    if (!door) throw new ProblemException(problems.unauthenticated);
+    request.user = await this.doors.authenticate(door, request, this.ask(request, scope));
+    return true;
   }
-  return mixin(DoorGuard);
+
+  protected ask(_request: Request, scope: RouteScope | undefined): Asked {
+    return { scope };
+  }
 }
 
 export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
@@ -102,18 +95,10 @@ export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]
 
 export const Public = () => applyDecorators(Declares({ doors: [] }), ApiProblems(...PROBLEMS_OF_EVERY_ROUTE));
 
-const UserGuard = createDoorGuard(['user']);
-const AppGuard = createDoorGuard(['app']);
-const NodeGuard = createDoorGuard(['node']);
-const ROUTE_SCOPES: readonly RouteScope[] = [...SCOPES, 'any'];
-const ADMIN_GUARDS = Object.fromEntries(
-  ROUTE_SCOPES.map((scope) => [scope, createDoorGuard(['admin'], scope)]),
-) as Record<RouteScope, Type<CanActivate>>;
-
-export const RequireUser = () => RequireWith(UserGuard, 'user');
+export const RequireUser = () => RequireWith(DoorGuard, 'user');
 
 /** The key's target must be this service. */
-export const RequireApp = () => RequireWith(AppGuard, 'app');
+export const RequireApp = () => RequireWith(DoorGuard, 'app');
 
 /** What a route answers when it succeeds: a body of this class, or no body, with a description for the OpenAPI document. */
 export function Answers(
@@ -156,7 +141,7 @@ export function RequireAdmin(
     ApiOperation(operation),
     ...(optionalBody ? [ApiBody({ type: optionalBody, required: false })] : []),
     ApiProblems(...refusals),
-    RequireWith(ADMIN_GUARDS[scope], 'admin'),
+    RequireWith(DoorGuard, 'admin'),
     NeedsScope(scope),
   );
 }
@@ -164,20 +149,15 @@ export function RequireAdmin(
 type OtherDoor = Exclude<Door, 'admin'>;
 
 export const RequireAdminOr = (scope: Scope, ...others: [OtherDoor, ...OtherDoor[]]) =>
-  applyDecorators(RequireWith(createDoorGuard(['admin', ...others], scope), 'admin', ...others), NeedsScope(scope));
+  applyDecorators(RequireWith(DoorGuard, 'admin', ...others), NeedsScope(scope));
 
 const NeedsScope = (scope: RouteScope) =>
   applyDecorators(Declares({ scope }), ApiExtension(SCOPE_EXTENSION, scope), ApiProblems(problems.missingScope));
 
 @Injectable()
-class PresentedAppGuard extends AppGuard {
-  override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
-    const http = context.switchToHttp();
-    const request = http.getRequest<Request>();
-    const locals = http.getResponse<Response>().locals as ResponseLocals;
-    locals.presentedTo = readPresentedTarget(request);
-    locals.askedScope = readAskedScope(request);
-    return super.canActivate(context) as Promise<boolean>;
+class PresentedAppGuard extends DoorGuard {
+  protected override ask(request: Request): Asked {
+    return { target: readPresentedTarget(request), appScope: readAskedScope(request) };
   }
 }
 
@@ -275,10 +255,10 @@ const USER_VERDICTS = [problems.missingAccessToken, problems.invalidAccessToken]
 }));
 
 @Injectable()
-class ForwardedUserGuard extends UserGuard {
+class ForwardedUserGuard extends DoorGuard {
   override async canActivate(context: ExecutionContext): Promise<boolean> {
     try {
-      return (await super.canActivate(context)) === true;
+      return await super.canActivate(context);
     } catch (error) {
       if (!(error instanceof ProblemException)) throw error;
       const { problem, occurrence } = error;
@@ -300,7 +280,7 @@ function requireForwarded(door: Door, guards: Type<CanActivate>[], ...refusals: 
 
 export const RequireNode = () =>
   applyDecorators(
-    requireForwarded('node', [NodeForwardingAppGuard, NodeGuard], DOORS.node.problem),
+    requireForwarded('node', [NodeForwardingAppGuard, DoorGuard], DOORS.node.problem),
     Declares({ headers: [TARGET_HEADER] }),
     describeTargetHeader('Your own name. A node with `targets` is refused without it, and at any other service.'),
   );

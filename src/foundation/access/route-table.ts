@@ -135,6 +135,8 @@ function compileRoute(controller: Type, name: string, handler: object): Route | 
   const path = `/${base}/${own}`.replace(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '');
   const { doors, ...declared } = { ...DEFAULTS, ...readDeclaration(controller), ...readDeclaration(handler) };
   if (!doors) throw new Error(`${controller.name}.${name} declares neither its doors nor that it has none`);
+  if (doors.includes('admin') !== (declared.scope !== undefined))
+    throw new Error(`${controller.name}.${name} must declare a scope if, and only if, it accepts the admin door`);
   const body = findBodyType(controller, name);
   const lists = body ? new Map(readListFields(body)) : NO_LISTS;
   return { ...declared, doors, name, method: RequestMethod[method], path, lists, handler };

@@ -2,7 +2,6 @@ import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { getOperatorName } from '../access/actor.js';
 import { getClientAddress } from '../common/network.js';
 import { getCallerRequestId, getRequestId } from '../common/ids.js';
-import type { ResponseLocals } from '../problems/problem.filter.js';
 import type { Log } from '../logging/log.js';
 
 export interface CompletedRequest {
@@ -30,7 +29,7 @@ export function createRequestLog(
       const status = response.writableFinished ? response.statusCode : 499;
       const durationMs = performance.now() - startedAt;
       count?.({ request, response, route, status, durationMs });
-      if ((response.locals as ResponseLocals).isUnlogged) return;
+      if (request.refused?.isLogged === false) return;
       const logged = request.declared?.logged;
       if (logged === 'none' || (logged === 'failures' && status === 200 && !logsSuccesses)) return;
       log.writeAbout(request, 'info', 'request', {

@@ -5,7 +5,6 @@ import { DOORS } from '../access/doors.js';
 import { REFUSAL_EVENT_NAMES, REFUSAL_REASONS } from '../common/security-events.js';
 import type { CompletedRequest } from '../http/request-log.js';
 import { Log } from '../logging/log.js';
-import type { ResponseLocals } from '../problems/problem.filter.js';
 import { MetricsRegistry, PREFIX } from './metrics-registry.js';
 
 /** Upper bounds in seconds: a validation takes about one millisecond, a login a few hundred. */
@@ -73,9 +72,9 @@ export class RequestMetrics {
   }
 
   /** Synchronous: 0.8 µs for a validation (docs/decisions/0029). */
-  count({ request, response, route, status, durationMs }: CompletedRequest): void {
+  count({ request, route, status, durationMs }: CompletedRequest): void {
     const method = METHODS.has(request.method) ? request.method : 'other';
-    const { refusal } = response.locals as ResponseLocals;
+    const refusal = request.refused?.refusal;
     const principal = request.user as Principal | undefined;
     const refusedBy = refusal?.fields?.door;
     this.requests.inc({ route, method, status, door: refusedBy ?? principal?.door ?? NO_DOOR });

@@ -1,7 +1,6 @@
 import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { getCallerRequestId, getRequestId } from '../common/ids.js';
-import type { RouteScope } from '../common/names.js';
 import { getClientAddress } from '../common/network.js';
 import { isWarning } from '../common/security-events.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
@@ -23,19 +22,11 @@ const BY_STATUS: Readonly<Record<number, Problem>> = {
   415: problems.unsupportedMediaType,
 };
 
-/** What is noted about a request in `response.locals`. */
-export interface ResponseLocals {
-  refusal?: RefusalEvent | undefined;
-  /** One refusal of a flood: it is not logged. */
-  isUnlogged?: boolean;
-  /** Of an app key; this service when unset, null when the forwarding service did not name itself. */
-  presentedTo?: string | null;
-  /** Which the app credential needs for what its caller asks of that service. */
-  askedScope?: string | undefined;
-  /** Whether revoking calls knew the promises of this replica when a question for a fresh verdict arrived. */
-  couldPromiseOnArrival?: boolean;
-  /** The scope that the route declares, where it accepts the admin door. */
-  scope?: RouteScope | undefined;
+declare module 'express-serve-static-core' {
+  interface Request {
+    /** How it ended, when it was refused: for the metrics and the request log. */
+    refused?: Occurrence;
+  }
 }
 
 @Catch()
@@ -47,7 +38,7 @@ export class ProblemFilter implements ExceptionFilter {
     const response = host.switchToHttp().getResponse<Response>();
     const problem = toProblem(error);
     const occurrence = error instanceof ProblemException ? error.occurrence : {};
-    this.noteRefusal(occurrence, request, response);
+    if (occurrence.refusal) this.noteRefusal(occurrence, occurrence.refusal, request);
     if (problem.status >= 500 && occurrence.isLogged !== false) this.logFailure(error, problem, occurrence, request);
     if (response.headersSent) {
       response.destroy();
@@ -70,13 +61,9 @@ export class ProblemFilter implements ExceptionFilter {
   }
 
   /** The metrics and the request log read the note. Most refusals are logged as a security event too. */
-  private noteRefusal({ refusal, isLogged = true }: Occurrence, request: Request, response: Response): void {
-    if (!refusal) return;
-    const locals = response.locals as ResponseLocals;
-    locals.refusal = refusal;
-    locals.isUnlogged = !isLogged;
-    if (!isLogged) return;
-    const { event, reason, count, fields } = refusal;
+  private noteRefusal(occurrence: Occurrence, { event, reason, count, fields }: RefusalEvent, request: Request): void {
+    request.refused = occurrence;
+    if (occurrence.isLogged === false) return;
     this.log.writeAbout(request, isWarning(event) ? 'warn' : 'info', event, {
       event,
       request_id: getRequestId(request),

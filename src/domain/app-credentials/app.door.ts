@@ -1,0 +1,52 @@
+import { Inject, Injectable } from '@nestjs/common';
+import type { Actor, AppPrincipal } from '../../foundation/access/actor.js';
+import { createRefusal } from '../../foundation/access/doors.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { APP_KEYS, type AppKeys } from './app-credentials.service.js';
+
+interface PresentedApp {
+  readonly id: string;
+  readonly key: string;
+  /** The service at which it is presented; null when the service that forwards it does not name itself. */
+  readonly target: string | null;
+  /** Which the call needs at that service. */
+  readonly scope?: string | undefined;
+  /** Whether PostgreSQL is to be asked, and not the cache. */
+  readonly isFresh: boolean;
+  /** Called for a refusal only. */
+  readonly getActor: () => Actor;
+}
+
+/**
+ * The app door: an id and a key, which is valid at its target only: at this service, or at the service that has it validated.
+ */
+@Injectable()
+export class AppDoor {
+  constructor(@Inject(APP_KEYS) private readonly keys: AppKeys) {}
+
+  /** @throws {ProblemException} invalid_app_credentials, missing_scope */
+  async verifyApp({ id, key, target, scope, isFresh, getActor }: PresentedApp): Promise<AppPrincipal> {
+    const { verifier } = this.keys;
+    const appId = id.toLowerCase();
+    const verdict = await verifier.verifyKey(appId, key, { target: target ?? undefined, scope }, isFresh);
+    if (!verdict.valid) {
+      const isMissingScope = verdict.reason === 'violation' && verdict.violation === 'missing_scope';
+      const ofViolation = isMissingScope ? 'missing_scope' : 'other_target';
+      const reason = verdict.reason === 'violation' ? ofViolation : verdict.reason;
+      if (!verdict.identity) throw createRefusal('app', reason);
+      verifier.recordRefusal(appId, reason, getActor());
+      const { caller, target: called } = verdict.identity;
+      const refusal = createRefusal('app', reason, { app_id: appId, calling_service: caller, called_service: called });
+      throw scope !== undefined && isMissingScope ? createMissingScopeProblem(scope, refusal) : refusal;
+    }
+    const { identity, isPrevious, rememberable } = verdict;
+    verifier.recordUse(appId, target, isPrevious, scope);
+    const { caller, target: ownTarget, scopes } = identity;
+    return { door: 'app', appId, caller, target: ownTarget, scopes, isPrevious, rememberable };
+  }
+}
+
+/** The key is valid, so that this is not a 401: the caller would take it for a wrong key. */
+function createMissingScopeProblem(scope: string, { occurrence }: ProblemException): ProblemException {
+  return new ProblemException(problems.missingScope, { ...occurrence, members: { scopes: [scope] } });
+}

@@ -1,0 +1,44 @@
+import { Inject, Injectable } from '@nestjs/common';
+import type { Actor, NodePrincipal } from '../../foundation/access/actor.js';
+import { createRefusal } from '../../foundation/access/doors.js';
+import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
+
+interface PresentedNode {
+  /** `node_id:api_key` */
+  readonly credential: string;
+  /** The service at which it is presented, when that names itself. */
+  readonly target: string | undefined;
+  /** The name of the app that forwards it with a valid credential of its own. */
+  readonly forwardedBy: string | null;
+  /** Whether PostgreSQL is to be asked, and not the cache. */
+  readonly isFresh: boolean;
+  /** Called for a refusal only. */
+  readonly getActor: () => Actor;
+}
+
+/** The node door: `node_id:api_key`, split at the first colon. */
+@Injectable()
+export class NodeDoor {
+  constructor(@Inject(NODE_KEYS) private readonly keys: NodeKeys) {}
+
+  /** @throws {ProblemException} invalid_node_credentials */
+  async verifyNode({ credential, target, forwardedBy, isFresh, getActor }: PresentedNode): Promise<NodePrincipal> {
+    const { verifier } = this.keys;
+    const colon = credential.indexOf(':');
+    if (colon < 1 || colon === credential.length - 1) throw createRefusal('node', 'malformed');
+    const nodeId = credential.slice(0, colon).toLowerCase();
+    const verdict = await verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
+    if (!verdict.valid) {
+      const isViolation = verdict.reason === 'violation';
+      const reason = isViolation ? 'target' : verdict.reason;
+      if (!verdict.identity) throw createRefusal('node', reason);
+      verifier.recordRefusal(nodeId, reason, getActor());
+      const fields = { node_id: nodeId, household_id: verdict.identity.household_id };
+      throw createRefusal('node', reason, { ...fields, called_service: isViolation ? target : undefined });
+    }
+    const { identity, isPrevious, rememberable } = verdict;
+    const { household_id: householdId, targets } = identity;
+    verifier.recordUse(nodeId, forwardedBy ?? target ?? null, isPrevious);
+    return { door: 'node', nodeId, householdId, targets, forwardedBy, rememberable };
+  }
+}

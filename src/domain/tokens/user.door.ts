@@ -1,0 +1,41 @@
+import { Injectable } from '@nestjs/common';
+import type { UserPrincipal } from '../../foundation/access/actor.js';
+import { createRefusal } from '../../foundation/access/doors.js';
+import { Environment } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { AccessTokens, hasPossibleTimes, isComplete, type AccessTokenClaims } from './access-tokens.js';
+import { SessionsService } from './sessions.service.js';
+
+/** The user door: a token that this service signed (RFC 8725), of a live session of an active user. */
+@Injectable()
+export class UserDoor {
+  constructor(
+    private readonly accessTokens: AccessTokens,
+    private readonly environment: Environment,
+    private readonly sessions: SessionsService,
+    private readonly clock: ComparedClock,
+  ) {}
+
+  /** For a token that comes in no header, or for another purpose than to authenticate its request. @throws {ProblemException} invalid_access_token */
+  async verifyToken(token: string): Promise<UserPrincipal> {
+    const claims = await this.accessTokens.verifySignature(token);
+    if (!claims) throw createRefusal('user', 'not_accepted');
+    return this.verifyClaims(claims);
+  }
+
+  /** @param claims of a token whose signature was verified. @throws {ProblemException} invalid_access_token */
+  async verifyClaims(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
+    if (!isComplete(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
+    const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
+    const now = this.clock.trustedNow();
+    if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });
+    if (!hasPossibleTimes(claims, now, this.environment.accessTokenExpireMinutes)) {
+      throw createRefusal('user', 'impossible_times', { user_id: userId });
+    }
+    const session = await this.sessions.findLiveSession(sessionId, userId);
+    if (!session) throw createRefusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
+    const { email, amr, absolute_expires_at: sessionEnd } = session;
+    const expiresAt = new Date(Math.min(exp * 1_000, sessionEnd.getTime()));
+    return { door: 'user', userId, sessionId, email, amr, expiresAt, claims: { iss, jti, iat, exp } };
+  }
+}
