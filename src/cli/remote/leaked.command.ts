@@ -34,7 +34,7 @@ const gitleaksReport = z.array(
     Secret: z.string(),
   }),
 );
-const PATHS: Readonly<Record<string, (key: KnownKey) => string>> = {
+const PATHS: Readonly<Partial<Record<KnownKey['kind'], (key: KnownKey) => string>>> = {
   node: ({ id }) => `/nodes/${id}`,
   app: ({ id }) => `/app-credentials/${id}`,
   operator: ({ id }) => `/operators/${id}`,

@@ -6,13 +6,14 @@ import type { Command } from 'commander';
 import { z } from 'zod';
 import { isId } from '../../foundation/common/ids.js';
 import { parsePast } from '../command-options.js';
+import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
 import { inParallel, type AdminClient } from './admin-client.js';
 import { addRemote, createClient, parseJson } from './remote-command.js';
 import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
 
-const KEYS: Readonly<Record<string, string>> = {
+const KEYS: Readonly<Partial<Record<AuditEventName, string>>> = {
   'admin.node.revoked': '/nodes',
   'admin.app_credential.revoked': '/app-credentials',
   'admin.operator.revoked': '/operators',
@@ -80,7 +81,7 @@ class History {
 /** @returns for a revoked key the path of its type, and for a user what was done to the account */
 function listEffects({ event, details }: ReplayedEvent): string[] {
   const { is_active, email } = (event === 'admin.user.updated' && details.after) || {};
-  const effects = [KEYS[event]];
+  const effects = [KEYS[event as AuditEventName]];
   if (/^(admin\.)?user\.deleted$/.test(event)) effects.push('delete');
   if (is_active !== undefined) effects.push(is_active ? 'enable' : 'disable');
   // An operator who gives the account another address ends its sessions.

@@ -19,6 +19,7 @@ import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
 import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { LoginThrottle, CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
+import type { RateLimitBucket } from '../../foundation/throttling/rate-limit-buckets.js';
 
 const READ_USER: Statement = {
   name: 'second_factors_read',
@@ -162,7 +163,7 @@ const LASTING_REASONS = {
   email_not_verified: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
   second_factor_unusable: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
 } as const;
-const LIMITED_BY: Readonly<Record<string, string>> = {
+const LIMITED_BY: Readonly<Partial<Record<RateLimitBucket['name'], string>>> = {
   'login-account-address': 'for this account from this address',
   'login-account': 'for this account, from addresses where it did not log in lately',
   'login-address': 'from this address, for all accounts',

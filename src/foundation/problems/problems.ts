@@ -34,158 +34,192 @@ const EXTRAS_OF_STATUS: Readonly<Record<number, Extras>> = {
   401: { challenge: `Bearer ${REALM}` },
   503: { retryAfterSeconds: 2 },
 };
-const EXTRAS: Readonly<Record<string, Extras>> = {
-  invalidAccessToken: {
-    challenge: `Bearer ${REALM}, error="invalid_token", error_description="The access token is not valid"`,
-  },
-  invalidAppCredentials: { challenge: `PlatformApp ${REALM}`, extension: NOT_VALID },
-  invalidNodeCredentials: { challenge: `NodeKey ${REALM}`, extension: NOT_VALID },
-  invalidAdminKey: { challenge: `AdminKey ${REALM}` },
-  missingScope: { extension: { scopes: ['nodes', 'read'] } },
-  totpSecretUnreadable: { retryAfterSeconds: 300 },
-};
-
-/** @param texts by the name of the problem, whose code is that name in snake_case: the title, a full stop, the detail */
-function define<Name extends string>(status: number, texts: Record<Name, string>): Readonly<Record<Name, Problem>> {
-  const entries = Object.entries<string>(texts).map(([name, text]) => {
-    const code = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    const [title = '', detail = ''] = text.split(/\. (.+)/);
-    return [name, { status, code, title, detail, ...EXTRAS_OF_STATUS[status], ...EXTRAS[name] }];
+/** @param texts by the name of the problem: `code: title. detail` */
+function define<Name extends string>(
+  status: number,
+  texts: Record<Name, string>,
+  extras: Partial<Record<NoInfer<Name>, Extras>> = {},
+): Readonly<Record<Name, Problem>> {
+  const entries = (Object.keys(texts) as Name[]).map((name) => {
+    const [, code, title, detail] = /^([a-z_]+): (.+?)\. (.+)$/.exec(texts[name]) ?? [];
+    if (!code || !title || !detail) throw new Error(`${name} is not of the form "code: title. detail"`);
+    return [name, { status, code, title, detail, ...EXTRAS_OF_STATUS[status], ...extras[name] }];
   });
   return Object.fromEntries(entries) as Record<Name, Problem>;
 }
 
-/** The catalogue: every error response of this service is one of these. `invalidLink` has the code `invalid_link`. */
+/** The catalogue: every error response of this service is one of these. */
 export const problems = {
   ...define(400, {
     validationFailed:
-      'The request is not valid. One or more fields are missing, unknown or not acceptable; see errors.',
+      'validation_failed: The request is not valid. One or more fields are missing, unknown or not acceptable; see ' +
+      'errors.',
     malformedRequest:
-      'The request cannot be read. The request line, the headers or the JSON body are malformed, or the body is ' +
-      'not a JSON object.',
-    bodyTooDeep: 'The body is nested too deeply. The JSON body is nested deeper than this service accepts.',
+      'malformed_request: The request cannot be read. The request line, the headers or the JSON body are ' +
+      'malformed, or the body is not a JSON object.',
+    bodyTooDeep:
+      'body_too_deep: The body is nested too deeply. The JSON body is nested deeper than this service accepts.',
     duplicateHeader:
-      'A credential header arrived twice. Send each credential header, X-Platform-Target and X-Platform-Scope at most once.',
-    nothingToLogOut: 'Nothing to log out. Send a refresh_token, an access token as bearer, or both.',
+      'duplicate_header: A credential header arrived twice. Send each credential header, X-Platform-Target and ' +
+      'X-Platform-Scope at most once.',
+    nothingToLogOut:
+      'nothing_to_log_out: Nothing to log out. Send a refresh_token, an access token as bearer, or both.',
     invalidLink:
-      'The link is not valid. The token of the link is unknown, used, replaced by a newer one, or expired. Ask for ' +
-      'a new link.',
+      'invalid_link: The link is not valid. The token of the link is unknown, used, replaced by a newer one, or ' +
+      'expired. Ask for a new link.',
   }),
-  ...define(401, {
-    invalidCredentials:
-      'The credentials are not valid. The e-mail address and the password do not belong to an active account.',
-    invalidSecondFactor:
-      'The second factor is not valid. The code or the passkey is wrong or was used before, or the challenge is ' +
-      'void: it lives 5 minutes, and a change of the password ends it.',
-    invalidPasskey:
-      'The passkey is not valid. The passkey does not belong to an active account, or the challenge has expired or ' +
-      'was used before.',
-    invalidRefreshToken:
-      'The refresh token is not valid. The refresh token is unknown, expired, revoked or was used before. Log in ' +
-      'again.',
-    unauthenticated: 'A credential is needed. Send one of the credentials that this route accepts.',
-    missingAccessToken: 'An access token is needed. Send an access token: Authorization: Bearer <access token>.',
-    invalidAccessToken:
-      'The access token is not valid. The access token is malformed, expired or its session has ended.',
-    invalidAppCredentials:
-      'The app credentials are not valid. X-Platform-App-Id and X-Platform-App-Key are missing or do not name a ' +
-      'live credential for this target.',
-    invalidNodeCredentials:
-      'The node credentials are not valid. X-API-Key is missing or does not name a live node: X-API-Key: ' +
-      '<node_id>:<api_key>.',
-    invalidAdminKey:
-      'The admin key is not valid. X-Admin-Key is missing, or is neither the admin key of this service nor the key ' +
-      'of a live operator.',
-  }),
-  ...define(403, {
-    secondFactorRequired:
-      'A second factor is required. The password is right. Answer the challenge by one of the methods: POST ' +
-      '/api/v0/auth/login/second-factor.',
-    wrongSecondFactor:
-      'The code is wrong. The code is wrong or was used before, or the enrolment is missing or void: a change of ' +
-      'the password ends one that was not confirmed. Nothing was changed, and the access token stays valid.',
-    registrationClosed:
-      'Registration is closed. This service does not accept registrations. Ask an administrator for an account.',
-    emailNotVerified:
-      'The e-mail address is not verified. Verify your e-mail address, then log in: open the link that was sent to ' +
-      'it, or ask for a new one.',
-    missingScope:
-      'A scope is missing. The key is valid. The operator, or the app credential, needs one of the scopes that ' +
-      '`scopes` lists.',
-    exceedsOwnRights:
-      'The operator would have more rights than the caller. An operator manages only operators with no scope that ' +
-      'it lacks, and with no later expiry than its own.',
-    wrongPassword:
-      'The password is wrong. The current password is not right. Nothing was changed, and the access token stays ' +
-      'valid.',
-  }),
-  ...define(404, { notFound: 'Not found. The resource does not exist, or the caller may not see it.' }),
+  ...define(
+    401,
+    {
+      invalidCredentials:
+        'invalid_credentials: The credentials are not valid. The e-mail address and the password do not belong to ' +
+        'an active account.',
+      invalidSecondFactor:
+        'invalid_second_factor: The second factor is not valid. The code or the passkey is wrong or was used ' +
+        'before, or the challenge is void: it lives 5 minutes, and a change of the password ends it.',
+      invalidPasskey:
+        'invalid_passkey: The passkey is not valid. The passkey does not belong to an active account, or the ' +
+        'challenge has expired or was used before.',
+      invalidRefreshToken:
+        'invalid_refresh_token: The refresh token is not valid. The refresh token is unknown, expired, revoked or ' +
+        'was used before. Log in again.',
+      unauthenticated: 'unauthenticated: A credential is needed. Send one of the credentials that this route accepts.',
+      missingAccessToken:
+        'missing_access_token: An access token is needed. Send an access token: Authorization: Bearer <access ' +
+        'token>.',
+      invalidAccessToken:
+        'invalid_access_token: The access token is not valid. The access token is malformed, expired or its ' +
+        'session has ended.',
+      invalidAppCredentials:
+        'invalid_app_credentials: The app credentials are not valid. X-Platform-App-Id and X-Platform-App-Key are ' +
+        'missing or do not name a live credential for this target.',
+      invalidNodeCredentials:
+        'invalid_node_credentials: The node credentials are not valid. X-API-Key is missing or does not name a ' +
+        'live node: X-API-Key: <node_id>:<api_key>.',
+      invalidAdminKey:
+        'invalid_admin_key: The admin key is not valid. X-Admin-Key is missing, or is neither the admin key of ' +
+        'this service nor the key of a live operator.',
+    },
+    {
+      invalidAccessToken: {
+        challenge: `Bearer ${REALM}, error="invalid_token", error_description="The access token is not valid"`,
+      },
+      invalidAppCredentials: { challenge: `PlatformApp ${REALM}`, extension: NOT_VALID },
+      invalidNodeCredentials: { challenge: `NodeKey ${REALM}`, extension: NOT_VALID },
+      invalidAdminKey: { challenge: `AdminKey ${REALM}` },
+    },
+  ),
+  ...define(
+    403,
+    {
+      secondFactorRequired:
+        'second_factor_required: A second factor is required. The password is right. Answer the challenge by one ' +
+        'of the methods: POST /api/v0/auth/login/second-factor.',
+      wrongSecondFactor:
+        'wrong_second_factor: The code is wrong. The code is wrong or was used before, or the enrolment is missing ' +
+        'or void: a change of the password ends one that was not confirmed. Nothing was changed, and the access ' +
+        'token stays valid.',
+      registrationClosed:
+        'registration_closed: Registration is closed. This service does not accept registrations. Ask an ' +
+        'administrator for an account.',
+      emailNotVerified:
+        'email_not_verified: The e-mail address is not verified. Verify your e-mail address, then log in: open the ' +
+        'link that was sent to it, or ask for a new one.',
+      missingScope:
+        'missing_scope: A scope is missing. The key is valid. The operator, or the app credential, needs one of ' +
+        'the scopes that `scopes` lists.',
+      exceedsOwnRights:
+        'exceeds_own_rights: The operator would have more rights than the caller. An operator manages only ' +
+        'operators with no scope that it lacks, and with no later expiry than its own.',
+      wrongPassword:
+        'wrong_password: The password is wrong. The current password is not right. Nothing was changed, and the ' +
+        'access token stays valid.',
+    },
+    { missingScope: { extension: { scopes: ['nodes', 'read'] } } },
+  ),
+  ...define(404, { notFound: 'not_found: Not found. The resource does not exist, or the caller may not see it.' }),
   ...define(405, {
     methodNotAllowed:
-      'The method is not allowed here. The path exists, and takes the methods that the Allow header lists.',
+      'method_not_allowed: The method is not allowed here. The path exists, and takes the methods that the Allow ' +
+      'header lists.',
   }),
   ...define(409, {
     totpEnrolled:
-      'The authenticator app is enrolled. The account has a confirmed authenticator app (TOTP). Remove it first.',
-    passkeyExists: 'The passkey is registered. The passkey is registered already.',
-    tooManyPasskeys: 'The account has too many passkeys. An account has 20 passkeys at most. Remove one first.',
-    emailTaken: 'The e-mail address is taken. There is already an account with this e-mail address.',
+      'totp_enrolled: The authenticator app is enrolled. The account has a confirmed authenticator app (TOTP). ' +
+      'Remove it first.',
+    passkeyExists: 'passkey_exists: The passkey is registered. The passkey is registered already.',
+    tooManyPasskeys:
+      'too_many_passkeys: The account has too many passkeys. An account has 20 passkeys at most. Remove one first.',
+    emailTaken: 'email_taken: The e-mail address is taken. There is already an account with this e-mail address.',
     appCredentialExists:
-      'The pair has a live credential. There is already a live credential for this caller and target. Rotate or ' +
-      'revoke it.',
+      'app_credential_exists: The pair has a live credential. There is already a live credential for this caller ' +
+      'and target. Rotate or revoke it.',
     operatorExists:
-      'The name is taken. There is already an operator with this name, in any letter case. Rotate or revoke it.',
-    credentialRevoked: 'The credential is revoked. A revoked credential cannot be changed. Issue a new one.',
+      'operator_exists: The name is taken. There is already an operator with this name, in any letter case. Rotate ' +
+      'or revoke it.',
+    credentialRevoked:
+      'credential_revoked: The credential is revoked. A revoked credential cannot be changed. Issue a new one.',
     credentialExpired:
-      'The credential has expired. A new key for it would be refused. Extend it first, or issue a new one.',
+      'credential_expired: The credential has expired. A new key for it would be refused. Extend it first, or ' +
+      'issue a new one.',
     keyRotatedMeanwhile:
-      'The key was rotated meanwhile. The last rotation was not at the moment that if_rotated_at names. Nothing was ' +
-      'changed: another caller has the new key.',
+      'key_rotated_meanwhile: The key was rotated meanwhile. The last rotation was not at the moment that ' +
+      'if_rotated_at names. Nothing was changed: another caller has the new key.',
     rotationUnfinished:
-      'The rotation is not finished. The key that the last rotation made is in use, and so may be the one before: a third would ' +
-      'stop one of them. Install the new key everywhere and finish the rotation, or rotate with overlap_hours 0.',
+      'rotation_unfinished: The rotation is not finished. The key that the last rotation made is in use, and so ' +
+      'may be the one before: a third would stop one of them. Install the new key everywhere and finish the ' +
+      'rotation, or rotate with overlap_hours 0.',
     enrolmentUsed:
-      'The enrolment code was used. The code has enrolled a node, and a code works once. If that was another device, the ' +
-      'operator revokes its node. Ask for a new code.',
-    userDisabled: 'The user is disabled. The password of a disabled user cannot be reset. Enable the user first.',
+      'enrolment_used: The enrolment code was used. The code has enrolled a node, and a code works once. If that ' +
+      'was another device, the operator revokes its node. Ask for a new code.',
+    userDisabled:
+      'user_disabled: The user is disabled. The password of a disabled user cannot be reset. Enable the user first.',
   }),
-  ...define(413, { payloadTooLarge: 'The body is too large. The body is larger than 100 KB.' }),
+  ...define(413, { payloadTooLarge: 'payload_too_large: The body is too large. The body is larger than 100 KB.' }),
   ...define(415, {
     unsupportedMediaType:
-      'The body is not JSON. Send the body as application/json in UTF-8; the only form is that of ' +
-      '/internal/introspect.',
+      'unsupported_media_type: The body is not JSON. Send the body as application/json in UTF-8; the only form is ' +
+      'that of /internal/introspect.',
   }),
   ...define(422, {
     idempotencyKeyReused:
-      'The Idempotency-Key belongs to another request. This Idempotency-Key was sent with another body within the ' +
-      'last 24 hours. Use a new key for a new request.',
+      'idempotency_key_reused: The Idempotency-Key belongs to another request. This Idempotency-Key was sent with ' +
+      'another body within the last 24 hours. Use a new key for a new request.',
   }),
   ...define(429, {
     tooManyRequests:
-      'Too many tries. Wait for as long as Retry-After says. This is not a verdict on the credential, which was ' +
-      'not checked.',
+      'too_many_requests: Too many tries. Wait for as long as Retry-After says. This is not a verdict on the ' +
+      'credential, which was not checked.',
   }),
   ...define(431, {
-    headersTooLarge: 'The headers are too large. The request line and the headers together are larger than 16 KB.',
+    headersTooLarge:
+      'headers_too_large: The headers are too large. The request line and the headers together are larger than 16 ' +
+      'KB.',
   }),
   ...define(500, {
-    internalError: 'Internal error. The service failed to answer. The request id finds the cause in its logs.',
+    internalError:
+      'internal_error: Internal error. The service failed to answer. The request id finds the cause in its logs.',
   }),
-  ...define(503, {
-    totpSecretUnreadable:
-      'Codes of the app cannot be checked. The secret of the authenticator app cannot be decrypted. This is not a ' +
-      'verdict on the code: use a recovery code or a passkey. An operator must set SECRET_KEY_PREVIOUS to the ' +
-      'former SECRET_KEY, or remove the second factors of the user.',
-    unavailable:
-      'The service is unavailable. The database cannot be used at the moment, or the clock of the service is wrong. ' +
-      'This is not a verdict on the credential: keep it and try again.',
-    gatewayMisconfigured:
-      'The gateway is not configured. The gateway must name the service that it protects in X-Platform-Target, and the ' +
-      'scope of the route, if it needs one and asks the app door, in X-Platform-Scope: each once, as a valid name. This is not a verdict on the key.',
-    hashingBusy:
-      'The password cannot be verified at the moment. The queue of passwords is full, or no thread could be made for ' +
-      'this one. This is not a verdict on the password: try again shortly.',
-  }),
+  ...define(
+    503,
+    {
+      totpSecretUnreadable:
+        'totp_secret_unreadable: Codes of the app cannot be checked. The secret of the authenticator app cannot be ' +
+        'decrypted. This is not a verdict on the code: use a recovery code or a passkey. An operator must set ' +
+        'SECRET_KEY_PREVIOUS to the former SECRET_KEY, or remove the second factors of the user.',
+      unavailable:
+        'unavailable: The service is unavailable. The database cannot be used at the moment, or the clock of the ' +
+        'service is wrong. This is not a verdict on the credential: keep it and try again.',
+      gatewayMisconfigured:
+        'gateway_misconfigured: The gateway is not configured. The gateway must name the service that it protects ' +
+        'in X-Platform-Target, and the scope of the route, if it needs one and asks the app door, in ' +
+        'X-Platform-Scope: each once, as a valid name. This is not a verdict on the key.',
+      hashingBusy:
+        'hashing_busy: The password cannot be verified at the moment. The queue of passwords is full, or no thread ' +
+        'could be made for this one. This is not a verdict on the password: try again shortly.',
+    },
+    { totpSecretUnreadable: { retryAfterSeconds: 300 } },
+  ),
 };
 
 /** The answer of the route that takes a form. Its type and code are those of every 415. */
