@@ -29,9 +29,18 @@ const FILL = `
   INSERT INTO throttle_windows (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
     SELECT 'known-address:' || n, 1, now(), now() + n % 30 * interval '1 day', 1, 0, now(), 0 FROM generate_series(1, 200000) n;`;
 const PAGES = [
-  ...['', '/map', '/map?service=service-1', '/map?revoked=true', '/keys', '/homes', '/homes?search=4711', '/operators'],
-  ...['/people', '/people?search=4711', '/people?throttled=true', '/people?without_factor=true'],
-  ...['/why', '/why?about=192.0.2.7', '/audit', '/audit?event=user.login.failed'],
+  ...[
+    '',
+    '/map',
+    '/map?service=service-1',
+    '/map?revoked=true',
+    '/app-credentials',
+    '/nodes',
+    '/nodes?search=4711',
+    '/operators',
+  ],
+  ...['/users', '/users?search=4711', '/users?throttled=true', '/users?without_factor=true'],
+  ...['/explain', '/explain?about=192.0.2.7', '/audit-events', '/audit-events?event=user.login.failed'],
 ];
 
 await Cleanup.around(async (cleanup) => {

@@ -47,7 +47,7 @@ export class AuditPages {
     private readonly sessions: ConsoleSessions,
   ) {}
 
-  @Get('audit')
+  @Get('audit-events')
   async showEvents(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
     const { items, next_cursor } = await this.readEvents(request, query);
     const work = await this.api.call(request, BackgroundWorkAdminController, 'getBackgroundWork');
@@ -81,12 +81,12 @@ export class AuditPages {
     );
   }
 
-  @Get('audit.csv')
+  @Get('audit-events.csv')
   async downloadCsv(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
     await this.download(request, response, query, 'csv');
   }
 
-  @Get('audit.ndjson')
+  @Get('audit-events.ndjson')
   async downloadLines(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
     await this.download(request, response, query, 'ndjson');
   }

@@ -13,7 +13,17 @@ const TIMEOUT_MS = 20_000;
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 const PICTURES = join(import.meta.dirname, '../../../docs/console');
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const PAGES = ['', '/map?revoked=true', '/keys', '/keys/new', '/homes', '/people', '/operators', '/why', '/audit'];
+const PAGES = [
+  '',
+  '/map?revoked=true',
+  '/app-credentials',
+  '/app-credentials/new',
+  '/nodes',
+  '/users',
+  '/operators',
+  '/explain',
+  '/audit-events',
+];
 const ABOUT = 'An id, an e-mail address, or an address of a network';
 const VIEWS = [
   { colorScheme: 'light', viewport: { width: 1920, height: 1080 } },

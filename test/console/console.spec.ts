@@ -17,7 +17,7 @@ describe('/console', () => {
   it('leads to the login, and back to the page that was asked for', async () => {
     const browser = new Browser(app);
     const { headers } = await browser.get('/console/app-credentials?live=true').expect(303);
-    expect(headers.location).toBe('/console/login?next=%2Fconsole%2Fkeys%3Flive%3Dtrue');
+    expect(headers.location).toBe('/console/login?next=%2Fconsole%2Fapp-credentials%3Flive%3Dtrue');
     const answer = await browser.sendKey(ADMIN_KEY, { next: '/console/app-credentials?live=true' }).expect(303);
     expect(answer.headers.location).toBe('/console/app-credentials?live=true');
     expect(answer.headers['set-cookie']).toEqual([
@@ -203,18 +203,25 @@ describe('/console', () => {
       await Promise.all(calls);
     });
 
-    it.each(['', '/map', '/map?service=service-1', '/keys', '/homes', '/people', '/operators', '/why', '/audit'])(
-      '/console%s is neither cached nor framed, and has no inline script or style',
-      async (path) => {
-        const { text, headers } = await browser.get(`/console${path}`).expect(200);
-        expect(headers).toMatchObject({
-          'cache-control': 'no-store',
-          'content-security-policy': expect.stringContaining("frame-ancestors 'none'"),
-        });
-        expect(headers['content-security-policy']).not.toContain('unsafe');
-        expect(text).not.toMatch(/ (style|on\w+)="/);
-      },
-    );
+    it.each([
+      '',
+      '/map',
+      '/map?service=service-1',
+      '/app-credentials',
+      '/nodes',
+      '/users',
+      '/operators',
+      '/explain',
+      '/audit-events',
+    ])('/console%s is neither cached nor framed, and has no inline script or style', async (path) => {
+      const { text, headers } = await browser.get(`/console${path}`).expect(200);
+      expect(headers).toMatchObject({
+        'cache-control': 'no-store',
+        'content-security-policy': expect.stringContaining("frame-ancestors 'none'"),
+      });
+      expect(headers['content-security-policy']).not.toContain('unsafe');
+      expect(text).not.toMatch(/ (style|on\w+)="/);
+    });
 
     it('tells on the first page which keys and which refusals need a person', async () => {
       const soon = new Date(Date.now() + 86_400_000).toISOString();
@@ -230,7 +237,7 @@ describe('/console', () => {
       expect(text).toMatch(/user\.login\.failed.*1 × wrong_password.*about=127\.0\.0\.1/);
     });
 
-    it.each(['/nonsense', '/keys/', '/keys/a/b/c', '/audit.xml'])(
+    it.each(['/nonsense', '/app-credentials/', '/app-credentials/a/b/c', '/audit-events.xml'])(
       'of the console leads back from /console%s, which it does not have',
       async (path) => {
         const { text, type } = await browser.get(`/console${path}`).expect(404);
