@@ -42,11 +42,11 @@ describe('in production with its secrets in files', () => {
 
   it.each(['1', '2'])('the service starts with WORKERS=%s, and knows the admin key of the file', async (workers) => {
     const sealing = { ...withSettings({ auditSealIntervalSeconds: 1 }), SHUTDOWN_DELAY_MS: '0' };
-    const ignored = { WORKER: '4', LOG_LEVEL: 'info' };
+    const ignored = { SESSION_MAX_AGE_DAY: '4', LOG_LEVEL: 'info' };
     const service = await ServiceProcess.start(variables({ WORKERS: workers, ...sealing, ...ignored }));
     const said = service.lines.filter((line) => /variables_ignored|mail_is_off/.test(line));
     expect(said).toEqual([
-      expect.stringContaining('WORKER is not known'),
+      expect.stringContaining('SESSION_MAX_AGE_DAY is not known'),
       expect.stringContaining('MAIL_URL is not set'),
     ]);
     const list = (key: string) => fetch(`${service.url}/api/v0/admin/nodes`, { headers: { 'X-Admin-Key': key } });
