@@ -99,7 +99,7 @@ export class IdentifyAdminController {
     summary: 'Tell whose keys these digests are of',
     description:
       'For keys that were found in a place where they should not be. The keys themselves are not sent. It reads whole tables: not ' +
-      'for a loop. Of refresh tokens it knows the current one of each session. A call of an operator with digests that are of no credential ' +
+      'for a loop. Of refresh tokens it knows the current one of each session. A call with digests that are of no credential ' +
       'counts as a wrong admin key, because one of them may be a guess of the root key.',
     returns: IdentifiedKeysResponse,
   })
@@ -113,8 +113,8 @@ export class IdentifyAdminController {
     for (const kind of searched) items.push(...(await this.findOfKind(kind, digests)));
     const unknown = body.digests.filter((text) => items.every(({ digest }) => digest !== text));
     if (searched.includes('operator') && unknown.length > 0) {
-      // An operator could guess the root key here: a call with unknown digests counts as a wrong admin key does.
-      if (operator) await this.throttle.countCall('admin-key', getClientAddress(request));
+      // The root key could be guessed here: a call with unknown digests counts as a wrong admin key does.
+      await this.throttle.countCall('admin-key', getClientAddress(request));
       items.push(...this.findRootKey(unknown));
     }
     return { items, searched };
