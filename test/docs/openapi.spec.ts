@@ -6,7 +6,7 @@ import formats from 'ajv-formats';
 import { EXAMPLES } from '../../src/foundation/common/names.js';
 import { problems } from '../../src/foundation/problems/problems.js';
 import { listOfProblems, listOfRoutes, listRoutes } from '../../tools/api-tables.js';
-import { useApp } from '../support/use-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 import { fromRoot } from '../support/from-root.js';
 
 interface Property {
@@ -37,6 +37,7 @@ interface Operation {
 
 describe('GET /docs-json', () => {
   const app = useApp();
+  const withoutMail = useReplica(app, { variables: { NODE_ENV: 'production' } });
   let document: OpenAPIObject;
   let operations: [string, Operation][];
 
@@ -54,6 +55,20 @@ describe('GET /docs-json', () => {
     expect(await new Validator().validate(structuredClone(document) as unknown as Record<string, unknown>)).toEqual({
       valid: true,
     });
+  });
+
+  it('has no schema and no example that only routes use that are off, such as those that send mail', async () => {
+    const { body, text } = await withoutMail.get('/docs-json').expect(200);
+    const { paths, components } = body as OpenAPIObject;
+    const { securitySchemes, ...referenced } = components as Record<string, object>;
+    const unused = Object.entries(referenced).flatMap(([kind, named]) =>
+      Object.keys(named).filter((name) => !text.includes(`"#/components/${kind}/${name}"`)),
+    );
+    expect(unused).toEqual([]);
+    expect(document.components?.schemas).toHaveProperty('LinkRequest');
+    expect(referenced.schemas).not.toHaveProperty('LinkRequest');
+    expect(securitySchemes).toEqual(document.components?.securitySchemes);
+    expect(paths).not.toHaveProperty('/api/v0/auth/password-reset');
   });
 
   it('names its version, its licence, its server, and its tags in the order of a newcomer', () => {

@@ -56,7 +56,35 @@ export function serveDocs(app: INestApplication): void {
 function readDocument(table: RouteTable): OpenAPIObject {
   const document = JSON.parse(readDocsFile('openapi.json').toString()) as OpenAPIObject;
   const paths = Object.entries(document.paths).filter(([path]) => table.find(path) !== undefined);
-  return { ...document, paths: Object.fromEntries(paths) };
+  return keepUsedComponents({ ...document, paths: Object.fromEntries(paths) });
+}
+
+const REFERENCE = /"#\/components\/(\w+\/[\w.-]+)"/g;
+
+/** Leaves out the schemas and examples of routes that are left out. Security schemes are named without a reference. */
+function keepUsedComponents(document: OpenAPIObject): OpenAPIObject {
+  const { securitySchemes = {}, ...components } = (document.components ?? {}) as Record<
+    string,
+    Record<string, unknown>
+  >;
+  const used = new Set<string>();
+  const visit = (part: unknown): void => {
+    for (const [, name = ''] of JSON.stringify(part).matchAll(REFERENCE)) {
+      if (used.has(name)) continue;
+      used.add(name);
+      const [kind = '', key = ''] = name.split('/');
+      visit(components[kind]?.[key] ?? null);
+    }
+  };
+  visit(document.paths);
+  const kept = Object.entries(components).map(([kind, named]) => [
+    kind,
+    Object.fromEntries(Object.entries(named).filter(([name]) => used.has(`${kind}/${name}`))),
+  ]);
+  return {
+    ...document,
+    components: { securitySchemes, ...Object.fromEntries(kept) } as NonNullable<OpenAPIObject['components']>,
+  };
 }
 
 function readDocsFile(name: string): Buffer {
