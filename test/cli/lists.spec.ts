@@ -253,6 +253,11 @@ describe('a server at a wrong address', () => {
   const toPage = (items: object[], next_cursor: string) => JSON.stringify({ items, next_cursor });
 
   it.each([
+    [
+      'goes around in a circle',
+      'answers with a list that never ends',
+      ({ searchParams }: URL) => toPage([{}], String((Number(searchParams.get('cursor')) + 1) % 7)),
+    ],
     ['repeats its cursor', 'answers with a list that never ends', () => toPage([{}], 'more')],
     [
       'continues an empty page',

@@ -88,7 +88,7 @@ describe('a map with a mistake', () => {
     [
       'more aliases than a map needs',
       `a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [${'*a, '.repeat(10)}]\nc: [${'*b, '.repeat(10)}]\n${GOOD}`,
-      /^The map is not usable:\n {2}map\.yaml:1 Excessive alias count/,
+      /^The map is not usable:\n {2}map\.yaml:1 has aliases that cannot be resolved, or that stand for too much$/,
     ],
     ['no services', 'servces: {}\n', /map\.yaml:1 /],
     ['nothing at all', '', /map\.yaml:1 /],
@@ -152,6 +152,22 @@ describe('a map with a mistake', () => {
     ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* is already used/],
   ])('is reported with its line: %s', (_, text, expected) => {
     expect(complaintsAbout(text)).toMatch(expected);
+  });
+
+  it('is refused in a sentence when it never ends, is large, or nests too deeply', () => {
+    expect(() => readPlatformMap('/dev/zero')).toThrow(
+      'The map /dev/zero cannot be read: it has more than 256 KB. Correct --map.',
+    );
+    expect(complaintsAbout(`services: ${'['.repeat(5_000)}`)).toMatch(/^The map is not usable:\n {2}map\.yaml:\d+ /);
+    expect(complaintsAbout('services: &all\n  auth: *all\n')).toMatch(/^The map is not usable:\n {2}map\.yaml:\d /);
+  });
+
+  it('is reported with 20 others at most, also when each alias repeats thousands of them', () => {
+    const wrong = Array.from({ length: 1_000 }, (_, index) => `s${index}: {url: x}`).join(', ');
+    const text = `services:\n  a: &a {${wrong}}\n${Array.from({ length: 90 }, (_, index) => `  b${index}: *a\n`).join('')}`;
+    const lines = complaintsAbout(text).split('\n');
+    expect(lines).toHaveLength(22);
+    expect(lines.at(-1)).toBe('  and more');
   });
 
   it('is reported with every other one, in the order of the lines', () => {

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { closeSync, openSync, readSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import * as z from 'zod';
 import {
@@ -20,6 +20,9 @@ export const OWN_URL_VARIABLE = `${toVariablePrefix(OWN_NAME)}_URL`;
 /** What new nodes are restricted to. */
 export const NODE_TARGETS = 'NODE_TARGETS';
 const UNUSABLE = 'map_unusable';
+/** Some 2,000 services. Bounds the time and the memory of a parser that a hostile map would fill. */
+const MAX_MAP_BYTES = 256 * 1024;
+const MAX_MISTAKES = 20;
 const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', 'ADMIN_API_KEY', NODE_TARGETS];
 /** Written for a service that embeds a verifier: what is not an address. */
 const VERIFIER_VARIABLES = ['SERVICE_NAME', 'JWT_ISSUER', 'JWT_AUDIENCE'];
@@ -102,11 +105,26 @@ export interface PlatformMap {
 export function readPlatformMap(path: string): PlatformMap {
   let text: string;
   try {
-    text = readFileSync(path, 'utf8');
+    text = readBounded(path);
   } catch (error) {
     throw new CommandFailedError(`The map ${path} cannot be read: ${describeCause(error)}. Correct --map.`, UNUSABLE);
   }
   return parsePlatformMap(text, path);
+}
+
+/** A pipe has no size, and a device no end. */
+function readBounded(path: string): string {
+  const descriptor = openSync(path, 'r');
+  try {
+    const bytes = Buffer.alloc(MAX_MAP_BYTES + 1);
+    let [length, read] = [0, 0];
+    do length += read = readSync(descriptor, bytes, length, bytes.length - length, null);
+    while (read > 0 && length < bytes.length);
+    if (length > MAX_MAP_BYTES) throw new Error(`it has more than ${MAX_MAP_BYTES / 1024} KB`);
+    return bytes.toString('utf8', 0, length);
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 export function parsePlatformMap(text: string, path: string): PlatformMap {
@@ -116,7 +134,9 @@ export function parsePlatformMap(text: string, path: string): PlatformMap {
   if (unreadable.length > 0) throw createMapError(path, unreadable);
   const parsed = mapSchema.safeParse(expandAliases(document, path));
   if (parsed.success) return { services: toServices(parsed.data) };
+  // Each takes a search for its line.
   const mistakes = parsed.error.issues
+    .slice(0, MAX_MISTAKES + 1)
     .flatMap(toMistakes)
     .map(({ path: at, message }) => ({
       line: lines.linePos(findOffset(document, at)).line,
@@ -129,15 +149,18 @@ export function parsePlatformMap(text: string, path: string): PlatformMap {
 function expandAliases(document: Document.Parsed, path: string): unknown {
   try {
     return document.toJS({ maxAliasCount: 100 });
-  } catch (error) {
-    throw createMapError(path, [{ line: 1, message: (error as Error).message }]);
+  } catch {
+    throw createMapError(path, [
+      { line: 1, message: 'has aliases that cannot be resolved, or that stand for too much' },
+    ]);
   }
 }
 
 function createMapError(path: string, mistakes: { line: number; message: string }[]): CommandFailedError {
   const inOrder = mistakes.sort((left, right) => left.line - right.line);
-  const said = inOrder.map(({ line, message }) => `  ${path}:${line} ${message}`).join('\n');
-  return new CommandFailedError(`The map is not usable:\n${said}`, UNUSABLE);
+  const said = inOrder.slice(0, MAX_MISTAKES).map(({ line, message }) => `\n  ${path}:${line} ${message}`);
+  if (inOrder.length > MAX_MISTAKES) said.push('\n  and more');
+  return new CommandFailedError(`The map is not usable:${said.join('')}`, UNUSABLE);
 }
 
 /** Reports a mistake about a key at that key, so that its line is found. */

@@ -103,14 +103,17 @@ export class AdminClient {
   /** Reads a list page by page, as the caller asks for the next one. */
   async *readPages<Item>(path: string, query: Query = {}, maxItems = Infinity): AsyncGenerator<ListPage<Item>> {
     let cursor: string | null | undefined;
+    // Brent's algorithm finds a circle of any length, and remembers one cursor.
+    let [landmark, pages, pagesAtLandmark]: [typeof cursor, number, number] = [undefined, 0, 1];
     for (let left = maxItems; cursor !== null && left > 0;) {
       const limit = String(Math.min(MAX_PAGE_SIZE, left));
       const page = this.requireShape(aPage, await this.get(path, { ...query, limit, cursor }));
       const { items, next_cursor } = page as { items: Item[]; next_cursor: string | null };
       // The command would ask such a server for ever.
-      if (next_cursor !== null && (next_cursor === cursor || items.length === 0))
+      if (next_cursor !== null && (next_cursor === landmark || items.length === 0))
         throw this.createAddressError('answers with a list that never ends');
       cursor = next_cursor;
+      if (++pages === pagesAtLandmark) [landmark, pagesAtLandmark] = [cursor, pages * 2];
       left -= items.length;
       yield { items, hasMore: cursor !== null };
     }
