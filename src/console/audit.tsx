@@ -109,11 +109,13 @@ export class AuditPages {
     let page = first;
     yield head + page.items.map(toLine).join('');
     while (page.next_cursor !== null) {
-      // The client may read slowly: until long after the operator was revoked.
-      if (!(await this.sessions.findSession(getSession(request).token, true))) {
+      // The client may read slowly: until long after the operator was revoked, or lost the scope that the next page needs.
+      const session = await this.sessions.findSession(getSession(request).token, true);
+      if (!session) {
         request.res?.destroy();
         return;
       }
+      request.user = session.principal;
       page = await this.readEvents(request, { ...query, limit: BATCH, cursor: page.next_cursor });
       yield page.items.map(toLine).join('');
     }

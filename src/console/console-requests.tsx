@@ -29,6 +29,7 @@ import { Log } from '../foundation/logging/log.js';
 import { refuseHostileText } from '../foundation/http/validation.js';
 import { ProblemFilter } from '../foundation/problems/problem.filter.js';
 import { ProblemException, problems, type Occurrence, type Problem } from '../foundation/problems/problems.js';
+import { Throttle } from '../foundation/throttling/throttle.js';
 import { getRequestId } from '../foundation/common/ids.js';
 import { ConsoleSessions, readFormToken, type ConsoleSession } from './console-sessions.js';
 import { Field, Page, sendPage, setPageHeaders, toAddress } from './view.js';
@@ -38,7 +39,8 @@ const MAX_FIELDS = 32;
 /** 64 scopes or targets of 100 letters each. */
 const MAX_FORM_LENGTH = 8_192;
 const TOKEN = /^[\w-]{43}$/;
-const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+/** Browsers resolve each name below `localhost` to loopback (RFC 6761 §6.3), and keep the cookies of each apart. */
+const LOOPBACK = /^(([\w-]+\.)*localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
 /** A page of the console that says why it does nothing. */
 export class ConsoleRefusal extends Error {
@@ -71,10 +73,13 @@ export function getSession(request: Request): ConsoleSession {
   return session;
 }
 
-/** Without TLS, only on loopback: the prefix makes browsers refuse a cookie that was set without TLS, or by another host. */
-function chooseCookie(request: Request): { name: string; isSecure: boolean } {
-  if (request.secure) return { name: '__Host-console', isSecure: true };
-  if (LOOPBACK.test(request.hostname)) return { name: 'console', isSecure: false };
+/**
+ * The prefix makes browsers refuse a cookie that was set without TLS, by another host, or with a narrower path. Without TLS only
+ * on loopback, whose cookies every port of the machine gets: with the path, fewer pages of other programs do.
+ */
+function chooseCookie(request: Request): { name: string; path: string; isSecure: boolean } {
+  if (request.secure) return { name: '__Host-console', path: '/', isSecure: true };
+  if (LOOPBACK.test(request.hostname)) return { name: 'console', path: '/console', isSecure: false };
   const advice = 'Open the console with https, or on 127.0.0.1 of this machine, such as through an SSH tunnel.';
   throw new ConsoleRefusal(403, 'The console needs TLS', advice);
 }
@@ -82,14 +87,18 @@ function chooseCookie(request: Request): { name: string; isSecure: boolean } {
 function readCookie(request: Request): string | undefined {
   const { name } = chooseCookie(request);
   const cookies = (request.headers.cookie ?? '').split(/; */).map((each) => each.split('=', 2));
-  const token = cookies.find(([each]) => each === name)?.[1];
+  const [[, token] = [], ...others] = cookies.filter(([each]) => each === name);
+  const advice =
+    'Another program of this machine set a cookie of that name. Delete the cookies of this address in the browser, or open the ' +
+    'console under a name of its own, such as auth.localhost.';
+  if (others.length > 0) throw new ConsoleRefusal(400, 'Two sessions in one request', advice);
   return token !== undefined && TOKEN.test(token) ? token : undefined;
 }
 
 /** @param token undefined to delete the cookie */
 function setCookie(request: Request, token: string | undefined): void {
-  const { name, isSecure } = chooseCookie(request);
-  const options = { path: '/', httpOnly: true, sameSite: 'strict', secure: isSecure } as const;
+  const { name, path, isSecure } = chooseCookie(request);
+  const options = { path, httpOnly: true, sameSite: 'strict', secure: isSecure } as const;
   if (token === undefined) request.res?.clearCookie(name, options);
   else request.res?.cookie(name, token, options);
 }
@@ -234,9 +243,11 @@ function Refusal({ title, advice, request, scopes }: RefusalProps) {
 
 /** @returns where to go after the login: a page of the console, whatever the address bar says (ASVS 3.7.2) */
 function toNextPage(next: unknown): string {
-  return typeof next === 'string' && /^\/console(?:[/?][\w/?=&.:%+-]*)?$/.test(next) && !next.startsWith(LOGIN)
-    ? next
-    : '/console';
+  if (typeof next !== 'string' || !/^\/[\w/?=&.:%+-]*$/.test(next)) return '/console';
+  // As the browser will read it: with dot segments, also encoded ones, it leads elsewhere.
+  const { origin, pathname, search } = new URL(next, 'http://console');
+  const isOfConsole = pathname === '/console' || pathname.startsWith('/console/');
+  return origin === 'http://console' && isOfConsole && pathname !== LOGIN ? pathname + search : '/console';
 }
 
 export const ConsoleController = (path: string): ClassDecorator =>
@@ -256,6 +267,7 @@ export class LoginPage {
   constructor(
     private readonly door: AdminDoor,
     private readonly sessions: ConsoleSessions,
+    private readonly throttle: Throttle,
   ) {}
 
   @Get()
@@ -294,6 +306,7 @@ export class LoginPage {
     const former = readCookie(request);
     const principal = await this.door.verifyAdminKey(key, () => toActor(request));
     request.user = principal;
+    await this.throttle.countConsoleLogin(principal.operator?.id ?? 'root');
     const token = await this.sessions.startSession(request, principal, key);
     if (former !== undefined) await this.sessions.endSession(request, former);
     setCookie(request, token);

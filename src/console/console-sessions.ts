@@ -25,6 +25,8 @@ import { isRefusal, determineKeyStatus, listKeyColumns, type KeyRow } from '../d
 
 const IDLE_SECONDS = 30 * 60;
 const MAX_SECONDS = 8 * 3_600;
+/** Of one operator, or of the root key; the oldest ends. */
+const MAX_SESSIONS = 10;
 /** A session is written no more often than this while it is used. */
 const SEEN_SECONDS = 60;
 /** A form that was sent is remembered while this many others follow it. */
@@ -39,6 +41,13 @@ const INSERT = withAuditEvent({
   text: `INSERT INTO console_sessions (digest, operator_id, key_digest, created_at, seen_at) VALUES ($1, $2, $3, $4, $4)
     RETURNING true`,
 });
+/** Also when the oldest has ended with its key. */
+const TRIM = {
+  name: 'console_sessions_trim',
+  text: `DELETE FROM console_sessions WHERE digest IN (
+    SELECT digest FROM console_sessions WHERE operator_id IS NOT DISTINCT FROM $1 AND digest <> $2
+    ORDER BY created_at DESC OFFSET ${MAX_SESSIONS - 1})`,
+};
 const FIND = {
   name: 'console_sessions_find',
   text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, name, scopes,
@@ -88,8 +97,10 @@ export class ConsoleSessions {
     const token = generateSecret();
     const { now, oldest, idleSince } = this.readTimes();
     await this.database.rows(PURGE, [oldest, idleSince]);
-    const values = [computeDigest(token), principal.operator?.id ?? null, computeDigest(key), now];
+    const [digest, operatorId] = [computeDigest(token), principal.operator?.id ?? null];
+    const values = [digest, operatorId, computeDigest(key), now];
     await this.audit.execute(INSERT, values, toEvent('admin.console.logged_in', request, principal));
+    await this.database.rows(TRIM, [operatorId, digest]);
     return token;
   }
 

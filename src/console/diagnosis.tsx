@@ -42,7 +42,7 @@ export class DiagnosisPage {
     const fields = [{ ...ABOUT, value: about }, ...ASKED.map((field) => ({ ...field, value: asked[field.name] }))];
     sendPage(
       response,
-      <Page title="Why?" session={getSession(request)} at={ADDRESS} needs={['read']}>
+      <Page title="Why?" session={getSession(request)} at={ADDRESS} needs={['read', 'nodes', 'apps', 'users']}>
         <Form session={getSession(request)} action={ADDRESS} submit="Explain" fields={fields} />
         {found}
       </Page>,
@@ -90,7 +90,12 @@ export class DiagnosisPage {
       ['user', '/console/users', 'explainUser', fromAddress],
     ] as const;
     const events = await this.renderEvents(request, 'Events about it', { subject: id });
-    for (const [name, page, explain, asked] of kinds) {
+    const mayExplain = kinds.filter(([, , explain]) =>
+      this.api.mayCall(getSession(request), ExplanationsAdminController, explain),
+    );
+    // Without any of the scopes the first call is refused, as at its route.
+    const explained = mayExplain.length > 0 ? mayExplain : kinds;
+    for (const [name, page, explain, asked] of explained) {
       const answer = await this.api.call(request, ExplanationsAdminController, explain, id, asked);
       if (answer.reasons.some(({ code }) => code === 'unknown')) continue;
       return (
@@ -103,7 +108,10 @@ export class DiagnosisPage {
     const ofRequest = { request_id: id, since: aDayAgo() };
     return (
       <>
-        <p role="note">No node, app credential or user has this id.</p>
+        <p role="note">
+          No {explained.map(([name]) => name).join(' or ')} has this id.
+          {explained.length < kinds.length && ' What else it may be needs the scope read.'}
+        </p>
         {events}
         {await this.renderEvents(request, 'Events of this request, of the last day', ofRequest)}
       </>

@@ -1,5 +1,6 @@
 import { ADMIN_KEY } from '../support/settings.js';
 import { CountedRefusals } from '../../src/domain/audit/counted-refusals.js';
+import { ConsoleSessions } from '../../src/console/console-sessions.js';
 import { recorded } from '../domain/audit/record.js';
 import { Browser, HOST } from '../support/console-browser.js';
 import { TestApp } from '../support/test-app.js';
@@ -21,7 +22,7 @@ describe('/console', () => {
     const answer = await browser.sendKey(ADMIN_KEY, { next: '/console/app-credentials?live=true' }).expect(303);
     expect(answer.headers.location).toBe('/console/app-credentials?live=true');
     expect(answer.headers['set-cookie']).toEqual([
-      expect.stringMatching(/^console=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict$/),
+      expect.stringMatching(/^console=[\w-]{43}; Path=\/console; HttpOnly; SameSite=Strict$/),
     ]);
     await browser.get('/console/app-credentials?live=true').expect(200);
   });
@@ -42,6 +43,12 @@ describe('/console', () => {
       '/consolex',
       '/console/\\evil',
       '/api/v0/admin',
+      '/console/../api/v0/users/me',
+      '/console/keys/../../docs',
+      '/console/%2e%2e/docs',
+      '/console/.%2E/docs?a=b',
+      '/console/./login',
+      '/x/../console/login',
     ];
     for (const next of places) {
       const { headers } = await new Browser(app).sendKey(ADMIN_KEY, { next }).expect(303);
@@ -61,7 +68,35 @@ describe('/console', () => {
     expect(JSON.stringify(app.log.lines)).not.toContain('secret-in-the-address');
   });
 
-  it('sets no cookie without TLS, except on loopback', async () => {
+  it('refuses two cookies of its name, of which another program on the same host may have set one', async () => {
+    const browser = await Browser.logIn(app);
+    const planted = (await Browser.logIn(app)).cookie;
+    for (const cookie of [
+      `${planted}; ${browser.cookie}`,
+      `${browser.cookie}; ${planted}`,
+      `${browser.cookie};console=`,
+    ])
+      for (const path of ['/console', '/console/login']) {
+        const { text } = await app.get(path).set({ Host: HOST, Cookie: cookie }).expect(400);
+        expect(text).toContain('Two sessions in one request');
+      }
+  });
+
+  it('is throttled for one valid key, whose other logins stay as they are', async () => {
+    const { key } = await app.operator(['read']);
+    const browser = await Browser.logIn(app, key);
+    for (let login = 1; login < 60; login++) await browser.sendKey(key).expect(303);
+    await new Browser(app).send('/console/login', { key }).expect(429);
+    expect(app.log.events('admin.key.throttled')).toMatchObject([{ reason: 'console-login' }]);
+    await browser.get('/console').expect(200);
+    await Browser.logIn(app, (await app.operator(['read'])).key);
+  });
+
+  it('sets no cookie without TLS, except on loopback, which has a name for each program', async () => {
+    for (const Host of ['localhost:7701', 'auth.localhost:7701', '[::1]:7701'])
+      await app.get('/console/login').set({ Host }).expect(200);
+    for (const Host of ['auth.localhost.example.org', 'xlocalhost', 'localhost.example'])
+      await app.get('/console/login').set({ Host }).expect(403);
     const { text } = await app.get('/console/login').set({ Host: 'auth.example.org' }).expect(403);
     expect(text).toContain('The console needs TLS');
   });
@@ -156,6 +191,20 @@ describe('/console', () => {
       for (const each of [elsewhere, browser]) await each.get('/console').expect(303);
     });
 
+    it('ends when its operator, or the root key, begins the tenth one after it', async () => {
+      const { key } = await app.operator(['read']);
+      for (const each of [key, ADMIN_KEY]) {
+        const browsers: Browser[] = [];
+        for (let login = 0; login <= 10; login++) {
+          app.clock.advance({ seconds: 1 });
+          browsers.push(await Browser.logIn(app, each));
+        }
+        const statuses = [];
+        for (const browser of browsers) statuses.push((await browser.get('/console')).status);
+        expect(statuses).toEqual([303, ...Array<number>(10).fill(200)]);
+      }
+    });
+
     it('ends with the logout, and shows nothing afterwards', async () => {
       const browser = await Browser.logIn(app);
       const form = await browser.readForm('/console', '/console/logout');
@@ -247,7 +296,7 @@ describe('/console', () => {
     );
 
     it('names the scopes of which the operator lacks one', async () => {
-      const keeper = await Browser.logIn(app, (await app.operator(['users'])).key);
+      const keeper = await Browser.logIn(app, (await app.operator(['operators'])).key);
       const { text } = await keeper.get(`/console/explain?about=${HOUSEHOLD}`).expect(403);
       expect(text).toContain('It needs the scope nodes or read.');
       expect(text).not.toContain('`scopes`');
@@ -311,6 +360,24 @@ describe('/console', () => {
       expect(warned).not.toHaveBeenCalled();
     });
 
+    it('downloads nothing more once the operator has lost the scope', async () => {
+      const operator = await app.operator(['read']);
+      const reader = await Browser.logIn(app, operator.key);
+      const sessions = app.nest.get(ConsoleSessions);
+      const find = sessions.findSession.bind(sessions);
+      const beforeSecondPage = async (...asked: Parameters<typeof find>) => {
+        await app.admin.patch(`/operators/${operator.id}`, { scopes: ['nodes'] }).expect(200);
+        return find(...asked);
+      };
+      const judged = jest
+        .spyOn(sessions, 'findSession')
+        .mockImplementationOnce(find)
+        .mockImplementationOnce(beforeSecondPage);
+      await expect(reader.get('/console/audit.ndjson').buffer(true)).rejects.toThrow('aborted');
+      expect(judged).toHaveBeenCalledTimes(2);
+      judged.mockRestore();
+    });
+
     it('shows an app credential that is refused in red, and why', async () => {
       const service = await app.service('hermit', 'auth');
       await app.admin.delete(`/app-credentials/${service.appId}`).expect(204);
@@ -326,6 +393,22 @@ describe('/console', () => {
       const about = `/console/explain?about=${appId}`;
       expect((await browser.get(`${about}&service=ocr`).expect(200)).text).toContain('would be accepted now');
       expect((await browser.get(`${about}&service=recipes`).expect(200)).text).toContain('other_target');
+    });
+
+    it('explains to an operator with one scope what that scope is about', async () => {
+      const [node, service, user] = [await app.node(), await app.service('hermit', 'why'), await app.user()];
+      const ids = { nodes: node.nodeId, apps: service.appId, users: user.id } as const;
+      for (const scope of ['nodes', 'apps', 'users'] as const) {
+        const keeper = await Browser.logIn(app, (await app.operator([scope])).key);
+        for (const [about, id] of Object.entries(ids)) {
+          const { text } = await keeper.get(`/console/explain?about=${id}`).expect(200);
+          expect({ scope, about, isExplained: text.includes('would be accepted now') }).toEqual({
+            scope,
+            about,
+            isExplained: scope === about,
+          });
+        }
+      }
     });
 
     it('shows a new key with the variables that the services read it from', async () => {

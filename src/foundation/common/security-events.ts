@@ -170,7 +170,7 @@ export const REFUSAL_REASONS = {
   'user.mail.throttled': ['mail', 'mail-account'],
   'user.link.throttled': ['link'],
   'node.enrolment.throttled': ['enrolment-address', 'enrolment'],
-  'admin.key.throttled': ['admin-key'],
+  'admin.key.throttled': ['admin-key', 'console-login'],
 } as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
 
 export type RefusalEventName = keyof typeof REFUSAL_REASONS;

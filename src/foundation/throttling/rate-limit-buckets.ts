@@ -45,6 +45,7 @@ const POLICIES = {
   link: { event: 'user.link.throttled', limit: 'linkLimitPerAddress' },
   'enrolment-address': { event: 'node.enrolment.throttled', limit: 'enrolmentLimitPerAddress' },
   enrolment: { event: 'node.enrolment.throttled', limit: 'enrolmentLimit' },
+  'console-login': { event: 'admin.key.throttled', limit: { points: 60, seconds: 3_600 } },
   'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
 } as const satisfies Record<RefusalReason<ThrottleEvent>, Policy>;
 
@@ -62,7 +63,7 @@ export interface RateLimitBucket {
 
 /** What a policy is counted by. */
 interface Subject {
-  /** Canonical e-mail address, or id of a user. Absent: all accounts together. */
+  /** Canonical e-mail address, or id of a user or an operator. Absent: all accounts together. */
   readonly account?: string;
   /** Absent: all networks together. */
   readonly networks?: Networks;

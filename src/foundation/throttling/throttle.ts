@@ -49,6 +49,15 @@ export class Throttle {
     await this.windows.spendPoints(buckets, { networks: toNetworks(address), isKnown: false });
   }
 
+  /**
+   * Counts the logins of a valid admin key at the console: each writes a session and an audit event.
+   * @throws {ProblemException} too_many_requests; unavailable without the counters
+   */
+  async countConsoleLogin(operator: string): Promise<void> {
+    const buckets = this.buckets.createBuckets('console-login', { account: operator });
+    await this.windows.spendPoints(buckets, { networks: [''], isKnown: false });
+  }
+
   /** Tells operators which limits refuse calls or guesses of a network now, and counts nothing. */
   async listExhaustedLimits(address: string): Promise<ExhaustedLimit[]> {
     const networks = toNetworks(address);
