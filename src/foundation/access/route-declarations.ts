@@ -22,7 +22,7 @@ export type BodyKind = 'json' | 'form' | 'bytes' | 'none';
 export type GatewayDoor = Exclude<Door, 'admin'>;
 
 export interface RouteDeclaration {
-  /** Those that open it; none for a route that is open to everybody. */
+  /** Any of which opens it. Empty for a route without authentication. */
   readonly doors: readonly Door[];
   /** Which an operator needs, where the admin door is one of the doors. */
   readonly scope?: RouteScope;

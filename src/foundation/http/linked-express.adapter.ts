@@ -1,6 +1,6 @@
-// The HTTP server of the application: Express with linked prototypes, an exact router, bounds of connections, and
-// problem responses where no route answers. Tests that fail without it: test/foundation/http/paths.spec.ts (paths match exactly,
-// 405 with Allow), test/foundation/http/hostile-requests.spec.ts (unreadable ones), test/foundation/http/connection-bounds.spec.ts.
+// The HTTP server of the application: Express with linked prototypes, an exact router, bounds of connections, and problem
+// responses to what is not HTTP. Tests that fail without it: test/foundation/http/hostile-requests.spec.ts (unreadable
+// requests), test/foundation/http/connection-bounds.spec.ts.
 
 import { createServer, IncomingMessage, ServerResponse, STATUS_CODES, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';

@@ -215,6 +215,24 @@ describe('every route of every controller', () => {
     expect(misplaced).toEqual([]);
   });
 
+  it('takes the lists that the rules of its DTO allow, and no other list', () => {
+    const withLists = routes.filter(({ lists }) => lists.size > 0);
+    const found = withLists.map(({ method, path, lists }) => [`${method} ${path}`, Object.fromEntries(lists)]);
+    expect(Object.fromEntries(found)).toEqual({
+      'POST /api/v0/admin/nodes': { '/targets': 64 },
+      'PATCH /api/v0/admin/nodes/:node_id': { '/targets': 64 },
+      'POST /api/v0/admin/enrolments': { '/targets': 64 },
+      'POST /api/v0/admin/app-credentials': { '/scopes': 64 },
+      'PATCH /api/v0/admin/app-credentials/:app_id': { '/scopes': 64 },
+      'POST /api/v0/admin/operators': { '/scopes': 5 },
+      'PATCH /api/v0/admin/operators/:operator_id': { '/scopes': 5 },
+      'POST /api/v0/admin/nodes/revoke': { '/ids': 500 },
+      'POST /api/v0/admin/app-credentials/revoke': { '/ids': 500 },
+      'POST /api/v0/admin/keys/identify': { '/digests': 32 },
+      'POST /api/v0/users/me/passkeys': { '/passkey/response/transports': 8 },
+    });
+  });
+
   it('declares its door policy and its scope in one decorator', () => {
     expect(CONTROLLERS.length).toBeGreaterThan(5);
     for (const file of CONTROLLERS) {
