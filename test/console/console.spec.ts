@@ -354,7 +354,7 @@ describe('/console', () => {
       );
       const warned = jest.fn();
       process.on('warning', warned);
-      const { text } = await browser.get('/console/audit.csv?event=user.registered').expect(200);
+      const { text } = await browser.get('/console/audit-events.csv?event=user.registered').expect(200);
       process.off('warning', warned);
       expect(text.split('\n').length).toBeGreaterThan(1_500);
       expect(warned).not.toHaveBeenCalled();
@@ -373,7 +373,7 @@ describe('/console', () => {
         .spyOn(sessions, 'findSession')
         .mockImplementationOnce(find)
         .mockImplementationOnce(beforeSecondPage);
-      await expect(reader.get('/console/audit.ndjson').buffer(true)).rejects.toThrow('aborted');
+      await expect(reader.get('/console/audit-events.ndjson').buffer(true)).rejects.toThrow('aborted');
       expect(judged).toHaveBeenCalledTimes(2);
       judged.mockRestore();
     });
