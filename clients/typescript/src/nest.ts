@@ -119,7 +119,7 @@ function createGuard<D extends Door>(guard: Guard<D, PrincipalOf<D> | undefined>
       const presented = isOfFastify(request) ? toPresentedRequest(request) : request;
       const refusal = await admit(guard, this.verifier, presented, request);
       if (!refusal) return true;
-      // GraphQL responds by itself, with the status in `extensions`.
+      // The driver of GraphQL writes the response, of several resolvers.
       if (context.getType() === 'http') setHeaders(context.switchToHttp().getResponse<HttpResponse>(), refusal.headers);
       throw new HttpException(refusal.body, refusal.status);
     }

@@ -28,19 +28,19 @@ export class TokenSettings {
   /**
    * @param setting that the token does not fit
    * @param ask whether the service accepts the token; undefined when it could not tell
-   * @returns undefined when it is not known whether the token is forged
+   * @returns false also when it is not known
    */
-  async isForged(setting: TokenSetting, ask: () => Promise<boolean | undefined>): Promise<boolean | undefined> {
+  async isForged(setting: TokenSetting, ask: () => Promise<boolean | undefined>): Promise<boolean> {
     const doubt = this.getDoubt(setting);
     const nowMs = this.runtime.clocks.monotonic();
     if (nowMs < doubt.askedAtMs + QUESTION_PAUSE_MS) {
       if (doubt.isWrong === undefined) await doubt.asking;
-      return doubt.isWrong === false ? true : undefined;
+      return doubt.isWrong === false;
     }
     doubt.askedAtMs = nowMs;
     doubt.asking = this.ask(setting, doubt, ask);
     const isAccepted = await doubt.asking;
-    return isAccepted === false || doubt.isWrong === false ? true : undefined;
+    return isAccepted === false || doubt.isWrong === false;
   }
 
   /** To be called when the service has accepted a token that fits. */

@@ -34,18 +34,18 @@ class TokenSettings:
         self._misconfigurations = misconfigurations
         self._doubts: dict[TokenSetting, _Doubt] = {}
 
-    async def is_forged(self, setting: TokenSetting, ask: Ask) -> bool | None:
-        """For a token that does not fit the setting. Returns None when it is not known."""
+    async def is_forged(self, setting: TokenSetting, ask: Ask) -> bool:
+        """For a token that does not fit the setting. Returns False also when it is not known."""
         doubt = self._doubts.setdefault(setting, _Doubt())
         now = self._clocks.monotonic()
         if now < doubt.asked_at + _QUESTION_PAUSE_SECONDS:
             if doubt.is_wrong is None and doubt.asking is not None:
                 await asyncio.shield(doubt.asking)
-            return True if doubt.is_wrong is False else None
+            return doubt.is_wrong is False
         doubt.asked_at = now
         doubt.asking = asyncio.create_task(self._ask(setting, doubt, ask))
         is_accepted = await asyncio.shield(doubt.asking)
-        return True if is_accepted is False or doubt.is_wrong is False else None
+        return is_accepted is False or doubt.is_wrong is False
 
     def confirm(self) -> None:
         """To be called when the service has accepted a token that fits."""
