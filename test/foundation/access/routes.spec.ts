@@ -219,11 +219,11 @@ describe('every route of every controller', () => {
     const withLists = routes.filter(({ lists }) => lists.size > 0);
     const found = withLists.map(({ method, path, lists }) => [`${method} ${path}`, Object.fromEntries(lists)]);
     expect(Object.fromEntries(found)).toEqual({
-      'POST /api/v0/admin/nodes': { '/targets': 64 },
-      'PATCH /api/v0/admin/nodes/:node_id': { '/targets': 64 },
-      'POST /api/v0/admin/enrolments': { '/targets': 64 },
-      'POST /api/v0/admin/app-credentials': { '/scopes': 64 },
-      'PATCH /api/v0/admin/app-credentials/:app_id': { '/scopes': 64 },
+      'POST /api/v0/admin/nodes': { '/targets': 32 },
+      'PATCH /api/v0/admin/nodes/:node_id': { '/targets': 32 },
+      'POST /api/v0/admin/enrolments': { '/targets': 32 },
+      'POST /api/v0/admin/app-credentials': { '/scopes': 32 },
+      'PATCH /api/v0/admin/app-credentials/:app_id': { '/scopes': 32 },
       'POST /api/v0/admin/operators': { '/scopes': 5 },
       'PATCH /api/v0/admin/operators/:operator_id': { '/scopes': 5 },
       'POST /api/v0/admin/nodes/revoke': { '/ids': 500 },
