@@ -272,16 +272,6 @@ describe('/console', () => {
       expect(text).not.toMatch(/ (style|on\w+)="/);
     });
 
-    it('finishes the rotation of an app’s key, and then no longer offers it', async () => {
-      const { appId, headers } = await app.service();
-      await app.admin.post(`/app-credentials/${appId}/rotate`).expect(200);
-      const path = `/console/app-credentials/${appId}`;
-      expect((await browser.get(path).expect(200)).text).toContain(`href="${path}/finish"`);
-      expect((await browser.submit(`${path}/finish`)).status).toBe(303);
-      await app.validateApp(headers).expect(401);
-      expect((await browser.get(path).expect(200)).text).not.toContain(`href="${path}/finish"`);
-    });
-
     it('tells on the first page which keys and which refusals need a person', async () => {
       const soon = new Date(Date.now() + 86_400_000).toISOString();
       const { id } = await app.operator(['read'], 'temp', soon);
@@ -386,6 +376,16 @@ describe('/console', () => {
       await expect(reader.get('/console/audit-events.ndjson').buffer(true)).rejects.toThrow('aborted');
       expect(judged).toHaveBeenCalledTimes(2);
       judged.mockRestore();
+    });
+
+    it('finishes the rotation of an app’s key, and then no longer offers it', async () => {
+      const { appId, headers } = await app.service();
+      await app.admin.post(`/app-credentials/${appId}/rotate`).expect(200);
+      const path = `/console/app-credentials/${appId}`;
+      expect((await browser.get(path).expect(200)).text).toContain(`href="${path}/finish"`);
+      expect((await browser.submit(`${path}/finish`)).status).toBe(303);
+      await app.validateApp(headers).expect(401);
+      expect((await browser.get(path).expect(200)).text).not.toContain(`href="${path}/finish"`);
     });
 
     it('shows an app credential that is refused in red, and why', async () => {
