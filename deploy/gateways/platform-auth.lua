@@ -7,11 +7,11 @@ local ADDRESS = "127.0.0.1:7790" -- `listen platform_auth`
 local IDENTITY = {
     node = { "x-auth-door", "x-auth-node-id", "x-auth-household-id" },
     app = { "x-auth-door", "x-auth-app-id", "x-auth-caller" },
-    user = { "x-auth-door", "x-auth-user-id", "x-auth-session-id" },
+    user = { "x-auth-door", "x-auth-user-id", "x-auth-session-id", "x-auth-email" },
 }
 
 -- Only when the answer has them.
-local OPTIONAL = { node = {}, app = {}, user = { "x-auth-amr" } }
+local OPTIONAL = { node = {}, app = { "x-auth-scopes" }, user = { "x-auth-amr" } }
 
 local FORWARDED = {
     node = { "x-api-key", "x-platform-target" },

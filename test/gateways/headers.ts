@@ -105,7 +105,19 @@ export function forgeOrigin(): Headers {
 
 /** Every identity header, in all spellings that some framework takes for it. */
 export function forgeIdentity(): Headers {
-  const names = ['Door', 'Node-Id', 'Household-Id', 'App-Id', 'Caller', 'User-Id', 'Session-Id', 'Amr', 'Other'];
+  const names = [
+    'Door',
+    'Node-Id',
+    'Household-Id',
+    'App-Id',
+    'Caller',
+    'User-Id',
+    'Session-Id',
+    'Scopes',
+    'Email',
+    'Amr',
+    'Other',
+  ];
   return names.flatMap((end): Headers => {
     const name = `X-Auth-${end}`;
     // nginx and others cannot name a header that no one sends: only known ones are removed.

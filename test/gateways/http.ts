@@ -158,10 +158,10 @@ export function expectRefusal({ status, headers, body }: Answer, code: string, c
   expectProblemDocument(headers);
 }
 
-export function expectMissingScope({ status, headers, body }: Answer, scope: string): void {
+export function expectMissingScope({ status, headers, body }: Answer, ...lacking: string[]): void {
   if (status !== 403) throw new Error(`${status} ${body}`);
   const { type, code, scopes } = JSON.parse(body) as { type?: string; code?: string; scopes?: string[] };
-  expectEqual({ type, code, scopes }, { type: '/problems/missing-scope', code: 'missing_scope', scopes: [scope] });
+  expectEqual({ type, code, scopes }, { type: '/problems/missing-scope', code: 'missing_scope', scopes: lacking });
   expectProblemDocument(headers);
 }
 

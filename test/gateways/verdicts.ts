@@ -59,22 +59,27 @@ export async function checkVerdicts({ name, port }: Gateway, { checks, credentia
     const lines = ['POST /node/x HTTP/1.1', 'Host: a', 'Content-Length: 5', 'Expect: 100-continue', 'X-API-Key: a:b'];
     expectEqual(await sendRaw(port, lines), 401);
   });
-  await checks.run(`${name}: refuses a credential without the scope of a path with the service's 403`, async () => {
-    const { good, identity } = credentials.restricted;
-    upstream.seen.length = 0;
-    for (const path of ['/app/documents', '/app/documents/x?y', '/app/DOCUMENTS/x', '/app/%64ocuments/x']) {
-      const answer = await send(port, { path, headers: [...good, ['X-Platform-Scope', 'pages:count']] });
-      expectMissingScope(answer, 'documents:read');
-    }
-    expectEqual(upstream.seen.length, 0);
-    expectIdentity(await send(port, { path: '/app/documentation', headers: good }), identity);
-    const all = await send(port, { path: '/app/documents/x', headers: credentials.app.good });
-    const { headers } = expectIdentity(all, credentials.app.identity);
-    expectEqual(
-      headers.filter(([header]) => header.startsWith('x-platform-')),
-      [],
-    );
-  });
+  await checks.run(
+    `${name}: refuses a credential without the scope of a path, and a restricted one where no scope is named`,
+    async () => {
+      const { good } = credentials.restricted;
+      upstream.seen.length = 0;
+      for (const path of ['/app/documents', '/app/documents/x?y', '/app/DOCUMENTS/x', '/app/%64ocuments/x']) {
+        const answer = await send(port, { path, headers: [...good, ['X-Platform-Scope', 'pages:count']] });
+        expectMissingScope(answer, 'documents:read');
+      }
+      expectEqual(upstream.seen.length, 0);
+      expectMissingScope(await send(port, { path: '/app/documentation', headers: good }));
+      const reader = await send(port, { path: '/app/documents/x', headers: credentials.reader.good });
+      expectIdentity(reader, credentials.reader.identity);
+      const all = await send(port, { path: '/app/documents/x', headers: credentials.app.good });
+      const { headers } = expectIdentity(all, credentials.app.identity);
+      expectEqual(
+        headers.filter(([header]) => header.startsWith('x-platform-')),
+        [],
+      );
+    },
+  );
   await checks.run(`${name}: passes the upstream's own 401, 403, 500 and 503 on`, async () => {
     for (const status of [401, 403, 500, 503]) {
       const answer = await send(port, { path: `/node/x?status=${status}`, headers: credentials.node.good });

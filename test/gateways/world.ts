@@ -66,8 +66,10 @@ interface Credential {
 }
 
 interface Credentials extends Readonly<Record<Door, Credential>> {
+  /** A valid key of an app with the scope `documents:read` alone. */
+  readonly reader: Pick<Credential, 'good' | 'identity'>;
   /** A valid key of an app without the scope `documents:read`. */
-  readonly restricted: Pick<Credential, 'good' | 'identity'>;
+  readonly restricted: Pick<Credential, 'good'>;
 }
 
 const sessionClaims = z.object({ sub: z.string(), sid: z.string() });
@@ -81,6 +83,11 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
     caller: 'speech',
     target: SERVICE_NAME,
     scopes: ['pages:count'],
+  });
+  const reader = await client.issueAppCredential({
+    caller: 'notification',
+    target: SERVICE_NAME,
+    scopes: ['documents:read'],
   });
   await client.register(PERSON);
   const [{ access_token }, ended] = [await client.logIn(PERSON), await client.logIn(PERSON)];
@@ -106,14 +113,26 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
       good: [['Authorization', `Bearer ${access_token}`]],
       // Of a session that has ended: the signature alone does not tell.
       bad: [['Authorization', `Bearer ${ended.access_token}`]],
-      identity: { 'x-auth-amr': 'pwd', 'x-auth-door': 'user', 'x-auth-session-id': sid, 'x-auth-user-id': sub },
+      identity: {
+        'x-auth-amr': 'pwd',
+        'x-auth-door': 'user',
+        'x-auth-email': PERSON.email,
+        'x-auth-session-id': sid,
+        'x-auth-user-id': sub,
+      },
       code: 'invalid_access_token',
       challenge: 'Bearer ',
     },
-    restricted: {
-      good: toAppHeaders(restricted),
-      identity: { 'x-auth-app-id': restricted.app_id, 'x-auth-caller': 'speech', 'x-auth-door': 'app' },
+    reader: {
+      good: toAppHeaders(reader),
+      identity: {
+        'x-auth-app-id': reader.app_id,
+        'x-auth-caller': 'notification',
+        'x-auth-door': 'app',
+        'x-auth-scopes': 'documents:read',
+      },
     },
+    restricted: { good: toAppHeaders(restricted) },
   };
 }
 

@@ -54,7 +54,8 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
     }
 
     private readAsked(request: Request): Asked {
-      if (door === 'app') return { target: this.readTarget(request), appScope: this.readScope(request) };
+      // The service behind the gateway sees no key, and cannot compare scopes itself.
+      if (door === 'app') return { target: this.readTarget(request), appScope: this.readScope(request) ?? null };
       // Only app credentials have scopes: ignored, it would pass for checked.
       if (request.headers[SCOPE_HEADER] !== undefined) this.refuseMistake('gateway_misplaces_scope');
       // The node door reads it.
@@ -83,13 +84,13 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
 }
 
 /** nginx passes on no body of a 403: it knows the verdict by its challenge (RFC 6750 §3.1), as that of a 401. */
-function toGatewayProblem(door: GatewayDoor, error: unknown, scope = ''): ProblemException {
+function toGatewayProblem(door: GatewayDoor, error: unknown, scope: Asked['appScope']): ProblemException {
   if (!(error instanceof ProblemException)) return new ProblemException(problems.unavailable, { cause: error });
   const { status, code } = error.problem;
   if (status === 400) return createRefusal(door, 'unreadable');
   if (code === problems.missingScope.code) {
-    const challenge = `${DOORS[door].problem.challenge}, error="insufficient_scope", scope="${scope}"`;
-    return error.withHeaders({ 'WWW-Authenticate': challenge });
+    const challenge = `${DOORS[door].problem.challenge}, error="insufficient_scope"`;
+    return error.withHeaders({ 'WWW-Authenticate': scope ? `${challenge}, scope="${scope}"` : challenge });
   }
   return status === 401 ? error : new ProblemException(problems.unavailable, { cause: error });
 }
@@ -99,11 +100,14 @@ function toHeaders(principal: Principal): Record<string, string> {
   switch (principal.door) {
     case 'node':
       return { 'X-Auth-Node-Id': principal.nodeId, 'X-Auth-Household-Id': principal.householdId };
-    case 'app':
-      return { 'X-Auth-App-Id': principal.appId, 'X-Auth-Caller': principal.caller };
+    case 'app': {
+      const { appId, caller, scopes } = principal;
+      return { 'X-Auth-App-Id': appId, 'X-Auth-Caller': caller, ...(scopes && { 'X-Auth-Scopes': scopes.join(' ') }) };
+    }
     case 'user': {
-      const { userId, sessionId, amr } = principal;
-      return { 'X-Auth-User-Id': userId, 'X-Auth-Session-Id': sessionId, ...toAmrHeader(amr) };
+      const { userId, sessionId, email, amr } = principal;
+      const identity = { 'X-Auth-User-Id': userId, 'X-Auth-Session-Id': sessionId, 'X-Auth-Email': email };
+      return { ...identity, ...toAmrHeader(amr) };
     }
     case 'admin':
       throw new Error('Gateways do not ask about operators');
@@ -123,6 +127,11 @@ const AMR_HEADER: HeaderObject = {
     'How the user authenticated at the login (RFC 8176): words with spaces between them, `mfa` among them with more than one ' +
     'factor. Absent when the session states none.',
   schema: { type: 'string', pattern: AMR_PATTERN, example: 'pwd otp mfa' },
+};
+
+const SCOPES_HEADER: HeaderObject = {
+  description: 'The scopes of a restricted key, with spaces between them. Absent for a key that may do everything.',
+  schema: { type: 'string', example: 'documents:read pages:count' },
 };
 
 /** Any method, and any path below: `guardHead` replaces those of the gateway's client. */
@@ -168,7 +177,7 @@ export class AuthorizeController {
   }
 
   @Get('app')
-  @Authorize('app', ['X-Auth-App-Id', 'X-Auth-Caller'])
+  @Authorize('app', ['X-Auth-App-Id', 'X-Auth-Caller'], { 'X-Auth-Scopes': SCOPES_HEADER })
   @ApiProblems(problems.missingScope)
   @ApiHeader({
     name: 'X-Platform-Target',
@@ -180,14 +189,16 @@ export class AuthorizeController {
     name: 'X-Platform-Scope',
     required: false,
     schema: APP_SCOPE.schema,
-    description: 'The scope that the route needs. A credential that lacks it is a 403, because its key is valid.',
+    description:
+      'The scope that the route needs. A credential that lacks it is a 403, because its key is valid. So is a restricted ' +
+      'one without this header: only keys that may do everything are accepted then.',
   })
   authorizeApp(): void {
     // The guard has answered.
   }
 
   @Get('user')
-  @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id'], { 'X-Auth-Amr': AMR_HEADER })
+  @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id', 'X-Auth-Email'], { 'X-Auth-Amr': AMR_HEADER })
   authorizeUser(): void {
     // The guard has answered.
   }

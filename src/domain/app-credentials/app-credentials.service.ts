@@ -43,7 +43,8 @@ export const APP_KEY_KIND: KeyKind<AppCredential> = {
         code: 'other_target',
         detail: `It is valid at ${target} only. Each pair of services has its own credential.`,
       };
-    if (asked.scope === undefined || !scopes || scopes.includes(asked.scope)) return undefined;
+    if (asked.scope === undefined || !scopes || (asked.scope !== null && scopes.includes(asked.scope)))
+      return undefined;
     return { code: 'missing_scope', detail: `It has these scopes only: ${scopes.join(', ')}. Its key is valid.` };
   },
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),

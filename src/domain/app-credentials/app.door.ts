@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import type { Actor, AppPrincipal } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import type { AskedUse } from '../keys/key-record.js';
 import { APP_KEYS, type AppKeys } from './app-credentials.service.js';
 
 interface PresentedApp {
@@ -9,8 +10,8 @@ interface PresentedApp {
   readonly key: string;
   /** The service at which it is presented; null when the service that forwards it does not name itself. */
   readonly target: string | null;
-  /** Which the call needs at that service. */
-  readonly scope?: string | undefined;
+  /** Which the call needs at that service, as {@link AskedUse}. */
+  readonly scope?: AskedUse['scope'];
   /** Whether PostgreSQL is to be asked, and not the cache. */
   readonly isFresh: boolean;
   /** Called for a refusal only. */
@@ -40,13 +41,16 @@ export class AppDoor {
       throw scope !== undefined && isMissingScope ? createMissingScopeProblem(scope, refusal) : refusal;
     }
     const { identity, isPrevious, rememberable } = verdict;
-    verifier.recordUse(appId, target, isPrevious, scope);
+    verifier.recordUse(appId, target, isPrevious, scope ?? undefined);
     const { caller, target: ownTarget, scopes } = identity;
     return { door: 'app', appId, caller, target: ownTarget, scopes, isPrevious, rememberable };
   }
 }
 
 /** The key is valid, so that this is not a 401: the caller would take it for a wrong key. */
-function createMissingScopeProblem(scope: string, { occurrence }: ProblemException): ProblemException {
-  return new ProblemException(problems.missingScope, { ...occurrence, members: { scopes: [scope] } });
+function createMissingScopeProblem(scope: string | null, { occurrence }: ProblemException): ProblemException {
+  return new ProblemException(problems.missingScope, {
+    ...occurrence,
+    members: { scopes: scope === null ? [] : [scope] },
+  });
 }

@@ -101,10 +101,11 @@ export function buildKeyCount(table: KeyTable) {
   };
 }
 
-/** The service that a key is presented to, when it names itself, and the scope that the call needs. */
 export interface AskedUse {
+  /** The service that a key is presented to, when it names itself. */
   readonly target?: string | undefined;
-  readonly scope?: string | undefined;
+  /** What the call needs. Null: it names no scope, and a restricted key is refused. Undefined: the service compares scopes itself. */
+  readonly scope?: string | null | undefined;
 }
 
 /** What the row of a key restricts it to. */

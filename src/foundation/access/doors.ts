@@ -41,8 +41,8 @@ export function createRefusal<D extends Door>(
 export interface Asked {
   /** The service at which an app key is presented: this one when unset; null when the service that forwards it does not name itself. */
   readonly target?: string | null;
-  /** What the call needs at that service. */
-  readonly appScope?: string | undefined;
+  /** What the call needs at that service; null when it names no scope, so that a restricted key is refused. */
+  readonly appScope?: string | null | undefined;
   /** What an operator needs. */
   readonly scope?: RouteScope | undefined;
 }

@@ -44,8 +44,15 @@ describe('/internal/authorize', () => {
       'x-auth-door': 'user',
       'x-auth-user-id': user.id,
       'x-auth-session-id': expect.any(String) as string,
+      'x-auth-email': user.email,
       'x-auth-amr': 'pwd',
     });
+  });
+
+  it('names the scopes of a restricted key', async () => {
+    await app.admin.patch(`/app-credentials/${service.appId}`, { scopes: ['a:read', 'b:read'] }).expect(200);
+    const asked = { 'X-Platform-Target': 'recipes', 'X-Platform-Scope': 'b:read' };
+    expect((await identify('app', { ...service.headers, ...asked }))['x-auth-scopes']).toBe('a:read b:read');
   });
 
   it.each([
