@@ -57,13 +57,13 @@ export async function checkQuestion(gateway: Gateway, world: World): Promise<voi
   );
   await checks.run(`${gateway.name}, user: passes all factors of the session on`, async () => {
     const identity = { ...credentials.user.identity, 'x-auth-amr': FACTORS };
-    const { answer } = await askStandIn(gateway, world, { door: 'user', identity, headers: forgeIdentity() });
+    const { answer } = await askStandIn(gateway, world, { door: 'user', identity, headers: forgeIdentity()[1] });
     expectIdentity(answer, identity);
   });
   await checks.run(`${gateway.name}, user: names no factor when the service names none`, async () => {
     const known = Object.entries(credentials.user.identity);
     const identity = Object.fromEntries(known.filter(([name]) => name !== 'x-auth-amr'));
-    const { answer } = await askStandIn(gateway, world, { door: 'user', identity, headers: forgeIdentity() });
+    const { answer } = await askStandIn(gateway, world, { door: 'user', identity, headers: forgeIdentity()[1] });
     expectIdentity(answer, identity);
   });
   network.redirectTo(service.url);
