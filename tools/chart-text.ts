@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { format } from 'prettier';
 import { isMap, isScalar, parseDocument, type YAMLMap } from 'yaml';
+import { z } from 'zod';
 import { VARIABLE_TYPES } from '../src/foundation/config/variables.js';
 import { replacePart } from './marked-part.js';
 import { wrapItem } from './wrapped.js';
@@ -14,7 +15,13 @@ const CHART = 'deploy/helm/platform-auth';
 const SET_BY_CHART = ['NODE_ENV', 'WORKERS', 'PORT', 'INTERNAL_PORT', 'METRICS_PORT', 'CONSOLE'];
 
 interface ValuesSchema {
-  readonly properties: { readonly config: { properties: Record<string, { $ref: string }> } };
+  readonly properties: { readonly config: { properties: Record<string, object> } };
+}
+/** Of a variable, as in docs/variables.schema.json. */
+interface Form {
+  readonly enum?: readonly string[];
+  readonly pattern?: string;
+  readonly bounds: string;
 }
 
 /** @returns the path and the text of each generated file */
@@ -32,11 +39,20 @@ export async function renewChartFiles(): Promise<Record<string, string>> {
 
 async function nameVariables(schema: string): Promise<string> {
   const parsed = JSON.parse(schema) as ValuesSchema;
-  const names = Object.keys(VARIABLE_TYPES).filter((name) => !SET_BY_CHART.includes(name));
+  const { properties = {} } = z.toJSONSchema(z.object(VARIABLE_TYPES), { io: 'input', unrepresentable: 'any' });
+  const forms = Object.entries(properties as unknown as Record<string, Form>);
   parsed.properties.config.properties = Object.fromEntries(
-    names.map((name) => [name, { $ref: '#/definitions/variable' }]),
+    forms.filter(([name]) => !SET_BY_CHART.includes(name)).map(([name, form]) => [name, toValueForm(form)]),
   );
   return format(JSON.stringify(parsed), { parser: 'json', printWidth: 120 });
+}
+
+/** A variable is text, and its value in YAML may be a number or a boolean. */
+function toValueForm({ enum: words, pattern, bounds }: Form): object {
+  if (words) return { enum: words.flatMap((word) => (/^(true|false)$/.test(word) ? [word, word === 'true'] : [word])) };
+  const [, minimum, maximum] = /^(\d+)–(\d+)$/.exec(bounds) ?? [];
+  if (maximum === undefined) return { $ref: '#/definitions/variable', ...(pattern && { pattern }) };
+  return { type: ['string', 'integer'], pattern, minimum: Number(minimum), maximum: Number(maximum) };
 }
 
 /** @throws when a value has no comment */

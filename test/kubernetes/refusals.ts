@@ -5,6 +5,19 @@ export const REFUSALS: readonly (readonly [what: string, values: object, answer:
   ['a misspelt variable', { config: { TRUST_PROXI: 1 } }, "'/config': additional properties 'TRUST_PROXI'"],
   ['a variable that another value sets', { config: { INTERNAL_PORT: 7700 } }, "'INTERNAL_PORT' not allowed"],
   ['a value of another type', { replicas: 'three' }, "'/replicas': got string, want integer"],
+  ['a variable beyond its bounds', { config: { DATABASE_POOL_SIZE: 0 } }, "'/config/DATABASE_POOL_SIZE'"],
+  ['a word that a variable does not know', { config: { ACCESS_TOKEN_ALGORITHM: 'RS256' } }, 'must be one of'],
+  ['a text in place of a number', { config: { SHUTDOWN_DELAY_MS: '5s' } }, "'/config/SHUTDOWN_DELAY_MS'"],
+  [
+    'a variable of the chart among the other ones',
+    { database: { existingSecret: 'auth', caSecret: 'ca' }, extraEnv: [{ name: 'NODE_EXTRA_CA_CERTS', value: '/x' }] },
+    'extraEnv.NODE_EXTRA_CA_CERTS is set by the chart already',
+  ],
+  [
+    'a variable of config among the other ones',
+    { extraEnv: [{ name: 'SHUTDOWN_DELAY_MS', value: '1' }] },
+    'extraEnv.SHUTDOWN_DELAY_MS is set by the chart already',
+  ],
   ['no image', { image: { repository: '' } }, 'image.repository is required'],
   ['no Secret', { secrets: { existingSecret: '' } }, 'secrets.existingSecret is required'],
   ['no database', { database: { existingSecret: '' } }, 'database.existingSecret is required'],
@@ -28,7 +41,7 @@ export const REFUSALS: readonly (readonly [what: string, values: object, answer:
   ],
   [
     'the internal routes on an Ingress',
-    { ports: { internal: 0 }, ingress: { enabled: true, host: 'a.example.org', tlsSecret: 'tls' } },
+    { ports: { internal: 0 }, ingress: { enabled: true, hosts: ['a.example.org'], tlsSecret: 'tls' } },
     'ports.internal is 0',
   ],
   [
@@ -37,8 +50,8 @@ export const REFUSALS: readonly (readonly [what: string, values: object, answer:
     'name internal-routes-on-ingress',
   ],
   ['a port of the Ingress', { ingress: { port: 7700 } }, "'/ingress': additional properties 'port' not allowed"],
-  ['an Ingress without TLS', { ingress: { enabled: true, host: 'a.example.org' } }, 'ingress.tlsSecret is required'],
-  ['an Ingress without a host', { ingress: { enabled: true, tlsSecret: 'tls' } }, 'ingress.host is required'],
+  ['an Ingress without TLS', { ingress: { enabled: true, hosts: ['a.example.org'] } }, 'ingress.tlsSecret is required'],
+  ['an Ingress without a host', { ingress: { enabled: true, tlsSecret: 'tls' } }, 'ingress.hosts is required'],
   [
     'an HTTPRoute before which no proxy is named',
     { httpRoute: { enabled: true, parentRefs: [{ name: 'gateway' }] } },

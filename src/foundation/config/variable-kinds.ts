@@ -61,8 +61,16 @@ export function accepted(
   return z.string().refine(isAccepted, message).meta({ bounds });
 }
 
-/** Text that is parsed. A refused value does not keep the rules between other variables from being checked. */
-export function parsed<Output>(bounds: string, message: string, parse: (text: string) => Output | undefined) {
+/**
+ * Text that is parsed. A refused value does not keep the rules between other variables from being checked.
+ * @param form for JSON Schema: what every accepted text matches
+ */
+export function parsed<Output>(
+  bounds: string,
+  message: string,
+  parse: (text: string) => Output | undefined,
+  form: { readonly pattern?: string } = {},
+) {
   return z
     .string()
     .transform((text, context) => {
@@ -70,7 +78,7 @@ export function parsed<Output>(bounds: string, message: string, parse: (text: st
       if (value === undefined) context.addIssue({ code: 'custom', message, continue: true });
       return value ?? (text as Output);
     })
-    .meta({ bounds });
+    .meta({ bounds, ...form });
 }
 
 export function isHttpUrl(text: string): boolean {
@@ -102,11 +110,15 @@ export const flag = oneOf('true', 'false')
   .default('false')
   .transform((value) => value === 'true');
 
+const WHOLE_NUMBER = /^[0-9]{1,9}$/;
+
 export function wholeNumber(from: number, to: number) {
-  return parsed(`${from}–${to}`, `must be a whole number from ${from} to ${to}`, (text) => {
+  const parse = (text: string): number | undefined => {
     const value = Number(text);
-    return /^\d{1,9}$/.test(text) && value >= from && value <= to ? value : undefined;
-  });
+    return WHOLE_NUMBER.test(text) && value >= from && value <= to ? value : undefined;
+  };
+  const form = { pattern: WHOLE_NUMBER.source };
+  return parsed(`${from}–${to}`, `must be a whole number from ${from} to ${to}`, parse, form);
 }
 
 const MIN_LEASE_MS = 100;

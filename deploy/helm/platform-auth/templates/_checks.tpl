@@ -17,6 +17,14 @@
 {{- if and (hasSuffix "DATABASE_URL" $name) (not (regexMatch "^postgres(ql)?://[^/@]*:[^/@]+@|[?&]password=[^&]" (toString $value))) (not (has "empty-database-password" $.Values.insecure)) }}{{ $problems = append $problems (printf "%s has no password (or name empty-database-password in insecure)" $name) }}{{ end -}}
 {{- end -}}
 
+{{- $set := concat (list "NODE_ENV" "WORKERS" "PORT" "INTERNAL_PORT" "METRICS_PORT" "CONSOLE" "DATABASE_URL" "DATABASE_URL_FILE") (keys .config) .secrets.keys -}}
+{{- range .secrets.keys }}{{ $set = append $set (printf "%s_FILE" .) }}{{ end -}}
+{{- if include "platform-auth.caSecret" $ }}{{ $set = concat $set (list "PGSSLMODE" "NODE_EXTRA_CA_CERTS") }}{{ end -}}
+{{- range .extraEnv -}}
+{{- if has .name $set }}{{ $problems = append $problems (printf "extraEnv.%s is set by the chart already, or stands twice" .name) }}{{ end -}}
+{{- $set = append $set .name -}}
+{{- end -}}
+
 {{- if and (not .secrets.existingSecret) (include "platform-auth.fileKeys" $ | fromJsonArray) }}{{ $problems = append $problems "secrets.existingSecret is required: the name of the Secret with the keys of secrets.keys" }}{{ end -}}
 {{- if not (or .database.existingSecret .postgresCluster.enabled (hasKey $literals "config.DATABASE_URL")) }}{{ $problems = append $problems "database.existingSecret is required: the name of the Secret with DATABASE_URL" }}{{ end -}}
 {{- if eq .migration.mode "job" -}}
@@ -27,7 +35,7 @@
 {{- if and $isOpen (not .ports.internal) (not (has "internal-routes-on-ingress" .insecure)) }}{{ $problems = append $problems "ports.internal is 0, so the public port serves /internal and the admin routes too, and an Ingress, HTTPRoute or service.type leads to it (or name internal-routes-on-ingress in insecure)" }}{{ end -}}
 {{- if and (or .ingress.enabled .httpRoute.enabled) (not (hasKey .config "TRUST_PROXY")) }}{{ $problems = append $problems "config.TRUST_PROXY is required with an Ingress or HTTPRoute: otherwise the throttles count all clients as one" }}{{ end -}}
 {{- if .ingress.enabled -}}
-{{- if not .ingress.host }}{{ $problems = append $problems "ingress.host is required" }}{{ end -}}
+{{- if not .ingress.hosts }}{{ $problems = append $problems "ingress.hosts is required" }}{{ end -}}
 {{- if not (or .ingress.tlsSecret (has "ingress-without-tls" .insecure)) }}{{ $problems = append $problems "ingress.tlsSecret is required (or name ingress-without-tls in insecure)" }}{{ end -}}
 {{- end -}}
 {{- if and .httpRoute.enabled (not .httpRoute.parentRefs) }}{{ $problems = append $problems "httpRoute.parentRefs is required" }}{{ end -}}
@@ -36,7 +44,8 @@
 {{- if and .serviceMonitor.enabled (not .ports.metrics) }}{{ $problems = append $problems "serviceMonitor.enabled needs ports.metrics" }}{{ end -}}
 {{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}{{ $problems = append $problems "autoscaling.minReplicas is above autoscaling.maxReplicas" }}{{ end -}}
 {{- if and .networkPolicy.enabled .config.LOGGING_SERVICE_URL (not .networkPolicy.extraEgress) }}{{ $problems = append $problems "networkPolicy.extraEgress must allow config.LOGGING_SERVICE_URL" }}{{ end -}}
-{{- $ports := list .ports.public .ports.internal .ports.metrics | compact -}}
+{{- /* --set gives a number of another type than a file of values. */}}
+{{- $ports := list (int .ports.public) (int .ports.internal) (int .ports.metrics) | compact -}}
 {{- if ne (len $ports) (len (uniq $ports)) }}{{ $problems = append $problems "ports must differ" }}{{ end -}}
 {{- end -}}
 

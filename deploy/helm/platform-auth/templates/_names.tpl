@@ -14,6 +14,12 @@
 {{ include "platform-auth.name" . }}-database
 {{- end -}}
 
+{{- define "platform-auth.serviceAccount" -}}
+{{- with .Values.serviceAccount -}}
+{{ .name | default (ternary (include "platform-auth.name" $) "default" .create) }}
+{{- end -}}
+{{- end -}}
+
 {{/* The name is fixed, because the alerts expect the job platform-auth. */}}
 {{- define "platform-auth.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
@@ -22,9 +28,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "platform-auth.labels" -}}
 {{ include "platform-auth.selector" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimSuffix "." | trimSuffix "-" | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* Not those of the service: its Services and its NetworkPolicy leave this pod alone. */}}
+{{- define "platform-auth.testLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "platform-auth.image" -}}

@@ -1,17 +1,16 @@
 {{/* What the pods of the service and of the migration share: the restricted Pod Security Standard, and files of secrets. */}}
 
 {{- define "platform-auth.podSecurity" -}}
-serviceAccountName: {{ include "platform-auth.name" . }}
+serviceAccountName: {{ include "platform-auth.serviceAccount" . }}
 automountServiceAccountToken: false
 # A Service would otherwise add variables that may be taken for those of the service.
 enableServiceLinks: false
 securityContext:
-  runAsNonRoot: true
-  # The user node of the image.
-  runAsUser: 1000
-  runAsGroup: 1000
-  fsGroup: 1000
-  seccompProfile: { type: RuntimeDefault }
+  {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- with .Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
@@ -35,9 +34,7 @@ priorityClassName: {{ . }}
 image: {{ include "platform-auth.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities: { drop: [ALL] }
+  {{- toYaml .Values.securityContext | nindent 2 }}
 {{- end -}}
 
 {{/* The Job has a connection string of its own, which is never a literal. */}}
@@ -84,7 +81,7 @@ securityContext:
 {{- if include "platform-auth.fileKeys" . | fromJsonArray }}
 - { name: secrets, mountPath: /etc/platform-auth/secrets, readOnly: true }
 {{- end }}
-{{- with .Values.volumeMounts }}
+{{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
@@ -101,7 +98,7 @@ securityContext:
       {{- end }}
     defaultMode: 0440
 {{- end }}
-{{- with .Values.volumes }}
+{{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
