@@ -51,8 +51,8 @@ beside() {
 }
 
 # Programs that the steps need, and the packages of Debian that have them.
-PROGRAMS="chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy etcd patroni unshare setpriv"
-PACKAGES="chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv etcd-server patroni postgresql util-linux"
+PROGRAMS="buildah runc chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy etcd patroni unshare setpriv"
+PACKAGES="buildah runc chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv etcd-server patroni postgresql util-linux"
 # What Debian starts when it installs them: program and service.
 SERVERS="nginx:nginx caddy:caddy haproxy:haproxy pgbouncer:pgbouncer prometheus:prometheus etcd:etcd patroni:patroni pg_lsclusters:postgresql"
 
@@ -63,17 +63,20 @@ has_packages() {
   python3 -c 'import ensurepip, venv' 2>/dev/null
 }
 
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo --preserve-env=PATH "$@"; fi
+}
+
 install_packages() {
   has_packages && return
-  local as_root="" server new=()
-  [ "$(id -u)" -eq 0 ] || as_root=sudo
+  local server new=()
   for server in $SERVERS; do command -v "${server%:*}" >/dev/null || new+=("${server#*:}"); done
   # shellcheck disable=SC2086 # A list of words.
-  $as_root apt-get update -qq -o Acquire::Retries=5 &&
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=5 $PACKAGES >/dev/null
+  as_root apt-get update -qq -o Acquire::Retries=5 &&
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=5 $PACKAGES >/dev/null
   local status=$?
   # Debian starts what it installs, unless a policy forbids it. What ran before goes on.
-  for server in ${new[@]+"${new[@]}"}; do $as_root service "$server" stop >/dev/null 2>&1; done
+  for server in ${new[@]+"${new[@]}"}; do as_root service "$server" stop >/dev/null 2>&1; done
   return $status
 }
 

@@ -9,6 +9,20 @@ export const CHART = 'deploy/helm/platform-auth';
 /** Files of values that the chart is rendered with. */
 export const VALUES_FILES = readdirSync(join(CHART, 'ci')).map((name) => join(CHART, 'ci', name));
 
+/** Of the kinds that the chart makes beside those of Kubernetes. */
+export const CRDS = [
+  ['github.com/cloudnative-pg/cloudnative-pg', 'v1.28.0', 'config/crd/bases/postgresql.cnpg.io_clusters.yaml'],
+  ['sigs.k8s.io/gateway-api', 'v1.6.3', 'config/crd/standard/gateway.networking.k8s.io_httproutes.yaml'],
+  ...['servicemonitors', 'prometheusrules'].map(
+    (name) =>
+      [
+        'github.com/prometheus-operator/prometheus-operator',
+        'v0.85.0',
+        `example/prometheus-operator-crd/monitoring.coreos.com_${name}.yaml`,
+      ] as const,
+  ),
+] as const;
+
 const document = z.looseObject({
   apiVersion: z.string(),
   kind: z.string(),
@@ -23,10 +37,16 @@ const probe = z.object({
 });
 const container = z.object({
   command: z.array(z.string()).optional(),
-  env: z.array(z.object({ name: z.string(), value: z.string().optional(), valueFrom: z.unknown().optional() })),
+  env: z
+    .array(z.object({ name: z.string(), value: z.string().optional(), valueFrom: z.unknown().optional() }))
+    .default([]),
   ports: z.array(z.object({ name: z.string(), containerPort: z.int() })).default([]),
   volumeMounts: z.array(z.object({ name: z.string(), mountPath: z.string() })).default([]),
-  securityContext: z.unknown(),
+  securityContext: z.object({
+    allowPrivilegeEscalation: z.boolean(),
+    readOnlyRootFilesystem: z.boolean(),
+    capabilities: z.object({ drop: z.tuple([z.literal('ALL')]) }),
+  }),
   startupProbe: probe.optional(),
   livenessProbe: probe.optional(),
   readinessProbe: probe.optional(),
@@ -37,14 +57,22 @@ const secretVolume = z.object({
   defaultMode: z.int(),
 });
 const pod = z.object({
-  containers: z.tuple([container]),
+  /** Those beside the first one are the reader's. */
+  containers: z.tuple([container], z.unknown()),
   volumes: z.array(z.object({ name: z.string(), secret: secretVolume.optional() })).default([]),
   automountServiceAccountToken: z.boolean(),
   enableServiceLinks: z.boolean(),
   terminationGracePeriodSeconds: z.int().optional(),
-  securityContext: z.looseObject({ runAsUser: z.int(), runAsGroup: z.int() }),
+  /** OpenShift assigns a user where none is given. */
+  securityContext: z.looseObject({
+    runAsUser: z.int().optional(),
+    runAsGroup: z.int().optional(),
+    fsGroup: z.int().optional(),
+  }),
 });
 export type Pod = z.output<typeof pod>;
+/** The Secrets of a cluster: the values of their keys. */
+export type Secrets = Readonly<Record<string, Readonly<Record<string, string>>>>;
 const withPod = z.object({ spec: z.object({ template: z.object({ spec: pod }) }) });
 
 export class Helm {
@@ -79,11 +107,26 @@ export function parseObjects(text: string): KubernetesObject[] {
   });
 }
 
-export function findPod(objects: readonly KubernetesObject[], kind: 'Deployment' | 'Job'): Pod | undefined {
+export function findPod(objects: readonly KubernetesObject[], kind: 'Deployment' | 'Job' | 'Pod'): Pod | undefined {
   const found = objects.find((object) => object.kind === kind);
+  if (kind === 'Pod') return found && pod.parse(found.spec);
   return found && withPod.parse(found).spec.template.spec;
 }
 
 export function findKind(objects: readonly KubernetesObject[], kind: string): KubernetesObject[] {
   return objects.filter((object) => object.kind === kind);
+}
+
+/** @returns what the container of a pod gets: variables, and the content of files by path */
+export function resolvePod({ containers: [{ env, volumeMounts }], volumes }: Pod, secrets: Secrets) {
+  const variables = Object.fromEntries(env.map(({ name, value }) => [name, value]));
+  const files = volumeMounts.flatMap(({ name, mountPath }) => {
+    const secret = volumes.find((volume) => volume.name === name)?.secret;
+    return (secret?.items ?? []).map(({ key, path }) => {
+      const content = secrets[secret?.secretName ?? '']?.[key];
+      if (content === undefined) throw new Error(`The Secret ${secret?.secretName} has no ${key}.`);
+      return { path: join(mountPath, path), content, mode: secret?.defaultMode ?? 0 };
+    });
+  });
+  return { variables, files };
 }

@@ -1,6 +1,6 @@
-// The chart of deploy/helm: its values are rendered by the real Helm, validated against the schemas of Kubernetes and of the
-// CRDs, and what a pod would run is run against a real PostgreSQL, without a cluster. Needs Go and Python 3.11 with venv, whose
-// packages are installed at the first use, `promtool`, `openssl` and `unshare`. The last line counts.
+// The chart of deploy/helm: its values are rendered by the real Helm, and validated against the schemas of Kubernetes and of
+// the CRDs. Needs Go and Python 3.11 with venv, whose packages are installed at the first use, and `promtool`. The last line
+// counts. What its pods run is run by test/image.
 import { deepStrictEqual, match, ok, throws } from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -16,25 +16,22 @@ import type { Cleanup } from '../../tools/cleanup.js';
 import { downloadGoModule } from '../../tools/go-modules.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
 import { prepareVenv } from '../../tools/python-venv.js';
-import { CHART, findKind, findPod, Helm, parseObjects, VALUES_FILES, type KubernetesObject } from './chart.js';
+import {
+  CHART,
+  CRDS,
+  findKind,
+  findPod,
+  Helm,
+  parseObjects,
+  resolvePod,
+  VALUES_FILES,
+  type KubernetesObject,
+  type Secrets,
+} from './chart.js';
 import { expectPromises } from './expectations.js';
-import { resolvePod, Sandbox, type Secrets } from './pod.js';
 import { REFUSALS } from './refusals.js';
-import { checkPods } from './service.js';
 
 const VALIDATOR = 'kubernetes-validate==1.37.0';
-const CRDS = [
-  ['github.com/cloudnative-pg/cloudnative-pg', 'v1.28.0', 'config/crd/bases/postgresql.cnpg.io_clusters.yaml'],
-  ['sigs.k8s.io/gateway-api', 'v1.6.3', 'config/crd/standard/gateway.networking.k8s.io_httproutes.yaml'],
-  ...['servicemonitors', 'prometheusrules'].map(
-    (name) =>
-      [
-        'github.com/prometheus-operator/prometheus-operator',
-        'v0.85.0',
-        `example/prometheus-operator-crd/monitoring.coreos.com_${name}.yaml`,
-      ] as const,
-  ),
-] as const;
 const validation = z.object({ versions: z.array(z.string()), problems: z.array(z.string()) });
 
 const makeSecret = (): string => randomBytes(32).toString('hex');
@@ -141,6 +138,10 @@ async function checkSchemas(renders: ReadonlyMap<string, KubernetesObject[]>): P
 }
 
 async function checkRefusals(helm: Helm): Promise<void> {
+  await checks.run('refuses equal ports of which one is given by --set', () => {
+    const words = ['template', 'auth', CHART, '--values', join(CHART, 'ci/minimal-values.yaml')];
+    throws(() => helm.run([...words, '--set', 'ports.internal=7701']), /ports must differ/);
+  });
   const smallest = parse(readFileSync(join(CHART, 'ci/minimal-values.yaml'), 'utf8')) as object;
   for (const [what, values, answer] of REFUSALS) {
     await checks.run(`refuses ${what}`, () =>
@@ -203,7 +204,4 @@ await checks.around(async (cleanup: Cleanup) => {
   await checkRefusals(helm);
   await checkMonitoring(renders.get('monitoring-values.yaml') ?? [], folder);
   await checkJobs(helm, renders);
-  const obstacle = Sandbox.findObstacle();
-  if (obstacle === undefined) await checkPods({ checks, cleanup, helm });
-  else checks.skip('the commands of the pods', `this user may not make a mount namespace: ${obstacle}`);
 });

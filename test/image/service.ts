@@ -1,7 +1,6 @@
 import { deepStrictEqual, match } from 'node:assert/strict';
 import { execFileSync, spawnSync, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { chmodSync, chownSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
@@ -12,15 +11,16 @@ import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { makePassword, makeTemporaryFolder, startPostgres, withClient, UNSAFE } from '../../tools/postgres.js';
 import { untilVerdict } from '../../tools/repeat-while.js';
-import { findPod, type Helm, type Pod } from './chart.js';
-import { Sandbox, type Secrets } from './pod.js';
+import { findPod, Helm, type Pod, type Secrets } from '../kubernetes/chart.js';
+import { Container } from './container.js';
+import type { Image } from './image.js';
 
 const PROGRAM = 'dist/service/platform-auth.js';
 const START_TIMEOUT_MS = 120_000;
 /** Fails on each line that works and should not. */
 const INSPECT = `id -u; id -g
 for file in /app/dist/x /app/node_modules/x /tmp/x /etc/platform-auth/x; do touch "$file" 2>&1 && echo written; done
-grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | tr -d '\\t'`;
+grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\\t'`;
 
 const operator = z.object({ api_key: z.string() });
 const secret = z.object({
@@ -73,10 +73,10 @@ interface Running {
   readonly urls: Readonly<Record<string, string>>;
 }
 
-async function startService(sandbox: Sandbox, pod: Pod): Promise<Running> {
+async function startService(container: Container, pod: Pod): Promise<Running> {
   const [{ ports, startupProbe, readinessProbe }] = pod.containers;
   const urls = Object.fromEntries(ports.map(({ name, containerPort }) => [name, `http://127.0.0.1:${containerPort}`]));
-  const child = sandbox.start();
+  const child = container.start();
   for (const probe of [startupProbe, readinessProbe]) {
     const { path = '', port = '' } = probe?.httpGet ?? {};
     await eventually(
@@ -92,13 +92,13 @@ async function startService(sandbox: Sandbox, pod: Pod): Promise<Running> {
 }
 
 /** The steps of docs/operations/kubernetes.md with its map: an operator, one Secret a service, a validated key. */
-async function expectValidated({ urls }: Running, sandbox: Sandbox, folder: string): Promise<void> {
+async function expectValidated({ urls }: Running, container: Container, folder: string): Promise<void> {
   const [, map = ''] =
     /^```yaml\n(services:.+?)^```$/ms.exec(readFileSync('docs/operations/kubernetes.md', 'utf8')) ?? [];
   const [mapFile, keyFile] = [join(folder, 'platform.yaml'), join(folder, 'operator.key')];
   writeFileSync(mapFile, map);
   const issue = ['operators', 'issue', 'ci', '--scopes', 'apps', '--json'];
-  const issued = sandbox.run(['node', PROGRAM, ...issue]);
+  const issued = container.exec('platform-auth', ...issue);
   deepStrictEqual(issued.status, 0, issued.stderr);
   writeFileSync(keyFile, operator.parse(JSON.parse(issued.stdout)).api_key);
   const apply = ['apply', '--map', mapFile, '--url', urls.internal ?? '', '--to', 'kubernetes', '--yes'];
@@ -120,15 +120,7 @@ async function expectValidated({ urls }: Running, sandbox: Sandbox, folder: stri
 }
 
 /** Runs the Job of the migration and the pod of the service, as the chart renders them for a database with its own authority. */
-export async function checkPods({
-  checks,
-  cleanup,
-  helm,
-}: {
-  checks: Checks;
-  cleanup: Cleanup;
-  helm: Helm;
-}): Promise<void> {
+export async function checkPods(checks: Checks, cleanup: Cleanup, image: Image): Promise<void> {
   const values = {
     image: { repository: 'registry.example.org/platform-auth' },
     secrets: { existingSecret: 'auth' },
@@ -137,7 +129,7 @@ export async function checkPods({
     config: { HOST: '127.0.0.1', SHUTDOWN_DELAY_MS: 0 },
     ports: { public: await claimPort(), internal: await claimPort(), metrics: await claimPort() },
   };
-  const objects = helm.renderValues(JSON.stringify(values));
+  const objects = new Helm().renderValues(JSON.stringify(values));
   const [job, pod] = [findPod(objects, 'Job'), findPod(objects, 'Deployment')];
   if (!job || !pod) throw new Error('The Job or the Deployment is missing.');
   const database = await startDatabase(cleanup);
@@ -149,20 +141,27 @@ export async function checkPods({
     'auth-owner': { DATABASE_URL: database.ownerUrl },
     'database-ca': { 'ca.crt': database.certificate },
   };
-  const sandbox = Sandbox.make(cleanup, pod, secrets);
+  const container = Container.make(cleanup, image, pod, secrets);
   await checks.run('a pod runs as user 1000, without capabilities, and writes nothing', () => {
-    const { stdout, stderr } = sandbox.run(['sh', '-c', INSPECT]);
-    match(stdout, /^1000\n1000\n(touch: .*Read-only file system\n){4}CapEff:0+\nCapBnd:0+\nNoNewPrivs:1\n$/, stderr);
+    const { stdout, stderr } = container.run(['sh', '-c', INSPECT]);
+    match(
+      stdout,
+      /^1000\n1000\n(touch: .*Read-only file system\n){4}CapEff:0+\nCapBnd:0+\nNoNewPrivs:1\nSeccomp:2\n$/,
+      stderr,
+    );
   });
-  await checks.run('the Job of the migration runs to its end', () => {
-    const { status, stdout, stderr } = Sandbox.make(cleanup, job, secrets).run();
+  await checks.run('the Job of the migration runs to its end, also as a user that OpenShift assigns', () => {
+    const asAssigned = { ...job, securityContext: {} };
+    const { status, stdout, stderr } = Container.make(cleanup, image, asAssigned, secrets).run();
     deepStrictEqual(status, 0, stdout + stderr);
   });
   await checks.run(
     'the pod gets ready by its probes, validates a key inside, stops with 0, and used TLS only',
     async () => {
-      const running = await startService(sandbox, pod);
-      await expectValidated(running, sandbox, makeTemporaryFolder(cleanup, 'kubernetes-map'));
+      const running = await startService(container, pod);
+      const health = container.exec(...image.healthCheck);
+      deepStrictEqual(health.status, 0, health.stderr);
+      await expectValidated(running, container, makeTemporaryFolder(cleanup, 'kubernetes-map'));
       match(await (await fetch(`${running.urls.metrics}/metrics`)).text(), /^platform_auth_database_up 1$/m);
       const { rows } = await withClient(database.ownerUrl, (client) =>
         client.query<{ ssl: boolean }>(
@@ -170,9 +169,7 @@ export async function checkPods({
         ),
       );
       deepStrictEqual(rows, [{ ssl: true }]);
-      const exited = once(running.child, 'exit');
-      running.child.kill('SIGTERM');
-      deepStrictEqual(await exited, [0, null]);
+      deepStrictEqual(await container.stop(running.child), 0);
     },
   );
 }
