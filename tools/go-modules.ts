@@ -32,7 +32,8 @@ export function downloadGoModule(module: string, version: string): string {
   return downloaded.parse(JSON.parse(runGo(['mod', 'download', '-json', `${module}@${version}`]))).Dir;
 }
 
-function runGo(words: readonly string[], variables: Record<string, string> = {}): string {
+/** @returns what it printed @throws with what it complained of */
+export function runGo(words: readonly string[], variables: Record<string, string> = {}): string {
   const env = { ...process.env, ...variables };
   const { status, error, stdout, stderr } = spawnSync('go', words, {
     env,
