@@ -23,16 +23,17 @@ export class AccountService {
   ) {}
 
   async changePassword(call: OwnCall, password: string, newPassword: string): Promise<void> {
-    // Before the password is verified: a new password that the policy refuses must not cost a guess.
+    // Checked before the password is verified, so that a new password that the policy refuses costs no guess.
     this.passwords.checkNewPassword(newPassword, '/new_password');
     const { principal, actor } = call;
-    // A refusal waits too: it may mean that an earlier try of this call has changed the password.
+    // A refused call waits too, because an earlier try of the same call may have changed the password.
     await this.propagation.propagateAfter(async () => {
       const verified = await this.verifier.reauthenticateUser(call, password);
       const { id } = verified;
       const passwordHash = await this.passwords.hashNewPassword(newPassword, actor);
       await this.dataSource.transaction(async (transaction) => {
-        // Before the sessions end: a login with the old password that comes later waits for this lock, and is refused.
+        // The password changes before the sessions end: a login with the old password waits for this lock, and is then
+        // refused.
         await setPassword(transaction, verified, passwordHash, this.clock.now());
         const count = await this.sessions.endAllSessions(transaction, id, 'password_changed', principal.sessionId);
         const described = { details: { ended_sessions: count }, logFields: { count } };

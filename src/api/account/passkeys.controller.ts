@@ -86,7 +86,7 @@ export class PasskeysController {
   }
 
   @Patch(':id')
-  // A renaming needs no password and writes an audit event. The throttle is above the door, so that it counts only
+  // Renaming needs no password but writes an audit event. The throttle stands above the door, so that it counts only
   // authenticated callers.
   @Throttled('second-factor-address')
   @RequireUser()

@@ -8,7 +8,7 @@ export class ProofRequest {
 
 const MAX_CODE_LENGTH = 64;
 
-/** An optional code needs a rule of its own that says when it is checked. */
+/** A request that sets `optional` declares with `@ValidateIf` when the code is required. */
 export function CodeField(description: string, { optional = false }: Presence = {}): PropertyDecorator {
   const schema = { type: String, minLength: 1, maxLength: MAX_CODE_LENGTH, description, example: '492039' };
   return applyDecorators((optional ? ApiPropertyOptional : ApiProperty)(schema), CharactersBetween(1, MAX_CODE_LENGTH));

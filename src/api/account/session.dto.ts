@@ -3,7 +3,6 @@ import type { Session } from '../../domain/tokens/session.entity.js';
 import { ID, MOMENT, NETWORK } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 
-/** What users see of their own sessions, and operators of all. */
 export abstract class SessionFields {
   @ApiProperty(ID) id!: string;
   @ApiProperty({ ...MOMENT, description: 'the login' }) created_at!: string;

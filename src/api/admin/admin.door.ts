@@ -13,9 +13,9 @@ import { Throttle } from '../../foundation/throttling/throttle.js';
 const ROOT: AdminPrincipal = { door: 'admin', operator: null };
 
 /**
- * The admin door: the key must be ADMIN_API_KEY, the root key, or that of an operator with a scope of the route.
- * Wrong keys are throttled by network and counted in the audit log. A valid key is never throttled: it has 256 bits, so the
- * limit protects the logs and the CPU, and must not shut an operator out (docs/decisions/0030).
+ * The admin door: the key must be ADMIN_API_KEY (the root key), or that of an operator with a scope of the route. Wrong
+ * keys are throttled by network and counted in the audit log; a valid key has 256 bits and is never throttled
+ * (docs/decisions/0030).
  */
 @Injectable()
 export class AdminDoor {
@@ -65,7 +65,7 @@ export class AdminDoor {
   }
 }
 
-/** Whether an operator may not call a route with this scope and method. Each operator has a scope, so none lacks `any`. */
+/** @returns whether the operator may not call a route with this scope and method */
 export function lacksScope(operator: OperatorIdentity, scope: RouteScope, method: string): scope is Scope {
   return !listAcceptedScopes(scope, method).some((each) => operator.scopes.includes(each));
 }

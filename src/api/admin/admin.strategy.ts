@@ -5,7 +5,6 @@ import { toActor, type AdminPrincipal } from '../../foundation/access/actor.js';
 import { Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
 import { AdminDoor } from './admin.door.js';
 
-/** Reads `X-Admin-Key`. */
 @Injectable()
 export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') {
   constructor(
@@ -19,7 +18,8 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
   async validate(request: Request, key: string, { scope }: Asked): Promise<AdminPrincipal> {
     const getActor = () => toActor(request);
     const principal = await this.door.verifyAdminKey(key, getActor);
-    // Set before the scope is checked, so that metrics, log and audit log name the operator of a refused call.
+    // Set before the scope is checked, so that metrics, log and audit log name the operator even when the call is
+    // refused.
     request.user = principal;
     if (scope === undefined) throw new Error('The route declares no scope');
     await this.door.requireScope(principal, scope, request.method, getActor);

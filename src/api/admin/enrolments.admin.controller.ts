@@ -20,7 +20,7 @@ import { EnrolmentsService, type EnrolmentView } from '../../domain/nodes/enrolm
 import { problems } from '../../foundation/problems/problems.js';
 import { NewNodeRequest } from './nodes.admin.controller.js';
 
-/** A day. The chance of a guess grows with the time that codes are open (docs/throttling.md). */
+/** One day, because the chance to guess a code grows with the time for which codes are valid (docs/throttling.md). */
 const MAX_MINUTES = 1_440;
 const DEFAULT_MINUTES = 10;
 

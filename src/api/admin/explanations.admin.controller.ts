@@ -24,7 +24,7 @@ import {
 import { Throttle } from '../../foundation/throttling/throttle.js';
 
 const METHODS = { enum: SECOND_FACTOR_METHODS, isArray: true, example: ['totp', 'recovery_code'] };
-/** Shows a moment as its example, where NULLABLE_MOMENT shows null. */
+/** The OpenAPI example of NULLABLE_MOMENT is null; this one shows a moment. */
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
 
 class ExplainNodeQuery {

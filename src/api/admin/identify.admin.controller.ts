@@ -18,12 +18,12 @@ import { OperatorsService } from '../../domain/operators/operators.service.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 
-/** No body has more names or list items (http/validation.ts). */
+/** The most list items that any body may have (http/validation.ts). */
 const MAX_DIGESTS = 32;
 const DIGEST_PATTERN = /^[0-9a-f]{64}$/;
 const DIGESTS_DETAIL = `must be a list of 1 to ${MAX_DIGESTS} SHA-256 digests in lower-case hexadecimal`;
 
-/** The kinds of credentials, and the scope that an operator needs to be told of them, or `read`. */
+/** An operator is told about credentials of a type with this scope, or with `read`. */
 const SCOPE_OF_TYPE = { node: 'nodes', app: 'apps', operator: 'operators', session: 'users' } as const;
 type ResourceType = keyof typeof SCOPE_OF_TYPE;
 const KINDS = Object.keys(SCOPE_OF_TYPE) as ResourceType[];
@@ -113,7 +113,7 @@ export class IdentifyAdminController {
     for (const kind of searched) items.push(...(await this.findOfKind(kind, digests)));
     const unknown = body.digests.filter((text) => items.every(({ digest }) => digest !== text));
     if (searched.includes('operator') && unknown.length > 0) {
-      // The root key could be guessed here: a call with unknown digests counts as a wrong admin key does.
+      // An attacker could guess the root key here, so a call with unknown digests counts as a wrong admin key.
       await this.throttle.countCall('admin-key', getClientAddress(request));
       items.push(...this.findRootKey(unknown));
     }
@@ -155,7 +155,7 @@ export class IdentifyAdminController {
       .map((digest) => ({ digest, kind: 'root', owner: 'ADMIN_API_KEY', live: true, current: true, ...empty }));
   }
 
-  /** Both keys of a rotation may have been found. */
+  /** @returns two items when both keys of a rotation are among the digests */
   private toItems(
     digests: readonly SecretDigest[],
     row: KeyColumns,

@@ -22,7 +22,6 @@ import { PageQuery } from '../../foundation/http/page.dto.js';
 import { readLastUses, type KeyColumns, type KeyCounts, type KeyFilter } from '../../domain/keys/key-record.js';
 import { problems, type Problem } from '../../foundation/problems/problems.js';
 
-/** The query of every list of keys. */
 export class KeysQuery extends PageQuery {
   @FlagField('only keys that are neither revoked nor expired') live?: true;
 
@@ -53,7 +52,7 @@ export class KeyCountsResponse implements KeyCounts {
   expiring!: number;
 }
 
-/** The fields of a key that may be shown: no key and no digest. */
+/** The public fields of a key: neither the key nor its digest. */
 export abstract class KeyResponse {
   @ApiProperty(MOMENT) created_at!: string;
   @ApiProperty(MOMENT) updated_at!: string;
@@ -144,7 +143,7 @@ export const describeRotation = (owner: string, returns: Type, ...further: Probl
 });
 
 /**
- * Of a key that several replicas or programs present.
+ * For a key that several replicas or programs present.
  * @param owner of the key, with its article
  */
 export const describeSharedRotation = (owner: string, returns: Type, ...further: Problem[]) => ({

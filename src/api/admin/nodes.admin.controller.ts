@@ -40,7 +40,6 @@ import {
   toKeyFilter,
 } from './key.dto.js';
 
-/** Where a node will be, and its name. */
 export abstract class NewNodeRequest {
   @UuidField({ example: EXAMPLES.householdId }) household_id!: string;
   @LabelField(EXAMPLES.room) room!: string;

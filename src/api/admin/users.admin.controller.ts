@@ -196,7 +196,7 @@ export class UsersAdminController {
   @Delete(':id/sessions')
   @RequireAdmin('users', { summary: 'End all sessions of a user', refusals: [problems.notFound] })
   async endUserSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    // Also propagates before a 404: another request may have just deleted the user.
+    // A 404 waits too, because another request may have just deleted the user.
     await this.propagation.propagateAfter(async () => {
       const { id: userId } = await this.users.findUser(id);
       await this.sessions.endSessionsByOperator(userId, toActor(request));

@@ -1,6 +1,6 @@
 /**
- * What is open to every client: registration, logins (login.service.ts), and the refresh and the end of a session. Invariant: a reused
- * refresh token ends its session, and that is committed before the refusal leaves.
+ * The routes open to every client: registration, login (login.service.ts), refresh and logout. Invariant: a reused
+ * refresh token ends its session, and that is committed before the refusal is sent.
  */
 import { Body, Controller, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiProperty, ApiSecurity, ApiTags } from '@nestjs/swagger';
@@ -18,7 +18,8 @@ import { Throttled } from '../../foundation/throttling/throttle.js';
 import { type TokenPair } from '../../domain/tokens/access-tokens.js';
 import { Registration } from '../../domain/users/user-lifecycle.js';
 import { UserResponse, CredentialsRequest, RegistrationRequest } from '../account/user.dto.js';
-import { LoginService, SecondFactorLogins } from './login.service.js';
+import { LoginService } from './login.service.js';
+import { SecondFactorLogins } from './second-factor-login.service.js';
 import { AuthService } from './auth.service.js';
 import { CodeField } from '../account/second-factor.dto.js';
 

@@ -6,7 +6,8 @@ import { NodesModule } from '../../domain/nodes/nodes.module.js';
 import { EnrolController } from './enrol.controller.js';
 import { AuthController } from './auth.controller.js';
 import { AuthService } from './auth.service.js';
-import { LoginService, SecondFactorLogins } from './login.service.js';
+import { LoginService } from './login.service.js';
+import { SecondFactorLogins } from './second-factor-login.service.js';
 import { PasswordsModule } from '../../domain/passwords/passwords.module.js';
 
 @Module({

@@ -21,8 +21,8 @@ export class AuthService {
   }
 
   /**
-   * Ends the session of the refresh token, of the access token, or of both. Idempotent: a session that has ended, or
-   * never existed, is a success too. When it has returned, no verifier accepts a token of the session.
+   * Ends the session of the refresh token, of the access token, or of both; when it has returned, no verifier accepts a
+   * token of the session. Idempotent: it also succeeds for a session that has ended or never existed.
    */
   async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
@@ -32,7 +32,8 @@ export class AuthService {
     const isRefreshToken =
       refreshToken !== undefined && (await this.rotation.endSessionByRefreshToken(refreshToken, actor));
     if (claims) await this.sessions.endSessionByLogout(claims.sid, claims.sub, actor);
-    // Text that is not a token cannot have ended a session, also not in an earlier call.
+    // Waits even when the session had ended before: the earlier call may have been aborted during its wait. Text that
+    // is not a token cannot have ended a session.
     if (isRefreshToken || claims) await this.propagation.awaitPropagation();
   }
 }

@@ -12,7 +12,7 @@ import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/val
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 
-/** Room for hyphens and blanks between the ten characters. */
+/** A code has ten characters; people may type hyphens and blanks between them. */
 const MAX_CODE_LENGTH = 64;
 class EnrolNodeRequest {
   @TextField(MAX_CODE_LENGTH, {

@@ -14,9 +14,8 @@ const RESULT_TTL_MS = 250;
 const GAUGE_INTERVAL_MS = 2_000;
 
 /**
- * Checks whether this replica can use PostgreSQL: single flight, with a short cache, on a connection of its own. A
- * flood of health checks takes no connection from the pool, and an exhausted pool is not an outage. While metrics are
- * served a timer repeats the check for the metric `database_up`, so that a scrape never waits for the database.
+ * Checks whether this replica can use PostgreSQL: single flight, with a short cache, on a connection of its own. So a
+ * flood of health checks takes no connection from the pool, and an exhausted pool is not reported as an outage.
  */
 @Injectable()
 export class HealthProbe implements OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown {
@@ -30,7 +29,7 @@ export class HealthProbe implements OnApplicationBootstrap, BeforeApplicationShu
     metrics: MetricsRegistry,
   ) {
     const read = (): number | undefined => (this.isUp === undefined ? undefined : Number(this.isUp));
-    // The minimum of all workers, so that one that cannot use the database raises an alert.
+    // Workers are aggregated by their minimum, so that a single one without the database raises an alert.
     metrics.addGauge('database_up', '1: PostgreSQL can be used. 0: it cannot, or is a standby.', read, 'min');
   }
 
@@ -73,7 +72,7 @@ export class HealthProbe implements OnApplicationBootstrap, BeforeApplicationShu
     const { databaseUrl } = this.environment;
     const client = new Client({ connectionString: databaseUrl, application_name: 'platform-auth-health' });
     this.client = client;
-    // Without a listener, the error of a connection that is lost between two checks would end the process.
+    // Without a listener, the error of a connection that is lost between two checks would crash the process.
     client.on('error', () => undefined);
     client.on('end', () => {
       if (this.client === client) this.client = undefined;
@@ -82,7 +81,7 @@ export class HealthProbe implements OnApplicationBootstrap, BeforeApplicationShu
     return client;
   }
 
-  /** Makes a check in flight fail at once, also while the connection is being opened. */
+  /** Makes a check in flight fail at once, even while its connection is being opened. */
   private disconnect(): void {
     const { client } = this;
     this.client = undefined;
@@ -90,7 +89,7 @@ export class HealthProbe implements OnApplicationBootstrap, BeforeApplicationShu
   }
 }
 
-/** Whether a stop has begun: the process becomes unready before it stops answering. */
+/** Set when a stop begins: the replica is reported unready before it stops answering. */
 @Injectable()
 export class Readiness {
   isDraining = false;

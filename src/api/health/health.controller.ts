@@ -58,7 +58,7 @@ export class HealthController {
     type: HealthResponse,
     description: 'The database cannot be used, the clock of the replica is wrong, or the service is stopping',
   })
-  // Below the 503, because decorators apply from the bottom up, and @Public() would replace it.
+  // Stands below the 503, because decorators apply from the bottom up and @Public() would replace it.
   @Public()
   async checkReadiness(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
     const result = await this.checkIndicators(false);

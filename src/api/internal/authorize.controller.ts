@@ -1,7 +1,7 @@
 /**
- * Authorization for gateways (`auth_request` of nginx and the like): a door asked about a request of the gateway's client. The
- * verdict is a status alone: 200 with the identity in headers, 401, 403 for a scope that an app credential lacks, or 503. A
- * gateway takes every other status for an answer to its client, so no other status is sent.
+ * Authorization for gateways (`auth_request` of nginx and the like): a door asked about a request of the gateway's
+ * client. The verdict is a status alone: 200 with the identity in headers, 401, 403 for a scope that an app credential
+ * lacks, or 503. No other status is sent, because a gateway would pass it on to its client.
  */
 import {
   applyDecorators,
@@ -23,7 +23,7 @@ import { Log } from '../../foundation/logging/log.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 
-/** Words of RFC 8176. Bounded, because a proxy refuses an answer with a large header. */
+/** Words of RFC 8176. The length is bounded, because a proxy refuses a response with a large header. */
 const AMR_PATTERN = '^[a-z]{1,16}( [a-z]{1,16}){0,7}$';
 const AMR_WORDS = new RegExp(AMR_PATTERN);
 
@@ -54,16 +54,17 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
     }
 
     private readAsked(request: Request): Asked {
-      // The service behind the gateway sees no key, and cannot compare scopes itself.
+      // Null refuses a restricted key: the service behind the gateway sees no key, so it cannot compare scopes itself.
       if (door === 'app') return { target: this.readTarget(request), appScope: this.readScope(request) ?? null };
-      // Only app credentials have scopes: ignored, it would pass for checked.
+      // Only app credentials have scopes. A gateway that names one at another door would take an ignored scope for a
+      // checked one.
       if (request.headers[SCOPE_HEADER] !== undefined) this.refuseMistake('gateway_misplaces_scope');
-      // The node door reads it.
+      // The node door reads the target itself; here only its form is checked.
       if (door === 'node' && request.headers[TARGET_HEADER] !== undefined) this.readTarget(request);
       return {};
     }
 
-    /** A gateway that does not name its service would have every key refused, which is not a verdict. */
+    /** Answers 503 when the gateway names no service: a 401 would be a verdict on a key that nobody examined. */
     private readTarget({ headers }: Request): string {
       const target = headers[TARGET_HEADER];
       return SERVICE_NAME.isName(target) ? target : this.refuseMistake('gateway_names_no_target');
@@ -83,7 +84,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
   return mixin(GatewayGuard);
 }
 
-/** nginx passes on no body of a 403: it knows the verdict by its challenge (RFC 6750 §3.1), as that of a 401. */
+/** nginx does not pass on the body of a 403 or 401, so its client reads the reason from the challenge (RFC 6750 §3.1). */
 function toGatewayProblem(door: GatewayDoor, error: unknown, scope: Asked['appScope']): ProblemException {
   if (!(error instanceof ProblemException)) return new ProblemException(problems.unavailable, { cause: error });
   const { status, code } = error.problem;
@@ -114,7 +115,7 @@ function toHeaders(principal: Principal): Record<string, string> {
   }
 }
 
-/** Absent when there is nothing to state: a route that requires a word then refuses. */
+/** The header is absent when the session states no method, so that a gateway that requires one refuses. */
 function toAmrHeader(amr: readonly string[]): Record<string, string> {
   const words = amr.join(' ');
   return AMR_WORDS.test(words) ? { 'X-Auth-Amr': words } : {};
@@ -134,7 +135,7 @@ const SCOPES_HEADER: HeaderObject = {
   schema: { type: 'string', example: 'documents:read pages:count' },
 };
 
-/** Any method, and any path below: `guardHead` replaces those of the gateway's client. */
+/** Documented as GET at one path; `guardHead` maps every method, and every path below, to it. */
 const Authorize = (
   door: GatewayDoor,
   names: readonly string[],

@@ -7,7 +7,7 @@ import { EXAMPLES, APP_SCOPE } from '../../foundation/common/names.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { MAX_CURSOR_LENGTH } from '../../../packages/lease/src/change-feed.js';
 
-/** Never zod's own words: they repeat the names of unknown fields. */
+/** Replaces zod's message, which would echo the names of unknown fields. */
 const notAnObject = {
   error: ({ code }: { readonly code?: string }) =>
     code === 'unrecognized_keys' ? 'has a field that is not part of this request' : 'must be an object',
@@ -16,7 +16,7 @@ const notAnObject = {
 const MAX_USES = 500;
 const MAX_AGE_MS = 3_600_000;
 
-/** A key that a verifier accepted from its memory. */
+/** A verifier reports that it accepted this key from its cache. */
 const use = z
   .strictObject(
     {
@@ -37,7 +37,7 @@ const use = z
 
 const body = z.strictObject(
   {
-    // What is not a cursor of this service is answered with a reset.
+    // An unreadable cursor is answered with a reset, so that the verifier clears its cache instead of failing.
     cursor: z.string().optional().catch(undefined),
     used: z.array(use, { error: 'must be a list' }).max(MAX_USES, `must have at most ${MAX_USES} entries`).default([]),
   },
@@ -48,7 +48,7 @@ type ChangesRequest = z.output<typeof body>;
 
 export type ReportedUse = z.output<typeof use>;
 
-/** To be called after authentication: validation of a large body costs milliseconds. */
+/** Call it after authentication, because validation of a large body costs milliseconds. */
 export function parseChangesRequest(bytes: Buffer | undefined): ChangesRequest {
   const parsed = body.safeParse(parseJson(bytes));
   if (parsed.success) return parsed.data;
@@ -64,7 +64,7 @@ function parseJson(bytes: Buffer | undefined): unknown {
   try {
     if (isUtf8(bytes)) return JSON.parse(bytes.toString());
   } catch {
-    // Answered below.
+    // Text that is not JSON is refused below.
   }
   throw new ProblemException(problems.malformedRequest);
 }

@@ -9,7 +9,7 @@ import { MAX_CURSOR_LENGTH } from '../../../packages/lease/src/change-feed.js';
 import { type LeasedAnswer, ChangesService } from './changes.service.js';
 import { parseChangesRequest, CURSOR, ChangesBody } from './changes-request.js';
 
-/** Tells a verifier whose SERVICE_NAME is another one, which would refuse every key. A header, so that older ones ignore it. */
+/** Names the caller, so that a verifier with another SERVICE_NAME, which would refuse every key, can report it. */
 const CALLER_HEADER = 'X-Platform-Caller';
 
 class ChangeResponse {
@@ -47,7 +47,7 @@ export class ChangesController {
 
   @Post('changes')
   @RequireApp()
-  // Each verifier polls several times a second.
+  // Not logged, because each verifier polls several times a second.
   @Declares({ body: 'bytes', logged: 'none' })
   @ApiOperation({
     summary: 'Poll for changes, for verifiers',

@@ -25,7 +25,7 @@ export interface LeasedAnswer extends Answer {
 /** Hands the lease of this replica on to verifiers, with what changed since their last poll. */
 @Injectable()
 export class ChangesService {
-  /** Calls in one round of the event loop share the statement of a cursor: verifiers of a new replica ask with the same few. */
+  /** Calls with the same cursor share a statement, because the verifiers of a new replica ask with the same few. */
   private readonly reads: DataLoader<string, Answer> = new DataLoader(
     (cursors) => {
       this.reads.clearAll();
@@ -48,15 +48,19 @@ export class ChangesService {
   async getChangesSince(cursor: string | undefined): Promise<LeasedAnswer> {
     const leaseMs = this.environment.revocationLeaseMs;
     if (leaseMs === 0) return { cursor: '', reset: true, changes: [], leaseMs, freshForMs: 0 };
-    // Judged before anything is read too: a lease that begins meanwhile may be one that no revoking call waited for.
+    // Without a lease now, refuses before the read: a lease that begins during the read may be one that no revoking
+    // call waited for.
     this.readRemainingLeaseMs();
     const answer = this.log.answer(cursor) ?? (await this.reads.load(cursor ?? ''));
-    // Read after the answer, without a pause between them: the lease is never longer than the answer is true.
+    // Computed after the answer was read, with no await between, so that the lease never outlives what the answer says.
     const freshForMs = this.readRemainingLeaseMs();
     return { ...answer, leaseMs, freshForMs };
   }
 
-  /** @param service that says it accepted the keys. It may send any id: only the statement that writes knows the key. */
+  /**
+   * @param used with any ids: a reported key that does not exist changes no row
+   * @param service that accepted the keys
+   */
   recordUses(used: readonly ReportedUse[], service: string): void {
     const now = this.clock.now().getTime();
     for (const { kind, id, ago_ms, scope, previous: isPrevious } of used) {

@@ -1,9 +1,8 @@
 /**
- * What other services ask: to validate a credential, and instead of that, or besides, the feed of changes for the verifiers
- * that they embed, authorization for gateways, and introspection (RFC 7662).
- * Terms: poll, cursor, lease, use (a key that a verifier accepted from its memory).
- * Invariant (docs/decisions/0044): when the call that revoked a credential has answered, no verifier accepts it, because
- * no lease is handed on for longer than this replica holds it.
+ * What other services ask: validations of credentials, the feed of changes for the verifiers that they embed,
+ * authorization for gateways, and introspection (RFC 7662). Terms: poll, cursor, lease, use (docs/glossary.md).
+ * Invariant: when the call that revoked a credential has answered, no verifier accepts it, because no lease is handed
+ * on for longer than this replica holds it (docs/decisions/0044).
  */
 import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
@@ -19,7 +18,7 @@ import { ChangesController } from './changes.controller.js';
 
 @Module({
   imports: [NodesModule, AppCredentialsModule, TokensModule],
-  // Express compares a path in this order: the most called come first.
+  // Express compares a path with the routes in this order, so the most called come first.
   controllers: [
     ValidateNodeController,
     ValidateAppController,

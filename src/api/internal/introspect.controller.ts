@@ -1,6 +1,6 @@
 /**
- * Introspection of access tokens (RFC 7662), for software that speaks OAuth 2.0. The caller proves its app credential, in
- * the platform's headers or as HTTP Basic. An inactive token is an answer to that caller, not a refused attempt.
+ * Introspection of access tokens (RFC 7662), for software that speaks OAuth 2.0. The caller presents its app credential
+ * in the platform's headers or as HTTP Basic.
  */
 import { isUtf8 } from 'node:buffer';
 import { HttpCode, Injectable, Post, Req, type CanActivate, type ExecutionContext } from '@nestjs/common';
@@ -28,7 +28,7 @@ import { MAX_TEXT_LENGTH, refuseHostileText } from '../../foundation/http/valida
 import { MAX_NAMES } from '../../foundation/http/request-guards.js';
 import { ProblemException, problems, REALM, refuseField } from '../../foundation/problems/problems.js';
 
-/** For the OpenAPI document only: the form is parsed after authentication. */
+/** Only for the OpenAPI document: the form is parsed after authentication. */
 class IntrospectionBody {
   @ApiProperty({
     type: String,
@@ -62,7 +62,7 @@ class ActiveTokenResponse {
 
 const BASIC = /^basic +(?<credentials>[A-Za-z0-9+/=_-]+)$/i;
 
-/** RFC 6749 §5.2: of the scheme that the header must have. */
+/** RFC 6749 §5.2: the challenge names the scheme that the client used. */
 const BASIC_CHALLENGE = { 'WWW-Authenticate': `Basic ${REALM}` };
 
 /** The app door, also with HTTP Basic, which OAuth 2.0 clients send (RFC 6749 §2.3.1). */
@@ -157,7 +157,7 @@ export class IntrospectController {
     return { active: true, sub: userId, sid: sessionId, ...token, username: email, amr: [...amr] };
   }
 
-  /** A refusal here is an answer to the client, not an attempt at the user door: it is not logged as one. */
+  /** Logs no refusal, because an inactive token is an answer to the caller and not an attempt at the user door. */
   private async authenticateUser(token: string): Promise<UserPrincipal | undefined> {
     if (/\s/.test(token)) return undefined;
     try {

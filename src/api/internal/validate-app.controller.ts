@@ -7,7 +7,7 @@ import { RequirePresentedApp, Answers, InternalController } from '../../foundati
 import { ServiceNameField, ID, APP_SCOPES } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 
-/** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
+/** Only for the OpenAPI document: the guard reads the body (`readPresentedTarget`). */
 class ValidateAppRequest {
   @ServiceNameField(EXAMPLES.target, { optional: true }) target?: string;
 }

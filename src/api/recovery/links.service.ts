@@ -1,8 +1,7 @@
 /**
- * Links by e-mail: a user who cannot log in asks for a new password, proves an address, or changes it.
- * Terms: a request goes to the outbox and tells nothing about the account; the worker then looks the account up, issues a
- * one-time token and sends the mail with the link; a confirmation (recovery.ts) uses the token. Invariant: an
- * anonymous request costs the same work for every address, and a token is never stored.
+ * Links by e-mail, for users who reset a password, or prove or change an address. The request only goes to the outbox;
+ * the worker looks the account up, issues a one-time token and sends the link; recovery.service.ts uses the token.
+ * Invariant: an anonymous request costs the same work for every address, and a token is never stored.
  */
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -30,21 +29,24 @@ export class LinkRequests {
     private readonly audit: AuditLog,
   ) {}
 
-  /** @throws {ProblemException} too_many_requests, alike for addresses without an account */
+  /** @throws {ProblemException} too_many_requests, for addresses without an account too */
   async requestLink(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
     await this.throttle.countMails([email], actor.address);
     await this.outbox.add(kind, email, actor);
     this.audit.logOnly('user.mail.requested', actor, { reason: kind });
   }
 
-  /** The new address gets a link, the old one a notice. Only the worker looks whether the new one is taken. */
+  /**
+   * The new address gets a link and the old one a notice. Only the worker checks whether the new address is taken, so
+   * that the response does not reveal it.
+   */
   async requestEmailChange(call: OwnCall, password: string, newEmail: string): Promise<void> {
     const verified = await this.passwords.reauthenticateUser(call, password);
     const { id: userId, email } = verified;
     const { actor } = call;
     await this.throttle.countMails([email, newEmail], actor.address);
     await this.dataSource.transaction(async (transaction) => {
-      // A change of the password voids the requests that were made with the old one, so this one must not come later.
+      // The lock orders this request and a change of the password, which voids the requests made with the old password.
       await lockAccount(transaction, verified);
       const requested = { userId, requester: actor };
       await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, ...requested });
@@ -56,7 +58,7 @@ export class LinkRequests {
 
 type LinkPages = Readonly<Record<Exclude<MailKind, 'email_change_notice' | NoticeKind>, string>>;
 
-/** Fails closed: without a page, a mail would carry the token alone. */
+/** Refuses to start without the pages, because a mail would carry the bare token. */
 export function readLinkPages({
   passwordResetUrl,
   emailVerificationUrl,
@@ -70,7 +72,6 @@ export function readLinkPages({
   };
 }
 
-/** Decides who gets a mail, and issues its token, immediately before the mail is sent. */
 @Injectable()
 export class LinkMails implements OnModuleInit {
   constructor(
@@ -90,11 +91,12 @@ export class LinkMails implements OnModuleInit {
     });
   }
 
-  /** @returns undefined when no account may get the mail. The HTTP request has been answered by then, so its time tells nothing. */
+  /** @returns undefined when no account may get the mail */
   private async composeMail(request: MailRequest, pages: LinkPages): Promise<ComposedMail | undefined> {
     return this.dataSource.transaction(async (transaction) => {
       const user = await this.findRecipient(transaction, request);
-      // The row of the user is locked first (one-time-tokens.ts).
+      // `findRecipient` has locked the user's row before the outbox row: every transaction locks in this order (one-
+      // time-tokens.ts).
       if (!user || !(await this.outbox.hold(transaction, request))) return undefined;
       const { kind, recipient } = request;
       const addressed = { userId: user.id, to: recipient };
@@ -116,7 +118,7 @@ export class LinkMails implements OnModuleInit {
     if (user && isNotice(kind)) return user;
     if (!user?.isActive) return undefined;
     if (kind === 'email_verification' && user.emailVerifiedAt !== null) return undefined;
-    // The owner of a taken address must not get a link that gives the address to another account.
+    // A link for a taken address would give another user's address to this account.
     const isTaken =
       kind === 'email_change' && user.email !== recipient && (await transaction.existsBy(User, { email: recipient }));
     return isTaken ? undefined : user;

@@ -38,7 +38,7 @@ class ChangeEmailRequest {
   @NewEmailField() new_email!: string;
 }
 
-/** Works without a mail server too: an operator can hand a token over. */
+/** Exists without a mail server too, because an operator can hand a token over. */
 @ApiTags('auth')
 @Controller('api/v0/auth/password-reset')
 export class PasswordResetController {
@@ -61,7 +61,7 @@ export class PasswordResetController {
   }
 }
 
-/** Needs mail: production without MAIL_URL does not have these routes. */
+/** Absent in production without MAIL_URL (recovery.module.ts). */
 @ApiTags('auth')
 @Controller('api/v0/auth')
 export class LinksController {

@@ -13,7 +13,7 @@ import { PasswordsModule } from '../../domain/passwords/passwords.module.js';
 @Module({})
 export class RecoveryModule {
   static forRoot(environment: Environment): DynamicModule {
-    // A guard would leave these paths in the router and in the OpenAPI document.
+    // The controllers are left out, because a guard would leave their paths in the router and in the OpenAPI document.
     const controllersWithMail = isMailEnabled(environment) ? [LinksController, OwnEmailController] : [];
     return {
       module: RecoveryModule,

@@ -1,8 +1,8 @@
 /**
- * What the token of a link does: sets a new password, proves an address, or changes it. The token is looked up before the
- * expensive part, and used in the transaction of the act, which locks the row of the user first.
- * Invariant: the moment of the first proof of an address (`email_verified_at`) never changes. Before it any client could have
- * registered the address and left second factors behind that log in, so a reset by mail removes those that are older.
+ * Uses the token of a link: sets a new password, proves an address, or changes it. The token is checked before the
+ * expensive part, and used in the transaction of the change. Invariant: a reset by mail removes factors older than the
+ * first proof of the address (`email_verified_at`), because until then any client could have registered the address and
+ * added them.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -33,20 +33,20 @@ export class PasswordResets {
   ) {}
 
   /**
-   * Ends all sessions of the user. When it has returned, no verifier accepts their tokens. A refused password does not use
-   * the token.
+   * Ends all sessions of the user; when it has returned, no verifier accepts their tokens. A refused password leaves
+   * the token usable.
    */
   async resetPassword(token: string, newPassword: string, actor: Actor): Promise<void> {
     this.passwords.checkNewPassword(newPassword, '/new_password');
     this.tokens.refuseUnreadable(token);
     await this.propagation.propagateAfter(async () => {
-      // Before the hashing: an anonymous client without a valid token costs no bcrypt.
+      // Looked up before the hashing, so that an anonymous client without a valid token costs no bcrypt.
       const found = await this.tokens.findToken(token, RESET_PURPOSES);
       const isByMail = found.email !== null;
       const passwordHash = await this.passwords.hashNewPassword(newPassword, actor);
       await this.tokens.useToken(found, async (transaction, user) => {
         const time = this.clock.now();
-        // It cannot refuse: `useToken` has locked the row, and uses no token of a disabled account.
+        // Always succeeds: `useToken` has locked the row, and refuses the token of a disabled account.
         await setPassword(transaction, user, passwordHash, time);
         const removed = isByMail ? await this.proveEmail(transaction, user, time) : undefined;
         const count = await this.sessions.endAllSessions(transaction, user.id, 'password_reset');

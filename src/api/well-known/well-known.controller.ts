@@ -1,4 +1,7 @@
-/** What libraries read to verify access tokens by themselves: the JWKS (RFC 7517), and the metadata that names it (RFC 8414). */
+/**
+ * What libraries read to verify access tokens themselves: the JWKS (RFC 7517), and the metadata that names it (RFC
+ * 8414).
+ */
 import { Controller, Get, Res } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import type { Response } from 'express';
@@ -92,8 +95,8 @@ class ServerMetadataResponse {
 }
 
 /**
- * Only what is true here: users log in by `/api/v0/auth/login`, and not by a flow of OAuth. RFC 8414 §3.2 omits empty arrays,
- * but §2 requires `response_types_supported`, and reads absent `grant_types_supported` as two flows: both are shown empty.
+ * States no OAuth flow, because users log in by `/api/v0/auth/login`. The two empty arrays are shown although RFC 8414
+ * §3.2 omits such: §2 requires the one, and reads the absence of the other as two flows.
  */
 @ApiTags('auth')
 @Controller('.well-known')
