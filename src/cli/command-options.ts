@@ -14,9 +14,9 @@ export const EXIT_CODES =
 
 export interface Help {
   readonly needs: string;
-  /** The rest of the line after the name of the command. */
+  /** The rest of the example's line, after the name of the command. */
   readonly example?: string | undefined;
-  /** Environment variables in front of the example. */
+  /** Environment variables that are printed in front of the example. */
   readonly variables?: string;
 }
 
@@ -88,7 +88,10 @@ export function parseUuid(text: string): string {
 const ALL = 'all';
 type Restriction = string[] | typeof ALL;
 
-/** @returns a parser of what a key is restricted to, or "all" */
+/**
+ * @param what the key is restricted to, in the plural
+ * @returns a parser of a list of names, or of "all"
+ */
 export function createRestrictionParser(what: string, isName: (each: unknown) => each is string) {
   return (text: string): Restriction => {
     const names = text.split(',').map((each) => each.trim());

@@ -10,19 +10,18 @@ export function isLive({ revoked_at, expires_at }: Pick<Key, 'revoked_at' | 'exp
   return revoked_at === null && (expires_at === null || new Date(expires_at) > now);
 }
 
-/** A key that was never used counts from its creation. */
+/** A key that was never used counts as used when it was created. */
 export function isUnused(key: Pick<Key, 'last_used_at' | 'created_at'>, now: Date): boolean {
   return now.getTime() - new Date(key.last_used_at ?? key.created_at).getTime() > UNUSED_DAYS * DAY_MS;
 }
 
-/** Whether the key before the last rotation is valid too. */
 export function isOverlapOpen({ previous_key_expires_at }: Pick<Key, 'previous_key_expires_at'>, now: Date): boolean {
   return previous_key_expires_at !== null && new Date(previous_key_expires_at) > now;
 }
 
 type Rotated = Pick<KeyResponse, 'rotated_at' | 'previous_key_used_at' | 'previous_key_used_for'>;
 
-/** Answers whether the key before the last rotation may be dropped. */
+/** Tells an operator whether the previous key can be ended without breaking a caller. */
 export function describeOldKeyUse({ rotated_at, previous_key_used_at, previous_key_used_for }: Rotated): string {
   if (previous_key_used_at === null || (rotated_at !== null && previous_key_used_at <= rotated_at))
     return 'the old one was not used since the rotation';

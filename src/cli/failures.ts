@@ -14,7 +14,7 @@ const EXIT_USAGE = 2;
  */
 export function reportFailure(error: unknown, { json }: Output): number {
   if (error instanceof CommanderError) {
-    // Commander has said the text.
+    // Commander has already printed the text.
     if (json && error.exitCode !== 0) say(JSON.stringify({ code: 'usage', message: describeUsage(error) }));
     return error.exitCode === 0 ? 0 : EXIT_USAGE;
   }
@@ -33,18 +33,18 @@ export function toFailure(error: unknown): Failure {
   return describeSystemError(error) ?? { code: 'unexpected', message };
 }
 
-/** Outside production the service runs without DATABASE_URL, so a newcomer does not know one. */
+/** In development the service starts its own database, whose URL an operator does not know. */
 function adviseOn({ problems }: InvalidEnvironmentError): string {
   if (!problems.some((problem) => problem.startsWith('DATABASE_URL is required'))) return '';
   return '\nThe URL of the database that the service starts by itself in development: docs/operations/embedded-database.md';
 }
 
-/** Commander prints the help, which is not a message, when a group is called without a command. */
+/** When a group is called without a command, Commander prints the help in place of a message. */
 function describeUsage({ code, message }: CommanderError): string {
   return code === 'commander.help' ? 'No command is named. See --help.' : message.replace(/^error: /, '');
 }
 
-// The program's own words for errors of the operating system and of PostgreSQL, each with the next step.
+// Words for errors of the operating system and of PostgreSQL, each with the next step.
 
 /** An error for people, with a stable code for scripts. */
 export interface Failure {
@@ -93,7 +93,7 @@ const DATABASE_FAILURES: Readonly<Record<string, DatabaseFailure>> = {
   ],
   '42703': [OUTDATED, 'The schema is older than this program.', 'Run: platform-auth migrate'],
 };
-/** The driver reports these without a code. */
+/** The PostgreSQL driver reports these errors without a code. */
 const TIMEOUT = /^(timeout expired|Connection terminated due to connection timeout|Query read timeout)/;
 
 /** @returns why a file cannot be used; undefined when the error is not one of a file */
@@ -126,7 +126,7 @@ function describeSystemError(error: unknown): Failure | undefined {
   return code === undefined ? undefined : { code, message: `${what} ${next}` };
 }
 
-/** A host with several addresses fails with one error for each. */
+/** A connection to a host with several addresses fails with one error for each address. */
 function getCode(error: unknown): string {
   const { code, errors } = (error ?? {}) as { code?: unknown; errors?: unknown };
   if (typeof code === 'string') return code;

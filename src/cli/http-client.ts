@@ -6,24 +6,23 @@ import { replaceControlCharacters } from './tables.js';
 import { announceIfSlow, CommandFailedError } from './terminal.js';
 
 const DEFAULT_TIMEOUT_MS = 15_000;
-/** More than any answer of this service. What answers at a wrong address may never end its body. */
+/** Larger than any answer of this service; bounded because a foreign server may send an endless body. */
 const MAX_ANSWER_MIB = 16;
 const UNTRUSTED_CERTIFICATE = /CERT|SIGNED|SSL|TLS/;
-/** Errors after which the service cannot have received the request. */
+/** With these errors no request was sent, so the service has changed nothing. */
 const NEVER_SENT = new RegExp(`^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$|${UNTRUSTED_CERTIFICATE.source}`);
 
-/** What is valid in a header; fetch would quote any other value in its error, and the value is a secret. */
+/** Checked before fetch, whose error would quote the value, which is a secret. */
 export const HEADER_VALUE = /^[\x21-\x7e]+$/;
 
 export interface HttpRequest {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sent as JSON. */
   readonly body?: object | undefined;
   readonly timeoutMs?: number;
 }
 
-/** What answers at a wrong address may send escape codes of the terminal. */
+/** Without control characters, because a foreign server may send escape codes of the terminal. */
 const text = z.string().transform(replaceControlCharacters);
 /** A problem document (RFC 9457): the body of every error response of the service. */
 const problemSchema = z.object({
@@ -31,7 +30,7 @@ const problemSchema = z.object({
   title: text,
   detail: text,
   request_id: text.optional(),
-  /** With missing_scope. */
+  /** Present in missing_scope. */
   scopes: z.array(text).optional(),
   errors: z.array(z.object({ pointer: text, detail: text })).optional(),
 });
@@ -43,9 +42,9 @@ export interface Answer {
   readonly body: unknown;
 }
 
-/** A change was sent and not answered: the service may or may not have made it. */
+/** The service did not answer a change, so it may or may not have made it. */
 const NO_ANSWER = 'no_answer';
-/** Another server than this service answers at the address. */
+/** The server at this address is not this service. */
 export const UNEXPECTED = 'unexpected_answer';
 
 /** @param code of a problem of the service, or of this program */
@@ -55,14 +54,14 @@ export function isFailure(error: unknown, code: string): error is CommandFailedE
 
 const PASSING = new Set(['service_unreachable', 'unavailable', 'too_many_requests']);
 
-/** Whether a command that polls may go on. */
+/** Whether a command that polls may try again. */
 export function isPassing(error: unknown): error is CommandFailedError {
   return error instanceof CommandFailedError && PASSING.has(error.code);
 }
 
 /**
- * Adds what to do next when a change was not answered.
- * @param advice valid whether or not the change was made
+ * Adds what to do next when the service did not answer a change.
+ * @param advice that is right whether or not the service made the change
  */
 export async function withAdvice<Result>(call: Promise<Result>, advice: string): Promise<Result> {
   try {
@@ -112,7 +111,10 @@ class AnswerTooLargeError extends Error {
   override readonly name = 'AnswerTooLargeError';
 }
 
-/** @throws {SyntaxError} when it is not JSON @throws {AnswerTooLargeError} as soon as it is larger than the bound */
+/**
+ * @throws {SyntaxError} when the body is not JSON
+ * @throws {AnswerTooLargeError} as soon as the body exceeds MAX_ANSWER_MIB
+ */
 export async function readJson({ body }: Response): Promise<unknown> {
   const chunks: Uint8Array[] = [];
   let size = 0;
@@ -146,7 +148,7 @@ function describeFailure(url: string, error: unknown): string {
   return `The connection to ${url} failed${code && ` (${code})`}.`;
 }
 
-/** @returns the error for an answer that is not a success, with what to do about it */
+/** @returns the error for a refusal, with what the operator can do about it */
 export function toServiceError(url: string, answer: Answer): CommandFailedError {
   const problem = readProblem(answer);
   if (answer.status >= 300 && answer.status < 400)
@@ -162,7 +164,7 @@ export function toServiceError(url: string, answer: Answer): CommandFailedError 
   const errors = problem.errors ?? [];
   const fields = errors.map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');
   const id = problem.request_id === undefined ? '' : `\n  request id ${problem.request_id}`;
-  // The details of these problems refer to members of the document, which are printed instead.
+  // The details of these problems refer to members of the document, which are printed in their place.
   const detail = errors.length > 0 || problem.scopes ? '' : ` ${problem.detail}`;
   const said = `${problem.title} (${problem.code}, ${answer.status}).${detail}`;
   return new CommandFailedError(said + fields + adviseOn(answer, problem) + id, problem.code);

@@ -10,14 +10,14 @@ import { reportFailure, describeCause } from './failures.js';
 import { CommandFailedError, isUndoingUnwritten } from './terminal.js';
 import { runCommand } from './program.js';
 
-/** 128 + SIGPIPE: what a shell reports of other programs. Node.js ignores that signal. */
+/** 128 + SIGPIPE, as shells report other programs. Node.js ignores that signal. */
 const EXIT_READER_ENDED = 141;
 const parameters = process.argv.slice(2);
 
-// A command does not fail because a message to standard error cannot be written.
+// A message that cannot be written to standard error does not fail the command.
 process.stderr.on('error', () => undefined);
-// Ends quietly when the reader of standard output has ended, as `head` does, and with a message when the output cannot be
-// written. A command that is still at work then reports no success.
+// Ends quietly when the reader of standard output has ended, as `head` does, and else with a message. A command that
+// still runs then reports no success.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (isUndoingUnwritten()) return;
   if (error.code === 'EPIPE') process.exit(EXIT_READER_ENDED);
@@ -27,6 +27,6 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 });
 
 process.exitCode = await runCommand(readPackageVersion(), parameters, (error, exitCode) => {
-  // The connection that it still waits for would keep the process alive.
+  // Ends the process, which a connection that is still being opened would keep alive.
   if (error instanceof StartTimeoutError) process.exit(exitCode);
 });

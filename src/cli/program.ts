@@ -24,8 +24,8 @@ import { addStatusCommand } from './remote/status.command.js';
 import { addUsersCommands } from './remote/users.command.js';
 
 /**
- * @returns all commands. What only one of them needs (TypeORM, the parser of YAML) is loaded when that one runs: a node on
- * a slow device should not pay for it.
+ * @returns all commands. Each imports TypeORM or the YAML parser only when it runs, because loading them is slow on a
+ * small device.
  */
 export function createProgram(version: string, output: Output): Command {
   const root = new Command('platform-auth')
@@ -35,7 +35,7 @@ export function createProgram(version: string, output: Output): Command {
     .configureHelp({ showGlobalOptions: true })
     .addHelpText('after', `\n${EXIT_CODES}\nEach command's --help names the variables that it needs.`)
     .showHelpAfterError('(see --help)')
-    // The most similar word may revoke or delete.
+    // No suggestion, because the most similar word may revoke or delete.
     .showSuggestionAfterError(false)
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
@@ -66,7 +66,7 @@ export function createProgram(version: string, output: Output): Command {
 
 /**
  * Runs one command line, and reports on standard error why it failed.
- * @param onError may end the process, which a connection that the command still waits for would keep alive
+ * @param onError may end the process, which a connection that is still being opened would keep alive
  * @returns the exit code
  */
 export async function runCommand(
@@ -74,7 +74,7 @@ export async function runCommand(
   parameters: readonly string[],
   onError: (error: unknown, exitCode: number) => void = () => undefined,
 ): Promise<number> {
-  // --json counts wherever it stands, also in a command line that cannot be parsed.
+  // Searched in the raw parameters, so that --json counts even in a command line that cannot be parsed.
   const output = { json: parameters.includes('--json') };
   try {
     await createProgram(version, output).parseAsync(parameters, { from: 'user' });
@@ -86,7 +86,7 @@ export async function runCommand(
   }
 }
 
-/** Words of one command: its subcommands and its options. */
+/** The subcommands and options of one command. */
 interface Words {
   /** Without the name of the program: `nodes list`. Empty for the program itself. */
   readonly path: string;
@@ -97,7 +97,7 @@ interface Words {
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** `platform-auth completion`: the completion of a shell, from the commands as they are. */
+/** `platform-auth completion`: a shell script, generated from the commands. */
 function addCompletionCommand(root: Command): void {
   root
     .command('completion')

@@ -1,13 +1,13 @@
-// Tables and fields for people. Invariants: text from outside never reaches a terminal with its control characters; a
-// table never wraps: columns that do not fit the terminal are left out and named below it. Time and memory are linear in
-// the number of rows, and no call takes a row as a parameter: a list may have hundreds of thousands.
+// Tables and fields for people. Invariants: control characters of foreign text never reach a terminal; a table never
+// wraps, but names the columns that do not fit below it. Time and memory are linear in the number of rows, and rows are
+// never spread into parameters: a list may have hundreds of thousands.
 import { styleText } from 'node:util';
 import measureWidth from 'string-width';
 import { readProcessVariables } from '../foundation/config/environment.js';
 
 const MAX_LINE = 72;
 const PRINTABLE_ASCII = /^[\u0020-\u007e]*$/;
-/** What a table takes beside its texts: `│ ` before and ` ` after each column, and `│` at the end. */
+/** The width that a column takes besides its text: `│ ` before and ` ` after it. */
 const COLUMN_FRAME = 3;
 
 export type Cell = string | number | boolean | null | undefined;
@@ -16,7 +16,7 @@ type Value = Cell | readonly Cell[];
 type Row<Name extends string> = Readonly<Record<Name, Value>>;
 
 export interface TableOptions<Name extends string> {
-  /** The columns that are left out first when the terminal is narrow; then the last ones. One column always stays. */
+  /** The columns to leave out first in a narrow terminal, before the last ones. One column always stays. */
   readonly drop?: readonly Name[];
   readonly colour?: (name: Name, value: Value) => Colour | undefined;
   readonly screen?: Screen;
@@ -32,7 +32,7 @@ export function formatTable<Name extends string>(
   return (table.add(rows) + table.end()).slice(0, -1);
 }
 
-/** A table that is printed while its rows arrive. When a row is too wide for the columns so far, a new head follows. */
+/** A table that is printed while its rows arrive. A row that does not fit starts a new head. */
 export class Table<Name extends string> {
   private widths: readonly number[] = [];
   private shown: readonly { name: Name; width: number }[] = [];
@@ -45,7 +45,7 @@ export class Table<Name extends string> {
     this.options = { drop, colour, screen };
   }
 
-  /** @returns the lines of these rows, and of a head where one is needed */
+  /** @returns the lines of these rows, with a head where one is needed */
   add(rows: readonly Row<Name>[]): string {
     if (rows.length === 0) return '';
     const { screen } = this.options;
@@ -62,7 +62,6 @@ export class Table<Name extends string> {
     return `${lines.join('\n')}\n`;
   }
 
-  /** @returns the last lines */
   end(): string {
     if (this.shown.length === 0) return 'none\n';
     const dropped = this.columns.filter((name) => !this.shown.some((column) => column.name === name));
@@ -108,7 +107,7 @@ function measureColumn<Name extends string>(name: Name, rows: readonly Row<Name>
   return width;
 }
 
-/** @returns the places that a text takes on a terminal: a Chinese character takes two */
+/** @returns the columns that a text takes on a terminal: a Chinese character takes two */
 function measure(text: string): number {
   return PRINTABLE_ASCII.test(text) ? text.length : measureWidth(text);
 }
@@ -117,13 +116,13 @@ function pad(painted: string, text: string, width: number): string {
   return painted + ' '.repeat(width - measure(text));
 }
 
-/** @returns the text in lines of at most `width` characters, except where a single word is longer */
+/** @returns the text in lines of at most `width` characters, except for a single longer word */
 export function wrapText(text: string, width = MAX_LINE): string[] {
-  // Whole words up to the width; a longer word has a line of its own, so that it can be copied.
+  // A longer word has a line of its own, so that it can be copied.
   return text.match(new RegExp(`\\S(?:.{0,${Math.max(width, 2) - 1}}(?!\\S)|\\S*)`, 'g')) ?? [];
 }
 
-/** @returns how wide a text may be wrapped beside other columns, which take `taken` characters */
+/** @returns the width for a text beside columns that take `taken` characters */
 export function fitWidth(taken: number, { columns } = detectScreen()): number {
   return Math.min(MAX_LINE, columns - taken);
 }
@@ -133,16 +132,19 @@ export function replaceControlCharacters(cell: Cell): string {
   return String(cell ?? '').replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\ufffd');
 }
 
-/** What {@link paint} writes, and line breaks. */
+/** The control characters that {@link paint} writes, and line breaks. */
 const OWN_CONTROLS = `\u001b\\[(?:1|2|22|31|33|39)m|\n`;
 const FOREIGN_CONTROL = new RegExp(`(${OWN_CONTROLS})|[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]`, 'gu');
 
-/** As {@link replaceControlCharacters}, for a whole message, which has lines and colours of its own. */
+/** As {@link replaceControlCharacters}, for a message with lines and colours of its own. */
 export function cleanMessage(message: string): string {
   return message.replace(FOREIGN_CONTROL, (_character, own?: string) => own ?? '\ufffd');
 }
 
-/** JSON.stringify escapes only the first of the control characters. @returns the same data */
+/**
+ * JSON.stringify escapes only some of the control characters.
+ * @returns the same data
+ */
 export function escapeJson(json: string): string {
   return json.replace(/[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu, (character) =>
     character
@@ -152,7 +154,6 @@ export function escapeJson(json: string): string {
   );
 }
 
-/** Names and values below each other, for one record with many fields. */
 export function formatFields(record: Readonly<Record<string, Cell>>): string {
   const fields = Object.entries(record).map((field) => field.map(replaceControlCharacters) as [string, string]);
   const width = Math.max(...fields.map(([name]) => name.length));
@@ -161,13 +162,13 @@ export function formatFields(record: Readonly<Record<string, Cell>>): string {
 
 export type Colour = 'bold' | 'dim' | 'red' | 'yellow';
 
-/** Where the result is shown. A file and a pipe are as wide as they need to be, and have no colours. */
+/** Where a result is shown. A file and a pipe have no width and no colours. */
 export interface Screen {
   readonly columns: number;
   readonly hasColours: boolean;
 }
 
-/** @returns the screen of standard output; NO_COLOR of this process (https://no-color.org) turns colours off */
+/** @returns the screen of standard output; NO_COLOR (https://no-color.org) turns colours off */
 export function detectScreen(
   { isTTY, columns }: Pick<NodeJS.WriteStream, 'isTTY' | 'columns'> = process.stdout,
 ): Screen {
@@ -177,6 +178,6 @@ export function detectScreen(
 }
 
 function paint({ hasColours }: Screen, text: string, colour: Colour | undefined): string {
-  // The screen has decided: Node.js would ask the streams of this process again.
+  // `hasColours` has decided; Node.js would ask the streams of this process again.
   return hasColours && colour !== undefined && text !== '' ? styleText(colour, text, { validateStream: false }) : text;
 }

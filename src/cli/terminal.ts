@@ -1,5 +1,5 @@
-// What commands print and ask: results on standard output (text for people, `--json` for scripts), progress, questions and
-// errors on standard error.
+// What commands print and ask: results on standard output (text for people, `--json` for scripts), progress, questions
+// and errors on standard error.
 import { once } from 'node:events';
 import { createWriteStream, fstatSync, openSync, rmSync, statSync } from 'node:fs';
 import { devNull } from 'node:os';
@@ -17,11 +17,11 @@ export interface Output {
 
 const PROGRESS_DELAY_MS = 1_000;
 
-/** The command understood the request and could not or would not do it. The message says what to do next. */
+/** The command understood the request, and could not or would not do it. The message says what to do next. */
 export class CommandFailedError extends Error {
   override readonly name: string = 'CommandFailedError';
 
-  /** @param code for scripts, which branch on it: a stable word */
+  /** @param code a stable word, on which scripts branch */
   constructor(
     message: string,
     readonly code = 'failed',
@@ -31,7 +31,6 @@ export class CommandFailedError extends Error {
   }
 }
 
-/** Prints the result on standard output: as JSON for scripts, or as the text that `toText` makes of it for people. */
 export function print<Result>(command: Command, result: Result, toText: (result: Result) => string): void {
   process.stdout.write(formatResult(command, result, toText));
 }
@@ -55,8 +54,8 @@ export async function writeKey(text: string, remedy: string): Promise<void> {
 }
 
 /**
- * Refuses to make a key that is printed once where standard output keeps nothing: Node.js opens the null device in place of
- * one that is closed (`>&-`), so that every write succeeds.
+ * Refuses to issue a key when standard output discards it. Node.js opens the null device in place of a closed output
+ * (`>&-`), so that every write succeeds.
  */
 export function refuseNullOutput(): void {
   const output = fstatSync(process.stdout.fd);
@@ -66,14 +65,14 @@ export function refuseNullOutput(): void {
 
 let undoesUnwritten = false;
 
-/** Whether the command at work undoes what it could not write: the process must not end before it has. */
+/** While a command undoes what it could not write, the process must not end. */
 export function isUndoingUnwritten(): boolean {
   return undoesUnwritten;
 }
 
 /**
  * Writes what cannot be printed again.
- * @throws {CommandFailedError} when it was not written; the caller undoes what it made, and the process goes on until then
+ * @throws {CommandFailedError} when it was not written; the caller then undoes what it made
  */
 export async function writeKeys(text: string): Promise<void> {
   undoesUnwritten = true;
@@ -92,7 +91,7 @@ export type WriteLines = (lines: readonly string[]) => Promise<void>;
 /**
  * Exports one line for each row.
  * @param file a new file, which only its owner may read; undefined: standard output
- * @param work when it fails, the file is removed: a part of an export cannot be told from a complete one
+ * @param work when it fails, the file is removed, because a partial export looks like a complete one
  * @returns the number of lines
  */
 export async function writeExport(
@@ -115,12 +114,12 @@ export async function writeExport(
   }
 }
 
-/** Writes to standard error, so that standard output holds only the result. Text from outside may be in the message. */
+/** Writes a message, which may contain foreign text, to standard error; standard output holds only the result. */
 export function say(message: string): void {
   process.stderr.write(`${cleanMessage(message)}\n`);
 }
 
-/** Says on standard error what the command waits for, once the wait is longer than a second. */
+/** Says what the command waits for, once the wait is longer than a second. */
 export async function announceIfSlow<Result>(what: string, work: Promise<Result>): Promise<Result> {
   const timer = setTimeout(() => say(`${what} …`), PROGRESS_DELAY_MS);
   try {
@@ -133,7 +132,7 @@ export async function announceIfSlow<Result>(what: string, work: Promise<Result>
 const BAR_WIDTH = 30;
 const LINES_BETWEEN_REPORTS = 10_000;
 
-/** Shows on standard error how far a long run is: a bar on a terminal, else a line now and then. */
+/** Shows how far a long run is: a bar on a terminal, otherwise a line now and then. */
 export class Progress {
   private reported = 0;
 
@@ -151,7 +150,6 @@ export class Progress {
     }
   }
 
-  /** Removes the bar. */
   clear(): void {
     if (this.stream.isTTY) this.stream.write('\r\u001b[K');
   }
@@ -164,7 +162,7 @@ export class Progress {
   }
 }
 
-/** Asks before something that cannot be undone; rejects when the answer is not yes. */
+/** Asks before something that cannot be undone, and rejects unless the answer is yes. */
 export type Confirm = (what: string | (() => Promise<string>)) => Promise<void>;
 
 /** Adds --yes, which {@link createConfirm} reads. */
@@ -201,7 +199,7 @@ export interface Terminal {
 }
 
 /**
- * Reads a new password: on a terminal twice and without echo, otherwise the first line of standard input. Never from a
+ * Reads a new password: on a terminal twice and without echo, otherwise the first line of standard input. It is never a
  * parameter, which other users of the machine can see.
  * @throws {CommandFailedError} when it is empty, or typed differently the second time
  */
@@ -218,8 +216,8 @@ export async function readNewPassword(terminal: Terminal = process): Promise<str
 }
 
 /**
- * readline edits the line, so that arrow keys and Ctrl-U are not part of it, and decodes characters that arrive in parts.
- * Its output is discarded: it would show what is typed.
+ * readline handles arrow keys, Ctrl-U and characters that arrive in parts. Its output is discarded, because it would
+ * show the password.
  */
 async function askHidden({ stdin, stderr }: Terminal, prompt: string): Promise<string> {
   stderr.write(prompt);

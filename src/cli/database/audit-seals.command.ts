@@ -63,7 +63,7 @@ export function addCheckpointCommand(audit: Command): void {
 }
 
 /**
- * A seal under a key that was not given is neither proven nor refuted: most likely the caller has the wrong key.
+ * A seal under a key that was not given is reported apart, because the caller most likely gave the wrong key.
  * @throws {CommandFailedError} when there are findings
  */
 function refuseFindings({ findings }: Verification): void {

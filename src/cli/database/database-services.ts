@@ -1,6 +1,6 @@
-// The service's own modules, for commands that work on the database while the service may be stopped, so that the rules
-// are the same. Commands import this file when they run: loading TypeORM takes a second. The application context listens
-// to nothing, caches nothing, migrates nothing and logs nothing: standard output belongs to the command.
+// The service's own modules, for commands that work on the database, so that the same rules hold while the service is
+// stopped. Commands import this file when they run, because loading TypeORM takes a second. The application context
+// logs nothing: standard output belongs to the command.
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
@@ -30,7 +30,6 @@ import { LoggingModule } from '../../foundation/logging/logging.module.js';
 import { AccessModule } from '../../foundation/access/access.module.js';
 import { MetricsRegistryModule } from '../../foundation/metrics/metrics-registry.module.js';
 
-/** What commands work with. */
 export interface Services {
   readonly credentials: AppCredentialsService;
   readonly signingKeys: SigningKeyOperations;
@@ -83,17 +82,18 @@ export async function withServices<Result>(
 
 function createCommandEnvironment(variables: Variables): Environment {
   return {
-    // Nothing is signed or decrypted here, so that any key is valid.
+    // Any key is valid, because nothing is signed or decrypted here.
     ...parseEnvironment({
       ...readSecretFiles(variables, ['DATABASE_URL']),
       SECRET_KEY: generateSecret(),
       LOG_LEVEL: 'silent',
     }),
     loggingServiceUrl: undefined,
-    // As in a worker, the schema is migrated elsewhere; and without a database the command fails at once.
+    // As in a worker: `migrate` brings the schema up to date, and without a database the command fails at once.
     isWorker: true,
     startTimeoutSeconds: 0,
-    // Nothing is verified here, so no feed is needed. A revocation waits for the leases that the replicas announced.
+    // No feed is read, because nothing is verified here. A revocation still waits for the leases that replicas
+    // announced.
     revocationLeaseMs: 0,
   };
 }

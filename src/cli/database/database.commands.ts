@@ -59,7 +59,7 @@ const KEY_ACTIONS: Readonly<Record<string, readonly [description: string, action
   ],
 };
 
-/** `platform-auth keys …`. Each command prints all keys as they are after the action. */
+/** `platform-auth keys …`. Each command prints the state of all keys after it. */
 export function addKeysCommands(root: Command): void {
   const description = 'Manage the keys that sign access tokens under ES256. "keys list" shows each <kid>.';
   const keys = addCommand(root, 'keys', description, { ...HELP, example: 'list' });
@@ -130,13 +130,13 @@ export function addExportCommand(users: Command): void {
       const { exportUsers } = await import('./user-transfer.js');
       const exported = await runUntilSignal((signal) => exportUsers(output, signal));
       const text = `Exported accounts: ${exported}.`;
-      // Without a file, standard output holds the accounts.
+      // When standard output holds the accounts, the text goes to standard error.
       if (output === undefined) say(text);
       else print(command, { exported }, () => text);
     });
 }
 
-/** Ctrl-C ends the run after the accounts at hand; a second one ends the process. */
+/** The first Ctrl-C ends the run after the current batch of accounts; the second ends the process. */
 async function runUntilSignal<Result>(work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
   const abort = new AbortController();
   const stop = (): void => abort.abort();

@@ -18,22 +18,22 @@ import { withServices } from './database-services.js';
 
 const BATCH_SIZE = 1_000;
 const MAX_LINE_BYTES = 16_384;
-/** The report lists the reasons of so many refused lines, and counts all of them. */
+/** The report counts every refused line, and explains this many. */
 const MAX_REPORTED_REFUSALS = 1_000;
 
 export interface ImportReport extends ImportCounts {
   readonly dry_run: boolean;
-  /** Lines read, blank ones and the header included. */
+  /** All lines read, including blank ones and the header. */
   lines: number;
   blank: number;
-  /** Stopped by a signal after the last line that was read. */
+  /** Whether a signal ended the run before the end of the file. */
   interrupted: boolean;
   readonly refused_lines: { line: number; code: string; reason: string }[];
 }
 
 /** @param file its path, or `-` for standard input */
 export async function importUsers(file: string, isDryRun: boolean, signal: AbortSignal): Promise<ImportReport> {
-  // Before the database: a file that cannot be read changes nothing.
+  // Opened before the database, so that an unreadable file changes nothing.
   const descriptor = file === '-' ? process.stdin.fd : openSync(file, 'r');
   const size = fstatSync(descriptor).size;
   const progress = new Progress(size > 0 ? size : undefined);
@@ -65,7 +65,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
         progress.show(line.endsAt, line.number);
       }
     } catch (error) {
-      // Only the first line, which decides the format, throws here; refused accounts are in the report.
+      // Only the header throws here; refused accounts are in the report.
       if (error instanceof RefusedLineError)
         throw new CommandFailedError(`Nothing was imported: ${error.message}.`, error.code);
       report.interrupted = error instanceof Error && error.name === 'AbortError';
@@ -79,7 +79,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
   });
 }
 
-/** The signal ends it with an AbortError, also while a pipe is silent: a pipe is read without blocking, unlike a file. */
+/** The signal aborts the iteration, even while a pipe is silent: only a pipe is read without blocking. */
 function readBytes(file: string, descriptor: number, signal: AbortSignal): AsyncIterable<Buffer> {
   const bytes = file === '-' ? process.stdin : createReadStream(file, { fd: descriptor });
   return addAbortSignal(signal, bytes) as AsyncIterable<Buffer>;
@@ -108,7 +108,7 @@ function parseOrReport(
 /**
  * Writes every account, one per line.
  * @param file a new file, which only its owner may read; undefined: standard output
- * @param signal ends the export, and removes the file
+ * @param signal ends the export, which then removes the file
  * @returns the number of accounts
  */
 export async function exportUsers(file: string | undefined, signal: AbortSignal): Promise<number> {
@@ -122,19 +122,18 @@ export async function exportUsers(file: string | undefined, signal: AbortSignal)
   );
 }
 
-/** One line of a file. */
 export interface Line {
-  /** From 1. */
+  /** Counted from 1. */
   readonly number: number;
-  /** Undefined for a line that is too long, or is not UTF-8. */
+  /** Undefined when the line is too long or not UTF-8. */
   readonly text: string | undefined;
-  /** Of the file, up to the end of this line. */
+  /** The offset in the file of the end of this line, in bytes. */
   readonly endsAt: number;
 }
 
 const LINE_FEED = 0x0a;
 
-/** Splits bytes at line feeds, and holds no more than one line of `maxBytes` at a time: the file may be of any size. */
+/** Splits bytes at line feeds; holds one line of `maxBytes` at a time, so that the file may be of any size. */
 export async function* splitLines(chunks: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<Line> {
   let [number, endsAt] = [0, 0];
   let parts: Buffer[] = [];

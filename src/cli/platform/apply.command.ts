@@ -71,7 +71,7 @@ async function runApply(options: ApplyOptions, command: Command): Promise<void> 
   else print(command, report, formatApplyReport);
   if (isPlan && hasChanges(report))
     throw new CommandFailedError('Something would change: run this without --plan.', 'would_change', 3);
-  // A pipeline whose folder is mistyped, or that gives nothing, must not succeed. A plan may do without documents.
+  // A mistyped folder, or a pipeline that passes no documents, must fail. Only a plan works without documents.
   const hasSource = folder !== undefined || options.current !== undefined;
   const isLost = report.pairs.length > 0 && report.pairs.every(({ action }) => action === 'lost');
   if (isLost && (hasSource || !isPlan))
@@ -81,7 +81,7 @@ async function runApply(options: ApplyOptions, command: Command): Promise<void> 
     );
 }
 
-/** Of documents that hold none of the keys. */
+/** Words for documents that hold none of the keys. */
 function describeDocuments({ output, current }: ApplyOptions): string {
   if (output !== undefined) return `${output} holds none of the keys. Is --output right?`;
   return current === undefined
@@ -89,7 +89,7 @@ function describeDocuments({ output, current }: ApplyOptions): string {
     : 'The documents of --current hold none of the keys. Are they those in use?';
 }
 
-/** Without a service, the option means all. */
+/** An option without a value means all services. */
 function toChoice(service: string | true | undefined): string | undefined {
   return service === true ? 'all' : service;
 }

@@ -1,5 +1,6 @@
-// `apply` does what `init` does with app credentials, over HTTP and without the database; `doctor` checks as much from afar. Of two
-// runs at the same time one is refused: a pair has one live credential, and a key is rotated only if it was not since the plan was made.
+// `apply` does what `init` does with app credentials, over HTTP and without the database; `doctor` without --env-dir
+// checks as much from afar. Of two concurrent runs one fails: a pair has one live credential, and a key is rotated only
+// if it is the one that the plan saw.
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import * as z from 'zod';
@@ -39,9 +40,9 @@ import { openDocuments, type Documents } from './secret-documents.js';
 const PATH = '/app-credentials';
 const FOLDER_MODE = 0o700;
 const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost: --rotate-lost makes another one.';
-/** The list of keys is empty under HS256. */
+/** Under HS256 the list of keys is empty. */
 const jwks = z.object({ keys: z.array(z.unknown()) });
-/** The service publishes its metadata only where its issuer is an https URL (RFC 8414). */
+/** The service publishes its metadata only when its issuer is an https URL (RFC 8414). */
 const issuer = z.union([z.literal(DEFAULT_TOKENS.issuer), z.url({ protocol: /^https$/ }).regex(/^[\w.:/~%[\]-]+$/)]);
 const metadata = z.object({ issuer }).optional();
 const identified = z.object({ app_id: z.string().refine(isId) });
@@ -50,16 +51,15 @@ const newKey = identified.extend({ app_key: z.string().refine(isAppKey) });
 export interface ApplyRequest {
   readonly map: PlatformMap;
   readonly documents: Documents;
-  /** The number of credentials that are to be revoked, or true: it is asked for. */
+  /** The number of credentials that the operator expects to revoke; true asks for it. Undefined revokes none. */
   readonly prune: number | true | undefined;
-  /** Make new keys for the calls of this service, or of all; the former ones work during the overlap. */
+  /** Issues new keys for the calls of this service, or of `all`; the old keys stay valid during the overlap. */
   readonly rotate: string | undefined;
-  /** Make new keys where this service, or any, has a key that cannot be read. */
+  /** Issues new keys where this service, or any of `all`, has a key that cannot be read. */
   readonly rotateLost: string | undefined;
   readonly isPlan: boolean;
-  /** --yes was given. */
   readonly yes: boolean;
-  /** The key that is used: it is refused if it is the one of the service itself. Undefined: any key may be used. */
+  /** The admin key of this call: `apply` refuses to work with the root key. Undefined accepts any key. */
   readonly refusedKey: string | undefined;
   /** Shows the plan to the operator, and rejects when the operator does not confirm it. */
   readonly confirm: (plan: ApplyReport) => ReturnType<Confirm>;
@@ -84,7 +84,7 @@ export async function apply(client: AdminClient, request: ApplyRequest): Promise
   const intended = addSummary(await carryOutPlan(plan(), options));
   if (isPlan) return intended;
   if (!hasChanges(intended)) {
-    // What reads a stream gets every document, also those that stay the same.
+    // The reader of a stream needs every document, including those that did not change.
     if (documents.folder === undefined) await carryOutPlan(plan(), options, createStore(client));
     return { ...intended, dry_run: false };
   }
@@ -99,13 +99,13 @@ export async function apply(client: AdminClient, request: ApplyRequest): Promise
   return addSummary(await carryOutPlan(plan(), options, createStore(client)));
 }
 
-/** Also one without a checksum: nothing else follows the key. */
+/** Whether the whole text is an app key. */
 function isAppKey(text: string): boolean {
   const [found] = findKeys(text);
   return found?.kind === 'app' && found.key === text;
 }
 
-/** Least privilege: the key of the service itself may do everything, and no call revokes it. */
+/** Least privilege: the root key has every scope, and no call revokes it. */
 async function refuseRootKey(client: AdminClient, key: string): Promise<void> {
   const digest = toDigest(key);
   if ((await identifyKeys(client, [digest])).items.get(digest)?.kind !== 'root') return;
@@ -136,7 +136,7 @@ function addSummary(report: PlanReport): ApplyReport {
   return { ...report, summary };
 }
 
-/** Refuses to write a document that lacks keys: it would replace the document in use, which has them. */
+/** A document without its lost keys would replace the document in use, which has them. */
 function refusePartialDocuments({ services }: Plan): void {
   for (const { service, pairs } of services) {
     const lost = pairs.filter(({ action }) => action === 'lost');
@@ -149,7 +149,7 @@ function refusePartialDocuments({ services }: Plan): void {
   }
 }
 
-/** Reads the live credentials. Whether a key is current is asked by its digest, so that the question is not a use of the key. */
+/** Reads the live credentials. Their keys are compared by digest, because validating a key would count as a use of it. */
 async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
   const items = await client.list<AppCredentialResponse>(PATH, { live: 'true' });
   client.requireShape(z.array(identified), items);
@@ -164,8 +164,8 @@ async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceF
 }
 
 /**
- * Checks the running service against the map, without the database, and uses no key.
- * @param folder into which `apply` wrote environment files; undefined: no file is looked at
+ * Checks the running service against the map, without the database and without using a key.
+ * @param folder into which `apply` wrote environment files; undefined checks no file
  */
 export async function diagnoseFromAfar(
   client: AdminClient,
@@ -216,7 +216,7 @@ function toDigest(key: string): string {
   return computeDigest(key).toString('hex');
 }
 
-/** Reads how the service signs access tokens. It does not publish the audience, so that `apply` writes none. */
+/** Reads how the service signs access tokens. The service does not publish the audience, so `apply` writes none. */
 async function readPublishedRules(client: AdminClient, map: PlatformMap): Promise<TokenRules> {
   const { keys } = client.requireShape(jwks, await client.getOpen(JWKS_PATH));
   const published = await client.getOpen('/.well-known/oauth-authorization-server');

@@ -1,5 +1,5 @@
-// What doctor finds without the database: what the running services answer, and what is wrong with the credentials of a plan.
-// Apart from doctor.ts, because `doctor` without --env-dir loads neither TypeORM nor the modules of the service.
+// What `doctor` finds without the database: the answers of the running services, and the credentials of a plan. A file
+// of its own, so that `doctor` without --env-dir loads neither TypeORM nor the modules of the service.
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
@@ -13,9 +13,9 @@ import { isDelivered, type Plan, type PlannedPair } from './plan.js';
 import { credentialVariables } from '../../foundation/common/names.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
-/** One problem, and what to do about it. Holds no secret. */
+/** One problem and its remedy. Contains no secret. */
 export interface Finding {
-  /** broken: a call is refused or a secret is exposed now. warning: everything works now, and will not later. */
+  /** broken: a call is refused or a secret is exposed now. warning: everything works now, but will fail later. */
   readonly severity: 'broken' | 'warning';
   readonly where: string;
   readonly what: string;
@@ -29,20 +29,23 @@ export const broken = createFindings('broken');
 export const warning = createFindings('warning');
 
 export interface Checkup {
-  /** The address of this service. */
+  /** The address of auth. */
   readonly url: string;
   readonly now: Date;
   readonly rules: TokenRules;
-  /** This service's own file; undefined when it cannot be read. */
+  /** The environment file of auth; undefined when it cannot be read. */
   readonly own: EnvFile | undefined;
   /** What `init` would do. */
   readonly plan: Plan;
-  /** Whether keys can be compared with the database first. False: migrations are missing. Undefined: the database is down. */
+  /**
+   * Whether the keys were compared with the database: false when migrations are missing, undefined when the database is
+   * down.
+   */
   readonly canCompare: boolean | undefined;
 }
 
 const SERVICE_TIMEOUT_MS = 5_000;
-/** How often /internal/changes is tried: a replica under load may be without its lease for a moment (503). */
+/** Polls of /internal/changes are repeated, because a replica under load may lose its lease for a moment (503). */
 const MAX_POLLS = 15;
 const POLL_PAUSE_MS = 200;
 const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
@@ -88,7 +91,7 @@ async function ask(
   }
 }
 
-/** Cancels the body, which may be endless: another program than this service answers. */
+/** Asks a server that may not be this service, and cancels its body, which may be endless. */
 async function askForeign(url: string): Promise<Reply> {
   return ask(url, {}, (response) => response.body?.cancel());
 }
@@ -115,7 +118,8 @@ export async function findServiceAway(url: string): Promise<Finding | undefined>
 /** Presents each pair's credential, as its target would. */
 async function checkCredentials({ plan, url, now, canCompare }: Checkup): Promise<Finding[]> {
   const found: Finding[] = [];
-  // Without the digests it is unknown which keys may be validated; the missing migrations are already a finding.
+  // Before the digests are compared it is unknown whether a validation has side effects. The missing migrations are
+  // already a finding.
   if (canCompare === false) return found;
   for (const { file, pairs } of plan.services) {
     for (const pair of pairs) {
@@ -132,8 +136,8 @@ async function checkCredentials({ plan, url, now, canCompare }: Checkup): Promis
 }
 
 /**
- * Validating is not free of side effects: a use hides that the new key of a rotation has not arrived yet, or that a key was unused
- * for long. In both cases the plan has compared the digest.
+ * A validation is a use, which would hide that the new key of a rotation was not delivered, or that a key was unused
+ * for long. In both cases the plan has compared the digest instead.
  */
 function hasSideEffects(pair: PlannedPair, id: string, now: Date): boolean {
   const { credential } = pair;
@@ -154,7 +158,7 @@ async function findRefusal(pair: PlannedPair, headers: AppHeaders, url: string):
   const request = { method: 'POST', headers, body: { target } };
   const { status, body, error } = await ask(`${url}/internal/validate-app`, request);
   if (error !== undefined) return broken(where, `No verdict: ${error}.`, READ_LOG);
-  // The plan compared the key with the database of the file.
+  // The plan compared this key with the database that the file names, so the running service uses another one.
   if (status === 401 && isDelivered(pair) && pair.credential?.app_id === headers['X-Platform-App-Id'])
     return broken(where, `The key is valid in the database of ${OWN_NAME}.env, and ${url} refuses it.`, OTHER_DATABASE);
   if (status === 401) return broken(where, 'The credential in the file is refused.', remedy);
@@ -166,7 +170,7 @@ async function findRefusal(pair: PlannedPair, headers: AppHeaders, url: string):
   return broken(where, `The credential in the file is ${found}.`, remedy);
 }
 
-/** Polls, as a verifier in the caller does: without an answer it accepts nothing from its memory. */
+/** Polls as the caller's verifier does, which accepts nothing from its cache without an answer. */
 async function findClosedDoor(pair: PlannedPair, headers: AppHeaders, url: string): Promise<Finding | undefined> {
   if (pair.target !== OWN_NAME) return undefined;
   let said = '';
@@ -181,7 +185,10 @@ async function findClosedDoor(pair: PlannedPair, headers: AppHeaders, url: strin
   return broken(formatPlace(pair), what, READ_LOG);
 }
 
-/** A service that refuses the ADMIN_API_KEY of its file has other secrets: most likely another SECRET_KEY too. */
+/**
+ * A service that refuses the ADMIN_API_KEY of its file was started with other secrets, so most likely with another
+ * SECRET_KEY too.
+ */
 async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Finding | undefined> {
   const adminKey = own?.get('ADMIN_API_KEY');
   if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return undefined;
@@ -197,8 +204,8 @@ async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Fin
 }
 
 /**
- * Only the node has its key, so doctor asks the service how it would judge the node: a restricted node must be refused at a
- * service outside its targets, and its targets must be services of the map.
+ * Only a node has its key, so `doctor` asks the service how it would judge the node: a restricted node must be refused
+ * outside its targets, and its targets must be services of the map.
  */
 export async function checkNodes(url: string, adminKey: string | undefined, plan: Plan): Promise<Finding[]> {
   if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return [];
@@ -223,7 +230,7 @@ export async function checkNodes(url: string, adminKey: string | undefined, plan
   return found;
 }
 
-/** Under ES256 verifiers read the public keys: none is published when the running service still signs with SECRET_KEY. */
+/** Verifiers of ES256 need the public keys, and a service that still signs with SECRET_KEY publishes none. */
 async function checkPublishedKeys({ algorithm }: TokenRules, url: string): Promise<Finding | undefined> {
   if (algorithm !== 'ES256') return undefined;
   const { status, body } = await ask(url + JWKS_PATH);
@@ -232,7 +239,7 @@ async function checkPublishedKeys({ algorithm }: TokenRules, url: string): Promi
   return broken(url, what, `Restart ${OWN_NAME}, so that it reads its file again.`);
 }
 
-/** Sends a GET, so that no log line is delivered: only a missing response, a 5xx and a redirect count as trouble. */
+/** A GET delivers no log line, so only a missing response, a 5xx or a redirect is a problem. */
 async function checkLoggingService(own: EnvFile | undefined): Promise<Finding | undefined> {
   const url = own?.get('LOGGING_SERVICE_URL');
   if (url === undefined) return undefined;
@@ -245,16 +252,15 @@ async function checkLoggingService(own: EnvFile | undefined): Promise<Finding | 
   );
 }
 
-/** What the address of a service in the map answered. */
 export interface RunningService {
   readonly name: string;
   readonly url: string;
-  /** Null: it does not answer. */
+  /** Null when the service does not answer. */
   readonly status: number | null;
   readonly error?: string;
 }
 
-/** Asks at the address of each other service, at once. None gets a credential: another program may listen there. */
+/** Asks each other service at its address, concurrently and without a credential: another program may listen there. */
 export function askServices({ services }: PlatformMap): Promise<RunningService[]> {
   const others = services.filter(({ name }) => name !== OWN_NAME);
   return Promise.all(
@@ -265,7 +271,7 @@ export function askServices({ services }: PlatformMap): Promise<RunningService[]
   );
 }
 
-/** A service other than this one has no route that tells who it is: doctor says so instead of guessing. */
+/** Says what was not checked: only this service has a route that tells who it is. */
 export function formatRunning(running: readonly RunningService[]): string {
   const lines = running.map(({ name, url, status, error = '' }) =>
     status === null
@@ -277,7 +283,7 @@ export function formatRunning(running: readonly RunningService[]): string {
 }
 
 /**
- * What is wrong with the app credentials: as the database has them, or as the service tells from afar.
+ * Finds what is wrong with the app credentials that the database or the service lists.
  * @param command that repairs what is found
  */
 export function* checkKeys(

@@ -12,7 +12,7 @@ import { AdminClient } from '../remote/admin-client.js';
 import { readRemoteVariables } from '../remote/remote-command.js';
 
 const WHAT = 'what is wrong, and what to do';
-/** What the table takes besides the text: the first column and the borders. */
+/** The width of the first column and of the borders. */
 const TABLE_FRAME = 'severity'.length + 7;
 
 type DoctorOptions = Readonly<{ map: string; envDir?: string; url?: string; live: boolean }>;
@@ -52,7 +52,10 @@ const LIMIT_FROM_AFAR = 'Neither the files nor the database were looked at, and 
 
 const LIMIT_OF_APPLY = `There is no ${OWN_NAME}.env, so the files were compared with the running service, as apply does. ${LIMIT}`;
 
-/** `init` writes the file of this service first, `apply` never: it holds the secrets that only this service has. */
+/**
+ * Whether `apply` made the folder: `init` writes the file of auth first, and `apply` never does, because only auth has
+ * its secrets.
+ */
 function isFolderOfApply(envDir: string): boolean {
   const hasKey = readRemoteVariables().ADMIN_API_KEY !== undefined;
   return hasKey && existsSync(envDir) && !existsSync(resolveEnvPath(envDir, OWN_NAME));

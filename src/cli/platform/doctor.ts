@@ -1,5 +1,5 @@
-// What is wrong with a platform: what `init` would do, what it leaves behind, and what the running services answer. The
-// findings are in the order in which an operator would repair.
+// What is wrong with a platform: what `init` would do or leave behind, and what the running services answer. The
+// findings are in the order in which an operator would repair them.
 import { existsSync, statSync } from 'node:fs';
 import { Clock } from '../../foundation/common/clock.js';
 import { EnvFile } from '../../foundation/config/env-file.js';
@@ -36,8 +36,8 @@ const MAX_SKEW_MS = 2_000;
 const MAX_HARMLESS_SKEW_MS = 10_000;
 
 /**
- * Checks files, database and running service, and changes none of them.
- * @param url of this service; that of the map when undefined
+ * Checks files, database and running service, and changes nothing.
+ * @param url of this service; undefined takes it from the map
  * @throws {CommandFailedError} when the folder does not exist
  */
 export async function diagnose(
@@ -93,9 +93,9 @@ function readRules(map: PlatformMap, own: EnvFile | undefined, found: Finding[])
 
 interface DatabaseView {
   readonly schema: SchemaState;
-  /** Undefined while migrations are missing, because their columns may not exist. */
+  /** Undefined while migrations are missing, because the query may name columns that do not exist. */
   readonly live: LiveCredentials | undefined;
-  /** How far this machine's clock is ahead of the database's; negative when it is behind. */
+  /** How far the clock of this machine is ahead of PostgreSQL's; negative when it is behind. */
   readonly aheadMs: number;
 }
 
@@ -148,7 +148,10 @@ function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap)
   yield* checkLeftovers(planned, checkup, map);
 }
 
-/** With another name the service refuses its callers; with other claims or another secret, every access token. */
+/**
+ * A service with another SERVICE_NAME refuses its callers; with another secret or other claims it refuses every access
+ * token.
+ */
 function describeDifference({ service }: PlannedService, name: string, value: string): Finding {
   const where = `${service.name}.env`;
   if (name === NODE_TARGETS) return warning(where, `${name} is not what the map says (${value}).`, RUN_INIT);
@@ -159,7 +162,7 @@ function describeDifference({ service }: PlannedService, name: string, value: st
   return warning(where, `${name} is not what the map says (${value}).`, remedy);
 }
 
-/** Finds lines that should not be in a file. `init` removes no line, so the operator has to. */
+/** Finds lines that the operator has to remove, because `init` removes none. */
 function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Checkup, map: PlatformMap) {
   const where = `${service.name}.env`;
   const isOwn = service.name === OWN_NAME;
@@ -177,10 +180,11 @@ function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Chec
           ];
     yield warning(where, `It holds the SECRET_KEY, which ${what}`, remedy);
   }
-  // At the end of a rotation the previous key is left in the files of the others.
+  // When a rotation of SECRET_KEY ends, the previous key is left in the files of the other services.
   if (file.get('SECRET_KEY_PREVIOUS') !== undefined && own?.get('SECRET_KEY_PREVIOUS') === undefined)
     yield warning(where, `It holds a SECRET_KEY_PREVIOUS that ${OWN_NAME}.env does not.`, REMOVE_LINE);
-  // Keys that init issues for this service name it by OWN_NAME; with another SERVICE_NAME it refuses them all.
+  // Keys that `init` issues for calls to auth name it by OWN_NAME; a service with another SERVICE_NAME refuses them
+  // all.
   if (isOwn && (file.get('SERVICE_NAME') ?? OWN_NAME) !== OWN_NAME) {
     const what = `SERVICE_NAME is not ${OWN_NAME}, the target of the keys that other services hold for this one.`;
     yield broken(where, what, REMOVE_LINE);

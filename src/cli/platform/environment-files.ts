@@ -1,4 +1,4 @@
-// The environment files of a platform: how they are read, and what the map and this service's own file determine of them.
+// The environment files of a platform: how they are read, and which variables the map and auth.env determine.
 import { join } from 'node:path';
 import { NotRegularFileError } from '../../foundation/common/durable-file.js';
 import {
@@ -18,7 +18,7 @@ import { describeCause } from '../failures.js';
 
 const DATABASE_VARIABLES = ['DATABASE_URL', toFileVariable('DATABASE_URL')];
 const TOKEN_VARIABLES = ['ACCESS_TOKEN_ALGORITHM', 'JWT_ISSUER', 'JWT_AUDIENCE'];
-/** Secrets that must stand in auth.env itself, not in a file that it names: commands read and write them there. */
+/** Commands read and write these secrets in auth.env, so they cannot be in a file that it names. */
 const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
 
 /** The variables of one service, in a file of any format. */
@@ -26,9 +26,9 @@ export interface ServiceFile extends Pick<
   EnvFile,
   'path' | 'exists' | 'get' | 'set' | 'remove' | 'changes' | 'needsWriting' | 'rehearseWrite'
 > {
-  /** Whether it is written to standard output, whose reader may lose it. */
+  /** Whether it goes to standard output, whose reader may lose it. */
   readonly isStream?: boolean;
-  /** Whether it is written although nothing has changed: what reads a stream needs all documents. */
+  /** Whether it is written even without a change, because the reader of a stream needs all documents. */
   readonly isRepeated?: boolean;
   write(heading: string): void | Promise<void>;
 }
@@ -42,7 +42,7 @@ export function readEnvFiles(map: PlatformMap, envDir: string): ReadonlyMap<stri
   return new Map(map.services.map(({ name }) => [name, readEnvFile(envDir, name)]));
 }
 
-/** @throws {CommandFailedError} when the file is not a regular file, or leaves to another file what init writes */
+/** @throws {CommandFailedError} when it is not a regular file, or names a file for a secret that must be in it */
 export function readEnvFile(envDir: string, service: string): EnvFile {
   const path = resolveEnvPath(envDir, service);
   const file = readOrExplain(path, (name) => EnvFile.read(name));
@@ -64,7 +64,7 @@ export function readOrExplain<File>(path: string, read: (path: string) => File):
   }
 }
 
-/** A regular file that this user may not read holds keys: it must not be removed. */
+/** The remedy is not to remove the file: it holds keys, and this user may only lack the permission to read it. */
 export function describeUnreadable(name: string, error: unknown): { what: string; remedy: string } {
   if (error instanceof NotRegularFileError)
     return { what: `${error.message}.`, remedy: 'Replace it by a regular file, or remove it, and run this again.' };
@@ -72,14 +72,14 @@ export function describeUnreadable(name: string, error: unknown): { what: string
   return { what: `${name} cannot be read: ${describeCause(error)}.`, remedy };
 }
 
-/** Whether the file gives a variable, or names the file of its value. */
+/** Whether the file sets the variable, or names the file that holds its value. */
 export function isSetIn(file: Pick<ServiceFile, 'get'>, name: string): boolean {
   return file.get(name) !== undefined || file.get(toFileVariable(name)) !== undefined;
 }
 
 /**
- * Reads variables of this process, or else of this service's own file: in production the service does not read that file,
- * but the command was given it by --env-dir. Never of the `.env` in the current folder, which may belong to another database.
+ * Reads variables of this process, or else of auth.env in --env-dir. The `.env` of the current folder is not read,
+ * because it may belong to another database.
  */
 function readOwnVariables(own: EnvFile | undefined, names: readonly string[]): Variables {
   const filed = Object.fromEntries(names.map((name) => [name, own?.get(name)]));
@@ -87,9 +87,9 @@ function readOwnVariables(own: EnvFile | undefined, names: readonly string[]): V
 }
 
 /**
- * The variables for working on the database: of this process, or else of this service's own file.
+ * The variables of the database, of this process or else of auth.env.
  * @throws {InvalidEnvironmentError} when neither has a usable DATABASE_URL
- * @throws {CommandFailedError} when the file does not exist either: most likely a typing error in --env-dir
+ * @throws {CommandFailedError} when the file does not exist either: most likely --env-dir is mistyped
  */
 export function readDatabaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
   const variables = readOwnVariables(own, DATABASE_VARIABLES);
@@ -104,7 +104,7 @@ export function readDatabaseVariables(own: EnvFile | undefined): Variables & { r
 
 const JWKS_URL_VARIABLE = 'AUTH_JWKS_URL';
 export const JWKS_PATH = '/.well-known/jwks.json';
-/** The rules of a service that sets none of the variables. Verifiers require this issuer when they have no JWT_ISSUER. */
+/** The rules of a service that sets none of these variables. A verifier without JWT_ISSUER requires this issuer. */
 export const DEFAULT_TOKENS = parseTokenSettings({});
 
 /** How this service signs access tokens, and where the others find it. */
@@ -122,12 +122,12 @@ export function createTokenRules(map: PlatformMap, settings = DEFAULT_TOKENS): T
   return { ...settings, url: url.replace(/\/$/, '') };
 }
 
-/** Values by the name of their variable. Undefined stands for any value: `init` generates one if the file has none. */
+/** Values by the name of their variable. Undefined accepts the value of the file, or else generates one. */
 export type FileSettings = Readonly<Record<string, string | undefined>>;
 
 /**
- * @param own the file of this service, which the others share secrets with
- * @param fresh what a new file of this service gets, where there is none
+ * @param own the file of auth, whose secrets other services share
+ * @param fresh the first values of a new file of auth
  * @returns what the file of a service must set besides its credentials, in the order in which `init` writes it
  */
 export function listSettings(
@@ -145,8 +145,8 @@ export function listSettings(
       SECRET_KEY: own?.get('SECRET_KEY') ?? fresh?.secretKey,
       ...(previousSecretKey !== undefined && { SECRET_KEY_PREVIOUS: previousSecretKey }),
     }),
-    // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. Where the SECRET_KEY
-    // is in use, a new one would not verify the seals made so far.
+    // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. It is generated
+    // only with a new SECRET_KEY, because it does not verify seals that were made under the SECRET_KEY alone.
     ...(isOwn && file.get('SECRET_KEY') === undefined && { AUDIT_SEAL_KEY: undefined }),
     ...((isOwn || service.adminEndpoints) && { ADMIN_API_KEY: undefined }),
     ...listPublicSettings(service, rules),
@@ -158,11 +158,11 @@ export function listPublicSettings(service: MappedService, rules: TokenRules): F
   const { name, nodeTargets, urls, verifiesAccessTokens } = service;
   const isVerifier = hasVerifier(service);
   const needsJwksUrl = rules.algorithm === 'ES256' && name !== OWN_NAME && (isVerifier || verifiesAccessTokens);
-  // At the address by which the service reaches auth, which may have a path in the map.
+  // The address by which this service reaches auth, which may have a path.
   const { url } = urls.find(({ variable }) => variable === OWN_URL_VARIABLE) ?? rules;
   return {
     ...(nodeTargets && { [NODE_TARGETS]: nodeTargets.join(',') }),
-    // Every verifier may have the public keys. A map that names their address itself decides.
+    // Stands before the map's own variables, which override it.
     ...(needsJwksUrl && { [JWKS_URL_VARIABLE]: url.replace(/\/$/, '') + JWKS_PATH }),
     ...Object.fromEntries(urls.map((each) => [each.variable, each.url])),
     ...(isVerifier && { SERVICE_NAME: name }),
@@ -171,17 +171,17 @@ export function listPublicSettings(service: MappedService, rules: TokenRules): F
   };
 }
 
-/** Whether the service's file has to hold the key that signs access tokens. Under ES256 only this service has it. */
+/** Whether the service verifies access tokens with the SECRET_KEY. Under ES256 only auth has it. */
 export function needsSecretKey({ name, verifiesAccessTokens }: MappedService, { algorithm }: TokenRules): boolean {
   return name === OWN_NAME || (verifiesAccessTokens && algorithm === 'HS256');
 }
 
-/** A verifier (clients/) polls and asks with the service's own key for `auth`, so that the map has that call. */
+/** A verifier (clients/) calls auth with a key of its own, so the map has that call. */
 function hasVerifier({ calls }: MappedService): boolean {
   return calls.includes(OWN_NAME);
 }
 
-/** The claims that the service's verifier requires and that auth does not write: with them it refuses every token. */
+/** @returns the claims that the service's verifier requires and auth does not write, so that it would refuse every token */
 export function listStrayClaims(service: MappedService, file: ServiceFile, { issuer, audience }: TokenRules): string[] {
   if (!hasVerifier(service)) return [];
   const isDefault = issuer === DEFAULT_TOKENS.issuer;

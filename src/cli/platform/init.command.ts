@@ -92,9 +92,9 @@ export function formatReport(report: PlanReport, compared = 'Files, keys and sch
   return parts.join('\n\n');
 }
 
-/** No service can have run with these files: they get their first keys. */
+/** On the first run no service can have used these files, so their keys are first keys and need no warning. */
 function isFirstRun({ pairs, files }: PlanReport): boolean {
-  // The first file is that of this service.
+  // The first file is that of auth.
   return files[0]?.variables.includes('SECRET_KEY') === true && pairs.every(({ action }) => action === 'issue');
 }
 

@@ -27,28 +27,28 @@ import {
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const FOLDER_MODE = 0o700;
-/** The columns are those of the first schema, so that no migration has to run before. */
+/** Names only columns of the first migration, so that it runs on a database that is not migrated yet. */
 const COUNT_LIVE = `SELECT count(*)::int AS live FROM app_credentials
   WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
 
 export interface InitRequest {
   readonly map: PlatformMap;
   readonly envDir: string;
-  /** Revoke the live credentials of pairs that are not in the map. */
+  /** Revokes the live credentials of pairs that are not in the map. */
   readonly prune: boolean;
-  /** Make new keys for the calls of this service, or of all; the former ones work during the overlap. */
+  /** Issues new keys for the calls of this service, or of `all`; the old keys stay valid during the overlap. */
   readonly rotate?: string | undefined;
-  /** Who actions, for the audit log. Default: the user of the operating system. */
+  /** The actor in the audit log. Default: the user of the operating system. */
   readonly as?: string | undefined;
-  /** Report what would be done, and change neither the database nor a file. */
+  /** Reports what it would do, and changes neither the database nor a file. */
   readonly dryRun: boolean;
   /** Asks the operator before keys of several services are rotated, and before a credential is revoked. */
   readonly confirm: Confirm;
 }
 
 /**
- * Makes database, credentials and environment files match the map. Idempotent: when a run is killed or a file cannot be
- * written, the next run completes it, because a credential counts only once its caller's file holds the key.
+ * Makes database, credentials and environment files match the map. Idempotent: the next run completes an interrupted
+ * one, because a credential counts only once its caller's file holds the key.
  * @throws {CommandFailedError} with the cause, and with what was undone
  */
 export async function init(request: InitRequest, clock = new Clock()): Promise<PlanReport> {
@@ -57,7 +57,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
   const variables = readDatabaseVariables(own);
   const rules = readTokenRules(map, own);
   const databaseUrl = variables.DATABASE_URL;
-  // Before anything is changed: a file that cannot be read stops the whole run.
+  // Read before anything is changed, so that an unreadable file stops the whole run.
   readEnvFiles(map, envDir);
   const actor = { ...COMMAND_LINE, operator: request.as ?? readSystemUser() };
   const { pending, isEmpty } = await readSchemaState(databaseUrl);
@@ -72,7 +72,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
   };
   const options = { program: 'init', prune } as const;
   if (dryRun) {
-    // Missing migrations may add columns that the query names.
+    // Read after the migrations, which may add columns that the query names.
     const readLive = async ({ credentials }: Services) => readLiveCredentials(credentials);
     const none: LiveCredentials = { items: [], findKeyState: () => undefined };
     const isOld = pending.length > 0;
@@ -96,7 +96,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
 export async function readLiveCredentials(credentials: AppCredentialsService): Promise<LiveCredentials> {
   const live = await credentials.listLiveAppCredentials();
   const digests = new Map(live.map(({ id, keyDigest }) => [id, keyDigest]));
-  // The file of init is the only place of a new key: one that it does not hold is lost, also during an overlap.
+  // The previous key of an overlap counts as lost, because only the file of `init` could hold the current one.
   const findKeyState: LiveCredentials['findKeyState'] = ({ app_id }, key) => {
     const current = digests.get(app_id);
     return current !== undefined && isSameDigest(computeDigest(key), current) ? 'current' : undefined;
@@ -104,7 +104,7 @@ export async function readLiveCredentials(credentials: AppCredentialsService): P
   return { items: live.map((credential) => AppCredentialResponse.from(credential)), findKeyState };
 }
 
-/** @param lockLost once it is aborted, no more keys are issued, because another run may issue them; undelivered ones are still revoked */
+/** @param lockLost aborts when another run may issue keys: this run issues no more, but still revokes undelivered ones */
 function createStore(credentials: AppCredentialsService, actor: Actor, lockLost: AbortSignal): CredentialStore {
   return {
     issue: async (pair) => {
@@ -128,8 +128,8 @@ function createStore(credentials: AppCredentialsService, actor: Actor, lockLost:
 }
 
 /**
- * A folder that was never used with this database is most likely a typing error, and init would replace every key.
- * Counts before it looks for the file, because another run writes that file before it issues a key.
+ * A folder that was never used with this database is most likely mistyped, and `init` would replace every key. Counts
+ * before it looks for the file, because a concurrent run writes that file before it issues a key.
  */
 async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise<void> {
   const { rows } = await withClient(databaseUrl, (client) => client.query<{ live: number }>(COUNT_LIVE));
@@ -143,7 +143,7 @@ async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise
   );
 }
 
-/** @returns the numeric id for a user without an entry, such as that of a container */
+/** @returns the numeric id when the user has no entry, as in many containers */
 function readSystemUser(): string {
   try {
     return userInfo().username;

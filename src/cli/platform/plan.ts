@@ -14,10 +14,13 @@ import { isSetIn, type FileSettings, type ServiceFile } from './environment-file
 import { OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 
 /**
- * keep: the file holds the current key. issue: the pair has no credential. rotate: the pair has a credential, but the file
- * does not hold its current key, or a new one is asked for. update: the file holds it, and the credential gets other scopes. lost:
- * as rotate, but the key may be elsewhere, and stays. old: the file holds the key before the last rotation, which is valid, and an
- * operator has the new one. unknown: the credentials cannot be read before the database is migrated.
+ * keep: the file holds the current key.
+ * issue: the pair has no credential.
+ * rotate: the file does not hold the current key of the credential, or the operator asked for a new one.
+ * update: the file holds the current key, and the credential gets other scopes.
+ * lost: the file does not hold the current key, but another place may, so `apply` changes nothing.
+ * old: the file holds the previous key, which is valid; the operator has the current one.
+ * unknown: the credentials cannot be read before the database is migrated.
  */
 type PairAction = 'keep' | 'issue' | 'rotate' | 'update' | 'lost' | 'old' | 'unknown';
 
@@ -25,11 +28,10 @@ export interface PlannedPair {
   readonly caller: string;
   readonly target: string;
   readonly action: PairAction;
-  /** The live credential. */
   readonly credential: AppCredentialResponse | undefined;
-  /** The file holds the key before the last rotation, which is still valid. */
+  /** Whether the file holds the key before the last rotation, which is still valid. */
   readonly hasOldKey?: boolean;
-  /** What its credential gets; null: all. Undefined: it keeps those that it has. */
+  /** The scopes that the credential gets; null allows all. Undefined keeps the present ones. */
   readonly newScopes?: readonly string[] | null | undefined;
 }
 
@@ -50,14 +52,14 @@ export interface Plan {
 /** The credentials that are neither revoked nor expired. */
 export interface LiveCredentials {
   readonly items: readonly AppCredentialResponse[];
-  /** @returns undefined for a key that is not valid, or of another credential */
+  /** @returns undefined when the key is not valid, or belongs to another credential */
   readonly findKeyState: (credential: AppCredentialResponse, key: string) => 'current' | 'previous' | undefined;
 }
 
 /**
- * Compares the map, the files and the live credentials. Changes nothing.
+ * Compares the map, the files and the live credentials, and changes nothing.
  * @param files that can be read; a service without one is left out
- * @param live undefined when they cannot be read yet
+ * @param live undefined when the credentials cannot be read yet
  */
 export function makePlan(
   map: PlatformMap,
@@ -78,8 +80,8 @@ export function makePlan(
 }
 
 /**
- * Plans new keys for the calls of a service, or of `all`, which have a credential.
- * @throws {CommandFailedError} for a service that is not in the map
+ * Plans new keys for those calls of a service, or of `all`, that have a credential.
+ * @throws {CommandFailedError} when the service is not in the map
  */
 export function addRotations(plan: Plan, caller: string): Plan {
   const rotate = ({ action, credential }: PlannedPair): PairAction => (credential ? 'rotate' : action);
@@ -87,8 +89,8 @@ export function addRotations(plan: Plan, caller: string): Plan {
 }
 
 /**
- * Leaves the keys that `apply` cannot read as they are, except for those of a service, or of `all`. A key of before a rotation was
- * read: another rotation would be one that the operator did not ask for.
+ * Leaves keys that `apply` cannot read as they are, except those of one service, or of `all`. A file with the previous
+ * key gets no new one either, because the operator did not ask for a second rotation.
  */
 export function leaveLostKeys(plan: Plan, rotated: string | undefined): Plan {
   const isRotated = rotated === undefined ? () => false : createChoice(plan, rotated);
@@ -119,8 +121,8 @@ function replaceActions(
 }
 
 /**
- * What cannot be undone, in words, if the plan is carried out. One service whose key was lost is the everyday repair; keys
- * of several services, or of the tokens, are lost by a wrong or an empty folder.
+ * @returns what the plan would destroy, in words. Replacing the lost keys of one service is an everyday repair, but
+ * several services, or SECRET_KEY, lose theirs only through a wrong or empty folder.
  */
 export function listDestruction({ services, strays }: Plan, prune: boolean): string[] {
   const isLive = strays.length > 0 || services.some(({ pairs }) => pairs.some(({ credential }) => credential));
@@ -144,7 +146,7 @@ function planPairs(
 ): PlannedPair[] {
   return calls.map((target) => {
     const credential = live?.items.find((each) => each.caller === name && each.target === target);
-    // Names of services come from the map: also `constructor`.
+    // `hasOwn`, because a service of the map may be named `constructor`.
     const wanted = Object.hasOwn(scopes, target) ? scopes[target] : undefined;
     const isOther = wanted !== undefined && !hasScopes(credential, wanted);
     const pair = { caller: name, target, credential, ...(isOther && { newScopes: wanted }) };
@@ -157,7 +159,7 @@ function planPairs(
   });
 }
 
-/** Compares without regard to order. */
+/** The order of scopes has no meaning. */
 function hasScopes(credential: AppCredentialResponse | undefined, wanted: readonly string[] | null): boolean {
   const sort = (scopes: readonly string[] | null | undefined) => (scopes ? [...scopes].sort() : null);
   return isDeepStrictEqual(sort(credential?.scopes), sort(wanted));
@@ -168,7 +170,7 @@ export function isDelivered({ action }: PlannedPair): boolean {
   return action === 'keep' || action === 'update';
 }
 
-/** What was done, or would be done. Holds no secret. */
+/** What was done, or would be done. Contains no secret. */
 export interface PlanReport {
   readonly dry_run: boolean;
   readonly migrations: readonly string[];
@@ -178,31 +180,33 @@ export interface PlanReport {
     target: string;
     action: PairAction;
     app_id: string | null;
-    /** When they change; null: all. */
+    /** Present when the scopes change; null allows all. */
     scopes?: readonly string[] | null;
   }[];
   /** Live credentials of pairs that are not in the map. */
   readonly strays: { caller: string; target: string; app_id: string; revoked: boolean }[];
 }
 
-/** Where credentials are changed. */
 export interface CredentialStore {
   issue(pair: Pick<AppCredentialResponse, 'caller' | 'target' | 'scopes'>): Promise<{ id: string; key: string }>;
   updateScopes(id: string, scopes: readonly string[] | null): Promise<unknown>;
-  /** @returns the new key @throws when it was rotated since the credential was read: two runs never both get a key */
+  /**
+   * @returns the new key
+   * @throws when the key was rotated since the plan was made, so that two runs never both get a key
+   */
   rotate(credential: AppCredentialResponse): Promise<string>;
   revoke(ids: readonly string[]): Promise<unknown>;
 }
 
 interface PlanOptions {
-  /** The command, as its messages call it. */
+  /** The name of the command in its messages. */
   readonly program: 'init' | 'apply';
-  /** Revoke the live credentials of pairs that are not in the map. */
+  /** Revokes the live credentials of pairs that are not in the map. */
   readonly prune: boolean;
   readonly migrations?: readonly string[];
 }
 
-/** @param store undefined: a dry run, which changes the files in memory only */
+/** @param store undefined for a dry run, which changes the files in memory only */
 export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: CredentialStore): Promise<PlanReport> {
   const { program, prune, migrations = [] } = options;
   const report: PlanReport = { dry_run: store === undefined, migrations, files: [], pairs: [], strays: [] };
@@ -218,7 +222,7 @@ export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: Cre
   return report;
 }
 
-/** The root key of this service has the form of its keys, which scanners and `platform-auth leaked` recognise. */
+/** Scanners and `platform-auth leaked` recognise the root key, because it has the form of an operator's key. */
 function generateValue(service: string, name: string): string {
   return service === OWN_NAME && name === 'ADMIN_API_KEY' ? generateKey(ADMIN_KEY_PREFIX) : generateSecret();
 }
@@ -229,7 +233,7 @@ function hasNewKey({ action }: Pick<PlannedPair, 'action'>): boolean {
 
 /**
  * Issues the keys of one caller and writes its file. When the file cannot be written, the issued keys are revoked.
- * @param before what was delivered before
+ * @param before the pairs whose files were written before
  */
 async function deliver(
   { service, file, settings, pairs, gone }: PlannedService & { readonly gone: Plan['strays'] },
@@ -241,13 +245,13 @@ async function deliver(
   const issued: (PlannedPair & { id: string })[] = [];
   const rotated: PlannedPair[] = [];
   const delivered: PlanReport['pairs'] = [];
-  // A file is written whole or not at all: what replaces it elsewhere must not lack a key that is in use.
+  // A file without its lost keys is not written: it would replace a document that has them.
   const isWritten = !pairs.some(({ action }) => action === 'lost');
   try {
     for (const [name, value] of isWritten ? Object.entries(settings) : [])
       if (value !== undefined || !isSetIn(file, name)) file.set(name, value ?? generateValue(service.name, name));
     if (isWritten) removeKeys(file, gone, pairs);
-    // Before its keys are issued: a rerun recognises the folder by the file of this service.
+    // Written before its keys are issued, because a rerun recognises the folder by the file of auth.
     if (store && service.name === OWN_NAME && !file.exists) await file.write(heading);
     if (store && pairs.some(hasNewKey)) file.rehearseWrite();
     for (const pair of pairs) {
@@ -273,14 +277,14 @@ async function deliver(
   }
 }
 
-/** Removes the keys of pairs that are revoked, except where a pair of the map has the same variables. */
+/** Removes the keys of revoked pairs, but keeps variables that a pair of the map uses too. */
 function removeKeys(file: ServiceFile, gone: Plan['strays'], pairs: readonly PlannedPair[]): void {
   const list = ({ target }: { target: string }) => Object.values(credentialVariables(target));
   const kept = new Set(pairs.flatMap(list));
   for (const name of gone.flatMap(list)) if (!kept.has(name)) file.remove(name);
 }
 
-/** @param before what was delivered before the file that could not be written */
+/** @param before the pairs whose files were written before this one failed */
 function describeLoss(rotated: readonly PlannedPair[], { isStream }: ServiceFile, before: PlanReport['pairs']): string {
   const loss =
     rotated.length > 0
@@ -295,7 +299,7 @@ function describeLoss(rotated: readonly PlannedPair[], { isStream }: ServiceFile
 /** Stands in the report of a dry run for an id or a key that is not issued yet. */
 const PLACEHOLDER = 'to-be-generated';
 
-/** @returns the id of the pair's credential, if it has one now, and its key if that is new */
+/** @returns the id of the pair's credential, if it has one, and its key if that is new */
 async function changeCredential(
   { caller, target, action, credential, newScopes }: PlannedPair,
   store: CredentialStore,
@@ -306,7 +310,6 @@ async function changeCredential(
   return { id: credential?.app_id, key: isRotated ? await store.rotate(credential) : undefined };
 }
 
-/** Revokes credentials whose keys could not be written into the file of their caller. */
 async function revokeIssued(issued: readonly (PlannedPair & { id: string })[], store: CredentialStore) {
   const pairs = issued.map(formatPair).join(', ');
   try {

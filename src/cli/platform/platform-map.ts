@@ -15,23 +15,23 @@ import { CommandFailedError } from '../terminal.js';
 
 /** The name of this service in the map. */
 export const OWN_NAME = 'auth';
-/** Where a service that calls this one, or embeds a verifier, finds it. */
+/** The variable in which other services find the address of auth. */
 export const OWN_URL_VARIABLE = `${toVariablePrefix(OWN_NAME)}_URL`;
-/** What new nodes are restricted to. */
+/** The targets of a node whose registration names none. */
 export const NODE_TARGETS = 'NODE_TARGETS';
 const UNUSABLE = 'map_unusable';
-/** Some 2,000 services. Bounds the time and the memory of a parser that a hostile map would fill. */
+/** Enough for some 2,000 services; bounds the time and memory that a hostile map can cost. */
 const MAX_MAP_BYTES = 256 * 1024;
 const MAX_MISTAKES = 20;
 const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', 'ADMIN_API_KEY', NODE_TARGETS];
-/** Written for a service that embeds a verifier: what is not an address. */
+/** `init` writes these for a service that embeds a verifier, so the map must not use them for an address. */
 const VERIFIER_VARIABLES = ['SERVICE_NAME', 'JWT_ISSUER', 'JWT_AUDIENCE'];
 
 const serviceName = z
   .string()
   .regex(/^[A-Za-z][A-Za-z0-9._-]{0,99}$/, 'must be a letter, then letters, digits, dots, dashes or underscores');
 const variableName = z.string().regex(/^[A-Z][A-Z0-9_]{0,99}$/, 'must be a variable name, as in LOGGING_SERVICE_URL');
-/** Needs no quotes in an environment file. */
+/** These characters need no quotes in an environment file. */
 const PLAIN_URL = /^https?:\/\/[\w.:[\]-]+(\/[\w.~%/-]*)?$/;
 const ADDRESS_DETAIL = 'must be an http(s) URL, as in http://127.0.0.1:7701';
 const address = z
@@ -49,8 +49,8 @@ const appScopes = z
     `must be 1 to ${MAX_RESTRICTIONS} different scopes, or nothing`,
   );
 /**
- * Either a list of services, whose credentials keep the scopes that they have, or a mapping from each service to its scopes:
- * `ocr: [documents:read]`. A service without a value (`ocr:`) gets every scope.
+ * A list of targets, whose credentials keep their present scopes, or a mapping from each target to its scopes: `ocr:
+ * [documents:read]`. A target without a value (`ocr:`) gets every scope.
  */
 const calls = z.union([z.array(serviceName), z.record(serviceName, appScopes.nullable())]);
 
@@ -79,21 +79,20 @@ type AddIssue = (path: (string | number)[], message: string) => void;
 export interface MappedService {
   readonly name: string;
   readonly url: string;
-  /** Of its Secret. */
+  /** The namespace of its Kubernetes Secret. */
   readonly namespace?: string | undefined;
-  /** Targets: the service has one credential for each. */
+  /** The targets of its calls: it has one credential for each. */
   readonly calls: readonly string[];
-  /** Of a target's credential; null: all. A target that is missing here keeps the scopes that it has. */
+  /** The scopes of its credentials by target; null allows all. A target without an entry keeps its present scopes. */
   readonly scopes: Readonly<Record<string, readonly string[] | null>>;
-  /** Of this service: the targets of a node whose registration names none. */
+  /** Only for auth: the targets of a node whose registration names none. */
   readonly nodeTargets?: readonly string[] | undefined;
-  /** Variables that hold an address. */
   readonly urls: readonly { readonly variable: string; readonly url: string }[];
   readonly adminEndpoints: boolean;
   readonly verifiesAccessTokens: boolean;
 }
 
-/** The services and their calls. This service comes first, the others in the order of the file. */
+/** The services and their calls: auth comes first, the others in the order of the file. */
 export interface PlatformMap {
   readonly services: readonly MappedService[];
 }
@@ -112,7 +111,7 @@ export function readPlatformMap(path: string): PlatformMap {
   return parsePlatformMap(text, path);
 }
 
-/** A pipe has no size, and a device no end. */
+/** Reads up to the bound, because a pipe has no size and a device has no end. */
 function readBounded(path: string): string {
   const descriptor = openSync(path, 'r');
   try {
@@ -134,7 +133,7 @@ export function parsePlatformMap(text: string, path: string): PlatformMap {
   if (unreadable.length > 0) throw createMapError(path, unreadable);
   const parsed = mapSchema.safeParse(expandAliases(document, path));
   if (parsed.success) return { services: toServices(parsed.data) };
-  // Each takes a search for its line.
+  // Bounded, because each mistake costs a search for its line.
   const mistakes = parsed.error.issues
     .slice(0, MAX_MISTAKES + 1)
     .flatMap(toMistakes)
@@ -145,7 +144,7 @@ export function parsePlatformMap(text: string, path: string): PlatformMap {
   throw createMapError(path, mistakes);
 }
 
-/** The parser refuses an alias without an anchor, and aliases that stand for so much that they would fill the memory. */
+/** Refuses an alias without an anchor, and aliases that would expand to more than fits into memory. */
 function expandAliases(document: Document.Parsed, path: string): unknown {
   try {
     return document.toJS({ maxAliasCount: 100 });
@@ -163,12 +162,12 @@ function createMapError(path: string, mistakes: { line: number; message: string 
   return new CommandFailedError(`The map is not usable:${said.join('')}`, UNUSABLE);
 }
 
-/** Reports a mistake about a key at that key, so that its line is found. */
+/** A mistake about a key is reported at the line of that key. */
 function toMistakes(issue: z.core.$ZodIssue): { path: PropertyKey[]; message: string }[] {
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => ({ path: [...issue.path, key], message: 'is not known here' }));
   if (issue.code === 'invalid_union') {
-    // The form that was meant is the one with a mistake inside.
+    // The operator meant the form whose mistake is inside it, rather than the one that does not match at all.
     const meant = issue.errors.find((issues) => issues.every(({ path }) => path.length > 0)) ?? issue.errors[0] ?? [];
     return meant.flatMap((each) => toMistakes({ ...each, path: [...issue.path, ...each.path] }));
   }
@@ -194,7 +193,7 @@ function findOffset(document: Document.Parsed, path: PropertyKey[]): number {
   return offset;
 }
 
-/** @returns the targets, each with its place in the map */
+/** @returns the targets, each with its key or index in the map */
 function listCalls({ calls }: RawMap['services'][string]): { target: string; at: string | number }[] {
   if (Array.isArray(calls)) return calls.map((target, at) => ({ target, at }));
   return Object.keys(calls).map((target) => ({ target, at: target }));
@@ -239,7 +238,7 @@ function toServices({ services, nodes }: RawMap): MappedService[] {
     .sort(([left], [right]) => Number(left !== OWN_NAME) - Number(right !== OWN_NAME))
     .map(([name, raw]) => {
       const given = Object.entries(raw.urls).map(([variable, value]) => ({ variable, ...parsePlace(value) }));
-      // A verifier reads AUTH_URL, also when the map gives the same address under another name.
+      // A verifier reads AUTH_URL, even when the map gives the same address under another name too.
       const isGiven = (target: string): boolean =>
         given.some(({ variable, name: to }) => (target === OWN_NAME ? variable === OWN_URL_VARIABLE : to === target));
       const calls = listCalls(raw).map(({ target }) => target);
@@ -269,7 +268,7 @@ function parsePlace(value: string): { name: string; path: string } {
 }
 
 const SCHEMA_OPTIONS = { io: 'input', unrepresentable: 'any' } as const;
-/** JSON Schemas for editors and pipelines: of the map, and of the variables of the service. */
+/** JSON Schemas of the map and of the service's variables, for editors and pipelines. */
 export const SCHEMAS = { map: createMapSchema, variables: createVariablesSchema };
 
 function createMapSchema(): object {
@@ -277,7 +276,7 @@ function createMapSchema(): object {
   return { title: 'The map of a platform: its services, and which calls which', ...schema };
 }
 
-/** What a value must be beyond its form, the service checks when it starts. */
+/** Describes the form of values only; rules between variables are checked when the service starts. */
 function createVariablesSchema(): object {
   const { properties: forms = {}, ...schema } = z.toJSONSchema(z.object(VARIABLE_TYPES), SCHEMA_OPTIONS);
   const properties = SECTIONS.flatMap(({ variables }) =>
@@ -293,7 +292,7 @@ function createVariablesSchema(): object {
     title: 'The variables of the service',
     properties: Object.fromEntries(properties),
     patternProperties: { '^(OTEL_|NODE_(OPTIONS|EXTRA_CA_CERTS)$)': { type: 'string' } },
-    // A required one may come from a file, and development has defaults.
+    // A required variable may come from a file, and development has defaults.
     required: [],
     additionalProperties: false,
   };

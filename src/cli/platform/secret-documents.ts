@@ -1,5 +1,5 @@
-// The variables of services as documents for elsewhere: Kubernetes Secrets or JSON, in a folder or on standard output. The
-// same plan gives the same bytes.
+// The variables of services as Kubernetes Secrets or JSON documents, in a folder or on standard output. The same plan
+// gives the same bytes.
 import { isUtf8 } from 'node:buffer';
 import { join } from 'node:path';
 import { parseAllDocuments, stringify } from 'yaml';
@@ -13,20 +13,20 @@ import { toVariablePrefix } from '../../foundation/common/names.js';
 import type { MappedService, PlatformMap } from './platform-map.js';
 
 type Values = Readonly<Record<string, string>>;
-/** A document as it was read. What is not ours stays in it. */
+/** A document as it was read: labels and values of others stay in it. */
 interface Stored {
   readonly name: string;
   readonly values: Values;
-  /** In base64: what is not text. */
+  /** Values that are not text, in base64. */
   readonly binary?: Values;
   readonly metadata?: Partial<z.output<typeof manifest>['metadata']>;
 }
 
 interface Format {
   readonly extension: string;
-  /** The name under which a document of this service is found. */
+  /** @returns the name of the service's document */
   readonly toName: (service: string) => string;
-  /** @throws when the text is not in this format; the message does not quote it, because it holds keys */
+  /** @throws when the text is not in this format; the message does not quote the text, which holds keys */
   readonly parse: (text: string) => readonly Stored[];
   readonly render: (name: string, values: Values, stored: Stored | undefined, namespace: string | undefined) => string;
 }
@@ -35,7 +35,7 @@ const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 const kubernetes: Format = {
   extension: 'yaml',
-  // The map refuses two services with the same prefix, so that names differ; every prefix is a valid name.
+  // Names are unique, because the map refuses two services with the same prefix.
   toName: (service) => `${toVariablePrefix(service).toLowerCase().replaceAll('_', '-')}-env`,
   parse: (text) => {
     const documents = [parseAllDocuments(text)].flat().filter(({ contents }) => contents !== null);
@@ -77,7 +77,7 @@ const manifest = z.object({
   data: names.nullish(),
   stringData: names.nullish(),
 });
-/** What one YAML document holds: a Secret, or a list of them. */
+/** A YAML document holds one Secret or a list of them. */
 const manifests = z.union([
   manifest.transform((secret) => [secret]),
   z
@@ -86,7 +86,7 @@ const manifests = z.union([
 ]);
 const line = z.object({ service: z.string(), variables: names });
 
-/** The errors of a schema are not told: they may quote a value. */
+/** Discards the errors of the schema, which may quote a secret. */
 function readAs<Output>(schema: z.ZodType<Output>, value: unknown, otherwise: string): Output {
   const { data, success } = schema.safeParse(value);
   if (!success) throw new Error(otherwise);
@@ -101,7 +101,7 @@ function toStored({ metadata, data, stringData }: z.output<typeof manifest>): St
   return { name: metadata.name, metadata, values: { ...Object.fromEntries(texts), ...stringData }, binary };
 }
 
-/** One object a line, so that a stream of several can be read line by line. */
+/** One object a line, so that a consumer can read a stream of several line by line. */
 const json: Format = {
   extension: 'json',
   toName: (service) => service,
@@ -121,9 +121,8 @@ function sortByName(values: Values): Values {
   return Object.fromEntries(Object.entries(values).sort(([left], [right]) => (left < right ? -1 : 1)));
 }
 
-/** One document: in a file that only its owner may read, or on standard output. */
 class SecretDocument implements ServiceFile {
-  /** A document is written once, with its keys; `init` writes the file of this service before that. */
+  /** Always true, so that the plan writes it once with its keys, and not before they are issued. */
   readonly exists = true;
   private readonly values: Map<string, string>;
   private readonly changed = new Set<string>();
@@ -132,7 +131,7 @@ class SecretDocument implements ServiceFile {
     readonly path: string,
     private readonly render: (values: Values) => string,
     private readonly stored: Stored | undefined,
-    /** The file; undefined: standard output. */
+    /** Undefined for standard output. */
     private readonly file?: { readonly bytes: Buffer | undefined; readonly isOpenToOthers: boolean },
   ) {
     this.values = new Map(Object.entries(stored?.values ?? {}));
@@ -189,13 +188,13 @@ class SecretDocument implements ServiceFile {
 
 export interface Documents {
   readonly format: 'env' | 'kubernetes' | 'json';
-  /** Undefined: standard output. */
+  /** Undefined for standard output. */
   readonly folder: string | undefined;
-  /** The text of the documents in use, in the same format, when the new ones go to standard output. */
+  /** The documents in use, in the same format, when the new ones go to standard output. */
   readonly current: string | undefined;
 }
 
-/** @returns the file or document of each service that calls another one: no other gets a key */
+/** @returns the document of each service that calls another one; the others get no keys */
 export function openDocuments(map: PlatformMap, documents: Documents): ReadonlyMap<string, ServiceFile> {
   const { format, folder, current } = documents;
   const callers = map.services.filter(({ calls }) => calls.length > 0);
@@ -220,7 +219,7 @@ function openDocument(
   return new SecretDocument(path, render, stored, folder === undefined ? undefined : inFolder);
 }
 
-/** Secrets of two namespaces may have one name. */
+/** Kubernetes allows Secrets of the same name in two namespaces. */
 function findStored(all: readonly Stored[], name: string, namespace: string | undefined): Stored | undefined {
   const isMeant = ({ metadata }: Stored): boolean =>
     namespace === undefined || metadata?.namespace === undefined || metadata.namespace === namespace;

@@ -70,8 +70,8 @@ export class AdminClient {
   }
 
   /**
-   * @returns the body of an open route; undefined when the service does not have it
-   * @throws {CommandFailedError} for every other answer, which does not say whether the service has it
+   * @returns the body of an open route; undefined when the service does not have the route
+   * @throws {CommandFailedError} when the answer does not tell whether it has the route
    */
   async getOpen(path: string): Promise<unknown> {
     const answer = await callService(this.url, path, { method: 'GET' });
@@ -80,7 +80,7 @@ export class AdminClient {
     throw toServiceError(this.url, answer);
   }
 
-  /** @param advice what the operator should do when no answer came; it must be right whether or not the change was made */
+  /** @param advice what to do when no answer came; it must be right whether or not the service made the change */
   async post<Body>(path: string, body?: object, advice?: string): Promise<Body> {
     const call = this.asAdmin('POST', path, body);
     return (await (advice === undefined ? call : withAdvice(call, advice))) as Body;
@@ -94,22 +94,21 @@ export class AdminClient {
     await withAdvice(this.asAdmin('DELETE', path), IDEMPOTENT_ADVICE);
   }
 
-  /** @throws {CommandFailedError} when the body of an answer is not one that this service sends */
+  /** @throws {CommandFailedError} when this service never sends such a body */
   requireShape<Body>(schema: z.ZodType<Body>, body: unknown): Body {
     if (schema.safeParse(body).success) return body as Body;
     throw this.createAddressError('does not answer as this service does');
   }
 
-  /** Reads a list page by page, as the caller asks for the next one. */
   async *readPages<Item>(path: string, query: Query = {}, maxItems = Infinity): AsyncGenerator<ListPage<Item>> {
     let cursor: string | null | undefined;
-    // Brent's algorithm finds a circle of any length, and remembers one cursor.
+    // Brent's algorithm detects a cycle of cursors of any length, and remembers one cursor.
     let [landmark, pages, pagesAtLandmark]: [typeof cursor, number, number] = [undefined, 0, 1];
     for (let left = maxItems; cursor !== null && left > 0;) {
       const limit = String(Math.min(MAX_PAGE_SIZE, left));
       const page = this.requireShape(aPage, await this.get(path, { ...query, limit, cursor }));
       const { items, next_cursor } = page as { items: Item[]; next_cursor: string | null };
-      // The command would ask such a server for ever.
+      // Otherwise the command would ask a faulty server for ever.
       if (next_cursor !== null && (next_cursor === landmark || items.length === 0))
         throw this.createAddressError('answers with a list that never ends');
       cursor = next_cursor;
@@ -119,7 +118,7 @@ export class AdminClient {
     }
   }
 
-  /** Reads all items of a list, which must fit into memory. */
+  /** Reads all items into memory. */
   async list<Item>(path: string, query: Query = {}, maxItems = Infinity): Promise<Item[]> {
     const items: Item[] = [];
     let saidAt = Date.now();
@@ -135,9 +134,9 @@ export class AdminClient {
   }
 
   /**
-   * Validates a node's pair, which counts as a use: it ends the overlap when the key is the newer one. A node with targets is
-   * valid at these only, so its pair is validated at the first of them.
-   * @returns `needs_app` when the service requires an app credential with it, and no valid one is set
+   * Validates a node's pair, at its first target if it has targets. This is a use: with the new key it ends the
+   * overlap.
+   * @returns `needs_app` when the service also requires an app credential, and no valid one is set
    */
   async validateNode(
     { nodeId, apiKey }: NodePair,
@@ -190,7 +189,7 @@ const SOURCES: Readonly<Record<ResourceType, readonly [path: string, toName: (vi
 
 export type Reference = Readonly<{ type: ResourceType; id: string }>;
 
-/** Looks up what people call a user, a node or an app credential. Each id is looked up once. */
+/** Caches the names of users, nodes and app credentials by their ids. */
 export class Names {
   private readonly known = new Map<string, string>();
 
@@ -202,7 +201,7 @@ export class Names {
     await inParallel([...unknown.values()], async (reference) => this.lookUp(reference));
   }
 
-  /** @returns the name, or the id itself when what it names was deleted */
+  /** @returns the name, or the id when its user, node or app was deleted */
   get(id: string | null): string {
     return this.known.get(id ?? '') ?? id ?? '';
   }

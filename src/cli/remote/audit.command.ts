@@ -17,11 +17,10 @@ const DROP = ['id', 'request_id', 'count', 'address', 'details', 'actor'] as con
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1_000_000;
 const POLL_INTERVAL_MS = 2_000;
-/** Each poll looks back, because an event is committed a little after the time that it carries. */
+/** Each poll looks back, because an event is committed a little later than its own time. */
 const LOOK_BACK_MS = 60_000;
 const MAX_EVENTS_A_POLL = 10_000;
 const EXPORT_PAGE_SIZE = 1_000;
-/** The type of the subject of an event, by the event's name. */
 const SUBJECT_TYPES: readonly [prefix: RegExp, type: ResourceType][] = [
   [/^(admin\.)?(user|session)\./, 'user'],
   [/^(admin\.)?node\./, 'node'],
@@ -97,14 +96,14 @@ function toRow({ actor, subject, details, ...event }: AuditEventResponse, names?
 }
 
 /**
- * Prints events, oldest first, and then new ones as they happen. An event that is counted (failed logins) is printed again
- * when its count has grown.
- * @param names undefined: prints JSON
+ * Prints events, oldest first, and then new ones as they happen. A counted event (failed logins) is printed again when
+ * its count has grown.
+ * @param names undefined prints JSON
  */
 async function followEvents(client: AdminClient, query: Query, limit: number, names?: Names): Promise<never> {
   let counts = new Map<string, number>();
   let newest = query.since ?? new Date().toISOString();
-  /** The time of the oldest event that was printed; later polls do not go further back. Undefined until the first answer. */
+  /** The time of the oldest printed event: later polls do not go further back. Undefined until the first answer. */
   let oldest: string | undefined;
   for (;;) {
     try {
@@ -119,7 +118,7 @@ async function followEvents(client: AdminClient, query: Query, limit: number, na
       newest = items[0]?.time ?? newest;
       oldest ??= items.at(-1)?.time ?? newest;
     } catch (error) {
-      // The next poll reads what this one missed.
+      // The next poll reads what a failed one missed.
       if (!isPassing(error)) throw error;
       say(error.message);
     }
@@ -150,7 +149,7 @@ export function addAuditExportCommand(audit: Command): void {
       `\nWith --from-database: ${NEEDS_DATABASE}\nOf the filters, --event, --since and --until hold.`,
     )
     .action(async ({ fromDatabase, output }: ExportOptions, command: Command) => {
-      // The filters are options of `audit`, which reads them first.
+      // `audit` itself has the filters, and parses them first.
       const { actor, subject, event, since, until } = command.optsWithGlobals<Query>();
       if (actor ?? subject) command.error('error: audit export has no filter --actor and no --subject');
       const query = { event, since, until };

@@ -14,24 +14,23 @@ import type { RevokedKeysResponse } from '../../api/admin/key.dto.js';
 import type { IssuedOperatorResponse } from '../../api/admin/operators.admin.controller.js';
 import { addRemote, formatItem, toParameters, type List, type RemoteCommand } from './remote-command.js';
 
-/** What the commands of apps, operators and nodes differ by. */
 export interface CredentialType {
   readonly type: ResourceType;
-  /** As at the start of a sentence. */
+  /** Capitalised, as at the start of a sentence. */
   readonly name: string;
   readonly idField: string;
   readonly path: string;
   readonly columns: readonly string[];
-  /** The columns that a narrow terminal can do without, the first ones first. */
+  /** The columns to leave out in a narrow terminal, in this order. */
   readonly drop: readonly string[];
-  /** How a command names one, if not by its id. */
+  /** Present when a command may name the credential by something other than its id. */
   readonly named?: {
     readonly argument: string;
     readonly findId: (client: AdminClient, name: string) => Promise<string>;
   };
 }
 
-/** The caller adds further options, which select as the service does. */
+/** The caller adds further options: each becomes a filter of the service with the same name. */
 export function addList(
   group: Command,
   { name, ...shown }: CredentialType,
@@ -63,7 +62,7 @@ export function addShow(group: Command, { name, idField, path }: CredentialType)
   );
 }
 
-/** The caller adds the options, each for what the service calls so. */
+/** The caller adds the options: each becomes a field of the service with the same name. */
 export function addUpdate(
   group: Command,
   { idField, path, named }: CredentialType,
@@ -113,7 +112,7 @@ export function addRevoke(group: Command, credential: CredentialType): Command {
     );
 }
 
-/** One confirmation, and one wait for the replicas in each call. */
+/** Asks once, and waits once for the replicas in each call. */
 async function revokeSeveral(
   client: AdminClient,
   { name, path, idField }: CredentialType,
@@ -169,9 +168,9 @@ export async function rotateKey<View>(
   return client.post<View>(`${path}/${encodeURIComponent(id)}/rotate`, body, advice);
 }
 
-/** Apps and operators: their commands print a new key once. */
+/** Apps and operators, whose new keys are printed once. */
 export interface IssuedType extends CredentialType {
-  /** What is shown of an issued key, besides its expiry. */
+  /** The fields that are shown of a new key, besides its expiry. */
   readonly fields: readonly string[];
   readonly shownOnce: string;
 }
@@ -185,7 +184,7 @@ interface FinishedRotation {
   readonly finished: true;
 }
 
-/** The old key of apps and operators stays valid until `--finish`: replicas and pipelines share it. */
+/** The old key stays valid until `--finish` or the deadline, because replicas and pipelines share it. */
 export function addRotate(group: Command, credential: IssuedType, example: string): void {
   const { idField, named, path } = credential;
   const description =
@@ -219,13 +218,13 @@ export function formatIssued({ fields, shownOnce }: IssuedType, issued: IssuedAp
   return `${formatItem(issued, new Set([...fields, ...optional]))}\n\n${shownOnce}`;
 }
 
-/** The credential is live, although its key was never printed. */
+/** When the key could not be printed, the credential is live but its key is lost. */
 export function adviseOnLost({ name }: IssuedType, issued: IssuedApp | IssuedOperator): string {
   const id = 'app_id' in issued ? issued.app_id : issued.operator_id;
   return `${name} ${id} is live: rotate it, or revoke it.`;
 }
 
-/** Says for how long the old key is valid after a rotation. @param until the end of the overlap; null: it ended at once */
+/** @param until the end of the overlap; null when the old key ended at once */
 function describeOldKey(until: string | null): string {
   return until === null
     ? 'The old one is refused from now on.'

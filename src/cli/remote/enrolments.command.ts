@@ -15,7 +15,7 @@ const MS_PER_MINUTE = 60_000;
 const COLUMNS = ['enrolment_id', 'state', 'household_id', 'room', 'name', 'targets', 'expires_at', 'node_id'];
 const DROP = ['household_id', 'targets', 'expires_at', 'node_id'];
 
-/** `platform-auth nodes enrol` and its list: codes with which devices fetch their own keys. */
+/** `platform-auth nodes enrol`, and the list of its codes, with which devices fetch their own keys. */
 export function addEnrolmentCommands(nodes: Command): void {
   addEnrol(nodes);
   addRemote(nodes, 'enrolments', 'List enrolments, including those that have ended.', '--open')
@@ -57,7 +57,10 @@ async function describeCode({ code, expires_at, enrolment_id }: IssuedEnrolmentR
   return `${drawing.createASCII()}\n\n  ${code}\n\nGive the code to the device before ${expires_at}. To cancel it: ${cancel}`;
 }
 
-/** @returns what to print when the device has come @throws {CommandFailedError} when the code has ended without it */
+/**
+ * @returns what to print when a device has used the code
+ * @throws {CommandFailedError} when the code has ended unused
+ */
 async function awaitNode(client: AdminClient, issued: NodeEnrolmentResponse) {
   const path = `${ENROLMENTS}/${encodeURIComponent(issued.enrolment_id)}`;
   let enrolment = issued;
@@ -77,7 +80,7 @@ async function awaitNode(client: AdminClient, issued: NodeEnrolmentResponse) {
   throw new CommandFailedError(`No device has used the code: it is ${state}. Run this again.`, `enrolment_${state}`);
 }
 
-/** Shows on standard error how long the code can still be used: on a terminal anew each time, else once. */
+/** Shows how long the code is still valid: on a terminal again and again, otherwise once. */
 function showTimeLeft(expiresAt: string, isFirst: boolean): void {
   const { isTTY } = process.stderr;
   const seconds = Math.max(0, Math.ceil((Date.parse(expiresAt) - Date.now()) / 1_000));
@@ -92,7 +95,7 @@ function parseMinutes(text: string): number {
   return minutes;
 }
 
-/** What a new node is: issued at once, or when a device enrols. */
+/** The fields of a new node, whether an operator issues it or a device enrols. */
 export function addNodeOptions(command: Command): Command {
   return command
     .requiredOption('--household <uuid>', 'the household of the node', parseUuid)

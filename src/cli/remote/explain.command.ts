@@ -14,11 +14,14 @@ import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.a
 import { buildLoginPath } from './users.command.js';
 
 const MAX_CHANGES = 100;
-/** How many addresses are explained: the service is asked once for each. */
+/** Bounds the requests, because each address is a request. */
 const MAX_ADDRESSES = 5;
 const DAY_MS = 86_400_000;
 
-/** Why a credential or a login would be refused. Without `until` it does not end by itself; without `address` it holds for all. */
+/**
+ * Why a credential or a login would be refused. Without `until` it does not expire; without `address` it holds for all
+ * addresses.
+ */
 type Reason = Omit<ReasonResponse, 'actor'> &
   Readonly<{ actor?: string | null; until?: string | null; address?: string }>;
 
@@ -76,8 +79,8 @@ function formatExplanation(name: string, explanation: ExplanationResponse): stri
 type UserExplanation = Awaited<ReturnType<typeof explainUser>>;
 
 /**
- * Finds why a person cannot log in, which the login hides from callers (enumeration). `accepted_now` assumes the right
- * password and second factor; `failed_logins` are those of the last 24 hours, with the logins of a disabled account.
+ * Finds why a person cannot log in, which the login does not reveal (enumeration). `accepted_now` assumes the right
+ * password and second factor; `failed_logins` counts the last 24 hours.
  */
 async function explainUser(client: AdminClient, user: string, address: string | undefined) {
   const found = user.includes('@')

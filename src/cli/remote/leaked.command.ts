@@ -1,6 +1,6 @@
-// `platform-auth leaked`: tells of keys that leaked whose they are, and ends them. gitleaks finds secrets in folders and
-// histories (deploy/gitleaks.toml), and this command reads its report, or any text. A key leaves this process as a digest
-// only, and is never printed.
+// `platform-auth leaked`: finds whose leaked keys are, and revokes them. It reads a report of gitleaks, which searches
+// folders and histories (deploy/gitleaks.toml), or any text. A key leaves this process only as a digest, and is never
+// printed.
 import { createReadStream, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
@@ -17,13 +17,13 @@ import type { IdentifiedKeysResponse } from '../../api/admin/identify.admin.cont
 type KnownKey = IdentifiedKeysResponse['items'][number];
 
 const identified = z.object({ items: z.array(z.object({ digest: z.string() })), searched: z.array(z.string()) });
-/** The service takes no more in one request. */
+/** The service accepts no more digests in one request. */
 const MAX_DIGESTS = 32;
 const COLUMNS = ['place', 'kind', 'verdict', 'owner', 'id', 'last_used_at', 'last_used_for'] as const;
 const DROP = ['last_used_for', 'id', 'last_used_at'] as const;
-/** The name of the kind in a key, and as the service calls it. */
+/** The service's name for each kind, by the name in the key. */
 const KINDS = { node: 'node', app: 'app', admin: 'operator', rt: 'session' } as const;
-/** The rule of deploy/gitleaks.toml for secrets of the service, which have no form of their own. */
+/** The rule of deploy/gitleaks.toml for secrets of the service, which have no prefix of their own. */
 const RULE_OF_SERVICE_SECRETS = 'platform-auth-secret';
 const gitleaksReport = z.array(
   z.object({
@@ -42,10 +42,10 @@ const PATHS: Readonly<Partial<Record<KnownKey['kind'], (key: KnownKey) => string
 };
 
 interface Find {
-  /** `file:line`, and the commit if gitleaks names one. */
+  /** `file:line`, with the commit when gitleaks names one. */
   readonly place: string;
   readonly kind: string;
-  /** Undefined for a secret of the service, which no server looks up. */
+  /** Undefined for a secret of the service, whose digest no server stores. */
   readonly digest?: string;
 }
 
@@ -103,7 +103,7 @@ async function findInText(files: readonly string[]): Promise<Find[]> {
   return finds;
 }
 
-/** Reads line by line: the output of `git log -p` may be longer than the memory. */
+/** Reads line by line, because the output of `git log -p` may exceed the memory. */
 async function findInStream(name: string, input: NodeJS.ReadableStream): Promise<Find[]> {
   const finds: Find[] = [];
   let number = 0;
@@ -119,7 +119,7 @@ function findInLine(text: string, place: string): Find[] {
   }));
 }
 
-/** @throws {CommandFailedError} when the file is not a report of gitleaks; the message does not quote it */
+/** @throws {CommandFailedError} when the file is not a report of gitleaks; the message does not quote the file */
 function readReport(path: string): Find[] {
   const { data } = gitleaksReport.safeParse(parseJson(readFileSync(path === '-' ? process.stdin.fd : path, 'utf8')));
   if (!data) throw new CommandFailedError(`${path} is not a report of gitleaks in JSON.`, 'file_unusable');
@@ -129,7 +129,7 @@ function readReport(path: string): Find[] {
     const isOfService = RuleID === RULE_OF_SERVICE_SECRETS && keys.length === 0;
     return isOfService ? [{ place, kind: 'secret of the service' }] : keys;
   });
-  // Several rules may find the same key.
+  // Several rules of gitleaks may find the same key.
   return [...new Map(finds.map((find) => [`${find.place} ${'digest' in find ? find.digest : ''}`, find])).values()];
 }
 

@@ -9,12 +9,11 @@ import { addRemote } from './remote-command.js';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 
 type Format = keyof typeof DRAWINGS;
-/** Live nodes with the same targets. */
 const nodeTargets = z.object({ items: z.array(z.object({ targets: z.array(z.string()), live: z.number() })) });
 type NodesOfTargets = z.infer<typeof nodeTargets>['items'][number];
 type CallState = 'ok' | 'unused' | 'expiring';
 
-/** A live credential: one service may call another. The label is for people. */
+/** A live credential, with which one service may call another. */
 type Call = Pick<AppCredentialResponse, 'caller' | 'target' | 'last_used_at' | 'expires_at'> & {
   readonly label: string;
   readonly state: CallState;
@@ -33,14 +32,13 @@ export function addMapCommand(root: Command): void {
     );
 }
 
-/** One box for each set of targets. */
+/** Draws one box for all nodes with the same targets. */
 function toCallsOfNodes({ targets, live }: NodesOfTargets, index: number): Call[] {
   const caller = `${live} ${live === 1 ? 'node' : 'nodes'} (set ${index + 1})`;
   const call = { caller, label: 'accepted', state: 'ok', last_used_at: null, expires_at: null } as const;
   return targets.map((target) => ({ ...call, target }));
 }
 
-/** Sorted by caller and target. */
 export function toCalls(credentials: readonly AppCredentialResponse[], now = new Date()): Call[] {
   const live = credentials.filter((credential) => isLive(credential, now));
   const toKey = ({ caller, target }: Pick<Call, 'caller' | 'target'>): string => `${caller} ${target}`;
@@ -91,7 +89,7 @@ export const DRAWINGS: Readonly<Record<'text' | 'mermaid' | 'dot' | 'svg', (call
   svg: drawSvg,
 };
 
-/** Callers on the left, targets on the right; a service that does both is on both sides. */
+/** Callers are on the left, targets on the right; a service that is both is drawn on both sides. */
 function drawSvg(calls: readonly Call[]): string {
   const callers = [...new Set(calls.map(({ caller }) => caller))];
   const targets = [...new Set(calls.map(({ target }) => target))];
@@ -121,7 +119,7 @@ function drawSvg(calls: readonly Call[]): string {
   ].join('\n');
 }
 
-/** Names of services may hold characters that Mermaid does not allow in an id. */
+/** Mermaid does not allow all characters of a service's name in an id. */
 function numberServices(calls: readonly Call[]): Map<string, string> {
   const names = new Set(calls.flatMap(({ caller, target }) => [caller, target]));
   return new Map([...names].map((name, index) => [name, `s${index}`]));

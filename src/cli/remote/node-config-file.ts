@@ -18,7 +18,7 @@ import { detectLineEnd, setVariable } from '../../foundation/config/env-file.js'
 /** As long as a real pair, so that a rehearsal needs as much disk space. */
 const SAMPLE: NodePair = { nodeId: '0'.repeat(36), apiKey: '0'.repeat(57) };
 
-/** A node's configuration file. Only node_id and api_key are changed; the rest belongs to the node. */
+/** A node's configuration file. The CLI changes only node_id and api_key in it. */
 export class ConfigFile {
   private constructor(
     readonly path: string,
@@ -28,7 +28,7 @@ export class ConfigFile {
   ) {}
 
   /**
-   * Opens a file, which may not exist yet, and checks that it could be written.
+   * Opens a file, which may not exist yet, and checks that it can be written.
    * @throws {CommandFailedError} when it cannot be read, parsed or replaced; nothing was changed then
    */
   static open(path: string, format = detectFormat(path)): ConfigFile {
@@ -48,8 +48,8 @@ export class ConfigFile {
   }
 
   /**
-   * Sets the pair in the current content of the file: atomic and durable.
-   * @throws {CommandFailedError} when that fails; the file is unchanged
+   * Sets the pair in the present content of the file: atomic and durable.
+   * @throws {CommandFailedError} when that fails; the file is unchanged then
    */
   write(pair: NodePair): void {
     try {
@@ -67,7 +67,7 @@ function decode(found: FoundFile | undefined): string {
   return text;
 }
 
-/** Other errors are reduced to their code: their message may quote the file, which holds secrets. */
+/** Reduces other errors to their code, because the message may quote secrets of the file. */
 function describeReason(error: unknown): string {
   if (error instanceof UnreadableConfigError) return error.message;
   if (error instanceof NotRegularFileError)
@@ -80,27 +80,26 @@ function describeReason(error: unknown): string {
 const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const;
 export type ConfigFormat = (typeof CONFIG_FORMATS)[number];
 
-/** The credential of a node. */
 export interface NodePair {
   readonly nodeId: string;
   readonly apiKey: string;
 }
 
-/** A file that is not valid in its format. The message never quotes the file: it may hold secrets. */
+/** The file is not valid in its format. The message never quotes the file, which may hold secrets. */
 class UnreadableConfigError extends Error {
   override readonly name = 'UnreadableConfigError';
 }
 
 type Settings = Readonly<Record<string, unknown>>;
 
-/** The names of the pair in a file of each format. */
+/** The names of the pair's parts in each format. */
 const NAMES = {
   json: ['node_id', 'api_key'],
   yaml: ['node_id', 'api_key'],
   env: ['NODE_ID', 'API_KEY'],
 } as const satisfies Record<ConfigFormat, readonly [string, string]>;
 
-/** @returns the format by the file's name; undefined when the name has none of the known extensions */
+/** @returns undefined when the file's name has no known extension */
 export function detectFormat(path: string): ConfigFormat | undefined {
   const name = basename(path);
   if (/^\.env(\.|$)/.test(name)) return 'env';
@@ -118,8 +117,8 @@ export function readPair(text: string, format: ConfigFormat): Partial<NodePair> 
 }
 
 /**
- * Sets the pair in a file's text and keeps everything else: comments, order, anchors, numbers. YAML may be reformatted.
- * @throws {UnreadableConfigError} also when that cannot be done without changing something else
+ * Sets the pair in a file's text and keeps comments, order, anchors and numbers. YAML may be reformatted.
+ * @throws {UnreadableConfigError} also when setting the pair would change something else
  */
 export function setPair(text: string, format: ConfigFormat, { nodeId, apiKey }: NodePair): string {
   const before = parseSettings(text, format);
@@ -185,7 +184,7 @@ const EDITS: Readonly<Record<ConfigFormat, Edit>> = {
   },
 };
 
-/** Quoted, because a generated value may look like a number; with the comment of the value that it replaces. */
+/** Quoted, because a generated value may look like a number. Keeps the comment of the replaced value. */
 function toQuotedScalar(value: string, replaced: unknown): Scalar {
   const scalar = new Scalar(value);
   scalar.type = Scalar.QUOTE_DOUBLE;

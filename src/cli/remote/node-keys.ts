@@ -32,7 +32,7 @@ export async function issueNode(client: AdminClient, newNode: NewNode): Promise<
 
 const MAX_NAMED_DUPLICATES = 5;
 
-/** Live nodes that have household, room and name in common: most likely a device that was registered again. */
+/** Finds live nodes with the same household, room and name: most likely one device that was registered twice. */
 export class DuplicateWatch {
   private readonly counts = new Map<string, number>();
 
@@ -42,7 +42,7 @@ export class DuplicateWatch {
     this.counts.set(place, (this.counts.get(place) ?? 0) + 1);
   }
 
-  /** @returns undefined when there is none */
+  /** @returns undefined when there is no duplicate */
   describe(): string | undefined {
     const places = [...this.counts].filter(([, count]) => count > 1).map(([place, count]) => `${place} (${count})`);
     if (places.length === 0) return undefined;
@@ -52,7 +52,7 @@ export class DuplicateWatch {
   }
 }
 
-/** Warns on standard error after a node was issued. A failed look-up is not reported: the node exists. */
+/** Warns after a node was issued. A failed look-up is not reported, because the node exists. */
 export async function warnOfDuplicate(client: AdminClient, { household_id, room, name }: NewNode): Promise<void> {
   const query = { household_id, live: 'true', search: `${room}/${name}` };
   const watch = new DuplicateWatch();
@@ -70,7 +70,7 @@ async function revokeIssued(client: AdminClient, nodeId: string): Promise<string
   }
 }
 
-/** @throws {CommandFailedError} when the file holds the pair of a live node, or a key that may serve something else */
+/** @throws {CommandFailedError} when the file holds the pair of a live node, or a key that may serve another purpose */
 export async function refuseToOverwrite(client: AdminClient, { path, pair }: ConfigFile): Promise<void> {
   const { nodeId, apiKey } = pair;
   if (nodeId === undefined && apiKey !== undefined)
@@ -107,7 +107,7 @@ export async function rotateInto(
   const advice = `Run this again: the key in ${path} is as valid as before.`;
   const { targets } = await client.get<NodeResponse>(`/nodes/${encodeURIComponent(nodeId)}`);
   await withAdvice(useKeyInFile(client, path, nodeId, pair, targets), advice);
-  // If the new key is lost in a power failure, the old one has to last until the operator runs this again.
+  // If a power failure loses the new key, the old one must last until the operator runs this again.
   const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
   const rotated = client.post<IssuedNodeResponse>(`/nodes/${encodeURIComponent(nodeId)}/rotate`, rotation, advice);
   const { api_key: apiKey, ...node } = await rotated;
@@ -142,7 +142,7 @@ async function useKeyInFile(
     );
 }
 
-/** @returns whether the new key was used; false when the service requires an app credential for that */
+/** @returns whether the new key was validated; false when the service also requires an app credential */
 async function confirm(
   client: AdminClient,
   path: string,

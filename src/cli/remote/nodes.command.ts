@@ -130,7 +130,7 @@ function addRotate(nodes: Command): void {
     });
 }
 
-/** The parsers of YAML and JSON are loaded only when there is a file. */
+/** The parsers of YAML and JSON are loaded only when they are needed. */
 async function openConfigFile(path: string, format: ConfigFormat | undefined) {
   const { ConfigFile } = await import('./node-config-file.js');
   return ConfigFile.open(path, format);

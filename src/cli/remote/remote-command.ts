@@ -15,11 +15,14 @@ type Options = Output & { readonly url?: string };
 
 type Item = Readonly<Record<string, Cell | readonly Cell[]>>;
 
-/** What is read from the service, and how its items are shown. */
+/** What a list reads from the service, and how it shows the items. */
 export interface List extends TableOptions<string> {
   readonly path: string;
   readonly columns: readonly string[];
-  /** Gets every item, and is read after the last one. @returns what to tell about them all */
+  /**
+   * Gets every item, and is asked for a remark after the last one.
+   * @returns undefined when there is nothing to remark
+   */
   readonly watch?: { add(item: Item): void; describe(): string | undefined } | undefined;
 }
 
@@ -40,8 +43,8 @@ export class RemoteCommand extends Command {
   }
 
   /**
-   * As {@link answer}, for a result with a key that is shown only this once.
-   * @param toRemedy what to do when it could not be written
+   * As {@link answer}, for a result with a key that is shown only once.
+   * @param toRemedy what to do when the result could not be written
    */
   answerKey<Result>(
     work: (client: AdminClient, ...parameters: never[]) => Promise<Result>,
@@ -56,8 +59,8 @@ export class RemoteCommand extends Command {
   }
 
   /**
-   * Prints a list as a table, or as one JSON object whose `has_more` tells whether the limit left items out: each page as
-   * it arrives, the first 50 items unless more are asked for.
+   * Prints a list page by page, as a table or as one JSON object whose `has_more` tells whether the limit left items
+   * out. Without --limit it prints the first 50 items.
    * @param describe gets a client and the parameters that Commander passes
    */
   list(describe: (client: AdminClient, ...parameters: never[]) => List | Promise<List>): this {
@@ -87,17 +90,17 @@ export class RemoteCommand extends Command {
   }
 }
 
-/** What the service calls an option, where it is another word. */
+/** The service's name of an option, where it differs. */
 const PARAMETERS: Readonly<Record<string, string>> = {
   expires: 'expires_at',
   expiresIn: 'expires_in_minutes',
   household: 'household_id',
   unusedFor: 'unused_since',
 };
-/** Commander has no null for the value of an option. */
+/** The value with which an operator sets null, which Commander cannot express. */
 const NULLS: Readonly<Record<string, string>> = { expires: 'never', scopes: 'all', targets: 'all' };
 
-/** @returns what the options of a command select or set, under the names of the service */
+/** @returns the options of a command under the names of the service */
 export function toParameters(options: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const parameters = Object.entries(options).map(([option, value]) => [
     PARAMETERS[option] ?? option.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
@@ -106,7 +109,7 @@ export function toParameters(options: Readonly<Record<string, unknown>>): Record
   return Object.fromEntries(parameters.filter(([name]) => name !== 'url')) as Record<string, unknown>;
 }
 
-/** The text of one JSON object, while its items arrive. */
+/** Writes one JSON object while its items arrive. */
 class JsonList {
   private separator = '{\n  "items": [';
 
@@ -124,7 +127,7 @@ class JsonList {
   }
 }
 
-/** Scopes and targets stand in one line. */
+/** Prints lists, such as scopes, in one line. */
 function joinLists(item: object): Record<string, Cell> {
   const fields = Object.entries(item) as [string, Cell | readonly (Cell | ScopeUseResponse)[]][];
   return Object.fromEntries(fields.map(([name, value]) => [name, [value].flat().map(toText).join(' ')]));
@@ -161,7 +164,7 @@ export function createClient(command: Command): AdminClient {
   return AdminClient.from(getServiceUrl(command, variables), variables);
 }
 
-/** Operators share the environment, or the `.env`, of a service on the same machine. */
+/** The environment, or the `.env`, may be that of a service on the same machine, so its ports count. */
 export function getServiceUrl(command: Command, { AUTH_URL, INTERNAL_PORT, PORT }: Variables): string {
   return readOptions(command).url ?? AUTH_URL ?? `http://127.0.0.1:${INTERNAL_PORT ?? PORT ?? DEFAULT_PORT}`;
 }

@@ -1,5 +1,5 @@
-// `platform-auth replay`: after a restore, ends again what an exported audit log says was ended since the backup. It compares
-// with the present state, so that a second run finds nothing to do.
+// `platform-auth replay`: after a restore, repeats the revocations and deletions that an exported audit log records
+// since the backup. Idempotent, because it compares the log with the present state.
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
@@ -19,7 +19,7 @@ const KEYS: Readonly<Partial<Record<AuditEventName, string>>> = {
   'admin.operator.revoked': '/operators',
 };
 const USERS = '/users';
-/** Events after which the subject exists, by its path: what was issued since the backup is gone. */
+/** The paths of subjects by the event that made them. After a restore those made since the backup are gone. */
 const ISSUED: Readonly<Record<string, string>> = {
   'admin.node.issued': '/nodes',
   'node.enrolled': '/nodes',
@@ -28,10 +28,10 @@ const ISSUED: Readonly<Record<string, string>> = {
   'user.registered': USERS,
   'admin.user.created': USERS,
 };
-/** Events that end sessions. Some of them record no `session.ended` of their own. */
+/** Events that end sessions, some without a `session.ended` of their own. */
 const ENDS_SESSIONS =
   /^(session\.(ended|refresh\.reused)|admin\.user\.(sessions_revoked|factors_removed)|user\.(password\.(changed|reset)|totp\.enrolled|passkey\.added))$/;
-/** A restore brings old keys, passwords, addresses and factors back, which only an operator or their user can replace. */
+/** A restore brings back old keys, passwords, addresses and factors, which only an operator or their user can replace. */
 const BY_HAND =
   /\.(rotated|rotation_finished|removed|factors_removed|replaced|cancelled)$|^user\.(password|email)\.(changed|reset)$|^admin\.operator\.updated$/;
 
@@ -45,16 +45,16 @@ const eventSchema = z.object({
 });
 type ReplayedEvent = z.output<typeof eventSchema>;
 
-/** What the events of the log did, with the time at which each was last done to a subject. They may come in any order. */
+/** The effects of the events, each with the last time at which it happened to a subject. Events may come in any order. */
 class History {
   private readonly times = new Map<string, Map<string, number>>();
   readonly byHand = new Map<string, Set<string>>();
-  /** Each subject that was issued, with the event that says so. */
+  /** The event that made each subject. */
   readonly issued = new Map<string, string>();
 
   add(event: ReplayedEvent): void {
     const { event: name, subject, time, details } = event;
-    // It becomes a part of a path, and the file may come from elsewhere.
+    // The subject becomes a part of a path, and the file is not trusted.
     if (subject === null || !isId(subject)) return;
     for (const effect of listEffects(event)) {
       const times = this.times.get(effect) ?? new Map<string, number>();
@@ -78,13 +78,13 @@ class History {
   }
 }
 
-/** @returns for a revoked key the path of its type, and for a user what was done to the account */
+/** @returns the path of a revoked key's type, or what was done to an account */
 function listEffects({ event, details }: ReplayedEvent): string[] {
   const { is_active, email } = (event === 'admin.user.updated' && details.after) || {};
   const effects = [KEYS[event as AuditEventName]];
   if (/^(admin\.)?user\.deleted$/.test(event)) effects.push('delete');
   if (is_active !== undefined) effects.push(is_active ? 'enable' : 'disable');
-  // An operator who gives the account another address ends its sessions.
+  // A new address, set by an operator, ends the sessions of the account.
   if (email !== undefined || ENDS_SESSIONS.test(event)) effects.push('end sessions');
   return effects.filter((effect) => effect !== undefined);
 }
@@ -92,7 +92,7 @@ function listEffects({ event, details }: ReplayedEvent): string[] {
 interface Step {
   readonly action: 'revoke' | 'delete' | 'disable' | 'end sessions';
   readonly path: string;
-  /** What people call it. */
+  /** The name that people know it by. */
   readonly subject: string;
 }
 
@@ -154,7 +154,7 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
   return steps;
 }
 
-/** Adds what was issued since the backup, and not ended, to what only a person can repeat. */
+/** Adds what was made since the backup and is now gone, which only a person can make again. */
 async function findGone(client: AdminClient, history: History): Promise<void> {
   const ended = new Set(history.subjects('delete', ...Object.values(KEYS)));
   const issued = [...history.issued].filter(([id]) => !ended.has(id));

@@ -64,7 +64,7 @@ interface Seen {
   readonly isKeyGiven: boolean;
 }
 
-/** @throws {CommandFailedError} for the worst that was seen, or what was not looked at */
+/** @throws {CommandFailedError} for the worst that was seen, or for what could not be read */
 function refuseProblems(url: string, { health, background_work, unseen, isKeyGiven }: Seen): void {
   if (health.status !== 'ok' && health.status !== 'degraded')
     throw new CommandFailedError(`${url} is not healthy. Read the log of the service.`, 'unhealthy');
@@ -84,7 +84,7 @@ async function readHealth(url: string): Promise<z.infer<typeof healthSchema>> {
   throw toServiceError(url, answer);
 }
 
-/** @returns null without a key, without the scope, and where another port (INTERNAL_PORT) serves the admin door */
+/** @returns null without a key, without the scope, or when only INTERNAL_PORT serves the admin door */
 async function readIfAllowed<Body>(
   client: AdminClient | undefined,
   path: string,

@@ -173,7 +173,7 @@ async function findUser(client: AdminClient, user: string): Promise<AdminUserRes
   return found;
 }
 
-/** @returns the id as given, without a call, when it is not an e-mail address */
+/** @returns the parameter itself, without a call, unless it is an e-mail address */
 export async function findUserId(client: AdminClient, user: string): Promise<string> {
   return user.includes('@') ? (await findUser(client, user)).id : user;
 }
@@ -182,7 +182,7 @@ async function findUserPath(client: AdminClient, user: string): Promise<string> 
   return `/users/${encodeURIComponent(await findUserId(client, user))}`;
 }
 
-/** @returns the path at which the service explains a login from one address, or from any */
+/** @returns the path at which the service explains a user's login */
 export function buildLoginPath(userId: string): string {
   return `/users/${encodeURIComponent(userId)}/explain`;
 }
