@@ -6,7 +6,9 @@ import type { SecretDigest } from '../crypto/secret.js';
 
 // Who calls: the principal that a door found behind a credential, and the actor that the audit log names.
 
-/** Set when a verifier may remember the verdict about a key. */
+/**
+ * The verdict about a key may be cached until the key expires. A principal without it must be validated at each use.
+ */
 export interface Rememberable {
   readonly expiresAt: Date | null;
 }
@@ -15,10 +17,10 @@ export interface UserPrincipal {
   readonly door: 'user';
   readonly userId: string;
   readonly sessionId: string;
-  /** The present one, not the one in the token. */
+  /** The account's address now, which may differ from the one in the access token. */
   readonly email: string;
   readonly amr: readonly string[];
-  /** When the access token, or its session, ends. */
+  /** The earlier of the ends of the access token and of its session. */
   readonly expiresAt: Date;
   readonly claims: TokenClaims;
 }
@@ -36,9 +38,9 @@ export interface AppPrincipal {
   readonly appId: string;
   readonly caller: string;
   readonly target: string;
-  /** Null: all that the target knows. */
+  /** Null: the credential has every scope of its target. */
   readonly scopes: readonly string[] | null;
-  /** It presented the key before the last rotation. */
+  /** Whether the caller presented the key that the last rotation replaced. */
   readonly isPrevious: boolean;
   readonly rememberable: Rememberable | undefined;
 }
@@ -47,9 +49,9 @@ export interface NodePrincipal {
   readonly door: 'node';
   readonly nodeId: string;
   readonly householdId: string;
-  /** The only services at which it is accepted; null: all. */
+  /** The node's key is accepted at these services only; null: at every service. */
   readonly targets: readonly string[] | null;
-  /** The app that forwarded the node's credential with a valid one of its own. */
+  /** The app whose own valid credential came with the node's; null when none was sent. */
   readonly forwardedBy: string | null;
   readonly rememberable: Rememberable | undefined;
 }
@@ -71,8 +73,9 @@ export type Principal = UserPrincipal | AppPrincipal | NodePrincipal | AdminPrin
 export type Door = Principal['door'];
 
 /**
- * A parameter decorator would pass the principal through the validation pipe, at 2 µs of CPU for each validation.
- * @param doors the ones that the route declares
+ * A function rather than a parameter decorator, which would pass the principal through the validation pipe (2 µs of
+ * CPU).
+ * @param doors the doors that the route declares
  */
 export function getPrincipal<D extends Door>({ user }: Request, ...doors: D[]): Extract<Principal, { door: D }> {
   const principal = user as Extract<Principal, { door: D }> | undefined;
@@ -82,17 +85,20 @@ export function getPrincipal<D extends Door>({ user }: Request, ...doors: D[]): 
 
 const MAX_USER_AGENT_LENGTH = 200;
 
-/** Who performs an audited act, and in which request. `open` is a caller without a credential, `service` this service itself. */
+/**
+ * Who performs an audited act, and in which request. `open` is a caller without a credential, `service` this service
+ * itself.
+ */
 export interface Actor {
   readonly door: 'user' | 'app' | 'node' | 'admin' | 'open' | 'cli' | 'service';
-  /** Null for the root key, ADMIN_API_KEY. */
+  /** Null for the root key and for a caller without a credential. */
   readonly id: string | null;
   readonly operator?: string | undefined;
   readonly requestId: string | null;
   /** The `X-Request-Id` that the caller sent, for correlation only. */
   readonly callerRequestId?: string | undefined;
   readonly address: string | null;
-  /** The list of sessions shows it. It is neither logged nor audited. */
+  /** Shown in the user's list of sessions. It is neither logged nor written to the audit log. */
   readonly userAgent?: string | undefined;
 }
 
@@ -120,13 +126,12 @@ export function toActor(request: Request): Actor {
   };
 }
 
-/** @returns undefined for the root key, and at the other doors */
+/** @returns undefined for the root key, and for callers at another door than `admin` */
 export function getOperatorName({ user }: Request): string | undefined {
   const principal = user as Principal | undefined;
   return principal?.door === 'admin' ? principal.operator?.name : undefined;
 }
 
-/** A call of a user about their own account. */
 export interface OwnCall {
   readonly principal: UserPrincipal;
   readonly actor: Actor;
@@ -149,7 +154,9 @@ function getActorId(principal: Principal): string | null {
   }
 }
 
-/** @returns printable ASCII, cut to a length at which a person still recognises a device; undefined when nothing is left */
+/**
+ * @returns printable ASCII, cut to a length at which a person still recognises a device; undefined when nothing is left
+ */
 function readUserAgent({ headers }: Request): string | undefined {
   const text = headers['user-agent']
     ?.slice(0, MAX_USER_AGENT_LENGTH)

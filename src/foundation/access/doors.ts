@@ -1,7 +1,7 @@
-// The four doors: each judges one kind of credential (`AppDoor`, `NodeDoor`, `UserDoor`, `AdminDoor`), a Passport strategy
-// reads that credential from a request, and a route declares its doors with a decorator of require.ts. Terms: door,
-// principal, credential, verdict (docs/glossary.md). Invariants: every route declares its doors exactly once; all refusals
-// at a door look the same to the caller, and only the log has the reason.
+// The four doors: each judges one kind of credential (`AppDoor`, `NodeDoor`, `UserDoor`, `AdminDoor`), a Passport
+// strategy reads that credential from a request, and a route declares its doors with a decorator of require.ts. Terms:
+// door, principal, credential, verdict (docs/glossary.md). Invariants: every route declares its doors exactly once; all
+// refusals at a door look the same to the caller, and only the log has the reason.
 
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
@@ -12,7 +12,7 @@ import type { RouteScope } from '../common/names.js';
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
 import type { Door, Principal } from './actor.js';
 
-/** A request with any of its headers presents a credential for a door. */
+/** A request presents a credential for a door when it has at least one of these headers. */
 export const DOORS = {
   user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: 'user.token.refused' },
   app: {
@@ -32,22 +32,25 @@ export function createRefusal<D extends Door>(
   fields: Readonly<Record<string, string | undefined>> = {},
 ): ProblemException {
   const { problem, refusalEvent } = DOORS[door];
-  // The signature has checked that the reason is one of the event's; TypeScript does not relate the two in a union.
+  // TypeScript does not relate event and reason within a union, but the signature of this function does.
   const refusal = { event: refusalEvent, reason, fields: { door, ...fields } } as RefusalEvent;
   return new ProblemException(problem, { refusal });
 }
 
-/** What a route asks of a credential, besides that it is valid. */
+/** What a call needs of a credential that is otherwise valid. */
 export interface Asked {
-  /** The service at which an app key is presented: this one when unset; null when the service that forwards it does not name itself. */
+  /**
+   * The service at which an app key is presented. Undefined: this service; null: the service that forwards the key did
+   * not name itself.
+   */
   readonly target?: string | null;
-  /** What the call needs at that service; null when it names no scope, so that a restricted key is refused. */
+  /** The scope that the call needs at that service; null when it names none, so that a restricted key is refused. */
   readonly appScope?: string | null | undefined;
-  /** What an operator needs. */
+  /** The operator scope that the route declares. */
   readonly scope?: RouteScope | undefined;
 }
 
-/** The Passport strategies. Not in Passport's global table, so that several applications can run in one process. */
+/** The Passport strategies of one application. Passport's global table has one slot per name for the whole process. */
 @Injectable()
 export class Doors {
   private readonly strategies = new Map<Door, Strategy>();
@@ -61,7 +64,7 @@ export class Doors {
   }
 
   /**
-   * Runs the door's strategy, as `passport.authenticate` would. That function keeps requests alive until the next full
+   * Runs the door's strategy in place of `passport.authenticate`, which keeps requests alive until the next full
    * collection (docs/decisions/0035).
    * @throws {ProblemException} the door's 401; any other error when the strategy could not decide
    */
@@ -71,7 +74,8 @@ export class Doors {
       if (!strategy) throw new Error(`No strategy is installed for the ${door} door`);
       const refuse = (): void => reject(createNotAcceptedProblem(door, request));
       const accept = (principal?: Principal): void => (principal ? resolve(principal) : refuse());
-      // A strategy reports to methods of its own: with one object for all requests, one would get another's principal.
+      // Each request gets an object of its own for its verdict: on a shared object, one request could get the principal
+      // of another.
       const ownStrategy = Object.create(strategy) as RequestStrategy;
       ownStrategy.success = accept;
       ownStrategy.fail = refuse;
@@ -82,7 +86,7 @@ export class Doors {
   }
 }
 
-/** A strategy for one request, with the methods to which it reports its verdict (the package passport-strategy). */
+/** The methods by which a strategy reports its verdict about one request (the package passport-strategy). */
 interface RequestStrategy {
   success: (principal?: Principal) => void;
   fail: () => void;
@@ -100,7 +104,8 @@ function createNotAcceptedProblem(door: Door, request: Request): ProblemExceptio
 }
 
 /**
- * What follows the scheme (RFC 6750 §2.1). Blanks are spaces and tabs (RFC 9110 §5.6.3): `\s` takes a no-break space for one.
+ * Reads the token of RFC 6750 §2.1. Blanks are spaces and tabs (RFC 9110 §5.6.3): `\s` would also skip a no-break
+ * space.
  * @returns undefined without a token, and for any other scheme
  */
 export function readBearer({ headers }: Pick<Request, 'headers'>): string | undefined {
@@ -110,11 +115,11 @@ export function readBearer({ headers }: Pick<Request, 'headers'>): string | unde
 type Done = (error: Error | null, principal?: object, info?: object) => void;
 
 /**
- * passport-headerapikey passes the request after the callback; Nest expects the callback last. This class swaps them,
- * passes on what the route asks, and is the base of every door with a key in a header.
+ * The base of every door with a key in a header. passport-headerapikey passes the request after the callback and Nest
+ * expects the callback last, so this class reorders them.
  */
 export class HeaderKeyStrategy extends HeaderAPIKeyStrategy {
-  /** Of this request: `Doors` authenticates each one by an object of its own. */
+  /** Safe to keep in a field, because `Doors` authenticates each request with an object of its own. */
   private asked: Asked = {};
 
   constructor(header: string, verify: (request: Request, key: string, asked: Asked, done: Done) => void) {

@@ -36,7 +36,9 @@ import type { Door } from './actor.js';
 import { getDeclaredRoute } from './route-table.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER } from './route-declarations.js';
 
-/** Member of an operation in the OpenAPI document, until `completeDocument` removes it. */
+/**
+ * The operation of the OpenAPI document carries its operator scope here, until `completeDocument` turns it into text.
+ */
 export const SCOPE_EXTENSION = 'x-scope';
 
 const REQUIREMENTS: Readonly<Record<Door, Record<string, string[]>>> = {
@@ -58,8 +60,8 @@ const PROBLEMS_OF_EVERY_ROUTE: Problem[] = [
 ];
 
 /**
- * Admits requests with a valid credential for one of the doors that the route declares. With several doors, the first one that the request presents a
- * credential for decides: another credential does not make up for an invalid one.
+ * Requires a valid credential for one of the route's doors. With several doors, the first one for which the request
+ * presents a credential decides: a second credential does not make up for an invalid one.
  */
 @Injectable()
 class DoorGuard implements CanActivate {
@@ -97,10 +99,10 @@ export const Public = () => applyDecorators(Declares({ doors: [] }), ApiProblems
 
 export const RequireUser = () => RequireWith(DoorGuard, 'user');
 
-/** The key's target must be this service. */
+/** Requires an app key whose target is this service. */
 export const RequireApp = () => RequireWith(DoorGuard, 'app');
 
-/** What a route answers when it succeeds: a body of this class, or no body, with a description for the OpenAPI document. */
+/** Documents the successful response: a class for its body, or a description when it has no body. */
 export function Answers(
   status: 200 | 201 | 202 | 204,
   answer: Type | string,
@@ -110,27 +112,27 @@ export function Answers(
   return applyDecorators(HttpCode(status), ApiResponse({ status, ...described }));
 }
 
-/** What the OpenAPI document says of a route of operators. Without `returns` and `creates`, it answers 204. */
+/** The documentation of a route of operators. A route with neither `returns` nor `creates` answers 204. */
 interface AdminRoute {
   readonly summary: string;
   readonly description?: string;
-  /** Besides the refusals of the door. */
+  /** Problems of this route, in addition to those that its door answers with. */
   readonly refusals?: readonly Problem[];
   readonly returns?: Type;
   readonly creates?: Type;
-  /** The body, when the client may leave it out. */
+  /** The class of the body, if the client may leave the body out. */
   readonly optionalBody?: Type;
 }
 
-/** @param path below that of the operators' API, with its first slash */
+/** @param path below `/api/v0/admin`, beginning with a slash */
 export const AdminController = (path = ''): ClassDecorator =>
   applyDecorators(ApiTags('admin'), Controller(`api/v0/admin${path}`), Declares({ audience: 'operators' }));
 
-/** @param path below `/internal`, with its first slash */
+/** @param path below `/internal`, beginning with a slash */
 export const InternalController = (path = ''): ClassDecorator =>
   applyDecorators(ApiTags('internal'), Controller(`internal${path}`), Declares({ audience: 'services' }));
 
-/** @param scope that an operator needs; `read` is enough for a GET */
+/** @param scope the operator scope that the route needs; `read` suffices for every GET */
 export function RequireAdmin(
   scope: RouteScope,
   { refusals = [], returns, creates, ...route }: AdminRoute,
@@ -163,7 +165,8 @@ class PresentedAppGuard extends DoorGuard {
 
 /**
  * @returns null when the service that forwards the key does not name itself
- * @throws {ProblemException} validation_failed, also for any other field: a misspelt target must not count as absent
+ * @throws {ProblemException} validation_failed for any other field, because a misspelt `target` must not count as
+ * absent
  */
 function readPresentedTarget({ headers, body }: Request): string | null {
   refuseUnknownFields(body, 'target');
@@ -190,7 +193,10 @@ function readAskedScope({ headers }: Request): string | undefined {
 const describeTargetHeader = (description: string) =>
   ApiHeader({ name: 'X-Platform-Target', required: false, schema: SERVICE_NAME.schema, description });
 
-/** An app key that a caller presented to another service, which forwards it. The key's target must be that service. */
+/**
+ * Requires an app key that its caller presented to another service, which forwards it here. The key's target must be
+ * that service.
+ */
 export const RequirePresentedApp = () =>
   applyDecorators(
     RequireWith(PresentedAppGuard, 'app'),
@@ -206,8 +212,8 @@ export const RequirePresentedApp = () =>
   );
 
 /**
- * The own credential of a service that forwards another caller's must be valid too, if it is sent or required. Fields are
- * refused, because a target in the body would be ignored.
+ * Validates the own app credential of a service that forwards another caller's, if it is sent or required. Refuses
+ * fields in the body, because a target there would be ignored.
  */
 @Injectable()
 class ForwardingAppGuard implements CanActivate {
@@ -216,7 +222,7 @@ class ForwardingAppGuard implements CanActivate {
     protected readonly environment: Environment,
   ) {}
 
-  /** Returns a promise only when it must: each one costs the hot path. */
+  /** Returns a promise only when it authenticates an app, because each promise costs the hot path time. */
   canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const request = context.switchToHttp().getRequest<Request>();
     refuseUnknownFields(request.body);
@@ -228,14 +234,14 @@ class ForwardingAppGuard implements CanActivate {
     return false;
   }
 
-  /** The app is the principal until the next guard authenticates the node, whose principal names the app. */
+  /** The app stays the principal until the next guard authenticates the node, whose principal then names the app. */
   private async authenticateService(request: Request): Promise<boolean> {
     request.user = await this.doors.authenticate('app', request);
     return true;
   }
 }
 
-/** For the route of nodes, the only one with a target, and where operators may demand the service's own credential. */
+/** Only the route of nodes reads a target, and only there the operator can require the service's own credential. */
 @Injectable()
 class NodeForwardingAppGuard extends ForwardingAppGuard {
   override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
@@ -248,7 +254,7 @@ class NodeForwardingAppGuard extends ForwardingAppGuard {
   }
 }
 
-/** On `validate-user`, the body of a refusal of the user door says `valid: false` too. */
+/** Refusals of the user door that also say `valid: false` in their body, which `validate-user` answers with. */
 const USER_VERDICTS = [problems.missingAccessToken, problems.invalidAccessToken].map((problem) => ({
   ...problem,
   extension: NOT_VALID,

@@ -1,42 +1,44 @@
-// What a route declares about the requests that it takes. The decorators of require.ts and of the controllers declare it;
-// `RouteTable` compiles it once. Invariant: a guard reads a declaration, and never concludes anything from a URL.
+// What a route declares about the requests that it takes. The decorators of require.ts and of the controllers declare
+// it; `RouteTable` compiles it once. Invariant: a guard reads a declaration, and never concludes anything from a URL.
 
 import type { RouteScope } from '../common/names.js';
 import type { Door } from './actor.js';
 
-/** In which a service that forwards the key of a service or a node names itself. */
+/** A service that forwards the key of an app or a node names itself in this header. */
 export const TARGET_HEADER = 'x-platform-target';
-/** In which a service that forwards an app key names the scope that the call needs. */
+/** A service that forwards an app key names the scope that the call needs in this header. */
 export const SCOPE_HEADER = 'x-platform-scope';
 
 /**
- * Who calls a route. With INTERNAL_PORT, only `anyone` is served on PORT. Services are not browsers: the head of their
- * requests is judged more strictly. A gateway passes on the method, the path and the headers of its own client.
+ * Who calls a route. With INTERNAL_PORT, PORT serves `anyone` only. Services are not browsers, so unknown headers of
+ * theirs are refused; a gateway passes on the method, the path and the headers of its own client.
  */
 export type Audience = 'anyone' | 'operators' | 'services' | 'gateways';
 
-/** `json` is parsed before the route; `bytes` is JSON that the route parses itself, after authentication; `none` is not read. */
+/**
+ * `json` is parsed before the route; `bytes` is JSON that the route parses itself, after authentication; `none` is not
+ * read.
+ */
 export type BodyKind = 'json' | 'form' | 'bytes' | 'none';
 
-/** The doors that a gateway may ask. */
 export type GatewayDoor = Exclude<Door, 'admin'>;
 
 export interface RouteDeclaration {
-  /** Any of which opens it. Empty for a route without authentication. */
+  /** The credential of any one of these doors suffices. Empty for a route without authentication. */
   readonly doors: readonly Door[];
-  /** Which an operator needs, where the admin door is one of the doors. */
+  /** The operator scope that the admin door requires. */
   readonly scope?: RouteScope;
   readonly audience: Audience;
   readonly body: BodyKind;
-  /** Headers that only routes which read them accept: ignored, they would pass for checked. */
+  /** Other routes refuse these headers: if they ignored one, the caller would believe that it was checked. */
   readonly headers: readonly (typeof TARGET_HEADER | typeof SCOPE_HEADER)[];
-  /** Which of its requests the request log has. Refusals are security events besides. */
+  /** Which requests the request log contains. A refusal is also logged as a security event, whatever this says. */
   readonly logged: 'all' | 'failures' | 'none';
 }
 
 const DECLARATION = 'route-declaration';
 
-/** On a method, or on a class for all its routes. What the method declares precedes what the class does. */
+/** Declares for one method, or on a class for all its routes. The declaration of the method takes precedence. */
 export function Declares(part: Partial<RouteDeclaration>): ClassDecorator & MethodDecorator {
   return (target: object, _name?: string | symbol, descriptor?: PropertyDescriptor): void => {
     const declarer = (descriptor?.value ?? target) as object;

@@ -1,5 +1,5 @@
-// The table of all routes: their declarations, compiled from Nest's metadata at the start, by path and method. The guards of
-// foundation/http/ look each request up in it once, and read the rest from the entry.
+// The table of all routes: their declarations, compiled from Nest's metadata at the start, by path and method. The
+// guards of foundation/http/ look each request up in it once, and read the rest from the entry.
 
 import { Injectable, RequestMethod, type Type } from '@nestjs/common';
 import { METHOD_METADATA, PATH_METADATA, ROUTE_ARGS_METADATA } from '@nestjs/common/constants.js';
@@ -10,12 +10,12 @@ import type { Request } from 'express';
 import { readDeclaration, type Audience, type RouteDeclaration } from './route-declarations.js';
 
 export interface Route extends RouteDeclaration {
-  /** Of the handler. */
+  /** Name of the handler's method. */
   readonly name: string;
   readonly method: string;
-  /** As in Express: `/api/v0/users/:id`. */
+  /** Pattern as Express writes it: `/api/v0/users/:id`. */
   readonly path: string;
-  /** The fields of a JSON body that may be lists, of texts: the most items of each, by its JSON Pointer. */
+  /** The most items of each list that a JSON body may have, by the list's JSON Pointer. The items are texts. */
   readonly lists: ReadonlyMap<string, number>;
   readonly handler?: object;
 }
@@ -29,13 +29,13 @@ export interface KnownPath {
 
 interface Pattern extends KnownPath {
   readonly pattern: RegExp;
-  /** A wildcard counts as more than any number of parameters. */
+  /** Number of parameters. A pattern with fewer is tried first; a wildcard counts as infinite, and is tried last. */
   readonly parameters: number;
 }
 
 declare module 'express-serve-static-core' {
   interface Request {
-    /** Set by `guardHead`, before anything else reads the request. */
+    /** `guardHead` sets it before any other code reads the request. */
     declared?: Route | undefined;
   }
 }
@@ -48,7 +48,10 @@ export function getDeclaredRoute({ declared }: Request): Route {
 
 export const API_PREFIX = '/api/v0';
 
-/** The specification's flow descriptions have no prefix: `/auth/login` is an alias of `/api/v0/auth/login`. */
+/**
+ * Whether the path lacks the prefix, as in the specification's flow descriptions: `/auth/login` stands for
+ * `/api/v0/auth/login`.
+ */
 export function isAlias(path: string): boolean {
   return /^\/(auth|users|admin)(\/|$)/.test(path);
 }
@@ -63,19 +66,22 @@ export class RouteTable {
   private readonly patterns: Pattern[] = [];
   private readonly gateways: KnownPath[] = [];
 
-  /** Nest has scanned all modules before it creates the first provider. */
+  /** Complete, because Nest scans all modules before it creates the first provider. */
   constructor(modules: ModulesContainer) {
     for (const { controllers } of modules.values())
       for (const { metatype } of controllers.values())
         for (const route of compileRoutes(metatype as Type)) this.add(route);
   }
 
-  /** For a page that is no route of a controller: open to everybody, and without a body. */
+  /** Adds a page that Nest does not route: it has no door and no body. */
   addPage(path: string): void {
     this.add({ ...DEFAULTS, doors: [], name: '', method: 'GET', path, lists: NO_LISTS });
   }
 
-  /** @param path with neither a query nor parameters. A literal name precedes a parameter: `/passkeys/options` is not `/passkeys/:id` */
+  /**
+   * @param path without a query. A literal path takes precedence over a pattern: `/passkeys/options` is not
+   * `/passkeys/:id`
+   */
   findLiteral(path: string): KnownPath | undefined {
     return this.literals.get(path);
   }
@@ -85,7 +91,7 @@ export class RouteTable {
     return this.literals.get(path) ?? this.patterns.find(({ pattern }) => pattern.test(path));
   }
 
-  /** Gateways append the path of their client, which may be anything, and its query. */
+  /** Finds by prefix, because a gateway appends the path and the query of its client. */
   findForGateway(url: string): KnownPath | undefined {
     return this.gateways.find(({ path }) => url.startsWith(path) && /^[/?]/.test(url.slice(path.length)));
   }
@@ -96,7 +102,7 @@ export class RouteTable {
     const known = this.literals.get(path) ?? this.patterns.find((each) => each.path === path) ?? this.addPath(route);
     if (known.audience !== audience) throw new Error(`The routes of ${path} declare different audiences`);
     known.routes.set(method, route);
-    // RFC 9110 §9.3.2.
+    // HEAD is answered as GET (RFC 9110 §9.3.2).
     if (method === 'GET') known.routes.set('HEAD', route);
   }
 

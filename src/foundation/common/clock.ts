@@ -10,7 +10,7 @@ export class Clock {
     return new Date();
   }
 
-  /** Never jumps. Its zero is not defined. */
+  /** Milliseconds since an unspecified moment. Unlike `now()`, it never jumps. */
   monotonicMs(): number {
     return performance.now();
   }

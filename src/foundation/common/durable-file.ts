@@ -1,7 +1,7 @@
-// Files with keys: replaced atomically, readable by their owner only, and whole after a power cut. The folder may belong to
-// a user with fewer rights than this process (root), who can put another file in their place at any moment (TOCTOU): only
-// a file that was opened here is read, and only one that was created here changes its owner. write-file-atomic 7 opens a
-// predictable name, follows links, and sets the owner by path, which test/foundation/common/durable-file.spec.ts refuses.
+// Files with keys: replaced atomically, readable by their owner only, and complete after a power cut. The folder may
+// belong to a user with fewer rights than this process (root), who can replace a file at any moment (TOCTOU). So bytes
+// are read from, and an owner is set on, an open descriptor and never a path. write-file-atomic 7 opens a predictable
+// name, follows links, and sets the owner by path.
 
 import * as fs from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -9,10 +9,12 @@ import { createRandomId } from './ids.js';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants;
 const PRIVATE_MODE = 0o600;
-/** Errors of exFAT and some shared folders, where two processes may create a file at the same moment. */
+/**
+ * exFAT and some shared folders have no hard links: there, two processes that race to create a file may both succeed.
+ */
 const NO_HARD_LINKS = new Set(['EPERM', 'ENOTSUP', 'ENOSYS']);
 
-/** A file as it was when it was opened. The bytes and the owner belong to the same file. */
+/** The bytes and the owner of one opened file, whatever its path leads to by now. */
 export interface FoundFile {
   readonly bytes: Buffer;
   readonly stats: fs.Stats;
@@ -57,12 +59,12 @@ export function replaceFile(path: string, change: Change): void {
   syncFolder(path);
 }
 
-/** Does everything that {@link replaceFile} does except for the replacement, and throws the same errors. */
+/** Does what {@link replaceFile} does up to the replacement, so that its errors occur before anything depends on it. */
 export function rehearseReplacement(path: string, change: Change): void {
   fs.rmSync(writeBeside(path, change), { force: true });
 }
 
-/** @returns false when the path exists; nothing was changed then. Of several processes one succeeds. */
+/** @returns false, and changes nothing, when the path exists. When several processes create the file, one gets true. */
 export function createFile(path: string, bytes: Buffer): boolean {
   removeLeftovers(path);
   const temporary = writeBeside(path, () => bytes);
@@ -122,7 +124,7 @@ function syncFolder(path: string): void {
   fs.closeSync(descriptor);
 }
 
-/** Removes the temporary files of killed processes, because they contain keys too. */
+/** Removes the temporary files that killed processes left behind, because they contain keys too. */
 function removeLeftovers(path: string): void {
   const start = `.${basename(path)}.`;
   for (const entry of fs.readdirSync(dirname(path), { withFileTypes: true })) {

@@ -1,13 +1,16 @@
-// A bounded queue that is fair between networks (round robin). An IPv6 /48 counts as one network, which shares its
-// turns among its networks of /64. While other networks wait, one network holds at most an eighth of the entries. A
-// full queue evicts the newest entry of the network that holds most, in favour of a network that holds fewer.
+// A bounded queue that is fair between networks (round robin). An IPv6 /48 counts as one network, and its turns are
+// shared among its networks of /64. While other networks wait, one network holds at most an eighth of the entries. A
+// full queue evicts the newest entry of the network that holds most, if the new entry's network holds fewer.
 
 const FAIR_SHARE = 8;
 
 export interface Ticket {
-  /** The networks of the client, the narrowest first, as `toNetworks` returns them. */
+  /** The client's networks as `toNetworks` returns them, the narrowest first. */
   readonly networks: readonly string[];
-  /** The account knows the address of the client, which has priority while no entry of its network waits or runs. */
+  /**
+   * Whether the account has been used from the client's address. Such a client has priority while its network has no
+   * other entry.
+   */
   readonly isKnown: boolean;
 }
 
@@ -29,8 +32,8 @@ export class FairQueue<T> {
   }
 
   /**
-   * @param isIdle no item of its network is in progress
-   * @returns the item that has no place: this one, or one that was evicted for it
+   * @param isIdle whether no item of the ticket's network is in progress
+   * @returns the rejected item: this one, or one that was evicted for it
    */
   push(item: T, ticket: Ticket, isIdle = false): T | undefined {
     const network = getWidestNetwork(ticket);
@@ -41,8 +44,8 @@ export class FairQueue<T> {
     const evicted = this.size < this.limit ? undefined : this.evict(held, isPreferred);
     if (this.size >= this.limit) return item;
     this.counts.set(network, held + 1);
-    // Within a network, known and unknown clients take turns too, so that an attacker at a shared address does not lock
-    // out its owner.
+    // Within a network, known and unknown clients alternate, so that an attacker at a shared address does not lock out
+    // the owner of the account.
     const path = [...[...ticket.networks].reverse(), ticket.isKnown ? 'known' : 'unknown'];
     (isPreferred ? this.preferred : this.regular).push({ item, ticket }, path);
     return evicted;
@@ -82,7 +85,7 @@ export function getWidestNetwork({ networks }: Ticket): string {
   return networks[networks.length - 1] ?? 'unknown';
 }
 
-/** Serves keys in turn. The items of a key are served in turn over the keys of the next level, down to single items. */
+/** Serves keys in turn, and within a key the keys of the next level, down to single items. */
 class RoundRobin<T> {
   size = 0;
   private readonly items: T[] = [];
@@ -111,7 +114,7 @@ class RoundRobin<T> {
     return this.countRemoved(item);
   }
 
-  /** The newest item of a key; without a key, of the largest part. */
+  /** Removes the newest item of a key; without a key, that of the largest part. */
   pop(key?: string): T | undefined {
     const largest = key ?? [...this.parts].sort(([, left], [, right]) => right.size - left.size)[0]?.[0];
     const part = largest === undefined ? undefined : this.parts.get(largest);

@@ -31,11 +31,11 @@ import {
   toCanonicalOperatorName,
 } from './names.js';
 
-/** An ISO 8601 moment with nanoseconds and an offset is shorter. */
+/** Longer than any ISO 8601 moment with nanoseconds and an offset. */
 const MAX_MOMENT_LENGTH = 40;
 const MOMENT_SCHEMA = { type: String, format: 'date-time', maxLength: MAX_MOMENT_LENGTH } as const;
 const MAX_PASSWORD_LENGTH = 256;
-/** What {@link PasswordField} documents about a password that is to be set. */
+/** Documents a {@link PasswordField} that sets a password. */
 export const NEW_PASSWORD = {
   description: 'A new password needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
 };
@@ -64,11 +64,14 @@ function Accepts(
   };
 }
 
-/** A rule that the table of routes reads: a list in a body is refused before the validation, unless a rule of this name allows it. */
+/** The table of routes finds lists by the name of this rule, and a body's other lists are refused before validation. */
 const AcceptsList = (maxItems: number, detail: string, accepts: (value: unknown) => boolean) =>
   Accepts(ARRAY_MAX_SIZE, detail, accepts, maxItems);
 
-/** A list of texts below a field whose content is validated elsewhere. @param pointer (RFC 6901) from the field */
+/**
+ * Allows a list of texts below a field whose content is validated elsewhere.
+ * @param pointer JSON Pointer from the field to the list (RFC 6901)
+ */
 export const HasListBelow = (pointer: string, maxItems: number) =>
   Accepts(ARRAY_MAX_SIZE, '', () => true, maxItems, pointer);
 
@@ -81,13 +84,12 @@ export function CharactersBetween(from: number, to: number): PropertyDecorator {
   });
 }
 
-/** Skips the other rules for a field that was not sent. `null` counts as sent. */
+/** Skips the other rules when the client did not send the field. `null` counts as sent. */
 export function IfSent(): PropertyDecorator {
   return ValidateIf((_, value) => value !== undefined);
 }
 
 export interface Presence {
-  /** The client may leave the field out. */
   readonly optional?: boolean;
 }
 
@@ -103,13 +105,13 @@ export function TextField(
   return applyDecorators(Field({ minLength: 1, maxLength, ...described }, presence), CharactersBetween(1, maxLength));
 }
 
-/** A password as the client sends it. NewPasswords decides whether a new one is acceptable. */
+/** Checks the length only, so that a login accepts every existing password. `NewPasswords` judges new ones. */
 export function PasswordField(described: { description?: string; example?: string } = {}): PropertyDecorator {
   const schema = { format: 'password', minLength: 1, maxLength: MAX_PASSWORD_LENGTH, example: EXAMPLES.password };
   return applyDecorators(Field({ ...schema, ...described }), CharactersBetween(1, MAX_PASSWORD_LENGTH));
 }
 
-/** A whole number in JSON, which may be left out: the default is the initial value of the property. */
+/** An optional whole number. Its default is the initial value of the property. */
 export function WholeNumberField(minimum: number, maximum: number, description: string, example: number) {
   const rule = { message: `must be a whole number from ${minimum} to ${maximum}` };
   return applyDecorators(
@@ -129,7 +131,6 @@ export function LabelField(example: string, presence?: Presence, description?: s
   );
 }
 
-/** Text that a filter of a list looks for. */
 export function SearchField(example: string, description: string): PropertyDecorator {
   return LabelField(example, { optional: true }, description);
 }
@@ -138,7 +139,6 @@ export function SearchField(example: string, description: string): PropertyDecor
 const MAX_ADDRESS_LENGTH = 45;
 const ADDRESS_DETAIL = 'must be an IPv4 or IPv6 address';
 
-/** The address of a client. */
 export function AddressField(description: string, presence?: Presence): PropertyDecorator {
   const schema = { type: String, maxLength: MAX_ADDRESS_LENGTH, description, example: EXAMPLES.network };
   return applyDecorators(
@@ -148,7 +148,6 @@ export function AddressField(description: string, presence?: Presence): Property
   );
 }
 
-/** A part of a change: true, false, or absent. */
 export function SwitchField(described: { description: string; example: boolean }): PropertyDecorator {
   return applyDecorators(Field(described, { optional: true }), IsBoolean({ message: 'must be true or false' }));
 }
@@ -169,7 +168,7 @@ function NameField({ schema, detail, isName }: NameKind, example: string, presen
 export const ServiceNameField = (example: string, presence?: Presence) => NameField(SERVICE_NAME, example, presence);
 export const AppScopeField = () => NameField(APP_SCOPE, EXAMPLES.appScope, { optional: true });
 
-/** The name of an operator, made canonical. */
+/** Converts the name to its canonical form. */
 export function OperatorNameField(presence?: Presence): PropertyDecorator {
   return applyDecorators(
     NameField(OPERATOR_NAME, EXAMPLES.operator, presence),
@@ -241,7 +240,6 @@ export function UuidField(
   return applyDecorators(Field(schema, presence), IsUUID('loose', { message: 'must be a UUID' }));
 }
 
-/** The moment after which a credential is refused; null or absent means never. */
 export const ExpiresAtField = (): PropertyDecorator => NullableMomentField('refused from this moment on; null: never');
 
 export function NullableMomentField(description: string): PropertyDecorator {
@@ -250,7 +248,7 @@ export function NullableMomentField(description: string): PropertyDecorator {
       ...MOMENT_SCHEMA,
       nullable: true,
       description,
-      // Swagger UI would send an `example` with every request.
+      // `examples` and not `example`, which Swagger UI would send with every request.
       examples: ['2030-01-01T00:00:00.000Z'],
     }),
     IsOptional(),
@@ -287,17 +285,20 @@ const EMAIL_OPTIONS = { allow_utf8_local_part: false };
 /** `"alice"@x.org` is the mailbox of `alice@x.org` (RFC 5321 §4.1.2), and would be a second account of it. */
 const WITHOUT_QUOTES = /^[^"]*$/;
 
-/** Applies the rules of {@link NewEmailField} to an address of an import. @returns undefined for an address that they refuse */
+/**
+ * Applies the rules of {@link NewEmailField} to an imported address.
+ * @returns its canonical form; undefined when the rules refuse it
+ */
 export function parseNewEmail(text: string): string | undefined {
   const isAccepted = PRINTABLE_ASCII.test(text) && WITHOUT_QUOTES.test(text) && isEmail(text, EMAIL_OPTIONS);
   return isAccepted ? text.toLowerCase() : undefined;
 }
 
-/** Printable ASCII excludes addresses that look like another one (full-width letters, bidi characters). */
+/** Printable ASCII only: other characters allow addresses that look alike (full-width letters, bidi characters). */
 export function EmailField(presence?: Presence): PropertyDecorator {
   return applyDecorators(
     Field({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email }, presence),
-    // ASCII is checked before lower-casing, so that no other character can become an ASCII one.
+    // Lower-casing a character outside ASCII could produce an ASCII one, so ASCII is checked first.
     Transform(({ value }: { value: unknown }) =>
       typeof value === 'string' && PRINTABLE_ASCII.test(value) ? value.toLowerCase() : value,
     ),
@@ -306,7 +307,10 @@ export function EmailField(presence?: Presence): PropertyDecorator {
   );
 }
 
-/** An e-mail field for the address that an account is to get. Existing accounts may have a quoted one, and can log in. */
+/**
+ * The address of a new account. Existing accounts may have a quoted address, and still log in through {@link
+ * EmailField}.
+ */
 export function NewEmailField(presence?: Presence): PropertyDecorator {
   return applyDecorators(
     EmailField(presence),

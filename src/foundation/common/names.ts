@@ -1,13 +1,13 @@
 // Names and words that requests, metrics, log lines and the audit log share, and their examples.
 
-/** A kind of name: the form that it has, and what a caller is told whose text has another form. */
+/** The form of a kind of name, and the detail of the problem when a text has another form. */
 export interface NameKind {
   readonly schema: { readonly type: 'string'; readonly pattern: string; readonly maxLength: number };
   readonly detail: string;
   readonly isName: (value: unknown) => value is string;
 }
 
-/** @param characters the class of the first character, and that of the others */
+/** @param characters two classes of a regular expression: the first character's, then the others' */
 function defineName(characters: string, maxLength: number, detail: string): NameKind {
   const pattern = `^${characters}{0,${maxLength - 1}}$`;
   const form = new RegExp(pattern);
@@ -15,7 +15,10 @@ function defineName(characters: string, maxLength: number, detail: string): Name
   return { schema: { type: 'string', pattern, maxLength }, detail, isName };
 }
 
-/** Excludes names that look like another one, and e-mail addresses. */
+/**
+ * Letters and digits of ASCII only, so that two names do not look alike; no `@`, so that no e-mail address gets into
+ * labels and logs.
+ */
 function defineIdentifier(maxLength: number): NameKind {
   const detail = `must be 1 to ${maxLength} letters, digits, dots, dashes or underscores`;
   return defineName('[A-Za-z0-9][A-Za-z0-9._-]', maxLength, detail);
@@ -24,7 +27,7 @@ function defineIdentifier(maxLength: number): NameKind {
 /** The name of a service of the platform, as in the map of who calls whom. */
 export const SERVICE_NAME = defineIdentifier(100);
 export const OPERATOR_NAME = defineIdentifier(64);
-/** What an app credential may be used for at its target. The target decides what each name means. */
+/** What an app credential may do at its target, which gives each name its meaning. */
 export const APP_SCOPE = defineName(
   '[a-z][a-z0-9._:-]',
   64,
@@ -36,7 +39,7 @@ export function credentialVariables(target: string): { readonly id: string; read
   return { id: `${toVariablePrefix(target)}_APP_ID`, key: `${toVariablePrefix(target)}_APP_KEY` };
 }
 
-/** @returns what the names of a service's variables begin with */
+/** @returns the beginning of the names of a service's variables: `OCR` for `ocr` */
 export function toVariablePrefix(service: string): string {
   return service.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
 }
@@ -45,10 +48,12 @@ export function toCanonicalOperatorName(name: string): string {
   return name.toLowerCase();
 }
 
-/** The most targets of a node, and scopes of an app credential. */
+/** Maximum number of targets of a node, and of scopes of an app credential. */
 export const MAX_RESTRICTIONS = 32;
 
-/** Whether a list names what a key is restricted to, each once, and at least one: an empty list would be of no use. */
+/**
+ * Whether a value is a list of 1 to {@link MAX_RESTRICTIONS} different names. An empty list would make the key useless.
+ */
 export function isRestriction(value: unknown, isName: (each: unknown) => each is string): value is string[] {
   if (!Array.isArray(value) || value.length === 0 || value.length > MAX_RESTRICTIONS) return false;
   return new Set(value).size === value.length && value.every(isName);
@@ -58,10 +63,12 @@ export function isRestriction(value: unknown, isName: (each: unknown) => each is
 export const SCOPES = ['read', 'nodes', 'apps', 'users', 'operators'] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** What a route declares. `any`: every operator may call it, and its answer has what the operator's scopes allow. */
+/**
+ * The operator scope of a route. `any`: every operator may call it, and the response contains what their scopes allow.
+ */
 export type RouteScope = Scope | 'any';
 
-/** @returns the scopes of which a call needs one: the scope of its route, or `read` for a call that changes nothing */
+/** @returns the scopes of which a call needs one: that of its route, or `read` for GET and HEAD */
 export function listAcceptedScopes(ofRoute: RouteScope, method: string): readonly Scope[] {
   if (ofRoute === 'any') return SCOPES;
   const isRead = method === 'GET' || method === 'HEAD';
@@ -72,7 +79,7 @@ export function sortScopes(scopes: readonly Scope[]): Scope[] {
   return SCOPES.filter((scope) => scopes.includes(scope));
 }
 
-/** Whether a list of a request names scopes, each once, and at least one. */
+/** Whether a value is a list of at least one scope, without repetition. */
 export function isScopeList(value: unknown): value is Scope[] {
   if (!Array.isArray(value) || value.length === 0 || new Set(value).size !== value.length) return false;
   return value.every((each) => SCOPES.some((scope) => scope === each));
@@ -81,7 +88,10 @@ export function isScopeList(value: unknown): value is Scope[] {
 export const SECOND_FACTOR_METHODS = ['totp', 'recovery_code', 'passkey'] as const;
 export type SecondFactorMethod = (typeof SECOND_FACTOR_METHODS)[number];
 
-/** The same examples in the OpenAPI document, in the help of `platform-auth` and in the README, so that a reader can go on from one to the other. */
+/**
+ * The OpenAPI document, the help of `platform-auth` and the README use the same examples, so that a reader can continue
+ * from one in another.
+ */
 export const EXAMPLES = {
   id: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
   moment: '2026-11-21T09:00:00.000Z',

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import type { Request } from 'express';
 
-/** The networks of one address, the narrowest first. */
+/** The networks that contain one address, the narrowest first. */
 export type Networks = readonly [string, ...string[]];
 
 /** @returns the network that counts as one client, the narrowest one of {@link toNetworks} */
@@ -10,8 +10,8 @@ export function toNetwork(address: string | null | undefined): string {
 }
 
 /**
- * An IPv4 address, or the /64 of an IPv6 address, because a client that has one address of a /64 has all of them, and the
- * /48 that a customer commonly gets (RFC 6177), because its 65,536 networks of /64 must not count as 65,536 clients.
+ * Returns an IPv4 address, or the /64 and the /48 of an IPv6 address. A client with one address of a /64 has all of
+ * them, and a customer commonly gets a /48 (RFC 6177), whose 65,536 networks must not count as as many clients.
  * @param address as Express reports it: the peer's, or with TRUST_PROXY the one in X-Forwarded-For
  */
 export function toNetworks(address: string | null | undefined): Networks {
@@ -20,7 +20,7 @@ export function toNetworks(address: string | null | undefined): Networks {
   if (mapped !== undefined) return [mapped];
   const version = isIP(plain);
   if (version === 4) return [plain];
-  // A trusted proxy passed on text that is not an address: its clients share one count.
+  // Clients share one count when a trusted proxy passes on text that is not an address.
   if (version !== 6) return ['unknown'];
   const groups = parseGroups(plain);
   return [`${groups.slice(0, 4).join(':')}::/64`, `${groups.slice(0, 3).join(':')}::/48`];

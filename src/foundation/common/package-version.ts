@@ -1,6 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 
-/** @returns the URL of a file of the package, which is above src/, dist/src/ and dist/service/ */
+/**
+ * Searches upward for package.json, because this module runs from src/, dist/src/ and dist/service/.
+ * @returns the URL of a file of the package
+ */
 export function findPackageFile(path: string): URL {
   let folder = new URL('.', import.meta.url);
   while (!existsSync(new URL('package.json', folder))) folder = new URL('..', folder);

@@ -67,14 +67,17 @@ export const AUDIT_EVENT_NAMES = [
 ] as const;
 export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
 
-/** `user.*`, `user.login.*` and so on: all events whose names begin so. */
+/** One pattern for each beginning of an event's name: `user.*`, `user.login.*` and so on. */
 export const AUDIT_EVENT_PATTERNS = [
   ...new Set(
     AUDIT_EVENT_NAMES.flatMap((name) => [...name.matchAll(/\./g)].map(({ index }) => `${name.slice(0, index)}.*`)),
   ),
 ];
 
-/** @param filter a name or a pattern; @returns none when it is neither */
+/**
+ * @param filter the name or the pattern of events
+ * @returns an empty list when it is neither
+ */
 export function listMatchingEvents(filter: string): AuditEventName[] {
   const isPattern = AUDIT_EVENT_PATTERNS.includes(filter);
   return AUDIT_EVENT_NAMES.filter((name) => name === filter || (isPattern && name.startsWith(filter.slice(0, -1))));
@@ -100,7 +103,7 @@ export type SecurityEvent =
   | 'node.enrolment.throttled'
   | 'admin.key.throttled';
 
-/** These are logged at level warn, and so at LOG_LEVEL=warn too. */
+/** Events that are logged at level warn, so that LOG_LEVEL=warn keeps them. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
 
 export function isWarning(event: SecurityEvent): boolean {
@@ -109,10 +112,13 @@ export function isWarning(event: SecurityEvent): boolean {
 
 const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
 export type KeyRefusalReason = (typeof KEY_REASONS)[number];
-/** Why a request that a gateway asks about is refused before its key is read. */
+/** Reasons to refuse a gateway's question before its credential is verified. */
 const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
 
-/** Metrics start a series at 0 for each: a counter whose first value is 1 has no increase, and raises no alert. */
+/**
+ * The metrics start one series at 0 for each reason: a counter that begins at 1 has no increase, so no alert would
+ * notice the first refusal.
+ */
 export const REFUSAL_REASONS = {
   'user.token.refused': [
     'no_credential',
@@ -134,17 +140,17 @@ export const REFUSAL_REASONS = {
     ...GATEWAY_REASONS,
   ],
   'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, 'target', ...GATEWAY_REASONS],
-  // `cancelled`: by an operator. A code that was used is `reused`.
+  // `cancelled`: an operator cancelled the enrolment. A used code is the event `node.enrolment.reused`.
   'node.enrolment.refused': ['unknown', 'expired', 'cancelled'],
   'node.enrolment.reused': ['reused'],
   'admin.key.refused': ['not_accepted', 'wrong_key', 'revoked', 'expired'],
-  // The scope of the route, or `grant`: the caller would give more than it has.
+  // The scope that the route needs; `grant`: an operator tried to grant a scope that it does not have.
   'admin.scope.refused': [...SCOPES, 'grant'],
-  // `changed_meanwhile`: disabled, deleted, or given another password while the old one was verified.
+  // `changed_meanwhile`: the user was disabled, deleted or given another password while the password was verified.
   'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile', 'email_not_verified'],
   'user.password.refused': ['wrong_password', 'changed_meanwhile'],
   'user.link.refused': ['unknown', 'expired', 'void'],
-  // The password was right.
+  // The password was right, so the login continues with a second factor.
   'user.login.challenged': ['second_factor'],
   'user.second_factor.failed': [
     'wrong_code',
@@ -156,7 +162,7 @@ export const REFUSAL_REASONS = {
     'backup_eligibility_changed',
     'challenge',
     'disabled',
-    // Disabled, deleted, or given another password or other factors while the proof was verified.
+    // The user was disabled, deleted, or given another password or other factors while the proof was verified.
     'changed_meanwhile',
     'email_not_verified',
   ],

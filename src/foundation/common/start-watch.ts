@@ -1,9 +1,12 @@
-/** How often a start that waits logs its step; more often when the limit is short, to give `MIN_REPORTS` lines. */
+/**
+ * A waiting start logs its step this often; more often when the time limit is short, so that at least `MIN_REPORTS`
+ * lines appear.
+ */
 const REPORT_INTERVAL_MS = 5_000;
 const MIN_REPORTS = 3;
 export const DEFAULT_START_TIMEOUT_SECONDS = 60;
 
-/** What a start waits for, for how long since the last progress, and why the last attempt failed. */
+/** The step that a start waits for, the time since the last progress, and the reason of the last failed attempt. */
 export interface Wait {
   readonly step: string;
   readonly seconds: number;
@@ -24,12 +27,15 @@ interface Step {
   reason?: string;
 }
 
-/** Watches a start: reports the step that it waits for, the innermost one, and ends the start at a time limit. */
+/**
+ * Reports the innermost step that a start waits for, and ends the start when it makes no progress within a time limit.
+ */
 export class StartWatch {
   private steps: readonly Step[] = [];
-  /** Intervals and not time, so that time counts for nothing while the process is suspended or busy loading modules. */
+  /**
+   * Counts intervals rather than time, so that nothing counts while the process is suspended or busy loading modules.
+   */
   private idleIntervals = 0;
-  /** How often it checks the limit, and reports the step. */
   readonly intervalMs: number;
 
   constructor(
@@ -57,7 +63,7 @@ export class StartWatch {
     this.report(this.wait);
   }
 
-  /** Restarts the time limit, for example while PostgreSQL is still running a migration. */
+  /** Restarts the time limit after progress, for example of a long migration. */
   extend(): void {
     this.idleIntervals = 0;
   }

@@ -6,15 +6,15 @@ import { ProblemException, problems, type RefusalEvent } from '../problems/probl
 import type { RateLimitBucket } from './rate-limit-buckets.js';
 
 const MAX_EXHAUSTED_KEYS = 10_000;
-/** Beyond this, each refusal of a key in its window is delayed: a client that awaits each response floods no faster. */
+/** Further refusals of a key within its window are delayed, which slows down a client that waits for each response. */
 const MAX_PROMPT_REFUSALS = 100;
 const REFUSAL_DELAY_MS = 1_000;
 const MAX_DELAYED = 1_000;
-/** Beyond this, only each power of two is logged. */
+/** Of further refusals of a key, only those whose number is a power of two are logged. */
 const MAX_LOGGED_REFUSALS = 100;
-/** For so long a replica may go on refusing after an operator has removed the throttles of a user. */
+/** How long a replica may continue to refuse after an operator removed a user's throttles. */
 export const UNLOCK_CHECK_INTERVAL_MS = 1_000;
-/** The row whose window begins with the last removal. */
+/** Each removal of throttles updates this row, so that every replica notices it. */
 export const UNLOCK_KEY = 'unlocked';
 const READ_UNLOCK = {
   name: 'throttle_read_unlock',
@@ -22,8 +22,8 @@ const READ_UNLOCK = {
 };
 
 /**
- * The exhausted buckets that this replica knows of. It refuses their calls without a statement, and asks PostgreSQL once a second
- * whether an operator has removed the throttles of a user.
+ * The exhausted buckets that this replica knows. It refuses their calls without a statement, and reads at most once a
+ * second whether an operator has removed a user's throttles.
  */
 @Injectable()
 export class ExhaustedBuckets {
@@ -40,7 +40,7 @@ export class ExhaustedBuckets {
     return buckets.some(({ key }) => this.refusals.has(key));
   }
 
-  /** @param msLeft until its window ends */
+  /** @param msLeft milliseconds until the window of the bucket ends */
   remember({ key }: RateLimitBucket, msLeft: number): void {
     if (msLeft > 0 && !this.refusals.has(key)) this.refusals.set(key, 0, { ttl: Math.ceil(msLeft) });
   }
@@ -71,7 +71,7 @@ export class ExhaustedBuckets {
       },
     });
   }
-  /** After the rows of a user were removed: the rows tell again which buckets are exhausted. */
+  /** Called after an operator removed rows: the next read of each row tells again whether its bucket is exhausted. */
   forgetAll(): void {
     this.refusals.clear();
   }
@@ -81,7 +81,7 @@ export class ExhaustedBuckets {
     return waits.filter(({ msLeft }) => msLeft > 0).sort((one, other) => other.msLeft - one.msLeft)[0];
   }
 
-  /** Single flight. Without the database the known buckets go on refusing. */
+  /** Single flight. When the read fails, the known buckets stay exhausted. */
   private forgetUnlocked(): Promise<void> {
     if (performance.now() < this.checkedAtMs + UNLOCK_CHECK_INTERVAL_MS) return this.checking;
     this.checkedAtMs = performance.now();

@@ -1,6 +1,6 @@
-// Limits of guesses at a secret that people choose or type. A guess reserves a point of each bucket, is verified, and
-// then costs its points when it was wrong; every other outcome refunds them. So right passwords and codes cost nothing,
-// and a throttled guess is never verified.
+// Limits on guesses at secrets that people choose or type. A guess reserves a point of each bucket and is then
+// verified. A wrong guess consumes its points and every other outcome refunds them, so right passwords and codes cost
+// nothing. A throttled guess is never verified.
 
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -12,15 +12,17 @@ import { Throttle } from './throttle.js';
 import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-windows.js';
 
 const LOGIN_EVENT = 'user.login.throttled';
-/** How long a guess waits for reserved points, which may be refunded. After that it is answered with 503. */
+/**
+ * How long a guess waits for points that other guesses have reserved and may refund. After that it is answered with
+ * 503.
+ */
 const MAX_LOGIN_WAIT_MS = 20_000;
 const MAX_CODE_WAIT_MS = 5_000;
 
-/** A guess with reserved points. */
 interface Guess {
-  /** Spends the points of a wrong guess, and refunds those of a right one. */
+  /** Consumes the points of a wrong guess, and refunds those of a right one. */
   settle(isValid: boolean): Promise<void>;
-  /** Returns the points of a guess that was not verified. If that fails, the reservation expires after a minute. */
+  /** Refunds the points of a guess that was not verified. If that fails, the reservation expires within a minute. */
   refund(): Promise<void>;
 }
 
@@ -29,12 +31,11 @@ interface PasswordGuess extends Guess {
   readonly ticket: Ticket;
 }
 
-/** A code that a client has sent, and what its wrong codes are counted by. */
+/** A code that a client sent, and the account that its wrong guesses count for. */
 export interface CodeGuess {
-  /** The id of the user, or a text that names one enrolment of theirs. */
+  /** Id of the user, or a text that identifies one enrolment of an authenticator app. */
   readonly counted: string;
   readonly method: 'totp' | 'recovery_code';
-  /** Null: the address of the client is not known. */
   readonly address: string | null;
 }
 
@@ -48,8 +49,8 @@ export interface GuessedUser {
 
 /**
  * Counts wrong passwords per account and network, per account, and per network, alike for accounts that do not exist
- * (enumeration). A network from which the owner logged in recently is known to the account: there only the first of the three
- * limits refuses, so that an attacker elsewhere does not lock the owner out.
+ * (enumeration). At a network from which the owner logged in recently, only the first limit refuses, so that an
+ * attacker elsewhere does not lock the owner out.
  */
 @Injectable()
 export class LoginThrottle {
@@ -88,7 +89,7 @@ export class LoginThrottle {
     const request = { buckets, knownKey };
     const reservation = await windows.awaitPoints({ request, ticket, maxWaitMs: MAX_LOGIN_WAIT_MS }, async () => {
       await exhausted.refuseAny(buckets.slice(0, 1));
-      // Asks whether the network is known without reserving, so that a flood over its limits writes no row.
+      // Reads whether the network is known and reserves nothing, so that a flood over its limits writes no row.
       if (exhausted.hasAny(buckets) && !(await windows.reservePoints({ buckets: [], knownKey }, ticket)).isKnown)
         await exhausted.refuseAny(buckets);
     });
@@ -102,9 +103,9 @@ export class LoginThrottle {
   }
 
   /**
-   * Tells operators which limits refuse a login now, and counts nothing.
+   * Reads which limits refuse a login now, and counts nothing.
    * @param account canonical e-mail address
-   * @param address of a client; null: only the limit of the account at addresses where it is not known
+   * @param address address of the client; null lists only the limit of the account at unknown addresses
    */
   async listExhaustedLoginLimits(account: string, address: string | null): Promise<ExhaustedLimit[]> {
     const { buckets, knownKey } = this.toRequest(account, address);
@@ -114,7 +115,7 @@ export class LoginThrottle {
     return listExhausted(asked.slice(0, isKnown ? 1 : undefined), open);
   }
 
-  /** Tells operators whose passwords or codes are refused now, in one statement, and counts nothing. */
+  /** Reads in one statement whose passwords or codes are refused now, and counts nothing. */
   async findThrottledUsers(users: readonly GuessedUser[]): Promise<Set<string>> {
     const limits = users.map((user) => ({ userId: user.userId, buckets: this.createGuessBuckets(user) }));
     const open = await this.windows.readWindows(limits.flatMap((user) => user.buckets.map(({ key }) => key)));
@@ -122,14 +123,20 @@ export class LoginThrottle {
     return new Set(throttled.map(({ userId }) => userId));
   }
 
-  /** Removes the throttles of one user: of logins, codes and mails. @returns how many windows were counting */
+  /**
+   * Removes the throttles of one user: of logins, codes and mails.
+   * @returns the number of windows
+   */
   async removeThrottles(transaction: EntityManager, user: GuessedUser): Promise<number> {
     const mails = this.buckets.createBuckets('mail-account', { account: user.account });
     const keys = [...this.createGuessBuckets(user), ...mails].map(({ key }) => key);
     return this.windows.removeWindows(transaction, keys);
   }
 
-  /** After the commit of {@link removeThrottles}. When it has returned, every replica accepts guesses of the user again. */
+  /**
+   * To be called after the commit of {@link removeThrottles}. Afterwards every replica accepts guesses of the user
+   * again.
+   */
   async awaitRemoval(): Promise<void> {
     await this.windows.awaitRemoval();
   }
@@ -158,8 +165,9 @@ export class LoginThrottle {
 }
 
 /**
- * Counts wrong codes. Those of second factors per account alone: a client that tries codes has presented the password of the
- * account. Those of enrolments per network, and of all networks together, so that many networks do not find one either.
+ * Counts wrong codes. Codes of second factors count per account alone, because their client has presented the password
+ * of the account. Codes of enrolments count per network, and for all networks together, because a code belongs to no
+ * account.
  */
 @Injectable()
 export class CodeThrottle {
@@ -180,7 +188,7 @@ export class CodeThrottle {
     return this.countGuess(this.createBuckets(counted, method), address, verify);
   }
 
-  /** As {@link countCodeGuess}. */
+  /** Counts like {@link countCodeGuess}, and throws the same problems. */
   async countEnrolmentGuess<Verdict extends { readonly valid: boolean }>(
     address: string | null,
     verify: () => Promise<Verdict>,
@@ -189,13 +197,16 @@ export class CodeThrottle {
     return this.countGuess([...ofNetwork, ...this.buckets.createBuckets('enrolment', {})], address, verify);
   }
 
-  /** Counts the repeats of one enrolment, each of which rotates a key: no more than wrong codes from one network. */
+  /**
+   * Counts the repeats of one enrolment, because each of them rotates a key. The limit is that of wrong codes from one
+   * network.
+   */
   async countEnrolmentRepeat(enrolmentId: string, address: string | null): Promise<void> {
     const buckets = this.buckets.createBuckets('enrolment-address', { account: enrolmentId });
     await this.windows.spendPoints(buckets, { networks: toNetworks(address), isKnown: false });
   }
 
-  /** Tells operators which limits refuse a code of this method now, and counts nothing. */
+  /** Reads which limits refuse a code of this method now, and counts nothing. */
   async listExhaustedCodeLimits(userId: string, method: CodeGuess['method']): Promise<ExhaustedLimit[]> {
     const buckets = this.createBuckets(userId, method);
     return listExhausted(buckets, await this.windows.readWindows(buckets.map(({ key }) => key)));
@@ -212,13 +223,14 @@ export class CodeThrottle {
       exhausted.refuseAny(buckets),
     );
     const refund = () => windows.settlePoints({ points, isConsumed: false }).catch(() => undefined);
-    // An accepted code is used up: a refund that fails must not refuse it.
+    // The accepted code is already consumed, so a failed refund must not refuse it.
     const settle = (isValid: boolean) => (isValid ? refund() : windows.settlePoints({ points, isConsumed: true }));
     return settleByVerdict({ settle, refund }, verify);
   }
 
   private createBuckets(account: string, method: CodeGuess['method']): RateLimitBucket[] {
-    // Recovery codes cannot be guessed: they are usable while the six digits are locked for the week.
+    // A recovery code has 120 bits and cannot be guessed, so it stays usable while the six digits are locked for the
+    // week.
     const weekly = method === 'totp' ? this.buckets.createBuckets('second-factor-week', { account }) : [];
     return [...this.buckets.createBuckets('second-factor-account', { account }), ...weekly];
   }

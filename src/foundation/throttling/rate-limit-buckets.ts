@@ -10,18 +10,19 @@ export type ThrottleEvent = Extract<RefusalEventName, `${string}.throttled`>;
 type LimitVariable = { [Name in keyof Environment]: Environment[Name] extends Limit ? Name : never }[keyof Environment];
 
 interface Policy {
-  /** Logged for each refusal. */
   readonly event: ThrottleEvent;
-  /** A variable of the operator's, or a limit that is the same everywhere. */
+  /** Name of the variable that sets the limit, or a limit that no variable sets. */
   readonly limit: LimitVariable | Limit;
-  /** The limit of the same account at all networks together: one site gets only a part of it. */
+  /** The limit of the same account at all networks together, of which one IPv6 /48 gets only a part. */
   readonly within?: LimitVariable;
 }
 
-/** A week. Variables allow a day at most. */
+/** Longer than any window that a variable can set (a day). */
 export const LONGEST_WINDOW_SECONDS = 7 * 86_400;
 
-/** Every limit, by its name in the header, in the log and in the key of its rows. docs/throttling.md explains each. */
+/**
+ * Every limit. Its name appears in headers, in the log and in the keys of its rows; docs/throttling.md explains each.
+ */
 const POLICIES = {
   'login-account-address': {
     event: 'user.login.throttled',
@@ -32,7 +33,8 @@ const POLICIES = {
   'login-address': { event: 'user.login.throttled', limit: 'loginLimitPerAddress' },
   'hashing-busy': { event: 'user.login.throttled', limit: 'hashingBusyLimitPerAddress' },
   'second-factor-account': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAccount' },
-  // Three codes of a million are valid at a time: 50 guesses a week find one within a year in 0.8 % of all cases.
+  // Three of a million codes are valid at a time, so 50 guesses a week find one within a year with a probability of 0.8
+  // %.
   'second-factor-week': {
     event: 'user.second_factor.throttled',
     limit: { points: 50, seconds: LONGEST_WINDOW_SECONDS },
@@ -51,29 +53,31 @@ const POLICIES = {
 
 type PolicyName = keyof typeof POLICIES;
 
-/** What one row counts: the tries under a policy of one account, of one network, or of one account at one network. */
+/**
+ * One row of `throttle_windows`: the attempts under a policy of one account, of one network, or of one account at one
+ * network.
+ */
 export interface RateLimitBucket {
   readonly name: PolicyName;
   readonly event: ThrottleEvent;
   readonly key: string;
   readonly limit: Limit;
-  /** Whether an operator can remove it together with the other throttles of a user. */
+  /** Whether the bucket is removed when an operator removes the throttles of its user. */
   readonly isOfAccount: boolean;
 }
 
-/** What a policy is counted by. */
 interface Subject {
-  /** Canonical e-mail address, or id of a user or an operator. Absent: all accounts together. */
+  /** Canonical e-mail address, or id of a user, operator or enrolment. Undefined: all accounts count together. */
   readonly account?: string;
-  /** Absent: all networks together. */
+  /** Undefined: all networks count together. */
   readonly networks?: Networks;
 }
 
 const ALL_NETWORKS: Networks = [''];
-/** No fewer sites than this use up the limit of an account. */
+/** At least this many sites (IPv6 /48) are needed to exhaust the limit of an account. */
 const SITES_PER_ACCOUNT = 4;
 
-/** Creates the buckets of a policy: each has the key of its row in `throttle_windows`. */
+/** Creates the buckets of a policy, with the keys of their rows in `throttle_windows`. */
 @Injectable()
 export class RateLimitBuckets {
   private readonly digestKey;
@@ -101,7 +105,7 @@ export class RateLimitBuckets {
     return [createBucket(narrowest, limit), ...sites.map((site) => createBucket(site, siteLimit))];
   }
 
-  /** Keys contain an HMAC, so that a dump reveals neither accounts nor networks (ASVS 14.2). */
+  /** A key contains an HMAC, so that a dump reveals neither accounts nor networks (ASVS 14.2). */
   createKey(name: PolicyName | 'known-address', network: string, account?: string): string {
     const counted = account === undefined ? network : `${account}\n${network}`;
     return `${name}:${computeMac(this.digestKey, counted).toString('base64url')}`;
@@ -109,7 +113,7 @@ export class RateLimitBuckets {
 }
 
 /**
- * The limit of a site (an IPv6 /48), which all networks of one customer share.
+ * Computes the limit of a site (an IPv6 /48), whose networks share it.
  * @param total the limit of the account at all sites together, of which one site gets only a share
  */
 function computeSiteLimit({ points, seconds }: Limit, total: Limit | undefined): Limit {

@@ -1,8 +1,8 @@
 /**
- * Counts tries in windows that all replicas share. A point is reserved before anything is verified, until the verification
- * consumes it (a wrong guess) or refunds it. `consumed + reserved` never exceeds a limit, so parallel
- * guesses cannot race past it. Consumed points stay until their window ends. Without the table every caller fails closed
- * (503). See docs/throttling.md; test/foundation/throttling/flood.spec.ts fails without the reservations.
+ * Counts attempts in windows that all replicas share. A point is reserved before a guess is verified, and then consumed
+ * (a wrong guess) or refunded. `consumed + reserved` never exceeds a limit, so parallel guesses cannot race past it.
+ * Without the table every caller fails closed (503). See docs/throttling.md; test/foundation/throttling/flood.spec.ts
+ * fails without the reservations.
  */
 import { EventEmitter, once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -18,16 +18,16 @@ import { LONGEST_WINDOW_SECONDS, type RateLimitBucket } from './rate-limit-bucke
 const MAX_QUEUED = 2_000;
 /** A login makes its network known to the account for this long. */
 const KNOWN_ADDRESS_DAYS = 30;
-/** A replica may have read its last exhausted window just before the removal. */
+/** Margin for a replica that read an exhausted window just before the removal. */
 const UNLOCK_MARGIN_MS = 200;
 /** Waiters notice another replica's refund only by polling. */
 const POLL_INTERVAL_MS = 250;
 
-/** A row as RESERVE leaves it. */
+/** A row as the statement RESERVE returns it. */
 interface ReservedWindow {
   readonly key: string;
   readonly consumed: number;
-  /** Points that the batch got, less the ones its requests have taken. */
+  /** Points that the batch got and that its requests have not taken yet. */
   last_reserved: number;
   readonly window_start: Date;
   readonly ms_left: number;
@@ -35,24 +35,24 @@ interface ReservedWindow {
 
 interface ReserveRequest {
   readonly buckets: readonly RateLimitBucket[];
-  /** While the row of this key lives, only the first bucket can refuse. */
+  /** While a row with this key exists, the network is known and only the first bucket can refuse. */
   readonly knownKey?: string;
-  /** The points are consumed at once, without a settlement. */
+  /** Consumes the points at once, so that no settlement follows. */
   readonly spends?: boolean;
 }
 
 interface Reservation {
   readonly isKnown: boolean;
-  /** One point of each row: reserved, or consumed if the request spends them. */
+  /** One point of each row, reserved or (with `spends`) consumed. */
   readonly points: readonly ReservedWindow[];
-  /** RateLimitBuckets without a point left. If there is any, no point was taken of the others either. */
+  /** Buckets without a point left. If there is one, no point was taken from the others either. */
   readonly lacking: readonly RateLimitBucket[];
 }
 
 interface Settlement {
   readonly points: readonly ReservedWindow[];
   readonly isConsumed: boolean;
-  /** Keeps the row of this key alive for KNOWN_ADDRESS_DAYS. */
+  /** Makes the network of this key known for KNOWN_ADDRESS_DAYS. */
   readonly knownKey?: string;
 }
 
@@ -61,7 +61,6 @@ export interface OpenWindow {
   readonly window_end: Date;
 }
 
-/** A limit that refuses now, for operators. */
 export interface ExhaustedLimit {
   readonly name: RateLimitBucket['name'];
   readonly until: Date;
@@ -94,9 +93,11 @@ export class ThrottleWindows {
   }
 
   /**
-   * Takes a point of each bucket, and waits while reserved points may be refunded.
-   * @param refuseExhausted called before each try, so that a bucket that is known to be exhausted costs no statement
-   * @throws {ProblemException} too_many_requests; unavailable; hashing_busy after a long wait, or when the queue is full
+   * Reserves a point of each bucket, and waits while others may refund theirs.
+   * @param refuseExhausted called before each attempt, so that a bucket that is known to be exhausted costs no
+   * statement
+   * @throws {ProblemException} too_many_requests; unavailable; hashing_busy after a long wait, or when the queue is
+   * full
    */
   async awaitPoints(
     { request, ticket, maxWaitMs }: { request: ReserveRequest; ticket: Ticket; maxWaitMs: number },
@@ -115,7 +116,7 @@ export class ThrottleWindows {
   }
 
   /**
-   * Takes a point of each bucket for good.
+   * Consumes a point of each bucket.
    * @returns the rows of the buckets, in their order
    * @throws {ProblemException} too_many_requests; unavailable; hashing_busy when the queue is full
    */
@@ -131,13 +132,13 @@ export class ThrottleWindows {
     await this.settlements.addItem(settlement);
   }
 
-  /** @returns the end of the window of each live row of these keys, and how many points are consumed. Counts nothing. */
+  /** @returns the open windows of these keys, by their key */
   async readWindows(keys: readonly string[]): Promise<Map<string, OpenWindow>> {
     const rows = await this.database.rows<OpenWindow & { readonly key: string }>(READ, [keys]);
     return new Map(rows.map((row) => [row.key, row]));
   }
 
-  /** @returns how many accounts or networks each limit refuses now, of those that refuse any */
+  /** @returns how many accounts or networks each limit refuses now; limits that refuse none are missing */
   async countExhausted(): Promise<{ readonly name: string; readonly count: number }[]> {
     return this.database.rows(COUNT_EXHAUSTED, []);
   }
@@ -150,13 +151,18 @@ export class ThrottleWindows {
     return (await transaction.query<unknown[]>(REMOVE, [keys])).length;
   }
 
-  /** After the commit of {@link removeWindows}. When it has returned, no replica refuses because of a removed window. */
+  /**
+   * To be called after the commit of {@link removeWindows}. Afterwards no replica refuses because of a removed window.
+   */
   async awaitRemoval(): Promise<void> {
     this.exhausted.forgetAll();
     await sleep(UNLOCK_CHECK_INTERVAL_MS + UNLOCK_MARGIN_MS);
   }
 
-  /** Resolves when points of the bucket may be free: at once after a settlement here, soon after one elsewhere. */
+  /**
+   * Resolves when points of the bucket may be free: at once after a settlement of this replica, within the poll
+   * interval after one of another.
+   */
   private async awaitFreed({ key }: RateLimitBucket): Promise<void> {
     await once(this.freedKeys, key, { signal: AbortSignal.timeout(POLL_INTERVAL_MS) }).catch(() => undefined);
   }
@@ -180,7 +186,7 @@ export class ThrottleWindows {
     const reservations = batch.map((request) => takePoints(request, rowsByKey));
     const reserving = rows.filter(({ key }) => claimsByKey.get(key)?.spends === false);
     const surplus = reserving.flatMap((row) => Array<ReservedWindow>(row.last_reserved).fill(row));
-    // If it fails, these points expire with their reservation.
+    // If this fails, the points expire with their reservation.
     if (surplus.length > 0) this.settlePoints({ points: surplus, isConsumed: false }).catch(() => undefined);
     return reservations;
   }
@@ -207,7 +213,10 @@ interface Claim {
   wanted: number;
 }
 
-/** The points that a batch wants of each key. A request that exceeds a limit together with the ones before it claims none. */
+/**
+ * Sums up the points that a batch wants of each key. A request that exceeds a limit together with earlier ones claims
+ * none.
+ */
 function toClaims(batch: readonly ReserveRequest[]): Map<string, Claim> {
   const claims = new Map<string, Claim>();
   for (const { buckets, spends = false } of batch) {
@@ -221,12 +230,13 @@ function toClaims(batch: readonly ReserveRequest[]): Map<string, Claim> {
   return claims;
 }
 
-/** All or nothing: takes one point from every bucket, or none when a bucket that can refuse is empty. */
+/** Takes one point of every bucket, or none if one that can refuse is empty. */
 function takePoints({ buckets, knownKey }: ReserveRequest, rowsByKey: Map<string, ReservedWindow>): Reservation {
   const isKnown = knownKey !== undefined && rowsByKey.has(knownKey);
   const pairs = buckets.map((bucket) => ({ bucket, row: rowsByKey.get(bucket.key) }));
   const lacking = pairs.filter(({ row }, index) => !row?.last_reserved && (index === 0 || !isKnown));
-  // awaitPoints() waits for the first one. A bucket whose row was read comes first: only a row tells whether it is exhausted.
+  // awaitPoints() waits for the first bucket. Only a row tells whether a bucket is exhausted, so buckets whose row was
+  // read come first.
   lacking.sort((one, other) => Number(!one.row) - Number(!other.row));
   const points = lacking.length > 0 ? [] : pairs.flatMap(({ row }) => (row?.last_reserved ? row : []));
   for (const row of points) row.last_reserved -= 1;
@@ -236,8 +246,8 @@ function takePoints({ buckets, knownKey }: ReserveRequest, rowsByKey: Map<string
 /** Rounded to milliseconds, so that a Date of JavaScript can identify a window. */
 const NOW = `date_trunc('milliseconds', now())`;
 /**
- * A window is over at its end, and also when it ends later than one that begins now: after an operator has shortened the
- * limit, or the clock of PostgreSQL was set back, it would otherwise refuse until its old end.
+ * A window is over at its end, and also when it ends later than a window that begins now. Otherwise, after an operator
+ * shortened the limit or the clock of PostgreSQL was set back, it would refuse until its old end.
  */
 const IS_OVER = `(w.window_end <= now() OR w.window_end > excluded.window_end + interval '1 minute')`;
 const CONSUMED = `(CASE WHEN ${IS_OVER} THEN 0 ELSE w.consumed END)`;
@@ -246,9 +256,10 @@ const TAKEN = `GREATEST(0, LEAST(excluded.last_reserved, excluded.points - ${CON
 const STATE = `key, consumed, last_reserved, window_start, (extract(epoch FROM window_end - now()) * 1000)::float8 AS ms_left`;
 
 /**
- * Takes what is left of the points that are wanted of each key ($1) as consumed ($4) or reserved ($5), and reads the live
- * rows of $6. Every statement locks rows in the order of their keys, so that replicas cannot deadlock. A point is
- * reserved for a minute at most. A verification is faster: 3 s to read the account, 20 s in the queue for hashing, and one bcrypt.
+ * Takes as many of the wanted points of each key ($1) as are left, consumed ($4) or reserved ($5), and reads the live
+ * rows of the keys $6. Every statement locks rows in the order of their keys, so that replicas cannot deadlock.
+ * A reservation lasts a minute, because a verification is faster: 3 s to read the account, 20 s in the queue for
+ * hashing, and one bcrypt.
  */
 export const RESERVE = {
   name: 'throttle_reserve',
@@ -271,7 +282,10 @@ export const RESERVE = {
     UNION ALL SELECT ${STATE} FROM throttle_windows WHERE key = ANY ($6::text[]) AND window_end > now()`,
 };
 
-/** Ends reservations of points of the windows ($1, $2), some of them consumed ($3), and keeps the rows of $4 alive for $5 days. */
+/**
+ * Ends the reservations of the windows ($1, $2), consumes those that $3 marks, and keeps the rows of the keys $4 for $5
+ * days.
+ */
 const SETTLE = {
   name: 'throttle_settle',
   text: `
@@ -293,7 +307,7 @@ const READ = {
   text: `SELECT key, consumed, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,
 };
 
-/** Leaves out the rows of known addresses, which refuse nothing. */
+/** Excludes rows of known addresses, which are no limits. */
 const COUNT_EXHAUSTED = {
   name: 'throttle_count_exhausted',
   text: `SELECT split_part(key, ':', 1) AS name, count(*)::integer AS count FROM throttle_windows
@@ -301,7 +315,7 @@ const COUNT_EXHAUSTED = {
       AND consumed >= points AND key NOT LIKE 'known-address:%' GROUP BY 1 ORDER BY 1`,
 };
 
-/** The row that replicas look at outlives every window that they may remember. */
+/** The row UNLOCK_KEY must outlive every window that a replica may remember. */
 const REMOVE = `
   WITH removed AS (
     DELETE FROM throttle_windows WHERE key IN

@@ -11,11 +11,14 @@ import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-
 
 const MAX_BUSY_NETWORKS = 10_000;
 
-/** The policies that count calls by network: all calls, of `admin-key` only refused ones. */
+/** Policies that count calls by network. `admin-key` counts refused keys only, the others count every call. */
 const CALL_POLICIES = ['registration', 'refresh', 'second-factor-address', 'mail', 'link', 'admin-key'] as const;
 type CallPolicy = (typeof CALL_POLICIES)[number];
 
-/** Counts calls. Unlike a guess (guess-throttles.ts), a counted call is never refunded. */
+/**
+ * Counts calls that a network or a recipient makes. Unlike a guess (guess-throttles.ts), a counted call is never
+ * refunded.
+ */
 @Injectable()
 export class Throttle {
   private readonly busyRefusals = new LRUCache<string, number>({ max: MAX_BUSY_NETWORKS });
@@ -38,7 +41,7 @@ export class Throttle {
   }
 
   /**
-   * Counts the mails that are asked for, by recipient: alike for addresses that have no account (enumeration).
+   * Counts requested mails by recipient, alike for addresses without an account (enumeration).
    * @param recipients canonical e-mail addresses
    * @throws {ProblemException} too_many_requests; unavailable without the counters
    */
@@ -50,7 +53,7 @@ export class Throttle {
   }
 
   /**
-   * Counts the logins of a valid admin key at the console: each writes a session and an audit event.
+   * Counts logins at the console with a valid admin key, because each of them writes a session and an audit event.
    * @throws {ProblemException} too_many_requests; unavailable without the counters
    */
   async countConsoleLogin(operator: string): Promise<void> {
@@ -58,7 +61,7 @@ export class Throttle {
     await this.windows.spendPoints(buckets, { networks: [''], isKnown: false });
   }
 
-  /** Tells operators which limits refuse calls or guesses of a network now, and counts nothing. */
+  /** Reads which limits refuse calls or guesses of a network now, and counts nothing. */
   async listExhaustedLimits(address: string): Promise<ExhaustedLimit[]> {
     const networks = toNetworks(address);
     const policies = [...CALL_POLICIES, 'login-address', 'enrolment-address'] as const;
@@ -67,14 +70,14 @@ export class Throttle {
   }
 
   /**
-   * Refuses a network that floods the password queue. The queue belongs to this replica, and so does its count.
+   * Refuses a network that floods this replica's password queue. Each replica has its own queue, and so its own count.
    * @throws {ProblemException} too_many_requests
    */
   async refuseBusyNetwork(event: ThrottleEvent, address: string | null): Promise<void> {
     await this.exhausted.refuseAny(this.createBusyBuckets(address).map((bucket) => ({ ...bucket, event })));
   }
 
-  /** @param error counts when it is hashing_busy */
+  /** @param error counts if it is `hashing_busy`; any other error is ignored */
   countBusyRefusal(error: unknown, address: string | null): void {
     if (!(error instanceof ProblemException && error.problem === problems.hashingBusy)) return;
     for (const bucket of this.createBusyBuckets(address)) {
@@ -109,8 +112,8 @@ class ThrottleGuard implements CanActivate {
 }
 
 /**
- * Limits the calls of one network, counted before the body is validated, and documents the 429. For public
- * routes, except logins (guess-throttles.ts), and for routes that write a row without asking for a proof.
+ * Limits the calls of one network before the body is validated, and documents the 429. For public routes except logins
+ * (guess-throttles.ts), and for routes that write a row without asking for a proof.
  */
 export const Throttled = (policy: CallPolicy) =>
   applyDecorators(PolicyOfRoute(policy), UseGuards(ThrottleGuard), ApiProblems(problems.tooManyRequests));
