@@ -5,7 +5,9 @@ import type { Section } from './variable-kinds.js';
 
 // Variables of what the service does for users: tokens, passwords, mail and throttles.
 
-/** Without a mail server, development prints its mails, and the developer copies the token out of the link. */
+/**
+ * Development prints its mails when no mail server is configured, and the developer copies the token out of the link.
+ */
 export const DEVELOPMENT_MAIL = {
   MAIL_FROM: { name: 'platform-auth', address: 'platform-auth@localhost' },
   PASSWORD_RESET_URL: 'http://localhost:3000/password-reset',

@@ -22,12 +22,9 @@ export class FileChangedError extends Error {
   }
 }
 
-/**
- * Edits variables of an environment file and keeps comments, order, line ends and other variables, byte for byte. The
- * first start, `init` and the configuration of nodes use it.
- */
+/** Edits variables of an environment file and keeps comments, order, line ends and other variables byte for byte. */
 export class EnvFile {
-  /** Latin-1, one character per byte, so that invalid UTF-8 survives. */
+  /** Latin-1, so that each byte is one character and invalid UTF-8 survives. */
   private text: string;
   private readonly changed = new Set<string>();
 
@@ -65,32 +62,32 @@ export class EnvFile {
     return this.changed.size > 0 || this.isOpenToOthers;
   }
 
-  /** The value as a service reads it. An empty one counts as unset. */
+  /** The value as this service reads it, for which an empty value is unset. */
   get(name: string): string | undefined {
     const value = parse(this.text)[name];
     return value === undefined || value === '' ? undefined : Buffer.from(value, 'latin1').toString('utf8');
   }
 
-  /** Replaces the value (of several assignments the last, which counts), or appends a line. */
+  /** Replaces the value of the last assignment, which is the one that counts, or appends a line. */
   set(name: string, value: string): void {
     if (this.get(name) === value) return;
     const bytes = Buffer.from(value, 'utf8').toString('latin1');
     const text = setVariable(this.text, name, bytes);
-    // Checks the edit by parsing it: this variable has the new value, and all others are unchanged.
+    // Parses the edited file: this variable must have the new value, and all others must be unchanged.
     if (!isDeepStrictEqual(parse(text), { ...parse(this.text), [name]: bytes }))
       throw new UnusableFileError(`${name} cannot be written into ${this.path}`);
     this.text = text;
     this.changed.add(name);
   }
 
-  /** Leaves the line, so that comments beside it stay. */
+  /** Empties the value and keeps the line, so that a comment on it stays. */
   remove(name: string): void {
     if (this.get(name) !== undefined) this.set(name, '');
   }
 
   /**
-   * Creates or replaces the file atomically, also across a power cut. It may be changed and written again.
-   * @throws {FileChangedError} when another process created or changed it since it was read
+   * Creates or replaces the file atomically, also across a power cut. The object may be changed and written again.
+   * @throws {FileChangedError} when another process created or changed the file since it was read
    */
   write(heading: string): void {
     const text = this.exists ? this.text : `${heading}\n${this.text}`;
@@ -106,7 +103,7 @@ export class EnvFile {
     this.original = bytes;
   }
 
-  /** Fails where {@link write} would, before something is done that only a written file makes good. */
+  /** Fails where {@link write} would, so that the caller does nothing that depends on an unwritten file. */
   rehearseWrite(): void {
     rehearseReplacement(this.path, () => Buffer.from(this.text, 'latin1'));
   }
@@ -133,7 +130,7 @@ export function detectLineEnd(text: string): string {
 }
 
 /**
- * Shells read these files too: between double quotes they would run `$(…)`, and backticks are no quotes to them.
+ * Shells read these files too: they would run `$(…)` between double quotes, and do not treat backticks as quotes.
  * @returns undefined when no form means the same to dotenv and to a shell
  */
 function quote(value: string): string | undefined {

@@ -16,16 +16,16 @@ type CamelCase<Name extends string> = Name extends `${infer Head}_${infer Rest}`
 
 type Settings = FixedSettings & { readonly [Name in keyof Values as CamelCase<Name>]-?: Values[Name] };
 
-/** A class cannot declare properties that are inferred from a schema; it can inherit them. */
+/** A class can inherit properties that are inferred from a schema, and cannot declare them. */
 const InferredSettings = Object as unknown as new () => Settings;
 
-/** Every variable, validated, under its name in camel case, and the fixed settings. */
+/** Every validated variable under its name in camel case, and the fixed settings. */
 export class Environment extends InferredSettings {
-  /** This process is a worker: the primary has run the migrations. */
+  /** Whether this process is a worker, for which the primary has run the migrations. */
   readonly isWorker!: boolean;
 }
 
-/** What mails and authenticator apps call the product. */
+/** Returns the name that mails and authenticator apps show. */
 export function getProductName({
   productName,
   webauthnRpId,
@@ -56,19 +56,19 @@ function toCamelCase(name: string): string {
 }
 
 /**
- * Selects the variables that a worker gets in addition to the environment that it inherits: those of this service only,
- * because an environment file may contain others.
+ * Selects the variables that a worker gets beside its inherited environment. Only those of this service, because an
+ * environment file may contain others.
  */
 export function selectWorkerVariables(variables: Variables): Variables {
   return Object.fromEntries(Object.keys(VARIABLE_TYPES).map((name) => [name, variables[name]]));
 }
 
-/** Reads the environment of a worker, which has every variable and reads no file. */
+/** Reads the environment of a worker, to which the primary has passed every variable, so that it reads no file. */
 export function readWorkerEnvironment(): Environment {
   return { ...parseEnvironment(process.env), isWorker: true };
 }
 
-/** Whether the standard variables of OpenTelemetry, in the environment of this process, ask for traces. */
+/** Whether the standard variables of OpenTelemetry ask for traces. */
 export function isTracingRequested(variables: Variables = process.env): boolean {
   if (variables.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || variables.OTEL_TRACES_EXPORTER === 'none') return false;
   const settings = [
@@ -98,7 +98,7 @@ export function readVariables(file = '.env'): Variables {
   }
 }
 
-/** A secret and the name of its file are one: if one of them is overridden, the other goes too. */
+/** A secret and the name of its file count as one variable: overriding one of them removes the other. */
 export function overrideVariables(variables: Variables, overriding: Variables): Variables {
   const pairs = FILE_VARIABLES.map((name) => [name, toFileVariable(name)]);
   const dropped = new Set(pairs.filter((pair) => pair.some((name) => overriding[name])).flat());
@@ -115,10 +115,10 @@ function dropEmpty(variables: Variables): Variables {
 }
 
 /**
- * Reads the secrets that come from files: `SECRET_KEY_FILE` names the file of `SECRET_KEY`. The messages show neither
- * the content nor the path, which may be a secret in the wrong variable.
- * @param names of the variables that the caller needs; it may have no right to read the files of the others
- * @returns the variables, with those secrets instead of the names of their files
+ * Reads secrets from files: `SECRET_KEY_FILE` names the file of `SECRET_KEY`. Messages show neither the content nor the
+ * path, which may be a secret in the wrong variable.
+ * @param names the variables that the caller needs, because it may lack the right to read the files of others
+ * @returns the variables with those secrets in place of the names of their files
  * @throws {InvalidEnvironmentError} when a secret is given in both ways, or its file is unreadable, empty or not text
  */
 export function readSecretFiles(variables: Variables, names: readonly VariableName[] = FILE_VARIABLES): Variables {
@@ -149,12 +149,12 @@ function readSecret(path: string): { value?: string; problem?: string } {
     return { problem: `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})` };
   }
   if (!isUtf8(bytes) || bytes.includes(0)) return { problem: 'is not text (UTF-8 without NUL bytes)' };
-  // A byte order mark stays a part of the secret, as it is for other programs that read the file.
+  // Keeps a byte order mark as a part of the secret, as other programs that read the file do.
   const value = bytes.toString().replace(/\r?\n$/, '');
   return value === '' ? { problem: 'is empty' } : { value };
 }
 
-/** Parses one variable for a command, which may not know or need the others. */
+/** Parses one variable for a command that may not need, or know, the others. */
 export function parseVariable<Name extends VariableName>(variables: Variables, name: Name): Parsed[Name] {
   const given = readSecretFiles(variables, FILE_VARIABLES.includes(name) ? [name] : []);
   const { data, error } = VARIABLE_TYPES[name].safeParse(given[name]);

@@ -6,7 +6,7 @@ import type { Section } from './variable-kinds.js';
 
 export const LOOPBACK = '127.0.0.1';
 export const EVERY_ADDRESS = '0.0.0.0';
-/** Long enough for a load balancer to notice that the replica is unready. */
+/** A load balancer notices within this time that the replica is unready. */
 export const PRODUCTION_SHUTDOWN_DELAY_MS = 2_000;
 
 const DEFAULT_LEASE_MS = 500;

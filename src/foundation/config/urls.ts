@@ -2,9 +2,8 @@ import { isIP } from 'node:net';
 import * as z from 'zod';
 import { accepted, isHttpUrl, parsed } from './variable-kinds.js';
 
-// DATABASE_URL. The driver silently ignores parameters that it does not know, and lets a parameter override a setting
-// of this service. So each parameter is either supported or refused by name.
-// https://www.postgresql.org/docs/current/libpq-connect.html
+// DATABASE_URL: the driver ignores unknown parameters silently, and lets others override settings of this service. So
+// each parameter is either supported or refused by its name. https://www.postgresql.org/docs/current/libpq-connect.html
 
 /** The driver supports these as libpq does, unless docs/operations/high-availability.md says otherwise. */
 const SUPPORTED = new Set(
@@ -38,13 +37,13 @@ const INSTEAD = new Map(
 );
 
 const SSL_MODES = new Set(['disable', 'prefer', 'require', 'verify-ca', 'verify-full', 'no-verify']);
-/** With another value, such as `false`, the driver throws outside of any promise, which would end the process. */
+/** With any other value, such as `false`, the driver throws outside of a promise, which would end the process. */
 const SSL_VALUES = new Set(['true', '1', '0']);
 const SEVERAL_HOSTS =
   'names several hosts, which the driver does not support: name one address that leads to the primary (HAProxy, ' +
   'PgBouncer in session mode, or the virtual address of your cluster; deploy/ha/ has examples)';
 
-/** @returns why the service cannot use the URL; of its value only the names of known parameters are quoted */
+/** @returns why the service cannot use the URL; it quotes only names of known parameters */
 function findObjection(value: string): string | undefined {
   if (hasSeveralHosts(value)) return SEVERAL_HOSTS;
   const url = URL.canParse(value) ? new URL(value) : undefined;
@@ -55,7 +54,7 @@ function findObjection(value: string): string | undefined {
   for (const name of names) {
     if (SUPPORTED.has(name)) continue;
     const instead = INSTEAD.get(name);
-    // The name itself may be part of a password that is not percent-encoded.
+    // Does not quote the name, which may be part of a password that is not percent-encoded.
     return instead === undefined
       ? `has a parameter that this service does not know; it knows ${[...SUPPORTED].join(', ')}`
       : `has ${name}, which would be ignored: ${instead}, and remove it`;
@@ -70,7 +69,7 @@ function findObjection(value: string): string | undefined {
 }
 
 /**
- * Looks into the authority, because several hosts may not parse as a URL, and into parameters. A password may contain a
+ * Checks the authority, because a list of hosts may not parse as a URL, and the parameters. A password may contain a
  * comma.
  */
 function hasSeveralHosts(value: string): boolean {
@@ -88,8 +87,8 @@ export const postgresUrl = z
   })
   .meta({ bounds: '`postgresql://…`' });
 
-// MAIL_URL and what belongs to it. A parameter that nodemailer would take from the URL could weaken TLS silently, so
-// only `tls` is supported, and the URL is taken apart here.
+// MAIL_URL: parameters that nodemailer reads from a URL could weaken TLS silently. So this service parses the URL
+// itself, and supports `tls` only.
 
 const SCHEMES: Readonly<Record<string, { readonly port: number; readonly isTlsFromStart: boolean }>> = {
   'smtp:': { port: 587, isTlsFromStart: false },
@@ -104,7 +103,7 @@ const LOCALHOST_NAMES = new Set(['localhost', 'localhost.']);
 export interface MailServer {
   readonly host: string;
   readonly port: number;
-  /** `implicit`: from the first byte. `starttls`: refused without it. `off`: plain text. */
+  /** `implicit`: TLS from the first byte. `starttls`: TLS is required before anything is sent. `off`: plain text. */
   readonly tls: 'implicit' | 'starttls' | 'off';
   readonly login: { readonly user: string; readonly password: string } | undefined;
 }
@@ -158,7 +157,7 @@ function parseSender(text: string): MailSender | undefined {
 export const mailUrl = parsed('smtp(s) URL', URL_DETAIL, parseMailUrl);
 export const mailSender = parsed('an address, or a name and an address', SENDER_DETAIL, parseSender);
 
-/** Without a colon, which separates the issuer from the account in the URI of authenticator apps. */
+/** Excludes the colon, which separates the issuer from the account in the URI of authenticator apps. */
 export const productName = accepted(
   '1–100 visible characters without quotes, angle brackets, backslashes and colons',
   (text) => NAME.test(text) && text.trim() === text && !text.includes(':'),

@@ -5,19 +5,19 @@ import * as z from 'zod';
 import { isRestriction, SERVICE_NAME, MAX_RESTRICTIONS } from '../common/names.js';
 import { MAX_LEASE_MS, type Limit } from './limits.js';
 
-// What a variable is, and the types that variables have. Their messages say what is accepted and never show the value.
-// `bounds` is what the documents say; numbers are joined by a dash.
+// The types of variables. A message says what is accepted and never shows the value; `bounds` is the range as the
+// documents show it.
 
-/** Everything about one variable of the configuration. Its name is the key under which a section lists it. */
+/** One variable of the configuration. The key under which a section lists it is its name. */
 export interface Variable {
   readonly type: z.ZodType;
-  /** What it does, in Markdown, for .env.example and docs/configuration.md; links are relative to docs/. */
+  /** Its description in Markdown, for .env.example and docs/configuration.md. Links are relative to docs/. */
   readonly text: string;
-  /** What the documents show as the default when the type has none. Without it: none. */
+  /** The default as the documents show it, when the type has none. Undefined: no default. */
   readonly defaultText?: string;
-  /** What .env.example shows as the value when the type has no default. */
+  /** The value that .env.example shows when the type has no default. */
   readonly example?: string | number;
-  /** The value may come from a file, which the variable with the suffix `_FILE` names. */
+  /** Whether a variable with the suffix `_FILE` may name a file with the value. */
   readonly mayBeFile?: true;
 }
 
@@ -33,7 +33,7 @@ const PLACEHOLDER = new RegExp(
   [
     'change[-_ ]?(me|this|it)|replace[-_ ]?(me|this|it|with)|(insert|your)[-_ ].*(key|secret)|placeholder',
     '(^|[-_ ])(todo|fixme)([-_ ]|$)|^<.*>$',
-    // Digits only, or a repeated unit.
+    // Rejects digits only, and a repeated unit.
     '^\\d+$|^(?<unit>.{1,8}?)\\k<unit>+$',
   ].join('|'),
   'i',
@@ -52,7 +52,7 @@ export const secret = z
 
 export const headerSecret = secret.regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without blanks, to fit a header');
 
-/** Text that is used as it is. */
+/** A variable whose text is used unchanged. */
 export function accepted(
   bounds: string,
   isAccepted: (text: string) => boolean,
@@ -62,7 +62,8 @@ export function accepted(
 }
 
 /**
- * Text that is parsed. A refused value does not keep the rules between other variables from being checked.
+ * A variable whose text is parsed. A refused value does not prevent the rules between other variables from being
+ * checked.
  * @param form for JSON Schema: what every accepted text matches
  */
 export function parsed<Output>(
@@ -123,7 +124,7 @@ export function wholeNumber(from: number, to: number) {
 
 const MIN_LEASE_MS = 100;
 
-/** With a shorter lease a replica would mostly poll. */
+/** A replica with a shorter lease would do little but poll. */
 export const leaseMs = parsed(
   `0, or ${MIN_LEASE_MS}–${MAX_LEASE_MS}`,
   `must be 0 or a whole number from ${MIN_LEASE_MS} to ${MAX_LEASE_MS}`,
@@ -175,7 +176,7 @@ export const trustProxy = parsed(
   },
 ).prefault('false');
 
-/** Origins as a browser sends them (RFC 6454 §6.2). Never `*` or `null`. */
+/** Origins as a browser sends them (RFC 6454 §6.2), so neither `*` nor `null`. */
 export const origins = z
   .string()
   .transform((value) => value.split(',').map((part) => part.trim()))
@@ -185,7 +186,7 @@ export const origins = z
   )
   .meta({ bounds: 'origins, separated by commas' });
 
-/** The domain that passkeys belong to (WebAuthn §5.1.2). No address: browsers refuse those. */
+/** The domain that passkeys belong to (WebAuthn §5.1.2). IP addresses are refused, as browsers do. */
 export const relyingPartyId = accepted(
   'domain in lower case',
   (text) => /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z][a-z0-9-]{0,62}$/.test(text),

@@ -35,7 +35,7 @@ export const FILE_VARIABLES = SECTIONS.flatMap(({ variables }) =>
 const given = z.object(VARIABLE_TYPES);
 export type Parsed = z.output<typeof given>;
 
-/** Defaults that depend on other variables. Without a mail server, the mails that development prints need no setting. */
+/** Sets the defaults that depend on other variables, and the mail settings of a development without a mail server. */
 function fillDefaults(value: Parsed) {
   const isProduction = value.NODE_ENV === 'production';
   const mail = value.MAIL_URL === undefined ? DEVELOPMENT_MAIL : undefined;
@@ -56,7 +56,10 @@ export type Values = ReturnType<typeof fillDefaults>;
 
 interface Rule {
   readonly name: VariableName;
-  /** The other variables that decide it, also through a default. While one of them is refused, its value says nothing. */
+  /**
+   * The other variables on which the rule depends, also through a default. If one of them is refused, the rule is not
+   * checked.
+   */
   readonly others: readonly VariableName[];
   readonly requirement: string;
   readonly isKept: (value: Values) => boolean;
@@ -86,7 +89,7 @@ export const RULES: readonly Rule[] = [
     name,
     others: [other],
     requirement: `must differ from ${other}`,
-    // Port 0 means any free port.
+    // Port 0 stands for any free port, so it never collides.
     isKept: ({ [name]: port, [other]: taken }: Values) => port === undefined || port === 0 || port !== taken,
   })),
   ...(['MAIL_FROM', 'PASSWORD_RESET_URL', 'EMAIL_VERIFICATION_URL'] as const).map((name) => ({

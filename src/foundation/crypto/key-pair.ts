@@ -1,6 +1,6 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, hash, type KeyObject } from 'node:crypto';
 
-/** The public half of a key on the curve P-256 (RFC 7518 §6.2.1). */
+/** A public key on the curve P-256 (RFC 7518 §6.2.1). */
 interface PublicJwk {
   readonly kty: 'EC';
   readonly crv: 'P-256';
@@ -16,7 +16,7 @@ export interface KeyPair {
   readonly jwk: PublicJwk;
 }
 
-/** Skips keys whose `kid` begins with a hyphen: `platform-auth keys` would read it as an option. */
+/** Skips keys whose `kid` begins with a hyphen, which `platform-auth keys` would read as an option. */
 export function generateKeyPair(): KeyPair {
   for (;;) {
     const pair = importKeyPair(generatePrivateKey());
@@ -32,14 +32,14 @@ export function importKeyPair(pkcs8: Buffer): KeyPair {
   return { kid: computeThumbprint(jwk), privateKey, publicKey, jwk };
 }
 
-/** @returns PKCS #8 in DER: a secret */
+/** @returns PKCS #8 in DER, which is a secret */
 export function exportPrivateKey({ privateKey }: KeyPair): Buffer {
   return privateKey.export({ format: 'der', type: 'pkcs8' });
 }
 
 /**
- * Returns PKCS #8, not a KeyObject: on Node.js 20 the JWK export of a generated KeyObject can deadlock. The export holds a
- * mutex that the finalizer of the generation locks, and a garbage collection during the export runs that finalizer.
+ * Returns PKCS #8 instead of a KeyObject, whose JWK export can deadlock on Node.js 20: it holds a mutex that the
+ * finalizer of the generation locks, and a garbage collection during the export runs that finalizer.
  */
 function generatePrivateKey(): Buffer {
   return generateKeyPairSync('ec', {
@@ -49,7 +49,7 @@ function generatePrivateKey(): Buffer {
   }).privateKey;
 }
 
-/** RFC 7638 §3: the required members, in lexicographic order. */
+/** The required members in lexicographic order (RFC 7638 §3). */
 function computeThumbprint({ crv, kty, x, y }: PublicJwk): string {
   return hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url');
 }

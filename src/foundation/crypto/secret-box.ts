@@ -2,24 +2,26 @@ import { createCipheriv, createDecipheriv, randomBytes, type KeyObject } from 'n
 import type { Environment } from '../config/environment.js';
 import { computeMac, deriveKey } from './secret.js';
 
-/** AES-256-GCM: the nonce, the tag and the ciphertext. */
+/** Nonce, tag and ciphertext of AES-256-GCM. */
 export type Encrypted = Buffer & { readonly __brand: 'Encrypted' };
 
 const CIPHER = 'aes-256-gcm';
-/** A random nonce of 96 bits (NIST SP 800-38D §8.2.2): a key encrypts a few rows a year. */
+/** A random nonce of 96 bits is safe for the few rows a year that a key encrypts (NIST SP 800-38D §8.2.2). */
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const MARK_BYTES = 8;
 
 interface Opened {
   readonly plaintext: Buffer;
-  /** Encrypted with SECRET_KEY_PREVIOUS: to be encrypted again. */
+  /** Whether SECRET_KEY_PREVIOUS encrypted it, so that it has to be encrypted again. */
   readonly isOutdated: boolean;
 }
 
-/** Encrypts for one purpose with a key derived from SECRET_KEY. Decrypts what SECRET_KEY_PREVIOUS encrypted, too. */
+/**
+ * Encrypts for one purpose with a key derived from SECRET_KEY, and also decrypts what SECRET_KEY_PREVIOUS encrypted.
+ */
 export class SecretBox {
-  /** Stored beside a ciphertext: tells which key encrypted it, without decrypting it. */
+  /** Stored beside a ciphertext, to tell which key encrypted it without decrypting it. */
   readonly keyMark: Buffer;
   private readonly current: KeyObject;
   private readonly previous: KeyObject | undefined;
@@ -30,12 +32,12 @@ export class SecretBox {
     this.keyMark = computeMac(this.current, 'key mark').subarray(0, MARK_BYTES);
   }
 
-  /** @param context authenticated with the plaintext, and needed to decrypt it */
+  /** @param context authenticated with the plaintext; decryption needs the same one */
   encrypt(plaintext: Buffer, context: string): Encrypted {
     return encrypt(this.current, plaintext, context);
   }
 
-  /** @returns undefined when neither key decrypts it, when it is for another context, or was changed since */
+  /** @returns undefined when neither key decrypts it, the context differs, or it was changed */
   decrypt(encrypted: Buffer, context: string): Opened | undefined {
     const current = decrypt(this.current, encrypted, context);
     const plaintext = current ?? (this.previous && decrypt(this.previous, encrypted, context));

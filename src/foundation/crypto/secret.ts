@@ -1,5 +1,5 @@
-// Random secrets, their digests, keys derived from SECRET_KEY, and the form of our keys. Generated secrets have 256 bits and
-// are stored as one SHA-256; passwords have little entropy, and are in passwords/. Secrets and digests are compared in
+// Random secrets, their digests, and keys derived from SECRET_KEY. Generated secrets have 256 bits and are stored as
+// one SHA-256; passwords have little entropy, so the room passwords/ hashes them. Secrets and digests are compared in
 // constant time.
 
 import {
@@ -15,7 +15,10 @@ import {
 import { crc32 } from 'node:zlib';
 import { SECRETS } from '../common/redaction.js';
 
-/** SHA-256 of a generated secret. Only secrets with ≥ 256 bits of entropy may be stored in this form (ASVS 11.4.2). */
+/**
+ * SHA-256 of a generated secret. Only secrets with at least 256 bits of entropy may be stored in this form (ASVS
+ * 11.4.2).
+ */
 export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };
 
 const SECRET_BYTES = 32;
@@ -25,12 +28,15 @@ export function generateSecretBytes(count = SECRET_BYTES): Buffer {
   return randomBytes(count);
 }
 
-/** @returns a new secret as URL-safe text, with a prefix that secret scanners can find */
+/**
+ * @param prefix lets secret scanners find the secret
+ * @returns 256 random bits as URL-safe text
+ */
 export function generateSecret(prefix = ''): string {
   return prefix + generateSecretBytes().toString('base64url');
 }
 
-/** @returns a random number from 0 to 1, for delays with jitter and free ports */
+/** @returns a random number from 0 to 1, for jitter and the choice of ports */
 export function generateFraction(): number {
   return randomInt(MAX_RANDOM + 1) / MAX_RANDOM;
 }
@@ -53,7 +59,7 @@ export function deriveKey(masterSecret: string, purpose: string): KeyObject {
   return createSecretKey(Buffer.from(hkdfSync('sha256', masterSecret, '', purpose, SECRET_BYTES)));
 }
 
-/** @returns the master secret as the key that signs access tokens, to be imported once and not at every signature */
+/** @returns the key that signs access tokens, to be imported once and not at every signature */
 export function createSigningKey(masterSecret: string): KeyObject {
   return createSecretKey(masterSecret, 'utf8');
 }
@@ -63,16 +69,17 @@ export function computeMac(key: KeyObject | string, message: Buffer | string): B
   return createHmac('sha256', key).update(message).digest();
 }
 
-// The form of our keys: a prefix, 256 random bits as URL-safe text, and six characters of checksum, by which a scanner tells a
-// key from a look-alike without a call. The checksum is the CRC-32 of all that stands before it in base 62, as GitHub has it
-// (github.blog/2021-04-05-behind-githubs-new-authentication-token-formats). The doors do not look at it: the digest decides.
+// The form of our keys: a prefix, 256 random bits as URL-safe text, and a checksum of six characters, by which a
+// scanner tells a key from a look-alike offline. The checksum is the CRC-32 in base 62 of all that precedes it, as
+// GitHub has it (github.blog/2021-04-05-behind-githubs-new-authentication-token-formats). Doors ignore the checksum:
+// the digest decides.
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 export const CHECKSUM_LENGTH = 6;
 const SECRET_LENGTH = 43;
 const REFRESH_TOKEN_LENGTH = 112;
 
-/** Of the keys of operators, and of a generated root key. */
+/** The prefix of operators' keys, and of a generated root key. */
 export const ADMIN_KEY_PREFIX = 'pa_admin_';
 
 export function generateKey(prefix: string): string {
@@ -90,13 +97,13 @@ interface FoundKey {
   readonly key: string;
 }
 
-/** @returns the keys and refresh tokens in a text, by their checksums */
+/** Finds keys and refresh tokens in a text by their checksums. */
 export function findKeys(text: string): FoundKey[] {
   if (!text.includes('pa_')) return [];
   return Array.from(text.matchAll(SECRETS)).flatMap(([all, kind = '', rest = '']): FoundKey[] => {
     if (!isKind(kind)) return [];
     const length = kind === 'rt' ? REFRESH_TOKEN_LENGTH : SECRET_LENGTH + CHECKSUM_LENGTH;
-    // Other text may follow directly.
+    // The match may continue into the text that follows the key.
     const key = all.slice(0, all.length - rest.length + length);
     return hasChecksum(key) ? [{ kind, key }] : [];
   });

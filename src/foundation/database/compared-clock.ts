@@ -2,24 +2,25 @@ import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown } f
 import { Clock } from '../common/clock.js';
 import { DatabaseClock } from './database.js';
 
-/** The difference of clocks that the times of access tokens tolerate as well. */
+/** The same difference of clocks that the verification of access tokens tolerates. */
 const MAX_SKEW_SECONDS = 60;
 const COMPARISON_INTERVAL_MS = 10_000;
-/** A slower answer measures nothing: this process may have been frozen before or after it arrived. */
+/** A slower answer is ignored, because this process may have been suspended before or after it arrived. */
 const MAX_ROUND_TRIP_MS = 10_000;
 
-/** What the time decides is not a verdict: a 503. */
+/** The clock of this replica is wrong, so it must answer 503 in place of a verdict that depends on the time. */
 export class WrongClockError extends Error {
   override readonly name = 'WrongClockError';
 }
 
 /**
- * The clock of this replica, compared with PostgreSQL's, which all replicas share. Between two comparisons the monotonic
- * clock measures PostgreSQL's time, so that a jump of the wall clock is noticed at once, and without a statement.
+ * The clock of this replica, compared with PostgreSQL's, which all replicas share. Between two comparisons the
+ * monotonic clock measures PostgreSQL's time, so that a jump of the wall clock is noticed at once, and without a
+ * statement.
  */
 @Injectable()
 export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutdown {
-  /** PostgreSQL's time minus that of the monotonic clock. Undefined until the first comparison. */
+  /** PostgreSQL's time minus the monotonic clock; undefined until the first comparison. */
   private databaseOffsetMs: number | undefined;
   private timer: NodeJS.Timeout | undefined;
 
@@ -38,26 +39,29 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
     clearInterval(this.timer);
   }
 
-  /** By how much this clock is ahead of PostgreSQL's; undefined until they were compared. */
+  /** How far this clock is ahead of PostgreSQL's; undefined until the first comparison. */
   get skewSeconds(): number | undefined {
     if (this.databaseOffsetMs === undefined) return undefined;
     return (this.clock.now().getTime() - this.clock.monotonicMs() - this.databaseOffsetMs) / 1_000;
   }
 
-  /** While PostgreSQL cannot be asked, the last comparison counts. */
+  /** While PostgreSQL does not answer, the last comparison counts. */
   get isWrong(): boolean {
     return Math.abs(this.skewSeconds ?? 0) > MAX_SKEW_SECONDS;
   }
 
-  /** For records of what has happened. */
+  /** The time for records, which need not be right. */
   now(): Date {
     return this.clock.now();
   }
 
-  /** For what the time decides: whether a credential is valid, and for how long a new one will be. @throws {WrongClockError} */
+  /**
+   * The time for decisions: whether a credential is valid, and how long a new one will be.
+   * @throws {WrongClockError}
+   */
   trustedNow(): Date {
     const now = this.clock.now();
-    // Judged after it was read, because the clock may jump in between.
+    // Checked after the time was read, because the clock may jump in between.
     if (this.isWrong) throw new WrongClockError("The clock of this replica differs from PostgreSQL's");
     return now;
   }
@@ -67,7 +71,7 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
     const sentAtMs = this.clock.monotonicMs();
     const now = await this.databaseClock.now();
     const answeredAtMs = this.clock.monotonicMs();
-    // The statement may have waited for a connection, so the time is that of the middle.
+    // PostgreSQL's time belongs to an unknown moment of the round trip; its middle limits the error to half of it.
     if (answeredAtMs - sentAtMs < MAX_ROUND_TRIP_MS)
       this.databaseOffsetMs = now.getTime() - (sentAtMs + answeredAtMs) / 2;
     return now;

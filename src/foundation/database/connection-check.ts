@@ -1,9 +1,9 @@
-// Refuses a database that answers but cannot be used: a standby, or a pooler that shares sessions (decision 42). Neither is
-// a verdict on a credential. Without it, test/foundation/database/servers.process.spec.ts and outages.spec.ts fail.
+// Refuses a database that answers but cannot be used: a standby, or a pooler that shares sessions (decision 42). A
+// refusal becomes a 503. test/foundation/database/servers.process.spec.ts and outages.spec.ts fail without it.
 
 import { Client, type ClientBase } from 'pg';
 
-/** A standby lags behind its primary, so that its data about a credential may be stale. */
+/** A standby lags behind its primary, so a key that was revoked may still be valid there. */
 export class StandbyError extends Error {
   override readonly name = 'StandbyError';
 
@@ -12,7 +12,7 @@ export class StandbyError extends Error {
   }
 }
 
-/** Connections that share sessions lose prepared statements, advisory locks and LISTEN. */
+/** Sessions that a pooler shares lose prepared statements, advisory locks and LISTEN. */
 export class SharedSessionsError extends Error {
   override readonly name = 'SharedSessionsError';
 
@@ -30,7 +30,7 @@ export interface StandbyRow {
   readonly isStandby: boolean;
 }
 
-/** More than one round, because other clients of a pooler take and return sessions meanwhile. */
+/** One round could miss a pooler, because its other clients take and return sessions meanwhile. */
 const PROBE_ROUNDS = 5;
 const ANSWER_TIMEOUT_MS = 5_000;
 
@@ -39,17 +39,18 @@ export function refuseStandby(rows: readonly StandbyRow[]): void {
   if (rows[0]?.isStandby !== false) throw new StandbyError();
 }
 
-/** Settings that the service relies on: the server, the database or the role may have other defaults. */
+/** Settings that the service relies on. The server, the database or the role may have other defaults. */
 const SETTINGS = {
   datestyle: 'ISO',
   default_transaction_isolation: 'read committed',
-  // JIT would compile statements whose forced plan looks expensive, which takes longer than running them.
+  // For statements whose plan looks expensive, compiling takes longer than running them.
   jit: 'off',
 };
 
 /**
- * Creates the pool's `onConnect`, which refuses a standby once for each connection: a primary becomes a standby only by a
- * restart, which ends them. The timeouts are set again because PgBouncer may drop them (`ignore_startup_parameters`).
+ * Creates the pool's `onConnect`. It refuses a standby once for each connection, because a primary becomes a standby
+ * only by a restart, which ends its connections.
+ * It sets the timeouts again, because PgBouncer may drop them (`ignore_startup_parameters`).
  */
 export function prepareConnection(statementMs: number, idleInTransactionMs: number) {
   const settings = Object.entries(SETTINGS).map(([name, value]) => `set_config('${name}', '${value}', false)`);
@@ -60,7 +61,7 @@ export function prepareConnection(statementMs: number, idleInTransactionMs: numb
     try {
       refuseStandby((await client.query<StandbyRow>(text, values)).rows);
     } catch (error) {
-      // Not `end`, which waits for PostgreSQL while the request waits for it.
+      // `end` would make the request wait for PostgreSQL's answer.
       (client as Client).connection.stream.destroy();
       throw error;
     }
@@ -75,14 +76,14 @@ export function prepareConnection(statementMs: number, idleInTransactionMs: numb
 export async function refuseUnusable(databaseUrl: string): Promise<void> {
   await withClient(databaseUrl, async (client) => {
     refuseStandby((await client.query<StandbyRow>(IS_STANDBY)).rows);
-    // A pooler announces a process id of its own, PostgreSQL that of the backend.
+    // PostgreSQL announces the process id of the backend, and a pooler one that it made up.
     const { processID } = client as unknown as { processID: number };
     if ((await readBackendPid(client)) === processID) return;
     await withClient(databaseUrl, (other) => refuseSharedSessions(client, other));
   });
 }
 
-/** Two open connections have two backends and keep them, unless a pooler lets clients share sessions. */
+/** Without a pooler that shares sessions, two open connections keep two different backends. */
 async function refuseSharedSessions(one: Client, other: Client): Promise<void> {
   for (let round = 0; round < PROBE_ROUNDS; round += 1) {
     const backend = await readBackendPid(one);
@@ -98,7 +99,7 @@ async function readBackendPid(client: Client): Promise<number | undefined> {
   return (await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')).rows[0]?.pid;
 }
 
-/** Runs a few short statements on a connection of their own, with timeouts. */
+/** Runs short statements on a connection of its own, with timeouts. */
 export async function withClient<Result>(
   databaseUrl: string,
   work: (client: Client) => Promise<Result>,

@@ -11,16 +11,16 @@ import { StandbyError } from './connection-check.js';
 import { UnansweredStatementError, WriteRefusedError } from './request-pool.js';
 
 /**
- * SQLSTATE classes of a wrong statement or wrong data: a bug, not an outage. Not 42P05 (nor 26000, of another class):
- * a prepared statement exists, or is missing, because a pooler gave the session to another client.
+ * SQLSTATE classes of a wrong statement or wrong data: a bug and not an outage. 42P05 (like 26000) is an outage: a
+ * pooler gave the session, with its prepared statements, to another client.
  */
 const BUG = /^(22|23|42(?!P05))/;
-/** Of sockets, TLS and name resolution. EMFILE, ENFILE and EADDRNOTAVAIL: this machine has no socket left. */
+/** Codes of sockets, TLS and name resolution. With EMFILE, ENFILE and EADDRNOTAVAIL this machine has no socket left. */
 const NETWORK_CODES =
   /^(ECONN\w+|EPIPE|ETIMEDOUT|EHOST\w+|ENET\w+|ENOTCONN|ENOTFOUND|EAI_\w+|ENOENT|EADDRNOTAVAIL|EMFILE|ENFILE|EPROTO|ERR_(STREAM|SOCKET|SSL|TLS)_\w+)$/;
 const OUTAGES = [
-  // The connection broke between two statements of a transaction: for example, PostgreSQL sent its answer and the news of its
-  // end in one packet. Which of the two errors TypeORM throws depends on the call that comes next.
+  // The connection broke between two statements of a transaction. TypeORM's next call decides which of the two errors
+  // it throws.
   QueryRunnerAlreadyReleasedError,
   QueryRunnerProviderAlreadyReleasedError,
   CannotExecuteNotConnectedError,
@@ -29,11 +29,14 @@ const OUTAGES = [
   StandbyError,
   WrongClockError,
 ];
-/** Messages of failures for which the driver has no code. */
+/** Messages of the driver's failures that have no code. */
 const DRIVER_MESSAGES =
   /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized|Received unexpected \w+ message|The server does not support SSL|There was an error establishing an SSL)/i;
 
-/** Whether this replica could not look (503): the database did not answer, or the clock is wrong. Any other error is a bug (500). */
+/**
+ * Whether this replica could not look (503), because the database did not answer or the clock is wrong. Any other error
+ * is a bug (500).
+ */
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
   if (OUTAGES.some((outage) => error instanceof outage)) return true;

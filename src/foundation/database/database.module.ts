@@ -16,7 +16,9 @@ import { KEEP_ALIVE } from './locks.js';
 import { createMigrationOptions, migrate, retryUntilReachable, RETRY_DELAY_MS } from './migrate.js';
 import { RequestPool } from './request-pool.js';
 
-/** Options of the pool that serves requests: every wait has a timeout, so that an unresponsive database becomes a 503. */
+/**
+ * Options of the pool that serves requests: every wait has a timeout, so that an unresponsive database becomes a 503.
+ */
 function createRequestOptions(environment: Environment): DataSourceOptions {
   const statementTimeoutMs = environment.databaseStatementTimeoutMs;
   const idleInTransactionMs = 2 * statementTimeoutMs;
@@ -32,7 +34,7 @@ function createRequestOptions(environment: Environment): DataSourceOptions {
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: idleInTransactionMs,
-      // The client's own timeout, for when the server cannot enforce its own.
+      // The client's own timeout, which also ends the wait for a server that enforces none.
       answerTimeoutMs: statementTimeoutMs + 500,
     },
   } as DataSourceOptions;
@@ -44,7 +46,7 @@ function createRequestOptions(environment: Environment): DataSourceOptions {
     TypeOrmModule.forRootAsync({
       inject: [Environment, StartWatch],
       useFactory: async (environment: Environment, watch: StartWatch) => {
-        // `migrate` takes a lock, which TypeORM would not. The primary process has migrated for its workers.
+        // TypeORM's own option takes no lock, `migrate` does. The primary process has migrated for its workers.
         if (!environment.isWorker) await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
         return {
           ...createRequestOptions(environment),

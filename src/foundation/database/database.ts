@@ -1,5 +1,5 @@
-// What rooms ask of PostgreSQL besides repositories: hot statements on TypeORM's own pool, reads by primary key in batches
-// (decision 36), jobs that only one replica does at a time, and the clock that all replicas share.
+// What rooms need of PostgreSQL beside repositories: hot statements on TypeORM's own pool, reads by primary key in
+// batches (decision 36), jobs that only one replica runs at a time, and the clock that all replicas share.
 
 import { Injectable } from '@nestjs/common';
 import DataLoader from 'dataloader';
@@ -10,7 +10,7 @@ import type { RequestPool } from './request-pool.js';
 
 const PURGE_BATCH_SIZE = 1_000;
 
-/** A hot statement: written by hand, and prepared once on each connection under its name. */
+/** A hot statement: SQL by hand that each connection prepares once under its name. */
 export interface Statement {
   readonly name: string;
   readonly text: string;
@@ -18,7 +18,7 @@ export interface Statement {
 
 export type Age = `${number} ${'hours' | 'days'}`;
 
-/** Another replica holds the lock, and does this work. */
+/** Another replica holds the lock and is doing this work. */
 export class LockNotAcquiredError extends Error {
   override readonly name = 'LockNotAcquiredError';
 }
@@ -27,7 +27,7 @@ export class LockNotAcquiredError extends Error {
 export class Database {
   constructor(private readonly dataSource: DataSource) {}
 
-  /** Stalled connections keep their slot until PostgreSQL answers a statement whose caller got a 503. */
+  /** A stalled connection keeps its slot until PostgreSQL answers the statement whose caller got a 503. */
   get pool() {
     const { totalCount = 0, idleCount = 0, waitingCount = 0, stalledCount = 0, options } = this.master ?? {};
     const limit = options?.max ?? 0;
@@ -45,7 +45,10 @@ export class Database {
     return (await this.rows<Row>(statement, values))[0];
   }
 
-  /** Runs one batch of a job. @throws {LockNotAcquiredError} at once, while another replica does one */
+  /**
+   * Runs one batch of a job that only one replica may run at a time.
+   * @throws {LockNotAcquiredError} at once, while another replica runs a batch
+   */
   async runAlone<Result>(lock: number, work: (transaction: EntityManager) => Promise<Result>): Promise<Result> {
     return this.dataSource.transaction(async (transaction) => {
       if (!(await tryLock(transaction, lock))) throw new LockNotAcquiredError();
@@ -54,8 +57,8 @@ export class Database {
   }
 
   /**
-   * Deletes rows in small batches, so that no lock is held for long, in one replica at a time; see {@link Database.runAlone}.
-   * @param deletion deletes at most `$2` rows that expired before `$1`
+   * Deletes expired rows with {@link Database.runAlone}, in batches that hold no lock for long.
+   * @param deletion SQL that deletes at most `$2` rows that expired before `$1`
    * @param before a moment, or an age by the clock of the database
    * @returns the number of rows deleted
    */
@@ -75,12 +78,12 @@ export class Database {
   }
 }
 
-/** All replicas share it. */
+/** The clock of PostgreSQL, which all replicas share. */
 @Injectable()
 export class DatabaseClock {
   constructor(private readonly dataSource: DataSource) {}
 
-  /** @param transaction asks on its connection; otherwise on one of the pool */
+  /** @param transaction reads on the connection of this transaction; otherwise on one of the pool */
   async now(transaction?: EntityManager): Promise<Date> {
     const [row] = await (transaction ?? this.dataSource).query<{ now: Date }[]>('SELECT clock_timestamp() AS now');
     if (!row) throw new Error('PostgreSQL returned no time');
@@ -88,22 +91,22 @@ export class DatabaseClock {
   }
 }
 
-/** For `WHERE id = …`. The subquery hides the number of ids from the planner, which therefore keeps one generic plan. */
+/** For `WHERE id = …`. The subquery hides the number of ids from the planner, so that it keeps one generic plan. */
 export const ANY_GIVEN_ID = 'ANY ((SELECT $1::uuid[])::uuid[])';
 
 /** A larger batch is split into parallel statements, so that a failing one affects fewer requests. */
 const BATCH_SIZE = 100;
 
 /**
- * @param read returns a row, or none, for each of the keys; when it fails, every call of the batch fails
- * @returns a read that calls in one round of the event loop share. Nothing is cached.
+ * Combines calls of one round of the event loop into one read. Nothing is cached.
+ * @param read returns the row of each key, or undefined, in order; if it fails, every call of the batch fails
  */
 export function batchReads<Key, Row>(read: (keys: readonly Key[]) => Promise<(Row | undefined)[]>) {
   const loader = new DataLoader(read, { cache: false, batchScheduleFn: setImmediate, maxBatchSize: BATCH_SIZE });
   return (key: Key): Promise<Row | undefined> => loader.load(key);
 }
 
-/** Reads rows by primary key, as {@link batchReads} does. */
+/** Reads rows by primary key in batches, as {@link batchReads} does. */
 export class RowsById<Row extends { readonly id: string }> {
   private readonly load: (id: string) => Promise<Row | undefined>;
 
@@ -119,8 +122,8 @@ export class RowsById<Row extends { readonly id: string }> {
 }
 
 /**
- * @returns a read that the callers of one round of the event loop share. It is sent after all of them asked, so it is fresh
- * for each. Later callers do not wait for it: one read that stalls does not delay the others.
+ * Combines calls of one round of the event loop into one read, which starts after all of them and so is fresh for each.
+ * Later callers start another read, so that one that stalls does not delay them.
  */
 export function shareReads<Value>(read: () => Promise<Value>): () => Promise<Value> {
   const loader = new DataLoader<true, Value>(async (callers) => Array<Value>(callers.length).fill(await read()), {

@@ -1,7 +1,7 @@
 import { DataSource } from 'typeorm';
 import { createMigrationOptions } from './migrate.js';
 
-/** A role that cannot be restricted, or does not exist. */
+/** The role of the service does not exist, or has privileges that no GRANT restricts. */
 class UnusableRoleError extends Error {
   override readonly name = 'UnusableRoleError';
 }
@@ -11,33 +11,37 @@ const FIND_ROLE = `SELECT rolsuper AS is_superuser, quote_ident(rolname) AS quot
   FROM pg_roles WHERE rolname = $1`;
 
 /**
- * The tables whose rows the service may change, which excludes the audit log. Only those in the schema of the service: in
- * the image of PostgreSQL the owner is the first superuser, who owns the system catalogs too.
+ * The tables whose rows the service may change: all but those of the audit log. Limited to the service's schema,
+ * because in PostgreSQL's image the owner is the first superuser, who owns the system catalogs too.
  */
 const ORDINARY_TABLES = `SELECT string_agg(quote_ident(relname), ', ') FROM pg_class
   WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
     AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'audit_events'::regclass)
     AND relname <> 'migrations' AND relname NOT IN ('audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
 
-/** Without the columns that the database sets itself: a role that may set them could backdate a row. */
+/** Excludes the columns that the database sets itself: a role that may set them could backdate a row. */
 const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
   WHERE attrelid = 'audit_events'::regclass AND attnum > 0 AND NOT attisdropped
     AND attname NOT IN ('epoch', 'xid', 'recorded_at')`;
 
-/** What the service does to the audit tables beyond INSERT and SELECT: they have the privileges of the owner. */
+/**
+ * Functions with the owner's privileges, for all that the service does to the audit tables beyond INSERT and SELECT.
+ */
 const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(integer), audit_seal_entries_prune(integer),
   audit_events_ensure_epoch()`;
 
 const FIND_NAMES = `SELECT quote_ident(current_schema()) AS schema, (${ORDINARY_TABLES}) AS tables, (${INSERTABLE_COLUMNS}) AS columns`;
 type Names = Record<'schema' | 'tables' | 'columns', string>;
 
-/** A role that creates objects in this schema could shadow what the owner's functions call, and so act as the owner. */
+/**
+ * A role that may create objects in this schema could shadow what the owner's functions call, and so act as the owner.
+ */
 const MAY_CREATE = `SELECT current_schema() AS name, has_schema_privilege($1, current_schema(), 'CREATE') AS may_create`;
 
 /**
- * Grants a role the privileges that the service needs, and revokes all others on the audit log. Idempotent, and needed
- * after each migration that adds a table.
- * @param retentionDays the minimum age at which the role may drop a month of the audit log
+ * Grants a role the privileges that the service needs, and revokes all others on the audit log. Idempotent; needed
+ * again after each migration that adds a table.
+ * @param retentionDays minimum age at which the role may drop a month of the audit log
  * @throws {UnusableRoleError} when the role does not exist, is a superuser, or may act as the owner
  */
 export async function grantToService(databaseUrl: string, role: string, retentionDays: number): Promise<void> {
@@ -71,7 +75,7 @@ export async function grantToService(databaseUrl: string, role: string, retentio
 
 function createStatements(role: string, { schema, tables, columns }: Names): string[] {
   return [
-    // Before PostgreSQL 15, PUBLIC has this privilege by default.
+    // PUBLIC has this privilege by default before PostgreSQL 15.
     `REVOKE CREATE ON SCHEMA ${schema} FROM PUBLIC, ${role}`,
     `GRANT USAGE ON SCHEMA ${schema} TO ${role}`,
     `GRANT SELECT, INSERT, UPDATE, DELETE ON ${tables} TO ${role}`,

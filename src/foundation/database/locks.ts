@@ -2,7 +2,7 @@ import { setInterval as every } from 'node:timers/promises';
 import { Client, type QueryConfig } from 'pg';
 import type { EntityManager } from 'typeorm';
 
-/** Advisory locks of the whole platform: arbitrary distinct numbers, the same in every process. */
+/** Advisory locks that all processes share. The numbers are arbitrary, but distinct. */
 export const LOCKS = {
   migrations: 7_701_001,
   purge: 7_701_002,
@@ -16,19 +16,25 @@ export const LOCKS = {
 /** Begins like the driver's message about a lost connection, so that `isDatabaseFailure` treats it as an outage. */
 const LOST = 'Connection terminated, and the lock with it: another process may be at the same work';
 export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
-/** PostgreSQL ends a session that is silent for `maxSilenceMs`: without it, dropped packets would keep the lock for hours. */
+/**
+ * PostgreSQL ends a session after `maxSilenceMs` without a statement, because dropped packets could otherwise keep the
+ * lock for hours.
+ */
 const HEARTBEAT = { intervalMs: 5_000, timeoutMs: 10_000, maxSilenceMs: 30_000 };
 
-/** Takes a lock until the transaction ends. @returns false, without waiting, while another transaction holds it */
+/**
+ * Takes a lock until the transaction ends.
+ * @returns false at once when another transaction holds it
+ */
 export async function tryLock(transaction: EntityManager, lock: number): Promise<boolean> {
   const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [lock]);
   return row?.mine === true;
 }
 
 /**
- * A mutex of the whole platform: a second process waits. The lock ends with its connection, so a killed process never
- * leaves it behind. When the connection is lost, the call fails, but only after the work has ended.
- * @param work checks the signal between its steps, and stops when the lock is lost
+ * A mutex that all processes share: the second one waits. The lock ends with its connection, so a killed process never
+ * keeps it.
+ * @param work must check the signal between its steps and stop once the lock is lost; then the call fails
  * @param onWait called once when another process holds the lock
  */
 export async function withAdvisoryLock<Result>(
@@ -59,7 +65,7 @@ export async function withAdvisoryLock<Result>(
     return result;
   } finally {
     ended.abort();
-    // The lock ends with the socket, also when PostgreSQL does not answer.
+    // Destroying the socket releases the lock even when PostgreSQL does not answer.
     const destroySocket = (): void => void holder.connection.stream.destroy();
     const endTimeout = setTimeout(destroySocket, lost.signal.aborted ? 0 : timeoutMs);
     await holder.end();
@@ -67,7 +73,7 @@ export async function withAdvisoryLock<Result>(
   }
 }
 
-/** Rejects when a statement is not answered. */
+/** Rejects when PostgreSQL does not answer a statement in time. */
 async function sendRepeatedly(client: Client, query: QueryConfig, intervalMs: number, end: AbortSignal): Promise<void> {
   for await (const statement of every(intervalMs, query, { signal: end })) await client.query(statement);
 }

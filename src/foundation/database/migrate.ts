@@ -38,19 +38,19 @@ export const MIGRATIONS = [
   CreateChangeFeed1795651200014,
   IndexSearches1795651200015,
 ];
-/** Of the first migration of version 0.1.0. */
+/** The timestamp of the first migration of version 0.1.0. */
 const FIRST_TIMESTAMP = 1_795_651_200_001;
 
 export const RETRY_DELAY_MS = 1_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
-/** Well below the wait of a request, because requests for a table queue behind a migration that waits for it. */
+/** Much shorter than a request waits, because requests for a table queue behind a migration that waits for its lock. */
 const MIGRATION_LOCK_TIMEOUT_MS = 1_000;
-/** Waiting for a table lock is not progress: an open transaction of another client may hold it for hours. */
+/** Excludes waiting for a lock, because an open transaction of another client may hold it for hours. */
 const IS_WORKING = `SELECT 1 FROM pg_stat_activity
   WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'`;
 
-/** Options of migrations: one connection, without a statement timeout. */
+/** One connection, without a statement timeout. */
 export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
   return {
     type: 'postgres',
@@ -64,14 +64,14 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
     connectTimeoutMS: CONNECT_TIMEOUT_MS,
     extra: {
       ...KEEP_ALIVE,
-      // Ends the session of a migration whose process is silent, and releases its locks.
+      // Ends the session of a migration whose process stopped, and so releases its locks.
       idle_in_transaction_session_timeout: MAX_MIGRATION_SILENCE_MS,
       lock_timeout: MIGRATION_LOCK_TIMEOUT_MS,
     },
   };
 }
 
-/** The role of the service may use the tables but not change the schema, so another role has to migrate first. */
+/** The service's own role may not change the schema, so the owner of the tables has to migrate first. */
 export class MayNotMigrateError extends Error {
   override readonly name = 'MayNotMigrateError';
 
@@ -83,13 +83,13 @@ export class MayNotMigrateError extends Error {
 
 /**
  * Migrates the schema to this version; idempotent. Replicas that start together wait for the first one. All migrations
- * run in one transaction: if the lock is lost and two processes migrate, the second one fails as a whole.
+ * run in one transaction, so that if the lock is lost and two processes migrate, the second one fails as a whole.
  * @returns the names of the migrations that ran
  */
 export async function migrate(databaseUrl: string, watch = new StartWatch()): Promise<string[]> {
   await watch.during('an answer of the database', () => refuseUnusable(databaseUrl));
-  // Waits in short turns for a table that another transaction uses, so that requests for the table pass between two
-  // attempts instead of queueing behind the migration.
+  // Retries after each short wait for a lock, so that requests for the table proceed between two attempts instead of
+  // queueing behind the migration.
   const run = (): Promise<string[]> =>
     watch.during('the migrations of the schema', () =>
       retryWhile(isLockTimeout, watch, () => runMigrations(databaseUrl, watch)),
@@ -117,19 +117,19 @@ async function runMigrations(databaseUrl: string, watch: StartWatch): Promise<st
   }
 }
 
-/** A long migration is not a hang while PostgreSQL reports, on another connection, that it is working. */
+/** A long migration counts as progress while PostgreSQL reports, on another connection, that it is working. */
 async function extendWhileWorking(databaseUrl: string, pid: number | undefined, watch: StartWatch): Promise<void> {
   await withClient(databaseUrl, async (client) => {
     if ((await client.query(IS_WORKING, [pid])).rows.length > 0) watch.extend();
   });
 }
 
-/** Retries while the database is unreachable or a standby, and not after a failed migration. */
+/** Retries while the database is unreachable or a standby. A failed migration is not retried. */
 export async function retryUntilReachable<Result>(watch: StartWatch, work: () => Promise<Result>): Promise<Result> {
   return watch.during('a database that can be used', () => retryWhile(isDatabaseFailure, watch, work));
 }
 
-/** The watch limits the attempts. */
+/** Retries without a limit, because the watch ends the start at its own. */
 async function retryWhile<Result>(
   mayRetry: (error: unknown) => boolean,
   watch: StartWatch,
@@ -147,15 +147,15 @@ async function retryWhile<Result>(
 }
 
 export interface SchemaState {
-  /** Names of migrations that have not run in the database. */
+  /** Migrations that have not run in the database. */
   readonly pending: string[];
-  /** Names that this program does not know: a newer version migrated the database. */
+  /** Migrations that this version does not know, because a newer version migrated the database. */
   readonly unknown: string[];
-  /** The database has no tables of this service yet. */
+  /** Whether the database has no tables of this service yet. */
   readonly isEmpty: boolean;
 }
 
-/** A commit before version 0.1.0 made the tables, and no migration leads from there to here. */
+/** The tables belong to a commit before 0.1.0, and no migration leads from there to here. */
 class UnreleasedSchemaError extends Error {
   override readonly name = 'UnreleasedSchemaError';
   readonly code = 'UNRELEASED_SCHEMA';

@@ -7,25 +7,24 @@ export interface Page<T> {
 
 export interface PageRequest {
   readonly limit: number;
-  /** Only rows whose id sorts after this one. */
   readonly after: string | undefined;
 }
 
 type Conditions<Row> = { readonly [Name in keyof Row]?: Row[Name] | FindOperator<Row[Name]> | undefined };
 
-/** SQL over the columns of the row, with the values that it names as `:value`. */
+/** A condition in SQL over the columns of the row, with its named values. */
 export type Filter = FindOperator<string>;
 
 export function toFilter(sql: string, values: Readonly<Record<string, unknown>> = {}): Filter {
   return Raw(() => `(${sql})`, values) as Filter;
 }
 
-/** @returns a pattern of LIKE for texts that contain this one; its own wildcards stand for themselves */
+/** @returns a LIKE pattern for texts that contain this part, whose own wildcards are escaped */
 export function toPattern(part: string): string {
   return `%${part.replace(/[\\%_]/g, '\\$&')}%`;
 }
 
-/** Reads a page of the rows that match, in the order of their ids. Undefined conditions are left out. */
+/** Reads a page of the matching rows in the order of their ids. Undefined conditions are ignored. */
 export async function findPage<Row extends { id: string }>(
   repository: Repository<Row>,
   { after, limit }: PageRequest,
@@ -35,7 +34,7 @@ export async function findPage<Row extends { id: string }>(
   const ofId = after === undefined ? filters : [MoreThan(after), ...filters];
   const all = { ...conditions, id: ofId.length > 0 ? And(...ofId) : undefined };
   const where = Object.fromEntries(Object.entries(all).filter(([, condition]) => condition !== undefined));
-  // The extra row shows that there is another page.
+  // The extra row tells whether there is another page.
   const options = { where, order: { id: 'ASC' }, take: limit + 1 } as FindManyOptions<Row>;
   const rows = await repository.find(options);
   const items = rows.slice(0, limit);

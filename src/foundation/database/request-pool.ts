@@ -1,5 +1,5 @@
-// The connections of this process, and what happens to those whose statement PostgreSQL does not answer in time
-// (decision 41). Without it, test/foundation/database/stalled-commits.process.spec.ts fails.
+// The connections of this process, and what becomes of those whose statement PostgreSQL does not answer in time
+// (decision 41). test/foundation/database/stalled-commits.process.spec.ts fails without it.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Pool, type ClientConfig, type PoolConfig, type QueryResult } from 'pg';
@@ -17,22 +17,24 @@ interface Backend {
 
 const ignore = (): void => undefined;
 
-/** Undefined when the statement failed, or when the connection was lost and its effect is unknown. */
+/**
+ * The late result of a statement; undefined when it failed, or when the connection was lost and its effect is unknown.
+ */
 type LateResult = QueryResult | undefined;
 type Callback = (error: Error | null | undefined, result?: QueryResult) => void;
 type Release = (error?: Error | boolean) => void;
 
-/** PostgreSQL did not answer in time. The statement continues there, and may be committed after its caller got a 503. */
+/** PostgreSQL did not answer in time. It continues with the statement, and may commit it after the caller got a 503. */
 export class UnansweredStatementError extends Error {
   override readonly name = 'UnansweredStatementError';
 
-  /** @param lateResult settles when PostgreSQL answers after all, or the connection ends; never rejects */
+  /** @param lateResult resolves when PostgreSQL answers after all, or the connection ends; never rejects */
   constructor(readonly lateResult: Promise<LateResult>) {
     super('PostgreSQL did not answer in time');
   }
 }
 
-/** Too many connections wait for statements that PostgreSQL has not answered: another write would only join them. */
+/** Too many connections wait for late answers, so another write would only wait too. */
 export class WriteRefusedError extends Error {
   override readonly name = 'WriteRefusedError';
 }
@@ -40,18 +42,17 @@ export class WriteRefusedError extends Error {
 const WRITES = /^\s*(insert|update|delete|merge|with)\b/i;
 
 /**
- * A connection whose callers wait for a bounded time. When a statement is not answered in time its caller gets an error
- * at once, and the connection is **stalled**: it accepts no statements, and keeps its slot of the pool until the
- * backend answers or exits. Closing it would free the slot while the backend still waits (for a synchronous standby),
- * and each retry would add another backend. The statement is never cancelled: a backend that is cancelled while it
- * waits for a standby reports a commit that no standby has.
+ * A connection whose callers wait for a bounded time. A statement that is not answered in time fails at once and leaves
+ * the connection **stalled**: it accepts no statements and keeps its slot of the pool until the backend answers or
+ * exits.
+ * Closing it would free the slot while the backend still waits (for a synchronous standby), and each retry would add
+ * another backend. Cancelling would make that backend report a commit that no standby has.
  */
 class FailFastClient extends Client {
-  /** The pool that the connection belongs to. */
   owner: RequestPool | undefined;
   private lateResult: Promise<LateResult> | undefined;
   private releaseToPool: Release = () => undefined;
-  /** How long a caller waits for the answer to its statement. */
+  /** How long a caller waits for an answer. */
   private readonly answerTimeoutMs: number;
   private readonly releaseOnceAnswered: Release = (error) => {
     if (!this.lateResult) this.releaseToPool(error);
@@ -63,7 +64,7 @@ class FailFastClient extends Client {
     this.answerTimeoutMs = config.answerTimeoutMs;
   }
 
-  /** pg-pool sets this for each checkout; code that is done with the connection calls it. */
+  /** pg-pool sets this at each checkout, and the code that is done with the connection calls it. */
   set release(release: Release) {
     this.releaseToPool = release;
   }
@@ -72,7 +73,7 @@ class FailFastClient extends Client {
     return this.releaseOnceAnswered;
   }
 
-  /** As PostgreSQL (or a pooler) reported it. */
+  /** The process id that PostgreSQL, or a pooler, announced for the backend. */
   get backendPid(): number {
     return (this as unknown as { processID: number }).processID;
   }
@@ -123,10 +124,10 @@ class FailFastClient extends Client {
   }
 
   private stall(lateResult: Promise<LateResult>): void {
-    // An earlier statement of this connection is already overdue.
+    // An earlier statement has already stalled this connection.
     if (this.lateResult) return;
     this.lateResult = lateResult;
-    // The caller no longer listens, and an error without a listener would end the process.
+    // No caller listens any more, and an error without a listener would end the process.
     this.on('error', ignore);
     this.owner?.stalled(this);
     void lateResult.then(() => this.owner?.answered(this));
@@ -134,9 +135,9 @@ class FailFastClient extends Client {
 }
 
 /**
- * `max` connections serve requests. Stalled ones (see {@link FailFastClient}) keep their slots, and up to half as many
- * again are opened in their place. Once that number is stalled, further writes are refused unsent, so that reads keep the
- * rest.
+ * `max` connections serve requests. Stalled ones (see {@link FailFastClient}) keep their slots, and up to half of `max`
+ * are opened in their place. When that many are stalled, further writes are refused unsent, so that reads keep the
+ * remaining connections.
  */
 export class RequestPool extends Pool {
   private readonly size: number;
@@ -152,7 +153,7 @@ export class RequestPool extends Pool {
     this.on('connect', (client) => ((client as unknown as FailFastClient).owner = this));
   }
 
-  /** Number of connections that wait for a late answer. */
+  /** Number of connections that wait for late answers. */
   get stalledCount(): number {
     return this.stalledClients.size;
   }
@@ -169,8 +170,8 @@ export class RequestPool extends Pool {
       return;
     }
     this.probe.startPolling();
-    // pg-pool does not notice that it may grow. A checkout makes it serve the waiting requests; when the checkout fails,
-    // each of them gets its own error.
+    // pg-pool does not notice that its limit grew. A checkout makes it serve the waiting requests, and if it fails each
+    // of them gets its own error.
     if (this.waitingCount > 0) void this.connect().then((spare) => spare.release(), ignore);
   }
 
@@ -179,7 +180,7 @@ export class RequestPool extends Pool {
     this.limitConnections();
   }
 
-  /** Does not wait for stalled connections: PostgreSQL commits their statements without this process. */
+  /** Abandons stalled connections, because PostgreSQL finishes their statements without this process. */
   override end(): Promise<void>;
   override end(callback: () => void): void;
   override end(callback?: () => void): Promise<void> | undefined {
@@ -195,14 +196,14 @@ export class RequestPool extends Pool {
 }
 
 /**
- * Finds stalled connections that will never be answered, and ends them: their backend has exited (PostgreSQL was
- * restarted, or failed over), or is idle because a packet was lost. TCP alone takes up to a quarter of an hour to
- * notice that. Polls on a connection of its own, while there are stalled connections.
+ * Finds and closes stalled connections that will never be answered: their backend has exited (a restart, a failover) or
+ * is idle because a packet was lost. TCP alone takes up to 15 minutes to notice. Polls on a connection of its own,
+ * while any connection is stalled.
  */
 class BackendProbe {
   private running = false;
   private client: Client | undefined;
-  /** Backends that were idle at the last probe. The answer of one that has just become idle may still arrive. */
+  /** Connections whose backend was idle at the last probe too: an answer that was just sent may still arrive. */
   private idle = new Set<FailFastClient>();
 
   constructor(
@@ -220,7 +221,7 @@ class BackendProbe {
     const pause = (): Promise<void> => sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
     await pause();
     while (this.stalled.size > 0) {
-      // An unreachable database is probed again.
+      // The next probe connects again.
       await this.probeBackends().catch(() => this.disconnect());
       await pause();
     }
@@ -234,7 +235,7 @@ class BackendProbe {
     const clients = [...this.stalled];
     const { rows } = await this.client.query<Backend>(BACKENDS, [clients.map(({ backendPid }) => backendPid)]);
     const own = (this.client as unknown as { processID: number }).processID;
-    // Behind a pooler the ids are the pooler's, and do not identify backends.
+    // A pooler announces ids of its own, which identify no backend.
     if (!rows.some(({ pid }) => pid === own)) return;
     const idleNow = new Set<FailFastClient>();
     for (const client of clients) {

@@ -1,6 +1,6 @@
-// A real PostgreSQL server from the npm registry, for development and tests only. It belongs to a folder, and every
-// process that starts it for this folder shares one server. The last process that stops stops the server. The tests of
-// first-run.process.spec.ts fail without it, also as root and in a folder that only its owner may enter.
+// A real PostgreSQL server from the npm registry, for development and tests only. It belongs to a folder: all processes
+// that start it for this folder share it, and the last one that stops ends it. first-run.process.spec.ts fails without
+// it, also as root and in a folder that only its owner may enter.
 
 import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,16 +22,18 @@ const DISCONNECT_TIMEOUT_MS = 2_000;
 const POLL_INTERVAL_MS = 100;
 const APPLICATION_NAME = 'platform-auth-embedded';
 const PLATFORMS: Readonly<Record<string, string>> = { win32: 'windows' };
-/** Clusters and programs when this process runs as root. Every user may enter it, unlike a checkout below `/root`. */
+/**
+ * Holds clusters and programs when this process runs as root. Every user may enter it, unlike a checkout below `/root`.
+ */
 const SYSTEM_FOLDER = '/var/lib/platform-auth';
 const UNPRIVILEGED_USER = 'nobody';
-/** Below the ports that systems assign to connections, and to servers that ask for any port: on Linux from 32768 on. */
+/** Below the ports that systems assign to connections, and to servers that accept any port (from 32768 on Linux). */
 const FIRST_PORT = 20_000;
 const LAST_PORT = 32_767;
 const MAX_ATTEMPTS = 100;
 
 export interface Location {
-  /** Undefined: the user of this process. */
+  /** The user that runs the server; undefined: the user of this process. */
   readonly user: { readonly uid: number; readonly gid: number } | undefined;
   readonly folder: string;
   readonly bin: string;
@@ -40,11 +42,11 @@ export interface Location {
 interface EmbeddedPostgresOptions {
   readonly folder: string;
   readonly makePassword: () => string;
-  /** Called before the cluster is created, which takes seconds. */
+  /** Called before a cluster is created, which takes seconds. */
   readonly onCreate?: () => void;
-  /** Further settings of the server, for tests whose data may be lost. */
+  /** Further settings of the server. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** Of a server that does not run yet; by default, any free one. */
+  /** The port for a new server; by default any free one. */
   readonly port?: number;
 }
 
@@ -54,7 +56,7 @@ export class EmbeddedPostgres {
     private readonly port: number,
   ) {}
 
-  /** Starts the server of a folder, or joins a running one, which another process uses or left behind when it was killed. */
+  /** Starts the server of a folder, or joins the one that another process uses, or left behind when it was killed. */
   static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const { makePassword, onCreate, settings = {} } = options;
     const folder = resolve(options.folder);
@@ -89,7 +91,7 @@ export class EmbeddedPostgres {
     try {
       await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=fast', '--pgdata=cluster']);
     } catch (error) {
-      // Another process may have stopped it at the same time.
+      // A concurrent stop by another process is a success.
       if (readRunningPort(this.location) !== undefined) throw error;
     }
   }
@@ -106,12 +108,12 @@ export class EmbeddedPostgres {
     try {
       await run(this.location, 'pg_ctl', start);
     } catch (error) {
-      // Another process may have started it at the same time, on another port.
+      // A concurrent start by another process, on another port, is a success.
       if (readRunningPort(this.location) === undefined) throw error;
     }
   }
 
-  /** The connections of a process that has just ended last a moment longer. */
+  /** Asks more than once, because the connections of an ended process last a moment longer. */
   private async isShared(): Promise<boolean> {
     for (let waitedMs = 0; waitedMs < DISCONNECT_TIMEOUT_MS; waitedMs += POLL_INTERVAL_MS) {
       if (!(await this.hasOtherClients())) return false;
@@ -120,7 +122,7 @@ export class EmbeddedPostgres {
     return true;
   }
 
-  /** Processes that stop at the same time do not count one another. */
+  /** Excludes processes that are stopping too, so that one of them stops the server. */
   private async hasOtherClients(): Promise<boolean> {
     const others = await this.count(
       `SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> '${APPLICATION_NAME}'`,
@@ -154,7 +156,7 @@ async function initialise(location: Location, password: string): Promise<void> {
   moveUnlessExists(join(location.folder, temporary), join(location.folder, 'cluster'));
 }
 
-/** initdb would only say that it could not look up the id. */
+/** initdb would report only that it could not look up the user's id. */
 function refuseUnnamedUser(): void {
   try {
     os.userInfo();
@@ -188,8 +190,8 @@ function toSpawnOptions({ folder, user }: Location) {
 }
 
 /**
- * An ordinary user keeps the cluster in the folder itself. PostgreSQL refuses to run as root: then an unprivileged user
- * runs it, with the cluster and a copy of the programs in `/var/lib/platform-auth`.
+ * An ordinary user keeps the cluster in the folder itself. Because PostgreSQL refuses to run as root, root has an
+ * unprivileged user run it, with the cluster and a copy of the programs in `/var/lib/platform-auth`.
  * @param folder absolute path of the folder that the cluster belongs to
  */
 export function locate(folder: string): Location {
@@ -211,7 +213,10 @@ export function getServerFolder(folder: string): string {
   return process.getuid?.() === 0 ? join(SYSTEM_FOLDER, computeDigest(folder).toString('hex').slice(0, 16)) : folder;
 }
 
-/** Moves a folder atomically. When several processes race to create the same folder, the first one wins. */
+/**
+ * Moves a folder atomically. When several processes race to create the same folder, the first one wins and the others
+ * keep its result.
+ */
 function moveUnlessExists(made: string, to: string): void {
   try {
     fs.renameSync(made, to);
@@ -221,7 +226,10 @@ function moveUnlessExists(made: string, to: string): void {
   }
 }
 
-/** @returns a copy of the programs that every user may run, created once for each version */
+/**
+ * Copies the programs once for each version.
+ * @returns a folder from which every user may run them
+ */
 function copyPrograms(programs: string): string {
   const { version } = createRequire(import.meta.url)(join(programs, '../package.json')) as { version: string };
   const copy = join(SYSTEM_FOLDER, `postgresql-${version}`);

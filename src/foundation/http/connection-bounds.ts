@@ -2,30 +2,34 @@ import { AsyncResource } from 'node:async_hooks';
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Pipelined requests of one connection that are processed at once; responses are sent in order (RFC 9112 §9.3.2). */
+/**
+ * Limit of pipelined requests of one connection that are processed at once. Responses are sent in order (RFC 9112
+ * §9.3.2).
+ */
 export const MAX_IN_FLIGHT = 32;
-/** Parsed requests that wait, on all connections together: one read of a socket can bring 2,500 of them. */
+/** Limit of parsed requests that wait, on all connections together. One read of a socket can bring 2,500. */
 const MAX_WAITING = 5_000;
 /** A client with unread responses must read all of them, or `MIN_READ_BYTES`, in this time. */
 const UNREAD_TIMEOUT_MS = 10_000;
 const MIN_READ_BYTES = 64 * 1024;
 const SWEEP_INTERVAL_MS = 1_000;
-/** How often Node.js looks for requests that take too long to arrive. With its default, 30 s, they live up to that much longer. */
+/** How often Node.js looks for overdue requests. Its default would let them live up to 30 s longer. */
 export const CONNECTIONS_CHECKING_INTERVAL_MS = 1_000;
 
 interface Connection {
-  /** Requests in progress that arrived before an earlier response was sent. */
+  /** Number of requests in progress that arrived before an earlier response was sent. */
   pipelined: number;
   readonly waiting: (() => void)[];
   unreadSince: number | undefined;
-  /** Bytes that the operating system had accepted at `unreadSince`. */
+  /** Number of bytes that the operating system had accepted at `unreadSince`. */
   readBytes: number;
 }
 
 /**
- * Bounds what one connection can make a server hold: the number of requests in progress (above it the socket is
- * paused), and the time in which its client reads responses. A client that does not pipeline costs one comparison.
- * test/foundation/http/connection-bounds.spec.ts fails without it.
+ * Limits what one connection can make a server hold: the number of requests in progress (beyond it the socket is
+ * paused), and the time in which its client must read responses.
+ * A client that does not pipeline costs one comparison. test/foundation/http/connection-bounds.spec.ts fails without
+ * it.
  */
 export class ConnectionBounds {
   private readonly connections = new Map<Socket, Connection>();
@@ -37,7 +41,7 @@ export class ConnectionBounds {
   ) {
     const accept = this.accept.bind(this);
     server.on('request', accept);
-    // An unknown expectation is ignored (RFC 9110 §10.1.1 allows it); Node.js would answer 417 with an empty body.
+    // Ignores an unknown expectation (RFC 9110 §10.1.1 allows it), which Node.js would answer with an empty 417.
     server.on('checkExpectation', accept);
     server.on('connection', (socket) => this.open(socket));
     server.on('listening', () => {
@@ -63,7 +67,7 @@ export class ConnectionBounds {
   private open(socket: Socket): Connection {
     const connection: Connection = { pipelined: 0, waiting: [], unreadSince: undefined, readBytes: 0 };
     this.connections.set(socket, connection);
-    // Node.js resumes a socket whenever it has read a request completely.
+    // Pauses again, because Node.js resumes a socket whenever it has read a complete request.
     socket.on('resume', () => {
       if (connection.waiting.length > 0) socket.pause();
     });
@@ -76,7 +80,7 @@ export class ConnectionBounds {
   }
 
   private accept(request: IncomingMessage, response: ServerResponse): void {
-    // Node.js assigns the socket to a response once all earlier ones are sent: usually at once.
+    // A response has its socket once all earlier responses are sent, which is the usual case.
     if (response.socket !== null) {
       this.serve(request, response);
       return;
@@ -107,7 +111,7 @@ export class ConnectionBounds {
     const { socket } = request;
     if (socket.destroyed) return;
     this.waiting += 1;
-    // The end of another request starts it, and it must not inherit that request's asynchronous context (traces).
+    // Bound to this request's asynchronous context (traces), because the end of another request will start it.
     connection.waiting.push(AsyncResource.bind(() => this.start(connection, request, response)));
     if (this.waiting > MAX_WAITING) socket.destroy();
     else socket.pause();

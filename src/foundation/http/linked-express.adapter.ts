@@ -1,6 +1,6 @@
-// The HTTP server of the application: Express with linked prototypes, an exact router, bounds of connections, and problem
-// responses to what is not HTTP. Tests that fail without it: test/foundation/http/hostile-requests.spec.ts (unreadable
-// requests), test/foundation/http/connection-bounds.spec.ts.
+// The HTTP server of the application: Express with linked prototypes, an exact router, bounds of connections, and
+// problem responses to what is not valid HTTP. test/foundation/http/hostile-requests.spec.ts and
+// connection-bounds.spec.ts fail without it.
 
 import { createServer, IncomingMessage, ServerResponse, STATUS_CODES, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -11,24 +11,26 @@ import { problems, toProblemBody } from '../problems/problems.js';
 import { ConnectionBounds, CONNECTIONS_CHECKING_INTERVAL_MS } from './connection-bounds.js';
 import { markInternal } from './request-guards.js';
 
-/** Load balancers commonly close idle connections after 60 s: so they never reuse one that this service just closed. */
+/**
+ * Longer than the 60 s of common load balancers, so that they never reuse a connection that this service just closed.
+ */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
-/** Abort requests that take longer to arrive (slowloris). */
+/** Aborts requests that take longer to arrive (slowloris). */
 const REQUEST_TIMEOUT_MS = 30_000;
 
 /**
  * Express calls `Object.setPrototypeOf` on each request and response, which discards what V8 learned about their shape.
- * Here the server creates them with these prototypes, so that the call changes nothing (docs/decisions/0024).
+ * This server creates them with Express's prototypes, so that the call changes nothing (docs/decisions/0024).
  */
 export class LinkedExpressAdapter extends ExpressAdapter {
-  /** The bounds of the server that was created last. */
+  /** The bounds of the last created server. */
   bounds!: ConnectionBounds;
   private readonly express: Express;
   private serverOptions = {};
 
   constructor() {
     const app = express();
-    // Set before the router is created. Paths match exactly, so that a proxy's rule for a prefix cannot be evaded.
+    // Must precede the creation of the router. Exact paths prevent evasion of a proxy's rule for a prefix.
     app.set('case sensitive routing', true);
     app.set('strict routing', true);
     super(app);
@@ -47,13 +49,13 @@ export class LinkedExpressAdapter extends ExpressAdapter {
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
       connectionsCheckingInterval: CONNECTIONS_CHECKING_INTERVAL_MS,
-      // Node.js would refuse a request without a host with an empty response; `guardHead` answers with a problem.
+      // Node.js would answer a request without a host with an empty response, `guardHead` answers with a problem.
       requireHostHeader: false,
     };
     this.setHttpServer(this.createServer());
   }
 
-  /** Creates another server of the same routes, for INTERNAL_PORT. The caller opens and closes it. */
+  /** Creates a second server of the same routes, for INTERNAL_PORT. Its caller opens and closes it. */
   createInternalServer(): Server {
     return markInternal(this.createServer());
   }
@@ -61,20 +63,21 @@ export class LinkedExpressAdapter extends ExpressAdapter {
   private createServer(): Server {
     const server = createServer(this.serverOptions).on('clientError', answerUnreadable);
     this.bounds = new ConnectionBounds(server, this.express);
-    // Headers are bounded by size. A maximum count would drop the rest silently, including the second of two
+    // Headers are limited by size only: a maximum count would drop the rest silently, including the second of two
     // credentials.
     server.maxHeadersCount = 0;
     return server;
   }
 
-  /** Writes plain objects directly: Express would first check caches and media types. */
+  /** Writes plain objects without Express, which would first check caches and media types. */
   override reply(response: Response, body: unknown, statusCode?: number): unknown {
     if (!isPlainObject(body)) return super.reply(response, body, statusCode);
     const text = JSON.stringify(body);
     if (statusCode !== undefined) response.statusCode = statusCode;
     response.setHeader('Content-Type', 'application/json; charset=utf-8');
     response.setHeader('Content-Length', Buffer.byteLength(text));
-    // Batches the responses to one round of reads, so that a client is woken once (decision 35: CPU 35 to 31 µs).
+    // Sends all responses to one round of reads together, so that a client is woken once (decision 35: CPU 35 to 31
+    // µs).
     setImmediate(() => response.end(text));
     return response;
   }
@@ -84,7 +87,7 @@ function isPlainObject(body: unknown): body is object {
   return typeof body === 'object' && body !== null && body.constructor === Object;
 }
 
-/** Answers a request that is not valid HTTP, or whose headers are too large, and closes the connection. */
+/** Answers a request that is not valid HTTP, or whose headers are too large. The connection is closed. */
 function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
   if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
   const problem = error.code === 'HPE_HEADER_OVERFLOW' ? problems.headersTooLarge : problems.malformedRequest;

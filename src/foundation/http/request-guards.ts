@@ -15,24 +15,23 @@ import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
 import { ProblemException, formExpected, problems, refuseField } from '../problems/problems.js';
 
-/** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
+/** Limits the names in a body and the parameters of a query. The largest request of this service has five. */
 export const MAX_NAMES = 32;
 export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
-/** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
+/** Names that every object inherits, or that reach its prototype, and that no request may use. */
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 const CREDENTIAL_HEADERS = new Set<string>(Object.values(DOORS).flatMap(({ headers }) => headers));
 const SINGLE_HEADERS = new Set<string>([...CREDENTIAL_HEADERS, TARGET_HEADER, SCOPE_HEADER]);
 const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER, SCOPE_HEADER]);
-/** Excludes brotli: 40 bytes make its decoder fill 16 MB, however early the reader stops (31 ms; gzip: 0.1 ms). */
+/** Excludes brotli, whose decoder fills 16 MB for a body of 40 bytes, however early the reader stops. */
 const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
 
-// Swagger UI uses inline styles, which the default policy allows, and no inline script. Development has no TLS to
-// upgrade to.
+// Swagger UI's inline styles are allowed by the default policy. No upgrade to HTTPS, because development has no TLS.
 const setSecurityHeaders = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
 
 /**
- * Finds the route of a request, and checks its head, in one function, because each further middleware costs every request.
- * The path is judged first: an unknown one is 404 whatever its headers are. Then the headers, the method, and the rest.
+ * Finds the route of a request and checks its head, in one function, because each middleware costs every request.
+ * The path comes first, so that an unknown one is 404 whatever the headers are.
  */
 export function guardHead({ serviceName, internalPort, corsOrigins }: Environment, table: RouteTable): RequestHandler {
   const applyCors = createCorsPolicy(corsOrigins);
@@ -41,7 +40,7 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
     setCommonHeaders(request, response);
     const known = findPath(request, table);
     const isForServices = known?.audience === 'services' || known?.audience === 'gateways';
-    // Services that validate credentials are not browsers, and call a hundred times as often.
+    // Services are not browsers, and validate credentials a hundred times as often as a browser calls.
     if (!isForServices) setSecurityHeaders(request, response, () => undefined);
     if (isSplit && known && known.audience !== 'anyone' && !isOnInternalPort(request))
       throw new ProblemException(problems.notFound);
@@ -66,11 +65,14 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
   };
 }
 
-/** Makes a request of a gateway one for the route itself, and an alias the path that is listed. @returns undefined for an unknown path */
+/**
+ * Rewrites the URL of a gateway's request to that of its route, and an alias to the path that it stands for.
+ * @returns undefined for an unknown path
+ */
 function findPath(request: Request, table: RouteTable): KnownPath | undefined {
   const known = table.findLiteral(request.url) ?? table.findForGateway(request.url);
   if (known?.audience === 'gateways') {
-    // Those of the gateway's client, which gateways pass on.
+    // The method and the URL are those of the gateway's client.
     request.method = 'GET';
     request.url = known.path;
   }
@@ -83,7 +85,7 @@ function findPath(request: Request, table: RouteTable): KnownPath | undefined {
   return table.find(API_PREFIX + path);
 }
 
-/** RFC 9110 §9.3.7, §15.5.6. */
+/** Answers OPTIONS with the methods of the path, and other methods with 405 (RFC 9110 §9.3.7, §15.5.6). */
 function answerOtherMethod({ method }: Request, response: Response, { routes }: KnownPath): void {
   const allow = [...routes.keys(), 'OPTIONS'].sort().join(', ');
   if (method !== 'OPTIONS') throw new ProblemException(problems.methodNotAllowed, { headers: { Allow: allow } });
@@ -91,8 +93,8 @@ function answerOtherMethod({ method }: Request, response: Response, { routes }: 
 }
 
 /**
- * The head is that of the gateway's client. An ambiguous one is refused like a wrong credential. A target or a scope that came
- * twice, which Node.js joins, is the gateway's mistake: the guard of the route refuses it.
+ * The credential is that of the gateway's client, so a repeated one is refused like a wrong one. A repeated target or
+ * scope is the gateway's own mistake, and the guard of the route refuses it.
  */
 function refuseAmbiguousCredential(request: Request, [door]: readonly [GatewayDoor]): void {
   try {
@@ -102,9 +104,9 @@ function refuseAmbiguousCredential(request: Request, [door]: readonly [GatewayDo
   }
 }
 
-/** Every response names its request, and may be neither sniffed nor, as it may contain a secret, cached. */
+/** No response may be sniffed, or cached, because it may contain a secret. */
 function setCommonHeaders(request: Request, response: Response): void {
-  // Express would answer 304. Deleted only where present: `delete` makes an object slow.
+  // Express would answer 304. Deletes only what is present, because `delete` makes access to an object slow.
   if (request.headers['if-none-match'] !== undefined) delete request.headers['if-none-match'];
   if (request.headers['if-modified-since'] !== undefined) delete request.headers['if-modified-since'];
   response.setHeader('X-Request-Id', getRequestId(request));
@@ -112,13 +114,16 @@ function setCommonHeaders(request: Request, response: Response): void {
   response.setHeader('Cache-Control', 'no-store');
 }
 
-/** Node.js joins or drops a repeated header, and which credential counts must not depend on that. One host: RFC 9112 §3.2. */
+/**
+ * Refuses repeated headers, because Node.js joins some and drops others, which would decide the credential that counts.
+ * A request has one host (RFC 9112 §3.2).
+ */
 function refuseAmbiguousHeaders(
   { headers, rawHeaders, httpVersion }: Request,
   names: readonly string[],
   single = SINGLE_HEADERS,
 ): void {
-  // No header is repeated when there are as many names as lines. No middleware before this one may add a header.
+  // With as many names as lines no header is repeated. So no earlier middleware may add a header.
   if (names.length === rawHeaders.length / 2 && headers.host !== undefined) return;
   let seen = '';
   let hosts = 0;
@@ -133,9 +138,9 @@ function refuseAmbiguousHeaders(
 }
 
 /**
- * Refuses a target or a scope that would be ignored, because the caller would believe that it was checked. A target that names
- * this service is ignored everywhere.
- * @param names of the headers of a service, where one that is unknown or looks like a target is refused too
+ * Refuses a target or a scope that the route does not read, because the caller would believe that it was checked. The
+ * name of this service is a harmless target.
+ * @param names names of a service's headers, of which unknown ones that look like a target are refused too
  */
 function refuseMisplacedTarget(
   { headers }: Request,
@@ -154,7 +159,10 @@ function refuseMisplacedTarget(
   }
 }
 
-/** The validation does not see a parameter that reaches a prototype, and a target beside an app key would be ignored. */
+/**
+ * Refuses parameters that reach a prototype, which the validation does not see, and a target beside an app key, which
+ * would be ignored.
+ */
 function refuseHostileQuery(request: Request, isForServices: boolean): void {
   if (request.url.split('&', MAX_NAMES + 1).length > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
   const names = Object.keys(request.query);
@@ -168,7 +176,7 @@ function hasBody({ headers }: Request): boolean {
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
-/** The body must be JSON in UTF-8 (RFC 8259 §8.1), or the form that the route takes. */
+/** Requires JSON in UTF-8 (RFC 8259 §8.1), or the form if the route takes one. */
 function refuseUnreadableBody(request: Request, { body }: Route): void {
   const encoding = request.headers['content-encoding'];
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
@@ -184,10 +192,13 @@ const RATE_LIMIT_HEADERS = ['Retry-After', 'RateLimit', 'RateLimit-Policy'];
 const CORS_RESPONSE_HEADERS = [...RATE_LIMIT_HEADERS, 'X-Request-Id', 'Location', 'WWW-Authenticate'];
 const CORS_MAX_AGE_SECONDS = 600;
 
-/** @returns whether it has answered the request, which was a preflight */
+/** @returns true when it has answered the request, a preflight */
 type CorsPolicy = (request: Request, response: Response) => boolean;
 
-/** Lets browser pages of listed origins call `/api/v0`, without credentials mode: `/api/v0` uses no cookies. */
+/**
+ * Allows browser pages of the listed origins to call `/api/v0`. Without credentials mode, because `/api/v0` uses no
+ * cookies.
+ */
 function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
   if (origins.length === 0) return undefined;
   const apply = cors({
@@ -207,15 +218,15 @@ function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefin
   };
 }
 
-// The request target (RFC 9112 §3.2). A proxy denies `/internal/` by prefix: a target that it could resolve to another
-// path than the router does is refused here, and the router compares paths exactly.
+// A proxy denies `/internal/` by prefix. So a request target (RFC 9112 §3.2) that it could resolve to another path than
+// the router is refused here, and the router compares paths exactly.
 
-/** The origin form, without characters that URL parsers drop or take for a slash. */
+/** The origin form, without characters that URL parsers drop or treat as a slash. */
 const ORIGIN_FORM = /^\/[!"$-[\]-~]*$/;
 const EMPTY_OR_DOT_SEGMENT = /\/(\/|(\.|%2e){1,2}(\/|$))/i;
 
-// With INTERNAL_PORT the routes of services and operators are served on that port only, so that the proxy needs no rule
-// to hide them from the public. That port serves every route; PORT serves all others.
+// With INTERNAL_PORT, PORT does not serve the routes of services and operators, so that a proxy needs no rule to hide
+// them. INTERNAL_PORT serves every route.
 
 const internalSockets = new WeakSet<Socket>();
 

@@ -7,14 +7,14 @@ import type { Log } from '../logging/log.js';
 export interface CompletedRequest {
   readonly request: Request;
   readonly response: Response;
-  /** The route's pattern, or `none`: never the path, which may contain anything. */
+  /** The route's pattern, or `none`. Never the path, which may contain anything. */
   readonly route: string;
   readonly status: number;
   readonly durationMs: number;
 }
 
 /**
- * @param logsSuccesses of routes that declare to log failures only
+ * @param logsSuccesses logs every request of routes that declare to log failures only
  * @param count undefined when no metrics are served
  */
 export function createRequestLog(

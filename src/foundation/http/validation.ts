@@ -16,21 +16,21 @@ import {
 import { MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './request-guards.js';
 
 const MAX_DEPTH = 16;
-/** The longest text that a route accepts has 512 characters. */
+/** The longest text that any route accepts has 512 characters. */
 export const MAX_TEXT_LENGTH = 8_192;
 const [BRACE, CLOSING_BRACE, BRACKET, CLOSING_BRACKET, QUOTE, COMMA, BACKSLASH] = Buffer.from('{}[]",\\');
 const decoder = new TextDecoder();
 
-/** Reads a body of at most 100 KB, after decompression. `guardHead` has checked its media type. */
+/** Reads a body of at most 100 KB after decompression. `guardHead` has already checked its media type. */
 export const readBytes = raw({
   limit: '100kb',
   type: (request) => getDeclaredRoute(request as Request).body !== 'none',
 });
 
 /**
- * Refuses bodies that would be costly or harmful in validation: with many names (100 ms for 11,000), nested deeply (it
- * is recursive), not an object, with a list that the route does not declare, with names that reach a prototype, or with
- * text that is not well-formed Unicode (different lone surrogates encode alike).
+ * Refuses bodies that would be costly or harmful to validate: many names (100 ms for 11,000), deep nesting (validation
+ * is recursive), undeclared lists, names that reach a prototype, and text that is not well-formed Unicode (different
+ * lone surrogates encode alike).
  */
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
@@ -42,7 +42,7 @@ export function parseJson(request: Request, _response: Response, next: NextFunct
 }
 
 function parse(bytes: Buffer, lists: Route['lists']): unknown {
-  // Decoding would replace invalid bytes by U+FFFD, so that two different passwords become equal.
+  // Decoding would replace invalid bytes with U+FFFD and so make different passwords equal.
   if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
   let maxCommas = MAX_NAMES;
   for (const maxItems of lists.values()) maxCommas += maxItems;
@@ -57,7 +57,7 @@ function parse(bytes: Buffer, lists: Route['lists']): unknown {
   return body;
 }
 
-/** Counts before parsing: 11,000 names take 0.2 ms to count and 5 ms to parse. */
+/** Counts before parsing, because 11,000 names take 0.2 ms to count and 5 ms to parse. */
 function refuseCostlyJson(bytes: Buffer, maxCommas: number): void {
   let depth = 0;
   let commas = 0;
@@ -102,7 +102,7 @@ export function refuseHostileText(text: string, pointer: string): void {
   if (!text.isWellFormed()) refuseField(pointer, 'must be well-formed Unicode');
 }
 
-/** Validates an absent body once for each class, which would otherwise cost validate-app a third of its CPU. */
+/** Validates an absent body once for each class: repeating it would take a third of the CPU of validate-app. */
 class FieldsPipe extends ValidationPipe {
   private readonly absentBodies = new Map<unknown, unknown>();
 
@@ -116,10 +116,10 @@ class FieldsPipe extends ValidationPipe {
   }
 }
 
-/** Creates the pipe that validates bodies and queries, and refuses fields that their classes do not declare. */
+/** Validates bodies and queries, and refuses fields that their classes do not declare. */
 export function createValidationPipe(): ValidationPipe {
   return new FieldsPipe({
-    // Nest would load them by name, and a bundle has CommonJS packages without the names of their exports.
+    // Nest would load both packages by name, and in a bundle CommonJS packages lack the names of their exports.
     validatorPackage: { validate },
     transformerPackage,
     transform: true,
@@ -137,13 +137,13 @@ function toFieldErrors(error: ValidationError, parent: string): FieldError[] {
   const pointer = `${parent}/${toPointerToken(error.property)}`;
   const own = Object.entries(error.constraints ?? {}).map(([rule, message]) => ({
     pointer,
-    // The library's message for this rule quotes the name that the caller sent.
+    // The library's own message would quote the name that the caller sent.
     detail: rule === 'whitelistValidation' ? UNKNOWN_FIELD : message,
   }));
   return [...own, ...(error.children ?? []).flatMap((child) => toFieldErrors(child, pointer))];
 }
 
-/** Without blanks: Node.js joins a repeated header with a comma and a blank. */
+/** Excludes blanks, because Node.js joins a repeated header with a comma and a blank. */
 const IDEMPOTENCY_KEY = { type: 'string', pattern: '^[!-~]{1,255}$', maxLength: 255 } as const;
 const IDEMPOTENCY_KEY_FORM = new RegExp(IDEMPOTENCY_KEY.pattern);
 

@@ -25,9 +25,9 @@ interface LogShipperOptions<Line> {
 }
 
 /**
- * Delivers log lines to the logging service in batches: `POST {"logs": [...]}`. Memory is bounded, every delivery has a
- * timeout, and after a failure a circuit breaker waits with backoff and jitter. Lines that it refuses or cannot deliver
- * go to the console.
+ * Delivers log lines in batches to the logging service: `POST {"logs": [...]}`. Memory is bounded, every delivery has a
+ * timeout, and after a failure a circuit breaker waits with backoff and jitter.
+ * Lines that the logging service refuses or does not accept in time go to the console.
  */
 export class LogShipper<Line> {
   private readonly waiting: Line[] = [];
@@ -63,7 +63,10 @@ export class LogShipper<Line> {
     return this.waiting.length;
   }
 
-  /** @returns whether it was accepted: after a failed delivery one line is, as a probe, and after a stop none */
+  /**
+   * @returns whether the line was accepted. After a failed delivery one line is accepted as a probe, and after a stop
+   * none.
+   */
   enqueue(line: Line): boolean {
     if (this.isStopped || this.waiting.length >= (this.isDelivering ? MAX_WAITING_LINES : 1)) return false;
     this.waiting.push(line);
@@ -71,7 +74,7 @@ export class LogShipper<Line> {
     return true;
   }
 
-  /** Delivers the lines that wait now. Never rejects: lines that cannot be delivered go to `onUndelivered`. */
+  /** Delivers the waiting lines. Never rejects: lines that cannot be delivered go to `onUndelivered`. */
   async flush(): Promise<void> {
     await this.delivery;
     this.delivery ??= this.deliverWaiting().finally(() => (this.delivery = undefined));
@@ -89,7 +92,7 @@ export class LogShipper<Line> {
     this.options.onUndelivered(this.waiting.splice(0));
   }
 
-  // Lines that arrive meanwhile wait for the next flush, so that a stop under load ends.
+  // Excludes lines that arrive meanwhile, so that a stop under load ends.
   private async deliverWaiting(): Promise<void> {
     for (let left = this.waiting.length; left > 0;) {
       const lines = this.waiting.splice(0, Math.min(left, BATCH_LINES));
@@ -108,7 +111,7 @@ export class LogShipper<Line> {
         ...(appKey !== undefined && { 'X-Platform-App-Key': appKey }),
       },
       body: JSON.stringify({ logs }),
-      // A redirect would send the credential to another server.
+      // Following a redirect would send the credential to another server.
       redirect: 'manual',
       signal: AbortSignal.timeout(DELIVERY_TIMEOUT_MS),
     });

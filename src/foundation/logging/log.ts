@@ -41,14 +41,14 @@ export interface LogLine {
   readonly context: LogFields;
 }
 
-/** Drops the message of an error, because it may quote what a caller sent. */
+/** Excludes the message of an error, because it may quote what a caller sent. */
 export function toErrorFields(error: unknown): ErrorFields {
   if (!types.isNativeError(error)) return { name: typeof error };
   const frames = error.stack?.split('\n').filter((line) => line.startsWith('    at '));
   return { name: error.name, code: findCode(error), stack: frames?.join('\n') };
 }
 
-/** The driver reports these without a code. Its messages hold no values. */
+/** Codes for errors that the driver reports without one. Its messages contain no values. */
 const DRIVER_CODES: readonly [message: RegExp, code: string][] = [
   [/^Query read timeout/, 'STATEMENT_TIMEOUT'],
   [/^timeout exceeded when trying to connect/, 'POOL_TIMEOUT'],
@@ -57,26 +57,26 @@ const DRIVER_CODES: readonly [message: RegExp, code: string][] = [
 ];
 const MAX_CAUSES = 5;
 
-/** @returns the SQLSTATE of PostgreSQL or the code of Node.js, which holds no values, also that of the cause */
+/** @returns the SQLSTATE of PostgreSQL or the code of Node.js, of the error or its cause; neither contains values */
 function findCode(error: unknown, depth = 0): string | undefined {
   if (!types.isNativeError(error) || depth > MAX_CAUSES) return undefined;
   const { code, cause, errors } = error as Error & { code?: unknown; errors?: unknown };
   if (typeof code === 'string') return code;
   const ofDriver = DRIVER_CODES.find(([message]) => message.test(error.message))?.[1];
-  // A host with several addresses fails with one error for each.
+  // A connection to a host with several addresses fails with one error for each.
   return ofDriver ?? findCode(Array.isArray(errors) ? errors[0] : cause, depth + 1);
 }
 
-/** Creates the writer of the console: one JSON object per line; text for people in development. */
+/** Writes to the console: JSON in lines, or text for people in development. */
 function createConsole({ logLevel, nodeEnv }: Environment): Logger {
   const options = { level: logLevel, base: { service: 'platform-auth' }, timestamp: false };
   if (nodeEnv !== 'development') return pino(options);
-  // Written at once, so that nothing is lost when the process exits.
+  // Synchronous, so that nothing is lost when the process exits.
   const layout = { sync: true, ignore: 'pid,hostname,service', singleLine: true, colorize: process.stdout.isTTY };
   return pino(options, pretty(layout));
 }
 
-/** The routes on which the logging service, or a gateway before it, has the credential of a delivery validated. */
+/** Routes at which the logging service, or a gateway before it, has this service's own app credential validated. */
 const VALIDATIONS_OF_APPS: readonly unknown[] = ['/internal/validate-app', '/internal/authorize/app'];
 
 @Injectable()
@@ -105,7 +105,7 @@ export class Log implements OnApplicationShutdown {
     });
   }
 
-  /** Undefined when no logging service is configured. */
+  /** Undefined without a logging service. */
   get isDelivering(): boolean | undefined {
     return this.shipper?.isDelivering;
   }
@@ -127,20 +127,20 @@ export class Log implements OnApplicationShutdown {
   }
 
   /**
-   * Logs a line about a request. The logging service validates the credential of our deliveries here: a line about such
-   * a request goes to the console, because shipping it would cause the next delivery, in an endless loop.
+   * Logs a line about a request. When the logging service validates the credential of our own delivery, the line goes
+   * to the console: shipping it would cause the next delivery, in an endless loop.
    */
   writeAbout(request: Request, level: LogLevel, message: string, fields: LogFields): void {
     if (this.isOwnDelivery(request)) this.print(createLine(level, message, fields));
     else this.write(level, message, fields);
   }
 
-  /** Delivers the waiting lines, while this service can still validate its own deliveries. */
+  /** Delivers the waiting lines. Must run while this service can still validate its own deliveries. */
   async flush(): Promise<void> {
     await this.shipper?.flush();
   }
 
-  /** Prints the waiting lines and all later ones to the console, because the process is about to exit. */
+  /** Sends the waiting lines and all later ones to the console, because the process is about to exit. */
   abandonDelivery(): void {
     this.shipper?.abandon();
   }
@@ -156,7 +156,7 @@ export class Log implements OnApplicationShutdown {
     else if (!this.shipper.enqueue(line)) this.printUndelivered(line);
   }
 
-  /** Whether the logging service validates the credential of our own delivery, also at a path without a route. */
+  /** Whether the request validates the credential of our own delivery, even at a path without a route. */
   isOwnDelivery({ route, headers }: Request): boolean {
     if (this.loggingAppId === undefined) return false;
     const path = (route as { readonly path?: unknown } | undefined)?.path;
@@ -178,7 +178,7 @@ function createLine(level: LogLevel, message: string, context: LogFields = {}): 
   return { timestamp: new Date().toISOString(), level, service: 'platform-auth', message, context: redact(context) };
 }
 
-/** Names of services are text of callers too. */
+/** A caller also chooses names of services, so they may contain a secret. */
 function redact(context: LogFields): LogFields {
   const fields = Object.entries(context);
   const isClean = fields.every(([, value]) => typeof value !== 'string' || redactSecrets(value) === value);
@@ -188,7 +188,7 @@ function redact(context: LogFields): LogFields {
   );
 }
 
-/** Takes what Nest itself logs: fixed texts, which go to the console and are never shipped to the logging service. */
+/** Logs Nest's own messages, which are fixed texts, to the console only. */
 export class NestLogger implements LoggerService {
   private readonly console: Logger;
 

@@ -5,15 +5,15 @@ import { Environment } from '../config/environment.js';
 
 export const PREFIX = 'platform_auth_';
 
-/** Gauges of prom-client with names of counters, which linters of metrics refuse. Their parts by type remain. */
+/** Gauges of prom-client that linters refuse, because their names are those of counters. Their parts by type remain. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 const SLOW_GAUGE_TTL_MS = 30_000;
 const SLOW_GAUGE_TIMEOUT_MS = 1_000;
 
-/** How the values of several workers become one; a sum by default. */
+/** How the primary combines the values of its workers; by default a sum. */
 type Aggregation = NonNullable<ConstructorParameters<typeof Gauge>[0]['aggregator']>;
 
-/** Reads the value of a gauge; undefined while it is unknown. */
+/** Undefined while the value is unknown. */
 type ReadGauge = () => number | undefined | Promise<number | undefined>;
 
 /** Each application has a registry of its own, so that tests can run several in one process. */
@@ -22,13 +22,14 @@ export class MetricsRegistry {
   readonly registry = new Registry();
 
   constructor({ metricsPort }: Environment) {
-    // Watching the garbage collector and the event loop costs CPU, so only when a scrape is possible.
+    // Collects default metrics only when a scrape is possible, because watching the garbage collector and the event
+    // loop costs CPU.
     if (metricsPort === undefined) return;
     collectDefaultMetrics({ register: this.registry, prefix: PREFIX });
     for (const name of MISNAMED) this.registry.removeSingleMetric(PREFIX + name);
   }
 
-  /** Adds a gauge that is read at each scrape, and is missing while its value is unknown. */
+  /** Adds a gauge that each scrape reads. It is missing while its value is unknown. */
   addGauge(name: string, help: string, read: ReadGauge, aggregator: Aggregation = 'sum'): Metric {
     return new Gauge({
       name: PREFIX + name,
@@ -44,7 +45,10 @@ export class MetricsRegistry {
   }
 }
 
-/** Queries at most twice a minute, and waits at most one second; undefined when the query failed. */
+/**
+ * Queries at most twice a minute and waits at most one second.
+ * @returns a reader; its value is undefined when the query failed
+ */
 export function createSlowGauge<Value = number>(query: () => Promise<Value>): () => Promise<Value | undefined> {
   let value: Promise<Value | undefined> | undefined;
   let queriedAt = 0;

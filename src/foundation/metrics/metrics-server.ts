@@ -8,7 +8,7 @@ import { ConnectionBounds, CONNECTIONS_CHECKING_INTERVAL_MS } from '../http/conn
 import { toErrorFields, Log } from '../logging/log.js';
 import { MetricsRegistry } from './metrics-registry.js';
 
-/** A scrape is a short request: aborts one that takes longer to arrive (slowloris). */
+/** Aborts requests that take longer to arrive (slowloris). */
 const REQUEST_TIMEOUT_MS = 5_000;
 
 interface MetricsEndpointOptions {
@@ -82,7 +82,7 @@ export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutd
     const { registry } = this.metrics;
     if (isWorker) {
       AggregatorRegistry.setRegistries([registry]);
-      // Its constructor installs the listener that answers the primary.
+      // The constructor installs the listener that answers the primary.
       new AggregatorRegistry();
     } else {
       this.endpoint = await MetricsEndpoint.open({ port, host, log: this.log, read: () => registry.metrics() });

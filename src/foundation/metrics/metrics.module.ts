@@ -1,6 +1,6 @@
-// Metrics for Prometheus, on METRICS_PORT; without it requests are not counted. Counters are incremented when a request
-// has completed, gauges are read at each scrape. Invariants: a label is never text of a caller, so the number of series
-// is bounded, and each application has a registry of its own.
+// Metrics for Prometheus on METRICS_PORT; without that variable requests are not counted. Counters are incremented when
+// a request has completed, gauges are read at each scrape. Invariants: a label is never text of a caller, so the number
+// of series is bounded; each application has a registry of its own.
 
 import { Module } from '@nestjs/common';
 import { MetricsServer } from './metrics-server.js';

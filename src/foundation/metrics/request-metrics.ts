@@ -56,7 +56,10 @@ export class RequestMetrics {
     this.startAtZero();
   }
 
-  /** A series whose first value is 1 has no increase: alerts would miss the first refusal of its kind. */
+  /**
+   * Starts the series of every refusal at 0: one that begins at 1 has no increase, so an alert would miss the first
+   * refusal.
+   */
   private startAtZero(): void {
     this.adminRequests.inc({ actor: describeAdmin(undefined) }, 0);
     for (const status of FAILURES) this.failures.inc({ status }, 0);
@@ -71,7 +74,7 @@ export class RequestMetrics {
     }
   }
 
-  /** Synchronous: 0.8 µs for a validation (docs/decisions/0029). */
+  /** Must stay synchronous and cheap, because every validation pays for it (0.8 µs, docs/decisions/0029). */
   count({ request, route, status, durationMs }: CompletedRequest): void {
     const method = METHODS.has(request.method) ? request.method : 'other';
     const refusal = request.refused?.refusal;

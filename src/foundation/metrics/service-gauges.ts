@@ -4,7 +4,7 @@ import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX } from './metrics-registry.js';
 
-/** The saturation of the database pool and of log delivery, read at each scrape. */
+/** Gauges of saturation: the database pool and log delivery. */
 @Injectable()
 export class ServiceGauges {
   constructor(metrics: MetricsRegistry, database: Database, log: Log) {
@@ -20,7 +20,7 @@ export class ServiceGauges {
       'log_delivering',
       '1: lines are shipped to the logging service. 0: they go to the console.',
       () => (log.isDelivering === undefined ? undefined : Number(log.isDelivering)),
-      // The minimum of all workers, so that one that cannot deliver raises an alert.
+      // Takes the minimum of all workers, so that one worker that cannot deliver raises the alert.
       'min',
     );
     new Counter({

@@ -56,7 +56,7 @@ export class ProblemSchema {
   passkey_options?: object;
 }
 
-/** Documents the problems that a route may answer with, one example each. Repeated use adds problems. */
+/** Documents the problems of a route, with one example each. Further uses on the same route add problems. */
 export function ApiProblems(...added: Problem[]): MethodDecorator {
   return (target, key, descriptor) => {
     const handler = descriptor.value as object;
@@ -70,7 +70,7 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
   };
 }
 
-/** `completeDocument` adds the description, from the titles: here, each use of the decorator would repeat it. */
+/** Leaves the description to `completeDocument`, because each use of the decorator would repeat it here. */
 function describeResponse(status: number, codes: string[]): MethodDecorator {
   const schema = { $ref: getSchemaPath(ProblemSchema) };
   const examples = Object.fromEntries(codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]));

@@ -14,7 +14,10 @@ import {
   type RefusalEvent,
 } from './problems.js';
 
-/** Errors of Express and its body parser have a status. Their messages quote the request, and are dropped. */
+/**
+ * The problems for errors of Express and its body parser, by their status. Their messages quote the request, and are
+ * dropped.
+ */
 const BY_STATUS: Readonly<Record<number, Problem>> = {
   400: problems.malformedRequest,
   404: problems.notFound,
@@ -24,7 +27,7 @@ const BY_STATUS: Readonly<Record<number, Problem>> = {
 
 declare module 'express-serve-static-core' {
   interface Request {
-    /** How it ended, when it was refused: for the metrics and the request log. */
+    /** Set when the request was refused, for the metrics and the request log. */
     refused?: Occurrence;
   }
 }
@@ -56,11 +59,11 @@ export class ProblemFilter implements ExceptionFilter {
     response.statusCode = problem.status;
     response.setHeader('Content-Type', 'application/problem+json; charset=utf-8');
     response.setHeader('Content-Length', Buffer.byteLength(text));
-    // Together with the other responses of this round of reads, as LinkedExpressAdapter does it (decision 35).
+    // Sent together with the other responses of one round of reads, as in LinkedExpressAdapter (decision 35).
     setImmediate(() => response.end(text));
   }
 
-  /** The metrics and the request log read the note. Most refusals are logged as a security event too. */
+  /** Leaves a note for the metrics and the request log, and logs the refusal as a security event. */
   private noteRefusal(occurrence: Occurrence, { event, reason, count, fields }: RefusalEvent, request: Request): void {
     request.refused = occurrence;
     if (occurrence.isLogged === false) return;
@@ -79,7 +82,7 @@ export class ProblemFilter implements ExceptionFilter {
     this.log.writeAbout(request, problem.status === 503 && !fault ? 'warn' : 'error', problem.code, {
       request_id: getRequestId(request),
       caller_request_id: getCallerRequestId(request),
-      // The cause tells the operator more than the problem does.
+      // Logs the cause, which tells the operator more than the problem.
       error: toErrorFields(cause ?? error),
       ...fault,
     });
@@ -90,7 +93,7 @@ function toProblem(error: unknown): Problem {
   if (error instanceof ProblemException) return error.problem;
   if (isDatabaseFailure(error)) return problems.unavailable;
   const status = error instanceof HttpException ? error.getStatus() : getStatus(error);
-  // Any other 4xx of Express is the caller's mistake too.
+  // Treats any other 4xx of Express as a mistake of the caller.
   const isCallers = status >= 400 && status < 500;
   return BY_STATUS[status] ?? (isCallers ? problems.malformedRequest : problems.internalError);
 }

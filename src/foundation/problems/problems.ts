@@ -1,6 +1,6 @@
 // Errors: the catalogue of every error response, and the exception that ends a request with one of them. Terms: a
-// problem is an entry of the catalogue; an occurrence is one response with it (RFC 9457). Invariants: a problem's text is
-// a constant, the same for every caller, so it never quotes input; the reason of a refusal is logged and never sent.
+// problem is an entry of the catalogue; an occurrence is one response with it (RFC 9457). Invariants: a problem's text
+// is a constant, the same for every caller, so it never quotes input; the reason of a refusal is logged and never sent.
 // problem.filter.ts turns every error into its response.
 
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
@@ -8,14 +8,14 @@ import type { LogFields } from '../logging/log.js';
 
 export interface Problem {
   readonly status: number;
-  /** Stable snake_case word that callers may branch on. */
+  /** A stable snake_case word by which callers may decide. */
   readonly code: string;
   readonly title: string;
   readonly detail: string;
   readonly retryAfterSeconds?: number;
-  /** Sent as `WWW-Authenticate` (RFC 9110 §11.6.1). */
+  /** The value of `WWW-Authenticate` (RFC 9110 §11.6.1). */
   readonly challenge?: string;
-  /** Members of the body in addition to the standard ones. */
+  /** Additional members of the body. */
   readonly extension?: Readonly<Record<string, unknown>>;
 }
 
@@ -34,7 +34,8 @@ const EXTRAS_OF_STATUS: Readonly<Record<number, Extras>> = {
   401: { challenge: `Bearer ${REALM}` },
   503: { retryAfterSeconds: 2 },
 };
-/** @param texts by the name of the problem: `code: title. detail` */
+
+/** @param texts `code: title. detail` for each name of a problem */
 function define<Name extends string>(
   status: number,
   texts: Record<Name, string>,
@@ -222,7 +223,7 @@ export const problems = {
   ),
 };
 
-/** The answer of the route that takes a form. Its type and code are those of every 415. */
+/** The 415 of a route that takes a form, with the type and the code of every 415. */
 export const formExpected: Problem = {
   ...problems.unsupportedMediaType,
   title: 'The body is not a form',
@@ -233,29 +234,29 @@ interface RefusalOf<Event extends RefusalEventName> {
   readonly event: Event;
   readonly reason: RefusalReason<Event>;
   readonly fields?: Readonly<Record<string, string | undefined>>;
-  /** Number of refusals that this event stands for, when not every one is logged. */
+  /** Number of refusals that the event stands for, when not each is logged. */
   readonly count?: number;
 }
 
-/** Why a request was refused: logged as a security event (ASVS 16.3), never sent to the caller. */
+/** The reason of a refusal, which is logged as a security event (ASVS 16.3) and never sent to the caller. */
 export type RefusalEvent = { [Event in RefusalEventName]: RefusalOf<Event> }[RefusalEventName];
 
 export interface Occurrence {
   readonly errors?: readonly FieldError[];
   readonly refusal?: RefusalEvent;
-  /** False for most refusals of a flood, and for a mistake that is logged once. The metrics count every one. */
+  /** False for most refusals of a flood, and for a mistake that is logged once. The metrics count all of them. */
   readonly isLogged?: boolean;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Further members of the body, of this occurrence (RFC 9457 §3.2). */
+  /** Additional members of the body for this occurrence (RFC 9457 §3.2). */
   readonly members?: object;
-  /** A 503 that lasts until an operator acts is logged as an error, with these fields. */
+  /** Fields of an error that is logged, because the 503 lasts until an operator acts. */
   readonly fault?: LogFields;
   readonly cause?: unknown;
 }
 
 /**
- * Ends a request with a problem of the catalogue. The name follows Nest's exceptions. Only a 5xx has a stack trace, which
- * is logged: for a refusal it would cost more than the check of the credential.
+ * Ends a request with a problem of the catalogue. Only a 5xx, which is logged, has a stack trace: for a refusal it
+ * would cost more than the check of the credential.
  */
 export class ProblemException extends Error {
   constructor(
@@ -274,10 +275,12 @@ export class ProblemException extends Error {
   }
 }
 
-/** Rejected fields that a response names at most. */
+/** Maximum number of rejected fields that a response names. */
 export const MAX_ERRORS = 20;
 
-/** RFC 9457 §3. `instance` names the occurrence and not the path, which may contain anything. */
+/**
+ * Builds the body of RFC 9457 §3. `instance` identifies the occurrence without the path, which may contain anything.
+ */
 export function toProblemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
   return {
     type: toProblemType(problem),
@@ -296,7 +299,7 @@ export function toProblemType(problem: Problem): string {
   return `/problems/${problem.code.replaceAll('_', '-')}`;
 }
 
-/** @param pointer JSON Pointer (RFC 6901) into the body or the query; empty for a header, and for all of it */
+/** @param pointer JSON Pointer (RFC 6901) into the body or the query; empty for a header, or for the whole */
 export function createFieldProblem(pointer: string, detail: string): ProblemException {
   return new ProblemException(problems.validationFailed, { errors: [{ pointer, detail }] });
 }
@@ -307,7 +310,10 @@ export function refuseField(pointer: string, detail: string): never {
 
 export const UNKNOWN_FIELD = 'is not a field of this request';
 
-/** Ignoring unknown fields would let the caller believe that they took effect. `known` is the only field. */
+/**
+ * Refuses unknown fields, because a caller would believe that they took effect.
+ * @param known the only known field
+ */
 export function refuseUnknownFields(body: unknown, known?: string): void {
   if (typeof body !== 'object' || body === null) return;
   const unknown = Object.keys(body).filter((name) => name !== known);
@@ -316,7 +322,7 @@ export function refuseUnknownFields(body: unknown, known?: string): void {
   throw new ProblemException(problems.validationFailed, { errors });
 }
 
-/** @returns the name as a JSON Pointer token (RFC 6901); `?` for a name that may be a payload */
+/** @returns the name as a token of a JSON Pointer (RFC 6901); `?` when the name may be a payload */
 export function toPointerToken(name: string): string {
   return /^([a-z_]{1,32}|\d{1,3})$/.test(name) ? name : '?';
 }

@@ -71,6 +71,7 @@ export class ExhaustedBuckets {
       },
     });
   }
+
   /** Called after an operator removed rows: the next read of each row tells again whether its bucket is exhausted. */
   forgetAll(): void {
     this.refusals.clear();

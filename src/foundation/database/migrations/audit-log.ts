@@ -4,11 +4,10 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 import { readSchema } from '../schema.js';
 
 /**
- * The audit log is append-only, and partitioned by month: old months are dropped as a whole. Each row has the transaction
- * that recorded it, for the seals (docs/decisions/0043). Its triggers fire in replica mode too, on which restores and logical
- * replication depend for rows that they insert only. What the service does to the audit tables beyond INSERT and SELECT are
- * functions with the privileges of the owner. Each checks its arguments, so that a role that may call them cannot drop rows
- * before their retention ends.
+ * The audit log is append-only, and partitioned by month so that old months are dropped as a whole. Its triggers also
+ * fire in replica mode, in which restores and logical replication write.
+ * The service may only INSERT and SELECT. All else is done by functions with the owner's privileges, which check their
+ * arguments, so that no caller drops rows before their retention ends.
  */
 export class CreateAuditLog1795651200009 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {

@@ -1,10 +1,10 @@
-// The feed of changes that replicas and verifiers poll (docs/decisions/0033 and 0044), and the triggers that write it, so
-// that changes by psql are recorded too.
+// The feed of changes that replicas and verifiers poll (docs/decisions/0033 and 0044), and the triggers that write it,
+// so that changes by psql are recorded too.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 import { readSchema } from '../schema.js';
 
-/** The triggers fire under `session_replication_role = replica` too, as restores and logical replication set it. */
+/** The triggers also fire under `session_replication_role = replica`, which restores and logical replication set. */
 export class CreateChangeFeed1795651200014 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     const schema = await readSchema(runner);

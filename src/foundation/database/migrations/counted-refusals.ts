@@ -1,4 +1,4 @@
-// The refusals that are counted until their window of 15 minutes closes and moves to the audit log.
+// Counted refusals, whose windows of 15 minutes move to the audit log when they close.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 

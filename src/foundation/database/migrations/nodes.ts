@@ -1,4 +1,4 @@
-// Keys of edge devices: their registrations that may be repeated, and the codes with which they enrol.
+// Edge devices with their keys, the registrations that may be repeated, and the codes of enrolments.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 

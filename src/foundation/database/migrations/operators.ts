@@ -1,4 +1,4 @@
-// Keys of the people and programs that administer the service, and their sessions of the console.
+// Operators with their keys, and their sessions at the console.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 

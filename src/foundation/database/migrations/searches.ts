@@ -1,10 +1,10 @@
-// The indexes of searches by a part of a name or an address.
+// Indexes for searches by a part of a name or an address.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 /**
- * Where the role may not create pg_trgm, or the server does not have it, searches read the tables; the owner may create the
- * extension and the indexes later (docs/operations/users.md).
+ * Without the right to create pg_trgm, or on a server that lacks it, searches read the whole tables. The owner may
+ * create the extension and the indexes later (docs/operations/users.md).
  */
 export class IndexSearches1795651200015 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
@@ -24,7 +24,7 @@ export class IndexSearches1795651200015 implements MigrationInterface {
     `);
   }
 
-  /** The extension stays: this database may use it for something else. */
+  /** Keeps the extension, because other users of this database may need it. */
   async down(runner: QueryRunner): Promise<void> {
     await runner.query('DROP INDEX IF EXISTS users_email_search_idx, nodes_search_idx');
   }

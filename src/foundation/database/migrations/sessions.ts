@@ -1,4 +1,4 @@
-// Logins, and their refresh tokens.
+// Sessions with their refresh tokens.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 

@@ -3,8 +3,8 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 /**
- * The table is unlogged, because a count is not worth a write to the WAL at each attempt: after a crash or a promotion it is
- * empty, and counting starts again. The fill factor leaves room in each page for updates in place (HOT).
+ * Unlogged, because a count is not worth a write to the WAL at each attempt: after a crash or a promotion the table is
+ * empty and counting starts again. The fill factor leaves room in each page for updates in place (HOT).
  */
 export class CreateThrottles1795651200012 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
