@@ -9,10 +9,10 @@ export class AppCredential extends KeyColumns {
   @Column({ type: 'text' }) caller!: string;
   @Column({ type: 'text' }) target!: string;
 
-  /** Null: all that the target knows. */
+  /** Null: every scope of the target. */
   @Column({ type: 'text', array: true, nullable: true }) scopes!: readonly string[] | null;
   @Column({ name: 'scopes_changed_at', type: 'timestamptz', nullable: true }) scopesChangedAt!: Date | null;
 
-  /** When each scope was last asked for, in ISO 8601. */
+  /** The last use of each scope, in ISO 8601. */
   @Column({ name: 'scope_uses', type: 'jsonb', default: {} }) scopeUses!: Readonly<Record<string, string>>;
 }

@@ -1,6 +1,7 @@
 /**
- * App credentials: which service (caller) may call which (target). Their keys live in keys/key-store.ts. Invariant: a pair
- * has at most one that is neither revoked nor expired. A revoked credential stays as a row until it is purged.
+ * App credentials: which service (the caller) may call which (the target); keys/key-store.ts has their keys. Invariant:
+ * each pair has at most one credential that is neither revoked nor expired. A revoked one stays as a row until it is
+ * purged.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -65,7 +66,6 @@ const UNUSED_SCOPES = `SELECT id AS app_id, caller, target, scope FROM app_crede
     AND GREATEST(created_at, scopes_changed_at, (scope_uses ->> scope)::timestamptz) < $1 - interval '${UNUSED_DAYS} days'
   ORDER BY caller, target, scope LIMIT ${MAX_UNUSED_SCOPES}`;
 
-/** Undefined: any. */
 type AppFilter = KeyFilter & Readonly<Record<'caller' | 'target', string | undefined>>;
 
 @Injectable()
@@ -82,7 +82,7 @@ export class AppCredentialsService {
     { caller, target, expiresAt, scopes }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt' | 'scopes'>,
     actor: Actor,
   ): Promise<IssuedCredential<AppCredential>> {
-    // A wrong clock would revoke the pair's credential as expired.
+    // A fast clock would revoke the pair's valid credential as expired.
     const now = this.clock.trustedNow();
     const issued = this.keys.createCredential({ caller, target, expiresAt, scopes, scopeUses: {} }, now);
     try {
@@ -98,12 +98,15 @@ export class AppCredentialsService {
     }
   }
 
-  /** @param scopes null: all. The key stays. */
+  /**
+   * Changes the scopes and keeps the key.
+   * @param scopes null for every scope of the target
+   */
   async updateScopes(id: string, scopes: readonly string[] | null, actor: Actor): Promise<AppCredential> {
     return this.keys.updateCredential(id, { scopes, scopesChangedAt: this.clock.now() }, actor);
   }
 
-  /** @returns the scopes of live credentials that were not asked for in {@link UNUSED_DAYS} days, nor changed since */
+  /** @returns scopes of live credentials that were neither used nor changed in {@link UNUSED_DAYS} days */
   async listUnusedScopes(): Promise<UnusedScope[]> {
     return this.credentials.query(UNUSED_SCOPES, [this.clock.now()]);
   }
@@ -113,14 +116,14 @@ export class AppCredentialsService {
     return findPage(this.credentials, page, { caller, target }, toKeyFilters(filter, this.clock.now()));
   }
 
-  /** @returns credentials that are neither revoked nor expired: at most one for each pair */
+  /** @returns the credentials that are neither revoked nor expired: at most one for each pair */
   async listLiveAppCredentials(): Promise<AppCredential[]> {
     const expiry = [IsNull(), MoreThan(this.clock.now())];
     const where = expiry.map((expiresAt) => ({ revokedAt: IsNull(), expiresAt }));
     return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
   }
 
-  /** Without this, the unique index would let an expired credential block its pair. */
+  /** The unique index ignores revoked credentials only, so an expired one would block its pair. */
   private async revokeExpired(
     transaction: EntityManager,
     pair: Pick<AppIdentity, 'caller' | 'target'>,

@@ -8,19 +8,17 @@ import { APP_KEYS, type AppKeys } from './app-credentials.service.js';
 interface PresentedApp {
   readonly id: string;
   readonly key: string;
-  /** The service at which it is presented; null when the service that forwards it does not name itself. */
+  /** The service at which the key is presented; null when the forwarding service did not name itself. */
   readonly target: string | null;
-  /** Which the call needs at that service, as {@link AskedUse}. */
+  /** The scope that the call needs at that service, as in {@link AskedUse}. */
   readonly scope?: AskedUse['scope'];
-  /** Whether PostgreSQL is to be asked, and not the cache. */
+  /** Whether to skip the cache. */
   readonly isFresh: boolean;
-  /** Called for a refusal only. */
+  /** Called only when the key is refused. */
   readonly getActor: () => Actor;
 }
 
-/**
- * The app door: an id and a key, which is valid at its target only: at this service, or at the service that has it validated.
- */
+/** The app door. A key is valid at its target only: at this service, or at the service that forwards it. */
 @Injectable()
 export class AppDoor {
   constructor(@Inject(APP_KEYS) private readonly keys: AppKeys) {}
@@ -47,7 +45,7 @@ export class AppDoor {
   }
 }
 
-/** The key is valid, so that this is not a 401: the caller would take it for a wrong key. */
+/** A 403, because the key is valid: the caller would take a 401 for a wrong key. */
 function createMissingScopeProblem(scope: string | null, { occurrence }: ProblemException): ProblemException {
   return new ProblemException(problems.missingScope, {
     ...occurrence,

@@ -1,9 +1,8 @@
 /**
- * Where a key ends, and why it is refused afterwards. It is revoked; it expires; or a rotation replaces it: at once, at the
- * end of the overlap, when an operator finishes the rotation, or, for a node, at the first use of the new key
- * (docs/decisions/0009). Rows of ended keys are purged later.
- * `determineKeyStatus` is the only place that decides; `explainKey` tells operators the same in words. The calls that end a key early
- * answer after every replica has forgotten it (revocation/propagation.ts).
+ * When a key ends, and why it is refused afterwards: it is revoked, it expires, or a rotation replaces it. A rotated
+ * key ends at once, at the end of the overlap, when an operator finishes the rotation, or, for a node, at the first use
+ * of the new key (docs/decisions/0009). `determineKeyStatus` decides, and `explainKey` tells operators the same in
+ * words. Calls that end a key early answer after every replica has evicted it (revocation/propagation.ts).
  */
 import type { AuditLog } from '../audit/audit-log.js';
 import { withAuditEvent } from '../audit/audit-events.js';
@@ -22,25 +21,26 @@ import {
   type RestrictionViolation,
 } from './key-record.js';
 
-/** What decides whether a key is valid. */
 export type KeyRow = Readonly<
   Pick<KeyColumns, 'id' | 'keyDigest' | 'previousKeyDigest' | 'previousKeyExpiresAt' | 'expiresAt' | 'revokedAt'>
 >;
 
-/** The columns of a {@link KeyRow}. */
 export const listKeyColumns = (table: KeyTable): string => `${table}.id, ${table}.key_digest AS "keyDigest",
   ${table}.previous_key_digest AS "previousKeyDigest", ${table}.previous_key_expires_at AS "previousKeyExpiresAt",
   ${table}.expires_at AS "expiresAt", ${table}.revoked_at AS "revokedAt"`;
 
-/** The first use of a node's `current_in_overlap` has to end the overlap before the response is sent. */
+/** On `current_in_overlap`, a node's overlap must be ended before the response is sent. */
 export type KeyStatus = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
 
-/** Stands in for an absent digest, so that an attacker cannot tell by the time of a refusal whether an id exists. */
+/**
+ * Compared in place of an absent digest, so that the duration of a refusal does not tell an attacker whether the id
+ * exists.
+ */
 const DUMMY_DIGEST = computeDigest(generateSecretBytes());
 
 /**
- * @param clock is read only when the time decides
- * @throws {WrongClockError} when the time decides while the clock is wrong
+ * @param clock read only when the status depends on the time
+ * @throws {WrongClockError} when it does and the clock is wrong
  */
 export function determineKeyStatus(presented: SecretDigest, row: KeyRow | undefined, clock: ComparedClock): KeyStatus {
   const isCurrent = isSameDigest(presented, row?.keyDigest ?? DUMMY_DIGEST);
@@ -80,15 +80,15 @@ export function buildLifecycleStatements(kind: Pick<KeyKind, 'table' | 'shared'>
   };
 }
 
-/** A use of more than an hour ahead was recorded by a replica whose clock was wrong. */
+/** Ignores a use more than an hour ahead, which a replica with a wrong clock recorded. */
 const IS_NEW_KEY_IN_USE = `overlap > $4 AND last_used_at BETWEEN rotated AND $4 + interval '1 hour'`;
 
 /**
- * Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again. A rotation
- * during an overlap keeps the older of the two keys: the client may never have received the newer one. If the newer one of a
- * shared key is in use, either choice would stop a replica, and nothing is rotated.
- * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id, `$6`: when the caller believes
- * that the last rotation was, or `never`; null: the caller does not say.
+ * Without an overlap the old digest is deleted, so that a slow clock cannot accept that key again. A rotation during an
+ * overlap keeps the older of both keys, because the client may never have received the newer one; if the newer one of a
+ * shared key is in use, it rotates nothing, because either choice would stop a replica.
+ * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id, `$6`: the caller's
+ * belief of the last rotation: its time, `never`, or null for no belief.
  */
 const buildRotation = ({ table, shared }: Pick<KeyKind, 'table' | 'shared'>): string => `UPDATE ${table}
     SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
@@ -106,7 +106,7 @@ const buildRotation = ({ table, shared }: Pick<KeyKind, 'table' | 'shared'>): st
 
 export class Overlaps {
   private readonly statement: Statement;
-  /** Only the first failure is logged: on a read-only database each use of a new key fails alike. */
+  /** False after a failure, so that only the first is logged: on a read-only database each use of a new key fails. */
   private canEnd = true;
 
   constructor(
@@ -122,14 +122,14 @@ export class Overlaps {
     };
   }
 
-  /** @returns false when another rotation has replaced the key meanwhile: the row has to be read again */
+  /** @returns false when another rotation has replaced the key meanwhile, and the row must be read again */
   async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
     try {
       const ended = await this.database.row(this.statement, [id, currentDigest, now]);
       this.canEnd = true;
       return ended !== undefined;
     } catch (error) {
-      // On a read-only database the key is valid all the same, and the overlap ends at its deadline.
+      // On a read-only database the key stays valid, and the overlap ends at its deadline.
       if (!isWriteRefusal(error)) throw error;
       if (this.canEnd) this.log.warn('overlap_not_ended', { error: toErrorFields(error) });
       this.canEnd = false;
@@ -149,20 +149,19 @@ export const REASON_CODES = [
   'overlap_ended',
 ] as const;
 
-/** Only operators see it: the doors answer every refusal alike. */
+/** Why a key is refused. Only operators see it, because a door answers every refusal alike. */
 export interface Reason {
   readonly code: (typeof REASON_CODES)[number];
   readonly detail: string;
   readonly since: Date | null;
-  /** The request that revoked or rotated. */
+  /** Id of the request that revoked or rotated the key. */
   readonly requestId: string | null;
   readonly actor?: string | null;
 }
 
 export interface Explanation {
-  /** Empty when the current key would be accepted. */
+  /** Empty when the current key is valid. */
   readonly reasons: readonly Reason[];
-  /** Null before the first rotation. */
   readonly previousKey: PreviousKey | null;
   readonly lastUses: ReturnType<typeof readLastUses>;
 }
@@ -196,7 +195,7 @@ export function explainKey(row: KeyColumns, now: Date, violation?: RestrictionVi
   };
 }
 
-/** Adds the actors of the requests, as long as the audit log has them. */
+/** Adds the actors of the requests that the audit log still has. */
 export async function nameActors(explanation: Explanation, subject: string, audit: AuditLog): Promise<Explanation> {
   const name = (reasons: readonly Reason[]): Promise<Reason[]> =>
     Promise.all(

@@ -1,6 +1,7 @@
 /**
- * What nodes, app credentials and operators have in common as records of keys: columns, filters, counts, restrictions; and what is
- * particular to each kind ({@link KeyKind}). A key is shown once, when it is issued or rotated; the database has only its digest.
+ * The columns, filters, counts and restrictions that nodes, app credentials and operators share, and what is particular
+ * to each kind ({@link KeyKind}). The database has only the digest of a key, which is shown once: when it is issued or
+ * rotated.
  */
 import { Column, PrimaryColumn } from 'typeorm';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
@@ -17,11 +18,11 @@ export abstract class KeyColumns {
   @Column({ name: 'expires_at', type: 'timestamptz', nullable: true }) expiresAt!: Date | null;
   @Column({ name: 'revoked_at', type: 'timestamptz', nullable: true }) revokedAt!: Date | null;
 
-  /** Of the newest key. Before its first use, of the key that it replaced. */
+  /** Last use of the current key; until its first use, that of the key that it replaced. */
   @Column({ name: 'last_used_at', type: 'timestamptz', nullable: true }) lastUsedAt!: Date | null;
   @Column({ name: 'last_used_for', type: 'text', nullable: true }) lastUsedFor!: string | null;
 
-  /** Of the key before the last rotation, also before that rotation. */
+  /** Last use of the key before the last rotation, whether before or after that rotation. */
   @Column({ name: 'previous_key_used_at', type: 'timestamptz', nullable: true }) previousKeyUsedAt!: Date | null;
   @Column({ name: 'previous_key_used_for', type: 'text', nullable: true }) previousKeyUsedFor!: string | null;
 
@@ -30,19 +31,18 @@ export abstract class KeyColumns {
   @Column({ name: 'overlap_ended_by_request', type: 'text', nullable: true }) overlapEndedByRequest!: string | null;
   @Column({ name: 'revoked_by_request', type: 'text', nullable: true }) revokedByRequest!: string | null;
 
-  /** Services have reported uses, and no replica has seen one yet. */
+  /** Whether all known uses were reported by services, and none was seen by a replica. */
   @Column({ name: 'has_only_reported_uses', type: 'boolean', default: false }) hasOnlyReportedUses!: boolean;
   @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
   @Column({ name: 'updated_at', type: 'timestamptz' }) updatedAt!: Date;
 }
 
 export interface KeyFilter {
-  /** Only keys that are neither revoked nor expired. */
   readonly isLive: boolean;
-  /** Only keys that were not used since; a key that was never used counts from its creation. */
+  /** Only keys whose last use, or creation if they were never used, is before this moment. */
   readonly unusedSince: Date | undefined;
   readonly expiresBefore: Date | undefined;
-  /** Only keys whose former key is valid beside them. */
+  /** Only credentials with two valid keys. */
   readonly isInOverlap: boolean;
 }
 
@@ -50,7 +50,7 @@ export const isLiveAt = (moment: string): string =>
   `revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ${moment})`;
 const USED_AT = 'COALESCE(GREATEST(last_used_at, previous_key_used_at), created_at)';
 
-/** No index serves the last use: it would make each of the frequent writes of that column dearer. */
+/** No index serves the last use, because it would slow down each of the frequent writes of that column. */
 export function toKeyFilters({ isLive, isInOverlap, unusedSince, expiresBefore }: KeyFilter, now: Date): Filter[] {
   return [
     ...(isLive ? [toFilter(isLiveAt(':now'), { now })] : []),
@@ -60,16 +60,15 @@ export function toKeyFilters({ isLive, isInOverlap, unusedSince, expiresBefore }
   ];
 }
 
-/** Of the live keys, some may be unused or expiring, or both. */
+/** A live key may also be unused, expiring, or both. */
 export interface KeyCounts {
   readonly live: number;
-  /** Revoked or expired. */
   readonly ended: number;
   readonly unused: number;
   readonly expiring: number;
 }
 
-/** When a key was accepted, and for which service, if that is known. */
+/** `service` is null when the accepted request did not name one. */
 export interface KeyUse {
   readonly at: Date;
   readonly service: string | null;
@@ -80,7 +79,10 @@ type UseColumns = Pick<
   'rotatedAt' | 'lastUsedAt' | 'lastUsedFor' | 'previousKeyUsedAt' | 'previousKeyUsedFor'
 >;
 
-/** @returns the last use of each key of a credential, and the later of both; null: it was not used. A new row lacks the columns. */
+/**
+ * @returns the last use of each key, and the later of both; null when there is none. A row that was just created has
+ * none of the columns.
+ */
 export function readLastUses(row: UseColumns): Readonly<Record<'latest' | 'current' | 'previous', KeyUse | null>> {
   const { rotatedAt, lastUsedAt, previousKeyUsedAt } = row;
   const last = lastUsedAt ? { at: lastUsedAt, service: row.lastUsedFor } : null;
@@ -90,7 +92,7 @@ export function readLastUses(row: UseColumns): Readonly<Record<'latest' | 'curre
   return { latest: isPreviousLatest ? previous : last, current: isCurrent ? last : null, previous };
 }
 
-/** Counts the keys of a table at a moment ($1). */
+/** Builds the statement that counts the keys of a table at a moment (`$1`). */
 export function buildKeyCount(table: KeyTable) {
   return {
     name: `${table}_count`,
@@ -101,14 +103,17 @@ export function buildKeyCount(table: KeyTable) {
   };
 }
 
+/** What a request asks of a key. */
 export interface AskedUse {
-  /** The service that a key is presented to, when it names itself. */
+  /** The service at which the key is presented, if it named itself. */
   readonly target?: string | undefined;
-  /** What the call needs. Null: it names no scope, and a restricted key is refused. Undefined: the service compares scopes itself. */
+  /**
+   * The scope that the call needs. Null: the call names none, and a restricted key is refused; undefined: the service
+   * compares scopes itself.
+   */
   readonly scope?: string | null | undefined;
 }
 
-/** What the row of a key restricts it to. */
 export interface KeyRestrictions {
   readonly target?: string;
   readonly targets?: readonly string[] | null;
@@ -120,52 +125,52 @@ export interface RestrictionViolation {
   readonly detail: string;
 }
 
-/** Constants, never input, because they become SQL. */
+/** Constants, because they become part of SQL. */
 export type KeyTable = 'nodes' | 'app_credentials' | 'operators';
 
-/** What is particular to the keys of one table. Texts are constants, never input: they become SQL. */
+/** What is particular to the keys of one table. Its texts are constants, because they become part of SQL. */
 export interface KeyKind<Entity extends KeyColumns = KeyColumns> {
   readonly table: KeyTable;
   /**
-   * Replicas of a service, or a person and pipelines, present the same key: they learn a new one at different times, and its first
-   * use does not end the old one. An operator may, with this audit event.
+   * Present when several processes use the same key: they learn a new key at different times, so its first use does not
+   * end the old one. An operator ends it, with this audit event.
    */
   readonly shared?: {
     readonly finishedEvent: 'admin.app_credential.rotation_finished' | 'admin.operator.rotation_finished';
   };
-  /** The actor of the use of a key, in the audit log. */
+  /** The actor of a use in the audit log. */
   readonly door: 'node' | 'app' | 'admin';
   /**
-   * Valid keys are cached under a lease (key-cache.ts), and evicted by changes of this kind, for which a revocation waits.
-   * Absent: each call reads the row, so that every change holds from the next call on.
+   * The kind of changes that evict keys from the cache (key-cache.ts), and for which a revocation waits. Undefined:
+   * each call reads the row, so a change is effective at the next call.
    */
   readonly cachedAs?: 'node' | 'app';
   readonly auditPrefix: 'admin.node' | 'admin.app_credential' | 'admin.operator';
   readonly firstUseEvent: 'node.first_used' | 'app.first_used' | 'operator.first_used';
-  /** Of the event of the first use: an expression over the columns of the table. */
+  /** Details of the event of the first use: an SQL expression over the columns of the table. */
   readonly firstUseDetails?: string;
-  /** Absent: the door counts refusals by network. */
+  /** Undefined: the door itself counts refusals, by network. */
   readonly refusalEvent?: 'node.validation.failed' | 'app.validation.failed';
-  /** What a verdict tells about the holder of the key. */
+  /** Columns that a verdict returns about the holder of the key. */
   readonly identityColumns: readonly string[];
-  /** Properties that no verdict depends on: their change is not awaited as a revocation is. */
+  /** Properties on which no verdict depends, so that their change is not awaited as a revocation is. */
   readonly labels: readonly string[];
-  /** Where the table notes when each scope was last asked for. */
+  /** The column with the last use of each scope. */
   readonly scopeUsesColumn?: string;
-  /** The column of the only service that its keys may be used for; absent: any. */
+  /** The column with the only service at which a key is valid; undefined: keys have no such restriction. */
   readonly targetColumn?: string;
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
-  /** Says why a valid key is not accepted for what is asked of it. */
+  /** Returns why a valid key is not accepted for this use, if it is not. */
   findViolation(restrictions: KeyRestrictions, asked: AskedUse): RestrictionViolation | undefined;
   toLogFields(row: Entity): LogFields;
-  /** What operators may change, named as in the audit log. */
+  /** The fields that operators can change, named as in the audit log. */
   toChangeableFields(row: Entity): Record<string, unknown>;
-  /** What they cannot change, named as in the audit log. */
+  /** The fields that operators cannot change, named as in the audit log. */
   toFixedFields(row: Entity): Record<string, unknown>;
 }
 
-/** A row, and its new key in plain text, which exists nowhere else. */
+/** `key` is the only occurrence of the new key in plain text. */
 export interface IssuedCredential<Row extends KeyColumns> {
   readonly credential: Row;
   readonly key: string;

@@ -1,7 +1,7 @@
 /**
- * What operators do with the keys of one kind: of nodes, of apps, or of operators. A call that ends a key answers after its
- * propagation: no replica accepts that key then, not even one that is cut off (docs/decisions/0033). Where a key ends is
- * told in key-lifecycle.ts, how it is verified in key-verifier.ts.
+ * What operators do with the keys of one kind: nodes, apps or operators. A call that ends a key answers after its
+ * propagation, when no replica accepts the key any more, not even one that is cut off (docs/decisions/0033).
+ * key-lifecycle.ts decides when a key ends, key-verifier.ts verifies it.
  */
 import type { FactoryProvider, OnApplicationShutdown, OnModuleInit, Type } from '@nestjs/common';
 import { getRepositoryToken } from '@nestjs/typeorm';
@@ -38,9 +38,8 @@ import {
 import { KeyVerifier } from './key-verifier.js';
 
 interface RotationOptions {
-  /** 0 ends the old key at once. */
   readonly overlapHours: number;
-  /** When the caller believes that the last rotation was; null: never. Of two calls that believe the same, one succeeds. */
+  /** The last rotation as the caller knows it; null: none yet. Of two calls with the same value, one succeeds. */
   readonly ifRotatedAt?: Date | null | undefined;
 }
 
@@ -69,7 +68,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     await this.verifier.stop();
   }
 
-  /** @returns a credential that {@link insertCredential} stores */
+  /** Creates a credential in memory; {@link insertCredential} stores it. */
   createCredential(fields: Partial<Entity>, now = this.clock.now()): IssuedCredential<Entity> {
     const key = generateKey(this.kind.keyPrefix);
     const row = { id: createId(), ...fields, keyDigest: computeDigest(key), createdAt: now, updatedAt: now };
@@ -96,7 +95,10 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     return credential;
   }
 
-  /** @returns the credentials whose current or previous key has one of these digests; reads the whole table */
+  /**
+   * Reads the whole table.
+   * @returns the credentials whose current or previous key has one of these digests
+   */
   async findByDigests(digests: SecretDigest[]): Promise<Entity[]> {
     const where: unknown = [{ keyDigest: In(digests) }, { previousKeyDigest: In(digests) }];
     return this.repository.find({ where: where as FindOptionsWhere<Entity>[] });
@@ -117,10 +119,11 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   /**
-   * Issues a new key that is valid at once. The last key that was used stays valid until the end of the overlap, or, for a
-   * node, until the first use of the new one, so a client may retry a rotation whose response was lost.
-   * @param transaction of a caller that answers after its commit
-   * @throws {ProblemException} not_found; credential_revoked; credential_expired; key_rotated_meanwhile; rotation_unfinished
+   * Issues a new key that is valid at once. The last used key stays valid until the end of the overlap, or, for a node,
+   * until the first use of the new one, so that a client may retry a rotation whose response was lost.
+   * @param transaction the transaction of a caller that answers after its commit
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired; key_rotated_meanwhile;
+   * rotation_unfinished
    */
   async rotateKey(
     id: string,
@@ -128,13 +131,14 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     actor: Actor,
     transaction?: EntityManager,
   ): Promise<IssuedCredential<Entity>> {
-    // Whether the key of an earlier rotation is in use decides about another one. A caller's transaction may hold the row.
+    // The rotation depends on whether the current key is in use. With a transaction the caller has flushed, because the
+    // flush would wait for its lock of the row.
     if (this.kind.shared && !transaction) await this.flushLastUsed();
     const key = await this.propagateAfter(() => this.commitRotation(id, options, actor, transaction));
     return { credential: await this.requireCredential(id, transaction), key };
   }
 
-  /** Ends the key before the last rotation. Idempotent: without one, it only waits as every revocation does. */
+  /** Ends the key before the last rotation. Idempotent: without such a key it only waits, as every revocation does. */
   async finishRotation(id: string, actor: Actor, transaction?: EntityManager): Promise<void> {
     const { shared } = this.kind;
     if (!shared) throw new Error('The first use of the new key finishes its rotation');
@@ -149,14 +153,17 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     });
   }
 
-  /** Idempotent: the first revocation is the recorded one. */
+  /** Idempotent: the record keeps the first revocation. */
   async revokeKey(id: string, actor: Actor, transaction?: EntityManager): Promise<void> {
     await this.propagateAfter(async () =>
       this.commitRevocation(await this.requireCredential(id, transaction), actor, transaction),
     );
   }
 
-  /** Revokes several keys with one wait. @returns the ids of those that were live; unknown ones are skipped */
+  /**
+   * Revokes several keys with one wait for propagation.
+   * @returns the ids of the keys that were not revoked yet; unknown ids are ignored
+   */
   async revokeKeys(ids: readonly string[], actor: Actor): Promise<string[]> {
     return this.propagateAfter(async () => {
       const where = { id: In(ids), revokedAt: IsNull() } as FindOptionsWhere<Entity>;
@@ -166,14 +173,17 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     });
   }
 
-  /** Idempotent: a change that changes nothing is not recorded. @throws {ProblemException} not_found; credential_revoked */
+  /**
+   * Idempotent: a change without effect is not recorded.
+   * @throws {ProblemException} not_found; credential_revoked
+   */
   async updateCredential(
     id: string,
     change: Partial<Entity>,
     actor: Actor,
     transaction?: EntityManager,
   ): Promise<Entity> {
-    // Waits even when nothing changed: this may be the retry of a call whose response was lost.
+    // Waits even when nothing changed, because this may be the retry of a call whose response was lost.
     const endsAKey = Object.keys(change).some((name) => !this.kind.labels.includes(name));
     const update = (within: EntityManager) => this.commitUpdate(within, id, change, actor);
     return this.propagateAfter(
@@ -253,7 +263,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     return isId(id) ? rows.findOneBy({ id } as FindOptionsWhere<Entity>) : null;
   }
 
-  /** Keys of a kind that no replica caches end at the commit. */
+  /** A kind of keys that no replica caches needs no wait: its keys end at the commit. */
   private async propagateAfter<Result>(act: () => Promise<Result>, options?: { endsAKey: boolean }): Promise<Result> {
     return this.kind.cachedAs ? this.propagation.propagateAfter(act, options) : act();
   }

@@ -11,7 +11,6 @@ import { determineKeyStatus, isRefusal, listKeyColumns, Overlaps, type KeyRow } 
 import type { AskedUse, KeyKind, KeyRestrictions, RestrictionViolation } from './key-record.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 
-/** For each kind. */
 const MAX_CACHED_KEYS = 100_000;
 
 const NO_USE_ASKED: AskedUse = {};
@@ -22,13 +21,16 @@ export type Verdict<Identity> =
   | {
       readonly valid: true;
       readonly identity: Identity;
-      /** It was the key before the last rotation. */
+      /** Whether this is the key that the last rotation replaced. */
       readonly isPrevious: boolean;
-      /** Not during the overlap of a node's rotation, when each use has to reach this service, nor from the cache. */
+      /**
+       * Undefined for a verdict from the cache, and during the overlap of a node's rotation, when each use has to reach
+       * this service.
+       */
       readonly rememberable?: Rememberable | undefined;
     }
   | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity }
-  /** The key is right, but it is restricted to other targets or scopes. */
+  /** The key is valid, but restricted to other targets or scopes. */
   | {
       readonly valid: false;
       readonly reason: 'violation';
@@ -42,8 +44,8 @@ interface VerifiedKey<Identity> {
 }
 
 /**
- * Verifies the keys of one kind. It writes before it answers in one case only: the first use of a node's new key ends the overlap.
- * Last uses and refusals are collected in memory, and written later.
+ * Verifies the keys of one kind. It writes before its verdict only to end an overlap at the first use of a node's new
+ * key; last uses and refusals are collected in memory and written later.
  */
 export class KeyVerifier<Identity extends KeyRestrictions> {
   readonly lastUses: LastUses;
@@ -68,7 +70,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     this.overlaps = new Overlaps(database, kind.table, log);
   }
 
-  /** @param isFresh asks PostgreSQL, not the cache */
+  /** @param isFresh whether to skip the cache */
   async verifyKey(id: string, key: string, asked: AskedUse, isFresh = false): Promise<Verdict<Identity>> {
     const presented = computeDigest(key);
     const cached = isFresh ? undefined : this.cache?.recall(id, presented, this.readTrustedNow);
@@ -77,8 +79,8 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
   }
 
   /**
-   * Verifies a key that is presented without an id: it is found by its digest. Keys that arrive in one round of the event loop
-   * share a statement, so that a flood of wrong ones does not use up the pool.
+   * Verifies a key that is presented without an id, and is found by its digest. Keys that arrive in one round of the
+   * event loop share a statement, so that a flood of wrong keys does not exhaust the pool.
    */
   async verifyDigest(presented: SecretDigest): Promise<Verdict<Identity>> {
     return this.verifyInDatabase(undefined, presented, NO_USE_ASKED);
@@ -95,14 +97,15 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     if (!row) return { valid: false, reason: 'unknown' };
     if (isRefusal(status)) return { valid: false, reason: status, identity: row };
     const refusal = this.judgeRestrictions(row, asked);
-    // A call that is refused does not end the overlap: the key that its sender has to use may still be the previous one.
+    // A refused call does not end the overlap, because the previous key may still be the one that its sender needs.
     if (refusal) return refusal;
     const { shared } = this.kind;
     const isFirstUse = status === 'current_in_overlap' && !shared;
     if (isFirstUse && !(await this.overlaps.endOverlap(row.id, presented, this.clock.now())))
       return this.verifyInDatabase(id, presented, asked);
     const verified = { identity: row, isPrevious: status === 'previous' };
-    // A node's is not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
+    // A node's key is not cached during an overlap, because the first use of the new key, on any replica, has to end
+    // it.
     if (status !== 'current' && !shared) return { valid: true, ...verified };
     const rememberable = { expiresAt: findEnd(row, verified.isPrevious) };
     if (ticket) this.cache?.remember(row.id, { digest: presented, identity: verified, ...rememberable }, ticket);
@@ -114,7 +117,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     return violation && { valid: false, reason: 'violation', violation: violation.code, identity };
   }
 
-  /** The time that it takes to search the index tells an attacker nothing about another key: each has 256 random bits. */
+  /** The duration of the index search reveals nothing about another key, because each key has 256 random bits. */
   private async findRows(digests: readonly SecretDigest[]): Promise<((KeyRow & Identity) | undefined)[]> {
     const findByDigest = {
       name: `${this.kind.table}_find_by_digest`,
@@ -127,12 +130,12 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
     );
   }
 
-  /** @param service the forwarding service or the named target, when known */
+  /** @param service the forwarding service, or else the named target; null when neither is known */
   recordUse(id: string, service: string | null, isPrevious: boolean, scope?: string): void {
     this.lastUses.add(id, { at: this.clock.now(), service, isPrevious }, scope);
   }
 
-  /** Of a credential that exists: ids that do not exist would be any number of rows. */
+  /** Must be called for existing credentials only, because unknown ids could create any number of rows. */
   recordRefusal(id: string, reason: RefusalReason<RefusalEvent>, actor: Actor): void {
     const { refusalEvent: event } = this.kind;
     if (event) this.refusals.deferRefusal({ event, reason, counted: id, subject: id }, actor);
@@ -147,7 +150,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
 const selectIdentities = ({ table, identityColumns }: KeyKind): string =>
   `SELECT ${listKeyColumns(table)}, ${identityColumns.join(', ')} FROM ${table}`;
 
-/** The previous key ends with its overlap, or with the credential. */
+/** The previous key ends with the overlap, or with the credential if that is earlier. */
 function findEnd({ expiresAt, previousKeyExpiresAt }: KeyRow, isPrevious: boolean): Date | null {
   if (!isPrevious || previousKeyExpiresAt === null) return expiresAt;
   return expiresAt && expiresAt < previousKeyExpiresAt ? expiresAt : previousKeyExpiresAt;

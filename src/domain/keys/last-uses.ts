@@ -6,22 +6,25 @@ import type { Log } from '../../foundation/logging/log.js';
 import type { KeyKind } from './key-record.js';
 
 const BATCH_SIZE = 1_000;
-/** Bounds the memory while the database is away. A key beyond it is recorded at its first use after that. */
+/** Limits memory while the database is unavailable. Further keys are recorded at their first use after that. */
 const MAX_PENDING = 100_000;
-/** Ids and scopes of one service together, so that a service that reports at random keeps no other from reporting. */
+/**
+ * Limit of the ids and scopes that one service reports, so that a service that reports random ids prevents no other
+ * from reporting.
+ */
 const MAX_REPORTED = 20_000;
-/** From here on they are written early, which drops the ids that no key has. */
+/** Beyond this number reports are written early, which drops the ids that no key has. */
 const MANY_REPORTED = 10_000;
 
-/** Scopes of one key that are recorded: the latest ones. */
+/** Number of scopes that are recorded for a key: the latest ones. */
 const MAX_SCOPES = 64;
 
 interface Use {
   at: Date;
   service: string | null;
-  /** Of the key before the last rotation. */
+  /** Whether the key before the last rotation was used. */
   readonly isPrevious: boolean;
-  /** When each scope was last asked for. */
+  /** The last use of each scope. */
   scopes?: Map<string, Date>;
 }
 
@@ -30,11 +33,11 @@ type Uses = Map<string, Use>;
 
 interface ReportedUses {
   readonly uses: Uses;
-  /** Ids and scopes. */
+  /** Number of ids and scopes. */
   size: number;
 }
 
-/** The two keys of a rotation are used apart. */
+/** Keeps the uses of the two keys of a credential apart. */
 const toUsesKey = (id: string, isPrevious: boolean): string => (isPrevious ? `${id} previous` : id);
 const toId = (usesKey: string): string => usesKey.split(' ', 1)[0] ?? usesKey;
 
@@ -44,12 +47,12 @@ interface PendingUse extends Use {
 }
 
 /**
- * The last accepted use of each key, kept in memory and written in batches instead of once per request. First uses become
- * audit events.
+ * The last accepted use of each key, kept in memory and written in batches rather than at each request. First uses
+ * become audit events.
  */
 export class LastUses extends DeferredWrites<PendingUse[]> {
   private seen: Uses = new Map();
-  /** What each service reports, apart from what this replica saw and from what others report. */
+  /** Reports by service, apart from the uses that this replica saw. */
   private reported = new Map<string, ReportedUses>();
 
   constructor(
@@ -69,7 +72,7 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
     this.seen.set(usesKey, use);
   }
 
-  /** A use that a service reports. No key needs to have this id. */
+  /** Adds a use that a service reports. Its id need not exist. */
   addReported(id: string, service: string, at: Date, scope?: string, isPrevious = false): void {
     const reported = this.reported.get(service) ?? { uses: new Map<string, Use>(), size: 0 };
     this.reported.set(service, reported);
@@ -87,8 +90,8 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
   }
 
   /**
-   * What this replica saw comes first, and in statements of its own: no report of the same key stands for it. So do the two keys of
-   * a rotation, because a statement writes a row once.
+   * Uses that this replica saw come first and in statements of their own, because they outrank reports of the same key.
+   * The two keys of a credential need separate statements too, because a statement can write a row only once.
    */
   protected takeBatches(): PendingUse[][] {
     const seen = [...this.seen].map(([key, use]) => ({ ...use, id: toId(key), isReported: false }));
@@ -130,7 +133,7 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
   }
 }
 
-/** @returns whether the scope is a new one of this use */
+/** @returns whether the use did not have this scope before */
 function noteScope(use: Use, at: Date, scope: string): boolean {
   const scopes = (use.scopes ??= new Map<string, Date>());
   const known = scopes.get(scope);
@@ -139,23 +142,23 @@ function noteScope(use: Use, at: Date, scope: string): boolean {
   return isNoted && !known;
 }
 
-/** Ordered by id, so that two replicas cannot deadlock. */
+/** Sorts by id, so that two replicas cannot deadlock. */
 function toBatches(uses: PendingUse[]): PendingUse[][] {
   uses.sort((left, right) => (left.id < right.id ? -1 : 1));
   const starts = Array.from({ length: Math.ceil(uses.length / BATCH_SIZE) }, (_, index) => index * BATCH_SIZE);
   return starts.map((start) => uses.slice(start, start + BATCH_SIZE));
 }
 
-/** Of the event of a first use, an expression over the columns of the table and `is_reported`. */
+/** Details of the event of a first use: an SQL expression over the columns of the table and `is_reported`. */
 const DETAILS_OF_FIRST_USE = `jsonb_build_object('called_service', service,
   'reported_by', CASE WHEN is_reported THEN service END)`;
 
 /**
- * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. Reports of a
- * service that is not the key's target are ignored: it cannot have accepted the key. A use that a replica saw outranks reports:
- * it counts as the first one, also when services reported uses before. Otherwise an earlier use does not replace a later one,
- * unless that one is more than an hour in the future, because a replica whose clock was ahead recorded it. The scopes of an
- * earlier use count all the same. A use from before the rotation, which is written after it, was one of the previous key.
+ * Locks the rows first, so that two replicas that race to record a first use write one audit row. It ignores reports of
+ * a service that is not the key's target, which cannot have accepted the key.
+ * A use that a replica saw counts as the first one, whatever was reported before. Otherwise an earlier use does not
+ * replace a later one, unless that one lies more than an hour in the future and so came from a fast clock. Scopes of an
+ * earlier use count all the same, and a use from before the rotation counts for the previous key.
  */
 export function buildRecordUses(kind: KeyKind): Statement {
   const { table, door, firstUseEvent, firstUseDetails = `'{}'::jsonb`, targetColumn, scopeUsesColumn } = kind;

@@ -1,12 +1,12 @@
 /**
- * One-time codes, which an operator or a user hands over, and a person reads aloud or types. Invariants: a code works once, until it
- * ends or is cancelled, by the clock of PostgreSQL; the database has an HMAC of it, because a plain digest of 45 bits could be
- * reversed. Links by e-mail carry 256 bits and are deleted with their use: users/one-time-tokens.ts.
+ * One-time codes, which a person reads aloud or types. Invariants: a code works once, until it expires or is cancelled,
+ * by the clock of PostgreSQL; the database has an HMAC of it, because a plain digest of 45 bits could be reversed.
+ * Links by e-mail carry 256 bits and are deleted with their use (users/one-time-tokens.ts).
  */
 import { Column } from 'typeorm';
 import { computeMac, deriveKey, generateSecretBytes } from '../../foundation/crypto/secret.js';
 
-/** The columns of a table of codes. A used or cancelled code stays as a row, for operators to see. */
+/** The columns of a table of codes. A used or cancelled code stays as a row, so that operators see it. */
 export abstract class OneTimeCodeColumns {
   @Column({ name: 'code_mac', type: 'bytea' }) codeMac!: Buffer;
   @Column({ name: 'created_at', type: 'timestamptz' }) createdAt!: Date;
@@ -26,13 +26,13 @@ export function determineCodeState({ usedAt, cancelledAt, expiresAt }: CodeEnds,
   return expiresAt <= now ? 'expired' : 'open';
 }
 
-/** @param moment an expression of SQL */
+/** @param moment an SQL expression */
 export const isOpenAt = (moment: string): string =>
   `used_at IS NULL AND cancelled_at IS NULL AND expires_at > ${moment}`;
 
 type MacKey = ReturnType<typeof deriveKey>;
 
-/** Codes are issued under SECRET_KEY, and accepted under SECRET_KEY_PREVIOUS too. */
+/** HMACs of codes. Codes are issued under SECRET_KEY, and also accepted under SECRET_KEY_PREVIOUS. */
 export class CodeMacs {
   private readonly current: MacKey;
   private readonly previous: MacKey | undefined;
@@ -49,15 +49,15 @@ export class CodeMacs {
     return computeMac(this.current, text);
   }
 
-  /** Under each key, the current one first. */
+  /** @returns the HMAC under each key, the current one first */
   computeAll(text: string): [Buffer, ...Buffer[]] {
     const current = this.computeCurrent(text);
     return this.previous ? [current, computeMac(this.previous, text)] : [current];
   }
 }
 
-// Nine random characters (45 bits) and the check symbol of Crockford's base 32 (value modulo 37), in two groups. Values whose
-// symbol is not a letter or a digit are skipped.
+// A code is nine random characters (45 bits) and the check symbol of Crockford's base 32 (value modulo 37), in two
+// groups. Values whose check symbol is neither a letter nor a digit are skipped.
 
 const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 const RANDOM_CHARACTERS = 9;
@@ -65,7 +65,7 @@ const GROUP_LENGTH = 5;
 const RANDOM_BYTES = 6;
 const CHECK_MODULUS = 37;
 
-/** @returns a code in two groups, as in `7KQ2M-XV9TB` */
+/** @returns a code such as `7KQ2M-XV9TB` */
 export function generateCode(): string {
   for (;;) {
     const value = generateSecretBytes(RANDOM_BYTES).readUIntBE(0, RANDOM_BYTES) % ALPHABET.length ** RANDOM_CHARACTERS;
@@ -76,7 +76,7 @@ export function generateCode(): string {
   }
 }
 
-/** @returns the code as it is compared: without hyphens and blanks, in capitals, and with digits for O, I and L */
+/** @returns the compared form: in capitals, without hyphens and blanks, with digits for O, I and L */
 export function canonicalizeCode(typed: string): string {
   return typed.toUpperCase().replace(/[\s-]/g, '').replaceAll('O', '0').replace(/[IL]/g, '1');
 }

@@ -1,7 +1,7 @@
 /**
- * Enrolments: an operator issues a one-time code for a node (keys/one-time-codes.ts), and the device exchanges it for its
- * credential, so that no person carries a key. When the response is lost, the device repeats the call with its Idempotency-Key,
- * and gets a new key of the same node.
+ * Enrolments: an operator issues a one-time code for a node (keys/one-time-codes.ts), and the device exchanges it for
+ * its credential, so that no person handles a key. When the response is lost, the device repeats the call with its
+ * Idempotency-Key and gets a new key of the same node.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -108,7 +108,10 @@ export class EnrolmentsService {
     return { enrolment, state: determineCodeState(enrolment, await this.clock.now()) };
   }
 
-  /** Idempotent. @throws {ProblemException} not_found; enrolment_used, because the node exists and has a key */
+  /**
+   * Idempotent.
+   * @throws {ProblemException} not_found; enrolment_used, because the node already has a key
+   */
   async cancelEnrolment(id: string, actor: Actor): Promise<void> {
     const { enrolment } = await this.findEnrolment(id);
     const now = await this.clock.now();
@@ -123,8 +126,9 @@ export class EnrolmentsService {
   }
 
   /**
-   * Issues the key of the node for which the code was issued. Unknown, expired and cancelled codes cost the same statements.
-   * @throws {ProblemException} not_found; enrolment_used; too_many_requests; of a repeat, as {@link KeyStore.rotateKey}
+   * Issues a key for the node of the code. Unknown, expired and cancelled codes cost the same statements.
+   * @throws {ProblemException} not_found; enrolment_used; too_many_requests; for a repeat also those of {@link
+   * KeyStore.rotateKey}
    */
   async enrolNode(
     typed: string,
@@ -143,15 +147,15 @@ export class EnrolmentsService {
     if (!enrolment) throw createEnrolmentRefusal('unknown');
     switch (verdict) {
       case 'open':
-        // When another call has used the code, or an operator has cancelled it meanwhile, the row is judged again.
+        // Reads the row again when another call has used the code, or an operator has cancelled it, meanwhile.
         return (
           (await this.useCode(enrolment, actor, retryMacs[0])) ?? this.enrolNode(typed, actor, idempotencyKey, true)
         );
       case 'repeated':
-        // The call that won is being answered: its key must not end before the device has it.
+        // The call that used the code is still being answered, and its key must not end before the device has it.
         if (hasLostRace) throw new ProblemException(problems.unavailable, { isLogged: false });
         await this.throttle.countEnrolmentRepeat(enrolment.id, actor.address);
-        // The response that held the former key was lost, so that key ends at once.
+        // Ends the former key at once, because the response with it was lost.
         return this.nodes.keys.rotateKey(enrolment.nodeId ?? '', { overlapHours: 0 }, actor);
       case 'reused':
         return this.refuseReuse(enrolment, actor);
@@ -188,7 +192,7 @@ export class EnrolmentsService {
   }
 }
 
-/** @param retryMacs of the presented Idempotency-Key, if any, under each key */
+/** @param retryMacs HMACs of the presented Idempotency-Key under each key; empty without one */
 function judgePresentation(
   enrolment: NodeEnrolment,
   retryMacs: readonly Buffer[],

@@ -10,7 +10,7 @@ export class NodeEnrolment extends OneTimeCodeColumns {
   @Column({ type: 'text' }) room!: string;
   @Column({ type: 'text' }) name!: string;
 
-  /** Of the node; null: all services. */
+  /** The only services at which the node will be accepted; null: all. */
   @Column({ type: 'text', array: true, nullable: true }) targets!: string[] | null;
 
   /** The node that used the code. */

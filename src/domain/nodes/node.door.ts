@@ -6,17 +6,17 @@ import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 interface PresentedNode {
   /** `node_id:api_key` */
   readonly credential: string;
-  /** The service at which it is presented, when that names itself. */
+  /** The service at which the key is presented, if it named itself. */
   readonly target: string | undefined;
-  /** The name of the app that forwards it with a valid credential of its own. */
+  /** Name of the app that forwards the key, authenticated by a credential of its own. */
   readonly forwardedBy: string | null;
-  /** Whether PostgreSQL is to be asked, and not the cache. */
+  /** Whether to skip the cache. */
   readonly isFresh: boolean;
-  /** Called for a refusal only. */
+  /** Called only when the key is refused. */
   readonly getActor: () => Actor;
 }
 
-/** The node door: `node_id:api_key`, split at the first colon. */
+/** The node door. The id ends at the first colon of the credential. */
 @Injectable()
 export class NodeDoor {
   constructor(@Inject(NODE_KEYS) private readonly keys: NodeKeys) {}

@@ -8,7 +8,7 @@ import { SERVICE_NAME } from '../../foundation/common/names.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import { NodeDoor } from './node.door.js';
 
-/** Reads `X-API-Key`, and `X-Platform-Target`, which the guard of the route has checked. */
+/** Reads `X-API-Key`, and `X-Platform-Target`, whose form the guard of the route has checked. */
 @Injectable()
 export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
   constructor(

@@ -1,6 +1,6 @@
 /**
- * Nodes, the edge devices of households. Their keys live in keys/key-store.ts. A household is a UUID that other services give
- * meaning to. A revoked node stays as a row until it is purged.
+ * Nodes, the edge devices of households; keys/key-store.ts has their keys. A household is a UUID to which other
+ * services give meaning. A revoked node stays as a row until it is purged.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -50,21 +50,21 @@ export const NODE_KEY_KIND: KeyKind<Node> = {
   toFixedFields: ({ householdId }) => ({ household_id: householdId }),
 };
 
-/** Without `targets`, a new node gets those of NODE_TARGETS. */
+/** Without `targets`, the node gets those of NODE_TARGETS. */
 export type NewNode = Pick<Node, 'householdId' | 'room' | 'name' | 'expiresAt'> & Partial<Pick<Node, 'targets'>>;
 export type NodeChange = Partial<Pick<Node, 'room' | 'name' | 'expiresAt' | 'targets'>>;
 
 export interface NodeFilter extends KeyFilter {
   readonly householdId: string | undefined;
-  /** A part of `room/name`, in any case. */
+  /** A part of `room/name`, case-insensitive. */
   readonly search: string | undefined;
 }
 
 const IDEMPOTENCY_KEY_DAYS = 1;
 
 /**
- * Inserts an Idempotency-Key, or replaces one that has expired. A concurrent call with the same one waits here until the
- * first one commits, and then gets no row.
+ * Inserts an Idempotency-Key, or replaces an expired one. A concurrent call with the same key waits here until the
+ * first call commits, and then gets no row.
  */
 const CLAIM_IDEMPOTENCY_KEY = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at) VALUES ($1, $2, $3, $4)
   ON CONFLICT (key_mac) DO UPDATE
@@ -78,11 +78,11 @@ interface HeldIdempotencyKey {
   readonly node_id: string;
 }
 
-/** The live nodes that have the same targets. */
+/** The number of live nodes with the same targets. */
 export interface RestrictedNodes {
   readonly targets: string[];
   readonly live: number;
-  /** One of them. */
+  /** An example of these nodes. */
   readonly node_id: string;
 }
 
@@ -94,7 +94,10 @@ const RESTRICTED_NODES = `SELECT sorted AS targets, count(*)::integer AS live, m
 
 @Injectable()
 export class NodesService {
-  /** Of Idempotency-Keys. SECRET_KEY_PREVIOUS comes first: a replica that was not restarted yet claims under it alone. */
+  /**
+   * Keys for the HMACs of Idempotency-Keys. SECRET_KEY_PREVIOUS comes first, because a replica that was not restarted
+   * yet claims under it alone.
+   */
   private readonly macKeys;
 
   constructor(
@@ -110,9 +113,9 @@ export class NodesService {
   }
 
   /**
-   * @param idempotencyKey a repeat of the call returns the same node. Its key is rotated, because no key is stored in plain
-   * text, with the default overlap, so that a key in use stays valid
-   * @throws {ProblemException} idempotency_key_reused; as {@link KeyStore.rotateKey}
+   * @param idempotencyKey makes a repeat of the call return the same node. No key is stored in plain text, so the
+   * repeat rotates the key, with the default overlap, so that a key in use stays valid
+   * @throws {ProblemException} idempotency_key_reused; those of {@link KeyStore.rotateKey}
    */
   async issueNode(asked: NewNode, actor: Actor, idempotencyKey?: string): Promise<IssuedCredential<Node>> {
     const issued = this.createNode(asked);
@@ -128,7 +131,7 @@ export class NodesService {
       : this.keys.rotateKey(earlierId, { overlapHours: DEFAULT_OVERLAP_HOURS }, actor);
   }
 
-  /** @returns the id of the node that was issued with this key before; undefined when there is none */
+  /** @returns the id of the node that this key has already issued, if any */
   private async claimIdempotencyKey(
     transaction: EntityManager,
     key: string,
@@ -149,7 +152,7 @@ export class NodesService {
     return undefined;
   }
 
-  /** @returns a node that {@link insertNode} stores */
+  /** Creates a node in memory; {@link insertNode} stores it. */
   createNode(asked: NewNode): IssuedCredential<Node> {
     const { targets = this.environment.nodeTargets ?? null } = asked;
     return this.keys.createCredential({ ...asked, targets });

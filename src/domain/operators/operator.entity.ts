@@ -11,7 +11,7 @@ import { KeyColumns } from '../keys/key-record.js';
 export class Operator extends KeyColumns {
   @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'operators_pkey' }) declare id: string;
 
-  /** Canonical. It does not change. */
+  /** In canonical form, and never changed. */
   @Column({ type: 'text' }) name!: string;
   @Column({ type: 'text', array: true }) scopes!: Scope[];
 }

@@ -1,8 +1,8 @@
 /**
- * Operators: people and programs that present a key of their own at the admin door, with scopes. Their keys live in
- * keys/key-store.ts, and are read at each call. Names are unique among operators that are not revoked. Rows are never deleted,
- * because the audit log refers to them. Invariant: an operator issues, changes and revokes only keys with no more rights than its own; its
- * own row is locked meanwhile, so that nothing it does to operators is committed after its revocation has answered.
+ * Operators: people and programs with a key of their own for the admin door, and scopes. keys/key-store.ts has their
+ * keys, which are read at each call. Names are unique among operators that are not revoked; rows are never deleted,
+ * because the audit log refers to them. Invariant: an operator manages only keys with no more rights than its own. Its
+ * own row is locked meanwhile, so that nothing it does to operators commits after its revocation has answered.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -41,7 +41,7 @@ export const OPERATOR_KEY_KIND: KeyKind<Operator> = {
   identityColumns: ['name', 'scopes'],
   labels: [],
   keyPrefix: ADMIN_KEY_PREFIX,
-  // The admin door judges the scopes, because they depend on the route.
+  // The admin door checks the scopes, because they depend on the route.
   findViolation: () => undefined,
   toLogFields: ({ id }) => ({ operator_id: id }),
   toChangeableFields: ({ scopes, expiresAt }) => ({ scopes, expires_at: expiresAt }),
@@ -57,15 +57,13 @@ type Rights = Pick<Operator, 'scopes' | 'expiresAt'>;
 export type OperatorChange = Partial<Rights>;
 
 export interface AdminCaller {
-  /** Null for the root key. */
   readonly operator: OperatorIdentity | null;
   readonly actor: Actor;
 }
 
-/** A transaction that holds the locks. */
 interface OperatorTransaction {
   readonly transaction: EntityManager;
-  /** The row of the caller; null for the root key. */
+  /** The locked row of the caller; null for the root key. */
   readonly own: Operator | null;
 }
 
@@ -88,7 +86,7 @@ export class OperatorsService {
       this.keys.verifier.recordUse(id, null, verdict.isPrevious);
       return { valid: true, operator };
     }
-    // Any other key of the row is a previous one whose overlap has ended.
+    // The key matched a row, so any other refusal means a previous key whose overlap has ended.
     const hasEnded = verdict.reason === 'revoked' || verdict.reason === 'expired';
     return hasEnded ? { valid: false, reason: verdict.reason, operator } : { valid: false, reason: 'unknown' };
   }
@@ -116,7 +114,7 @@ export class OperatorsService {
     return findPage(this.operators, page, { name }, toKeyFilters(filter, this.clock.now()));
   }
 
-  /** @returns the ids of the operators that have, or had, this name */
+  /** @returns the ids of all operators with this name, revoked ones too */
   async listOperatorIds(name: string): Promise<string[]> {
     return (await this.operators.find({ where: { name }, select: { id: true } })).map(({ id }) => id);
   }
@@ -161,8 +159,9 @@ export class OperatorsService {
   }
 
   /**
-   * @throws {ProblemException} exceeds_own_rights, after it was counted; missing_scope, or the door's 401, when the caller
-   * has lost the scope, or was revoked, meanwhile
+   * Runs an act while the rows of the caller and of the operator that it manages are locked.
+   * @throws {ProblemException} exceeds_own_rights; missing_scope, or the door's 401, when the caller has meanwhile lost
+   * the scope or was revoked
    */
   private async runLocked<Result>(
     { operator, actor }: AdminCaller,
@@ -181,7 +180,7 @@ export class OperatorsService {
   }
 }
 
-/** Ordered by id, so that two operators that manage each other cannot deadlock. */
+/** Locks in the order of the ids, so that two operators that manage each other cannot deadlock. */
 async function lockOperators(
   transaction: EntityManager,
   ids: readonly (string | undefined)[],
@@ -192,7 +191,7 @@ async function lockOperators(
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-/** The door accepted the caller's key before the lock was taken: it must still be valid. */
+/** Verifies the caller's key again, because the door accepted it before the lock was taken. */
 function requireLive(
   { name, keyDigest }: OperatorIdentity,
   caller: Operator | undefined,
@@ -205,7 +204,7 @@ function requireLive(
   return caller;
 }
 
-/** Thrown in a transaction, and counted after the rollback, which would undo the count. */
+/** Carries a refusal out of the transaction, whose rollback would undo its count. */
 class RefusalToCountError extends Error {
   override readonly name = 'RefusalToCountError';
 
@@ -215,8 +214,8 @@ class RefusalToCountError extends Error {
 }
 
 /**
- * Against escalation. Without the bound of the expiry, an operator for one day could issue a key that never expires.
- * @param own null for the root key, which may give any rights
+ * Prevents escalation. Without the limit of the expiry, an operator for one day could issue a key that never expires.
+ * @param own null for the root key, which may grant any rights
  * @throws {RefusalToCountError} for a scope that the caller lacks, and for a later expiry than its own
  */
 function refuseMoreRights(own: Operator | null, given: Rights): void {
@@ -227,7 +226,7 @@ function refuseMoreRights(own: Operator | null, given: Rights): void {
   throw new RefusalToCountError({ problem: problems.exceedsOwnRights, ...describeRefusal(own, 'grant') });
 }
 
-/** @param accepted of which the operator needs one */
+/** @param accepted the scopes of which the operator needs one */
 export function describeMissingScope(
   operator: Pick<OperatorIdentity, 'id' | 'name'>,
   scope: Scope,
@@ -236,7 +235,7 @@ export function describeMissingScope(
   return { problem: problems.missingScope, members: { scopes: accepted }, ...describeRefusal(operator, scope) };
 }
 
-/** One audit row for each operator and window. */
+/** `counted` makes one audit row for each operator and window. */
 function describeRefusal(
   { id, name }: Pick<OperatorIdentity, 'id' | 'name'>,
   reason: RefusalReason<'admin.scope.refused'>,
