@@ -1,7 +1,7 @@
-// Writes the software bill of materials of what runs in production (CycloneDX 1.5, JSON): the packages in dist/service/ and
-// those installed beside it, from package-lock.json, the same for every machine and without the address of a registry. The
-// build of the image runs this file as it is: Node.js 24 strips its types.
-//   npm run sbom -- [file]        default: dist/sbom.cdx.json
+// Writes the software bill of materials of production (CycloneDX 1.5, JSON): the packages in dist/service/ and those
+// installed beside it, from package-lock.json, the same on every machine and without the address of a registry. Node.js
+// 24 runs this file while the image is built, and strips its types.
+// npm run sbom -- [file]        default: dist/sbom.cdx.json
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -26,7 +26,7 @@ const written = execFileSync('npm', ['sbom', ...FLAGS], { encoding: 'utf8', stdi
 const sbom: unknown = JSON.parse(written);
 if (!isBill(sbom)) throw new Error('npm wrote no bill of materials');
 const self = sbom.metadata.component;
-// npm takes the name of the folder.
+// npm would use the name of the folder.
 self.name = name;
 const installed = listInstalled();
 const isInstalled = (reference: string): boolean => installed.has(reference) || reference === self['bom-ref'];
@@ -43,12 +43,12 @@ mkdirSync(dirname(file), { recursive: true });
 writeFileSync(file, `${JSON.stringify(sbom, null, 2)}\n`);
 console.log(`${sbom.components.length} packages: ${file}`);
 
-/** Checks in place: everything else that npm wrote stays. */
+/** Checks without copying, so that everything else that npm wrote stays. */
 function isBill(value: unknown): value is z.output<typeof bill> {
   return bill.safeParse(value).success;
 }
 
-/** Not by `--omit` of npm sbom, which also leaves out what is a peer of an omitted package, such as Express. */
+/** Not by `--omit` of npm sbom, which also drops the peers of a dropped package, such as Express. */
 function listInstalled(): ReadonlySet<string> {
   const { packages } = lock.parse(readJson('package-lock.json'));
   const bundled = new Set(z.array(z.string()).parse(readJson('dist/bundled-packages.json')));

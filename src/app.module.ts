@@ -19,14 +19,13 @@ import { MaintenanceModule } from './domain/maintenance/maintenance.module.js';
 import { LoggingModule } from './foundation/logging/logging.module.js';
 import { AccessModule } from './foundation/access/access.module.js';
 
-/** The table of contents. The rooms of domain/ are imported by the modules that use them. */
+/** The table of contents. Modules of api/ import the modules of domain/ that they use. */
 @Module({})
 export class AppModule {
   static forRoot(environment: Environment, watch = new StartWatch()): DynamicModule {
     return {
       module: AppModule,
       imports: [
-        // Global
         ConfigModule.forRoot(environment, watch),
         LoggingModule,
         DatabaseModule,
@@ -35,7 +34,7 @@ export class AppModule {
         ThrottlingModule,
         RevocationModule,
         AuditModule,
-        // Express compares the path of a request with the routes in this order: the most called come first.
+        // Express compares the path of a request with the routes in this order, so the most called come first.
         InternalModule,
         AuthModule,
         AccountModule,

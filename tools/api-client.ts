@@ -15,7 +15,7 @@ export type TokenPair = z.output<typeof tokenPair>;
 export type NodeCredential = z.output<typeof nodeCredential>;
 export type AppCredential = z.output<typeof appCredential>;
 
-/** Makes users and keys through the service's own API. Reads only the members of a response that the tools use. */
+/** Makes users and keys through the service's own API. It reads only the members of a response that the tools use. */
 export class ApiClient {
   private readonly asAdmin: Readonly<Record<string, string>>;
 

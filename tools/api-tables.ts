@@ -14,12 +14,11 @@ interface Response {
   readonly content?: Readonly<Record<string, { readonly examples?: Readonly<Record<string, unknown>> }>>;
 }
 
-/** One route of the OpenAPI document, as docs/api.md shows it. */
 export interface RouteRow {
   /** `POST /internal/validate-app` */
   readonly name: string;
   readonly summary: string;
-  /** Alternatives; empty when the route is open. */
+  /** Each door alone opens the route; empty when the route is open. */
   readonly doors: readonly string[];
   readonly successStatuses: readonly string[];
   readonly problemCodes: readonly string[];
@@ -37,7 +36,7 @@ export function listRoutes(document: OpenAPIObject): RouteRow[] {
   );
 }
 
-/** The codes that every route may answer with. The 503 of `/health` is its report instead. */
+/** The codes that every route may answer with. `/health` is left out, because its 503 is a report instead of a problem. */
 function commonCodes(routes: readonly RouteRow[]): string[] {
   const [first, ...others] = routes.filter(({ name }) => name !== 'GET /health');
   return (first?.problemCodes ?? []).filter((code) => others.every(({ problemCodes }) => problemCodes.includes(code)));
@@ -67,7 +66,7 @@ function endSentence(text: string): string {
   return /[.?]$/.test(text) ? text : `${text}.`;
 }
 
-/** One requirement may need several schemes, the two headers of an app are one door, and an empty one needs none. */
+/** Both headers of an app are one door, although OpenAPI has a scheme for each. An empty requirement means an open route. */
 function toDoors(requirement: Readonly<Record<string, unknown>>): string {
   const doors = Object.keys(requirement).map((scheme) => scheme.replace(/^app_(id|key|basic)$/, 'app'));
   return [...new Set(doors)].join(' and ') || 'none';

@@ -1,6 +1,5 @@
-// Makes the files of /docs in dist/docs/: the OpenAPI document of all routes, and the pages' files; and gathers the files of
-// the console in dist/console/. In Nest's preview mode,
-// which reads the controllers and connects to nothing.
+// Makes the OpenAPI document and the pages in dist/docs/, and gathers the files of the console in dist/console/. Nest's
+// preview mode reads the controllers without connecting to anything.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { NestFactory } from '@nestjs/core';
@@ -20,7 +19,7 @@ const require = createRequire(import.meta.url);
 const FOLDER = findPackageFile('dist/docs/');
 const CONSOLE = findPackageFile('dist/console/');
 
-/** Writes a file that changed, so that a service that runs reads no half of one that did not. */
+/** Leaves an unchanged file alone, so that a running service never reads half of one. */
 function writeIfChanged(name: string, content: Buffer, folder = FOLDER): void {
   const file = new URL(name, folder);
   if (!existsSync(file) || !readFileSync(file).equals(content)) writeFileSync(file, content);

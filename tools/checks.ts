@@ -8,7 +8,7 @@ export class Checks {
   private failed = 0;
   private skipped = 0;
 
-  /** Runs the program, and reports: exit code 1 when a check failed, when the program failed, or when nothing was checked. */
+  /** Runs the program and reports. The exit code is 1 when a check or the program failed, and when nothing was checked. */
   async around(program: (cleanup: Cleanup) => Promise<void>): Promise<void> {
     await Cleanup.around(async (cleanup) => {
       try {
@@ -32,7 +32,7 @@ export class Checks {
     console.log(isTrue ? `✓ ${name}` : `✗ ${name}\n  ${found}`);
   }
 
-  /** For what this machine cannot check. */
+  /** Reports what this machine cannot check. */
   skip(name: string, obstacle: string): void {
     this.skipped += 1;
     console.log(`- ${name}: skipped: ${obstacle}`);
@@ -55,7 +55,7 @@ export class Checks {
   }
 }
 
-/** With the output of a program, when `child_process` reports its failure. */
+/** Includes the output of a program whose failure `child_process` reports. */
 function describeFailure(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { stdout = '', stderr = '' } = error as { stdout?: string | Buffer; stderr?: string | Buffer };

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { findFreePort } from '../src/foundation/embedded-postgres/embedded-postgres.js';
 
 /**
- * @returns a port of the loopback address that is not given to another caller while this process runs, so that a server may
- * be started on it later, and again. The UDP port of the same number is the token of the claim.
+ * @returns a loopback port that no other caller gets while this process runs, so that a server can be started on it
+ * later, and again. The claim is the UDP port of the same number.
  */
 export async function claimPort(): Promise<number> {
   for (;;) {

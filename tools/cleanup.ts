@@ -3,8 +3,8 @@ const EXIT_CODE_FAILED = 1;
 const EXIT_CODE_INTERRUPTED = 130;
 
 /**
- * Undoes what a run has started, in reverse order: at its end, after a failure, and when a signal interrupts it.
- * A start that is still in progress is awaited and then undone, so that no process keeps running.
+ * Undoes what a run has started, in reverse order: at its end, after a failure, and when a signal interrupts it. A
+ * start in progress is awaited and then undone, so that no process keeps running.
  */
 export class Cleanup {
   private readonly pending: (() => unknown)[] = [];
@@ -12,7 +12,6 @@ export class Cleanup {
   private undoing = Promise.resolve();
   private closed = false;
 
-  /** Runs a tool's task, undoes everything it has started, and ends the process when it is interrupted. */
   static async around(task: (cleanup: Cleanup) => Promise<void>): Promise<void> {
     const cleanup = new Cleanup();
     const exit = (code: number): void => {
@@ -28,7 +27,7 @@ export class Cleanup {
     try {
       await task(cleanup);
     } catch (error) {
-      // While everything is being stopped, tasks in progress fail.
+      // Tasks in progress fail while everything is being stopped.
       if (!cleanup.isClosed) throw error;
     } finally {
       await cleanup.run();
@@ -39,7 +38,7 @@ export class Cleanup {
     return this.closed;
   }
 
-  /** @param undo must not depend on anything that is started later */
+  /** @param undo must not depend on anything that is deferred later */
   defer(undo: () => unknown): void {
     this.pending.push(undo);
   }
@@ -49,7 +48,7 @@ export class Cleanup {
     if (this.closed) throw new InterruptedError();
   }
 
-  /** Starts something, and remembers how to undo it. */
+  /** Starts something, and defers how to undo it. */
   async acquire<Started>(start: () => Promise<Started>, undo: (started: Started) => unknown): Promise<Started> {
     this.assertOpen();
     const started = start().then((value) => {
@@ -70,7 +69,7 @@ export class Cleanup {
     return this.undoing;
   }
 
-  /** Undoes everything, and refuses to start anything from here on. */
+  /** Undoes everything, and refuses every later start. */
   close(): Promise<void> {
     this.closed = true;
     return this.run();
@@ -88,7 +87,7 @@ export class Cleanup {
   }
 }
 
-/** The run is being stopped: a process that starts now would not be stopped. */
+/** The run is being stopped, so what starts now would not be stopped any more. */
 export class InterruptedError extends Error {
   override readonly name = 'InterruptedError';
 

@@ -1,5 +1,5 @@
-// Writes what V8 compiled of the bundle of the service when all is loaded that a start needs: node [flags] compile-service.js
-// NAME. The flags are those of the service. See tools/service-code.ts.
+// Stores the code that V8 has compiled once all that a start needs is loaded: node [flags] compile-service.js NAME. The
+// flags must be those of the service (tools/service-code.ts).
 import { renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
@@ -12,7 +12,7 @@ const { text, script, service } = loadBundle(name);
 await service.loadService();
 const file = join(folder, `${name}.code`);
 const code = script.createCachedData();
-// A service that starts meanwhile reads the old code or the new one.
+// Renamed into place, so that a service that starts meanwhile reads the old code or the new one, never half.
 writeFileSync(`${file}.new`, Buffer.concat([code, computeDigest(text, code)]));
 renameSync(`${file}.new`, file);
 process.exit();

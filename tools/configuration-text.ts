@@ -6,7 +6,8 @@ import { RULES, SECTIONS } from '../src/foundation/config/variables.js';
 import { replacePart } from './marked-part.js';
 import { wrapItem, wrapParagraph } from './wrapped.js';
 
-// What .env.example and docs/configuration.md say about the variables, made from the schema of src/foundation/config/variables.ts.
+// The texts of .env.example and docs/configuration.md about variables, made from the schema in
+// src/foundation/config/variables.ts.
 
 const WIDTH = 118;
 const HEADING = `\
@@ -18,12 +19,10 @@ const HEADING = `\
 # An empty value counts as unset. A bad value stops the start and is named.
 `;
 
-/** @returns the text of .env.example */
 export function toEnvExample(): string {
   return [HEADING, ...SECTIONS.map(toExampleSection)].join('\n');
 }
 
-/** @returns the page with the variables and the rules that the schema gives */
 export function renewConfigurationPage(page: string): string {
   const variables = SECTIONS.map(toPageSection).join('\n\n');
   const rules = RULES.map(({ name, requirement }) => wrapItem(`\`${name}\` ${quoteNames(requirement)}.`)).join('\n');
@@ -75,7 +74,7 @@ function quoteNames(text: string): string {
   return text.replace(new RegExp(`(?<![\\w\`:])(${names})(?![\\w\`])`, 'g'), '`$&`');
 }
 
-/** Breaks a Markdown text into lines of a comment, and shows the page of a link instead of its words. */
+/** Breaks a Markdown text into lines of a comment, and replaces a link by the page that it leads to. */
 function toComment(text: string): string {
   const plain = text
     .replace(/\[([^\]]+)\]\(([^)#]+)[^)]*\)/g, (_link, words: string, page: string) =>

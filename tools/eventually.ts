@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const POLL_MS = 20;
 
 /**
- * Polls until the condition holds. The timeout ends a failing test; it does not measure a passing one.
- * @param what for the error; a function when it tells what was found last
+ * Polls until the condition holds. The timeout only ends a failing test.
+ * @param what for the error; a function reports what was found last
  */
 export async function eventually(
   what: string | (() => string),

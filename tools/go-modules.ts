@@ -14,7 +14,7 @@ const downloaded = z.object({ Dir: z.string() });
  */
 export function buildGoProgram(module: string, version: string): string {
   const folder = resolve('node_modules/.cache', `${module.replaceAll(/[^\w.]+/g, '-')}-${version}`);
-  // The last part of the package, or the one before its major version.
+  // Go names the program after the last part of the package, or the one before its major version.
   const [name = ''] = module
     .split('/')
     .filter((part) => !/^v\d+$/.test(part))

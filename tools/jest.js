@@ -1,15 +1,15 @@
-// Runs Jest over the compiled tests. A path may be written as a failure prints it (test/api/auth/refresh.spec.ts), as it is
-// compiled (dist/test/api/auth/refresh.spec.js), or without its ending.
+// Runs Jest over the compiled tests. A path may be that of the source (test/api/auth/refresh.spec.ts), as failures
+// print it, that of the compiled file (dist/test/api/auth/refresh.spec.js), or either without its ending.
 import { join, relative } from 'node:path';
 import { run } from 'jest';
 
 const ROOT = join(import.meta.dirname, '..');
-/** What jest.config.js leaves to `npm run test:process`. */
+/** jest.config.js leaves these tests to `npm run test:process`. */
 const IS_PROCESS_TEST = /\.process\.spec(\.[jt]s)?$/;
-/** A named file of jest.process.config.js runs without a word about the configuration. */
+/** With these flags jest.config.js also runs a process test that is named on the command line. */
 const WITH_PROCESS_TESTS = ['--testPathIgnorePatterns=/node_modules/', '--maxWorkers=3'];
 
-/** @returns the path of the compiled file that is meant by the path of a test file; any other word as it is */
+/** @returns the path of the compiled file for the path of a test file; any other word as it is */
 function toCompiled(word) {
   if (!/^[^-].*\.spec\.[jt]s$/.test(word)) return word;
   const path = relative(ROOT, word).replace(/^dist[\\/]/, '');

@@ -1,2 +1,2 @@
-/** Set by `.ci/nightly`: a race is repeated more often, and a case is played in all its variants. */
+/** `.ci/nightly` sets it: tests then repeat a race more often, and play a case in all its variants. */
 export const IS_NIGHTLY = process.env.NIGHTLY === 'yes';

@@ -1,5 +1,5 @@
-// Stands in for @nestjs/swagger in dist/service/: the OpenAPI document is made when the service is built, so that its
-// decorators would only take time at each start. esbuild names a decorator that is missing here.
+// Stands in for @nestjs/swagger in dist/service/, where its decorators would only slow each start: the build has made
+// the OpenAPI document. esbuild reports a decorator that is missing here.
 const decorate = () => (): void => undefined;
 
 export const ApiBody = decorate;

@@ -6,8 +6,8 @@ import { readPackageVersion } from '../src/foundation/common/package-version.js'
 import { EXAMPLES, listAcceptedScopes, type RouteScope } from '../src/foundation/common/names.js';
 import { createProblemExamples, ProblemSchema } from '../src/foundation/problems/api-problems.js';
 
-// The OpenAPI document, made when the service is built: what @nestjs/swagger finds in the controllers, completed by what it
-// cannot express, and by what holds for every operation, so that no controller repeats it.
+// The OpenAPI document: @nestjs/swagger finds the routes in the controllers, and this file adds what holds for every
+// operation and what decorators cannot express. So no controller repeats either.
 
 const DESCRIPTION = `The central authority for authentication of a multi-service platform.
 
@@ -29,7 +29,7 @@ const TAGS = {
   health: 'For load balancers and orchestrators.',
 } as const;
 
-/** Creates the OpenAPI document of all routes. The id of an operation is the name of the controller's method. */
+/** Creates the OpenAPI document of all routes. An operation's id is the name of the controller's method. */
 export function createOpenApiDocument(app: INestApplication): OpenAPIObject {
   const config = new DocumentBuilder()
     .setTitle('Authentication service')
@@ -105,7 +105,7 @@ type Item = Record<string, Operation>;
 
 /** @returns the document as OpenAPI 3.1, in the order of its tags */
 function completeDocument(created: OpenAPIObject): OpenAPIObject {
-  // A copy, because its parts are metadata of the controllers, which every document shares.
+  // Copied, because its parts are metadata of the controllers, which every document shares.
   const document = structuredClone(created);
   const components = document.components ?? {};
   const schemas = (components.schemas ?? {}) as Record<string, Schema>;
@@ -141,7 +141,7 @@ function completeOperation(method: string, operation: Operation, problemExamples
   for (const parameter of operation.parameters ?? []) {
     if (parameter.in === 'path') parameter.schema = { format: 'uuid', ...parameter.schema };
     if (parameter.schema) limitLength(parameter.schema);
-    // Swagger UI would send it: a filter that the developer did not ask for.
+    // Swagger UI sends an example, so an optional parameter would become a filter that the developer did not ask for.
     if (!parameter.required) delete parameter.schema?.example;
   }
   for (const [status, response] of Object.entries(operation.responses)) {
@@ -155,13 +155,13 @@ function completeOperation(method: string, operation: Operation, problemExamples
   }
 }
 
-/** Questions about a credential refuse fields: a target in a body that is not read would seem to count. */
+/** Validations refuse a body with fields, because a target in a body that is not read would seem to count. */
 function describeEmptyBody(schemas: Record<string, Schema>): NonNullable<Operation['requestBody']> {
   schemas.EmptyBody = { type: 'object', properties: {}, description: 'No fields. The body may be left out.' };
   return { required: false, content: { 'application/json': { schema: { $ref: '#/components/schemas/EmptyBody' } } } };
 }
 
-/** An apiKey scheme has no scopes in OpenAPI: the description names them. */
+/** OpenAPI has no scopes for an apiKey scheme, so the description names them. */
 function describeScope(method: string, operation: Operation): void {
   const scope = operation[SCOPE_EXTENSION];
   if (scope === undefined) return;
@@ -178,8 +178,8 @@ function dropBodyProblems(responses: Operation['responses']): void {
 }
 
 /**
- * Closes the schema of a JSON body, as validation does, and gives it an example to be sent as it is: the required fields,
- * or all when none is required. A form may have other fields (RFC 6749 §3.1).
+ * Closes the schema of a JSON body, as validation does, and adds an example that can be sent as it is: the required
+ * fields, or all when none is required. A form may have other fields (RFC 6749 §3.1).
  * @returns the example, by the name of the schema
  */
 function completeRequest({ requestBody }: Operation, schemas: Record<string, Schema>): Record<string, object> {
@@ -210,7 +210,7 @@ function limitLength(schema: Schema): void {
   if (schema.format === 'uuid') schema.maxLength = UUID_LENGTH;
 }
 
-/** Linters report components that nothing refers to. */
+/** Drops unused examples, because linters report components without a reference. */
 function selectUsed(examples: Record<string, object>, paths: object): Record<string, object> {
   const text = JSON.stringify(paths);
   return Object.fromEntries(Object.entries(examples).filter(([name]) => text.includes(`"${EXAMPLES_PATH}${name}"`)));

@@ -23,9 +23,9 @@ interface Folders {
   readonly data: string;
 }
 
-/** A separate PostgreSQL server that can be stopped, killed, started again and replicated. Commits are durable. */
+/** A PostgreSQL server that can be stopped, killed, restarted and replicated. Commits are durable. */
 export class PostgresServer {
-  /** Used by the next start. */
+  /** The next start uses them. */
   private settings: Readonly<Record<string, string>> = {};
 
   private constructor(
@@ -40,7 +40,7 @@ export class PostgresServer {
     const location = locate(folder);
     const start = async (): Promise<EmbeddedPostgres> =>
       EmbeddedPostgres.start({ folder, makePassword, port: await claimPort() });
-    // A server that was killed cannot be stopped.
+    // The server may have been killed, and cannot be stopped then.
     const server = await cleanup.acquire(start, (started) =>
       started.remove().catch(() => rmSync(location.folder, { recursive: true, force: true })),
     );
@@ -55,12 +55,12 @@ export class PostgresServer {
     return this.folders.data;
   }
 
-  /** The user that the server runs as; undefined: the one of this process. */
+  /** The user that the server runs as; undefined means the user of this process. */
   get user(): ProgramUser | undefined {
     return this.folders.location.user;
   }
 
-  /** Queries the server itself, as a superuser who may write even when transactions are read-only by default. */
+  /** Queries the server as a superuser, who may write even when transactions are read-only by default. */
   query(sql: string, values: readonly unknown[] = []): Promise<unknown[]> {
     const url = new URL(this.url);
     url.searchParams.set('options', '-c default_transaction_read_only=off');
@@ -70,7 +70,7 @@ export class PostgresServer {
     });
   }
 
-  /** `kill -9` of the server and of all its processes. */
+  /** `kill -9` of the server and all its processes. */
   async kill(): Promise<void> {
     const children = pids.parse(await this.query('SELECT pid FROM pg_stat_activity'));
     const [postmaster] = readFileSync(join(this.dataFolder, 'postmaster.pid'), 'utf8').split('\n');
@@ -98,7 +98,10 @@ export class PostgresServer {
     }
   }
 
-  /** Copies the data of the stopped server, and starts it again. @returns what {@link restore} takes */
+  /**
+   * Copies the data of the stopped server, and starts it again.
+   * @returns the folder that {@link restore} takes
+   */
   async backUp(): Promise<string> {
     const copy = `${this.dataFolder}-backup`;
     await this.stop('fast');
@@ -117,7 +120,7 @@ export class PostgresServer {
   }
 
   /**
-   * Starts a streaming standby from a copy of the stopped server: the embedded PostgreSQL ships no pg_basebackup.
+   * Starts a streaming standby from a copy of the stopped server, because the embedded PostgreSQL has no pg_basebackup.
    * @param options.port of a proxy through which the standby connects
    */
   async withStandby({ isSynchronous = false, port = this.port } = {}): Promise<PostgresServer> {
@@ -151,7 +154,7 @@ export class PostgresServer {
     await this.stop('immediate').catch(() => undefined);
   }
 
-  /** Makes a copied or mounted folder one that the server accepts as its data directory. */
+  /** The server accepts only a data directory that its user owns, with mode 0700. */
   async takeOwnership(folder: string): Promise<void> {
     const { user } = this;
     if (user) await run('chown', ['-R', `${user.uid}:${user.gid}`, folder]);
@@ -169,6 +172,6 @@ function killIfRunning(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It exited with the others.
+    // The process has exited meanwhile.
   }
 }

@@ -9,12 +9,12 @@ import type { Cleanup } from './cleanup.js';
 
 export interface PostgresOptions {
   readonly cleanup: Cleanup;
-  /** Part of the name of its temporary folder. */
+  /** Becomes a part of the folder's name. */
   readonly purpose: string;
   readonly settings?: Readonly<Record<string, string>>;
 }
 
-/** For tests that do not kill their server: it may lose its data. */
+/** Settings for a server that may lose its data in a crash. */
 export const UNSAFE = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' };
 
 /** Starts a separate PostgreSQL server in a temporary folder. The cleanup stops it and removes the folder. */
@@ -30,7 +30,7 @@ export function makeServerFolder(cleanup: Cleanup, purpose: string): string {
   return join(makeTemporaryFolder(cleanup, purpose), 'postgres');
 }
 
-/** Makes a temporary folder that other users may enter: what root starts may run as another user. */
+/** Other users may enter the folder, because root may start a program as another user. */
 export function makeTemporaryFolder(cleanup: Cleanup, purpose: string): string {
   const folder = mkdtempSync(join(tmpdir(), `platform-auth-${purpose}-`));
   chmodSync(folder, 0o755);
@@ -42,7 +42,7 @@ export function makePassword(): string {
   return randomBytes(16).toString('hex');
 }
 
-/** Runs a task with one connection. If the server ends it, the next query fails instead of the process. */
+/** Runs a task with one connection. If the server ends the connection, the next query fails instead of the process. */
 export async function withClient<Result>(url: string, task: (client: pg.Client) => Promise<Result>): Promise<Result> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => undefined);

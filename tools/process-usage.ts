@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 
-/** Of `utime` and `stime` in /proc: USER_HZ, which is 100 wherever Linux runs. */
+/** `utime` and `stime` in /proc count in USER_HZ, which is 100 wherever Linux runs. */
 const MICROSECONDS_PER_TICK = 10_000;
-/** Positions after the name of the program, see proc_pid_stat(5). */
+/** The positions after the name of the program (proc_pid_stat(5)). */
 const [UTIME, STIME] = [11, 12];
 
 /** @returns the CPU time of a process, its threads and its children, in microseconds; NaN where /proc does not exist */
@@ -30,8 +30,8 @@ export function readResidentMegabytes(pid: number): number | undefined {
 }
 
 /**
- * Node.js raises the soft limit to the hard one when it starts.
- * @returns how many files and connections this process may have open; undefined where /proc does not exist
+ * @returns how many files and connections this process may open, because Node.js raises the soft limit to the hard one;
+ * undefined where /proc does not exist
  */
 export function readMaxOpenFiles(): number | undefined {
   try {

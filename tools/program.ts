@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import type { Cleanup } from './cleanup.js';
 
-/** The user that runs a program; by default the one of this process. */
+/** The user that runs a program; by default the user of this process. */
 export interface ProgramUser {
   readonly uid: number;
   readonly gid: number;
@@ -10,14 +10,14 @@ export interface ProgramUser {
 
 /** A program of the system that runs beside the service, such as HAProxy. */
 export class Program {
-  /** What it wrote so far. */
+  /** The output so far. */
   output = '';
 
   private constructor(private readonly child: ChildProcess) {
     const keep = (chunk: Buffer): void => void (this.output += chunk.toString());
     child.stdout?.on('data', keep);
     child.stderr?.on('data', keep);
-    // Not installed: it counts as ended.
+    // A program that is not installed counts as ended.
     child.on('error', (error) => (this.output += error.message));
   }
 

@@ -5,26 +5,26 @@ import { join, relative } from 'node:path';
 const TIMEOUT_MS = 600_000;
 const MIN_MINOR = 11;
 const READ_VERSION = 'import ensurepip, venv, sys; print(*sys.version_info[:3], sys.executable)';
-/** The registry may be slow, or fail now and again. */
+/** Retries, because the package index may be slow or fail. */
 const PIP = { PIP_DISABLE_PIP_VERSION_CHECK: '1', PIP_RETRIES: '10', PIP_DEFAULT_TIMEOUT: '60' };
 const VARIABLES = { ...PIP, PYTHONDONTWRITEBYTECODE: '1' };
 
 export interface Venv {
   readonly folder: string;
-  /** The words of `pip install`. */
+  /** The parameters of `pip install`. */
   readonly packages: readonly string[];
-  /** Names the packages: when this text has changed, they are installed again. */
+  /** Describes the packages: they are installed again when this text has changed. */
   readonly manifest: string;
 }
 
 /**
- * The Python of a virtual environment, made at the first use by the interpreter that PYTHON names, and kept.
+ * @returns the Python of a virtual environment, which the interpreter that PYTHON names makes at the first use
  * @throws when there is no Python 3.11 with venv, or the packages cannot be installed
  */
 export function prepareVenv({ folder, packages, manifest }: Venv): string {
   const { PYTHON = 'python3' } = process.env;
   const interpreter = join(folder, process.platform === 'win32' ? 'Scripts/python.exe' : 'bin/python');
-  // What was installed; written last.
+  // Written last, so that an interrupted installation is repeated.
   const stamp = join(folder, 'installed.txt');
   const wanted = `${PYTHON} ${readVersion(PYTHON)}\n${manifest}`;
   if (existsSync(interpreter) && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return interpreter;

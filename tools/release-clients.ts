@@ -1,6 +1,6 @@
-// Makes what strangers install: the packages of both verifiers, with the changelog and checksums, in release/ or the folder that is
-// named, which must be absent or empty. The version is that of the project's package.json.
-//   npm run release:clients -- [FOLDER]
+// Packs both verifiers for a release, with the changelog and checksums, into release/ or the named folder, which must
+// be absent or empty. The version is that of the project's package.json.
+// npm run release:clients -- [FOLDER]
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -20,7 +20,6 @@ import { prepareVerifierPython } from './verifier-python.js';
 
 const TYPESCRIPT = 'clients/typescript';
 const PYTHON = 'clients/python';
-/** Part of every package. */
 const CHANGELOG = 'CHANGELOG.md';
 const LICENSE = 'LICENSE';
 const CHECKSUMS = 'SHA256SUMS';
@@ -54,7 +53,7 @@ try {
 function packTypescript(staged: string): void {
   run(process.execPath, [join(TYPESCRIPT, 'build.js'), join(staged, 'dist')]);
   const manifest = JSON.parse(readFileSync(join(TYPESCRIPT, 'package.json'), 'utf8')) as Manifest;
-  // Its scripts are those of the checkout.
+  // The scripts are left out, because they work only in the checkout.
   const published = { ...manifest, version, files: [...manifest.files, CHANGELOG], scripts: undefined };
   cpSync(join(TYPESCRIPT, 'README.md'), join(staged, 'README.md'));
   copyTexts(staged);
@@ -71,7 +70,7 @@ function packPython(staged: string): void {
     .replace(/^license-files = .*$/m, `license-files = ["${LICENSE}", "${CHANGELOG}"]`);
   writeFileSync(join(staged, 'pyproject.toml'), manifest);
   run(prepareVerifierPython(), ['-c', BUILD_BOTH, folder], staged);
-  // flit makes a wheel that its owner alone can read, which the user of a container then cannot install.
+  // flit makes a wheel that only its owner can read, so the user of a container could not install it.
   for (const name of readdirSync(folder)) chmodSync(join(folder, name), 0o644);
 }
 
@@ -79,7 +78,7 @@ function copyTexts(staged: string): void {
   for (const name of [CHANGELOG, LICENSE]) cpSync(name, join(staged, name));
 }
 
-/** A line of `sha256sum --check`. */
+/** @returns a line of `sha256sum --check` */
 function describeFile(name: string): string {
   const digest = createHash('sha256').update(readFileSync(join(folder, name)));
   return `${digest.digest('hex')}  ${name}\n`;

@@ -5,7 +5,10 @@ export interface Repetition {
   readonly pauseMs?: number;
 }
 
-/** Repeats a call while its answer is no verdict, as on a busy machine. @returns the last answer */
+/**
+ * Repeats a call while its answer is not a verdict, as on a busy machine.
+ * @returns the last answer
+ */
 export async function repeatWhile<Answer>(
   isUndecided: (answer: Answer) => boolean,
   call: () => PromiseLike<Answer>,
@@ -19,7 +22,7 @@ export async function repeatWhile<Answer>(
   return answer;
 }
 
-/** Repeats a call while the service is too busy to decide and answers 503: a lost connection or lease comes back meanwhile. */
+/** Repeats a call while the service answers 503: a lost connection or lease comes back. */
 export function untilVerdict<Answer extends { readonly status: unknown }>(
   call: () => PromiseLike<Answer>,
 ): Promise<Answer> {

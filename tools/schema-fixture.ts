@@ -3,11 +3,11 @@ import type { QueryRunner } from 'typeorm';
 import { MIGRATIONS } from '../src/foundation/database/migrate.js';
 import { READ_SCHEMA } from '../src/foundation/database/schema.js';
 
-// Renews the schema of version 0.1.0 from which later migrations are tested: the statements of its migrations, as SQL. From
-// the release on, the file never changes, as the migrations do not.
+// Writes the schema of version 0.1.0, from which later migrations are tested, as SQL. After the release the file never
+// changes, as its migrations do not.
 
 const FILE = 'test/foundation/database/fixture/0.1.0.sql';
-/** As TypeORM creates it. */
+/** TypeORM creates this table itself. */
 const TABLE_OF_MIGRATIONS = `CREATE TABLE migrations (
   id        serial CONSTRAINT migrations_pkey PRIMARY KEY,
   timestamp bigint  NOT NULL,

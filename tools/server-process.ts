@@ -14,26 +14,26 @@ const MAX_LAST_LINES = 20;
 export interface ServerOptions {
   /** Kills the process when the run ends. */
   readonly cleanup: Cleanup;
-  /** What runs the script; by default this Node.js. */
+  /** The program that runs the script; by default this Node.js. */
   readonly program?: string;
   /** The compiled program. */
   readonly script: string;
   readonly words?: readonly string[];
   /** Flags of Node.js, or of the other program. */
   readonly flags?: readonly string[];
-  /** The whole environment, except for PATH, which is inherited, and PORT. */
+  /** The whole environment, except for PORT, and PATH, which is inherited. */
   readonly variables?: Variables;
   readonly cwd?: string;
-  /** Whether the server is ready; by default, whether it responds at all. */
+  /** By default the server is ready when it responds at all. */
   readonly isReady?: (url: string) => Promise<boolean>;
   /** Receives each line that the process writes. Without it, stdout is discarded and stderr is inherited. */
   readonly onLine?: (line: string) => void;
 }
 
-/** A program, usually of Node.js, in a separate process that listens on a port of loopback. It can be restarted on its port. */
+/** A program that listens on a loopback port, in a process that can be restarted on that port. */
 export class ServerProcess {
   readonly url: string;
-  /** What the process wrote last, when there is an `onLine`. */
+  /** The newest output, when there is an `onLine`. */
   readonly lastLines: string[] = [];
   private child: ChildProcess | undefined;
 
@@ -61,7 +61,10 @@ export class ServerProcess {
     return this;
   }
 
-  /** Starts the process, which may exit again. @returns when it has exited and all its lines were read */
+  /**
+   * Starts the process, which may exit again.
+   * @returns when it has exited and all its lines were read
+   */
   launch(): Promise<void> {
     const {
       cleanup,

@@ -1,7 +1,7 @@
-// The build copies this file beside the bundle of the service. It runs the bundle with the code that V8 compiled of it during
-// the build (docs/performance.md). V8 rejects code of another version of Node.js, or of other flags, and compiles the bundle.
-// The code is executed: it lies beside the bundle, where only the owner of the bundle writes, and never in a shared folder.
-// V8 does not notice damaged code, which crashes the process: the file ends with a digest of the bundle and the code.
+// Runs the bundle of the service with the code that V8 compiled during the build (docs/performance.md); the build
+// copies this file beside the bundle. V8 rejects code of another version of Node.js or of other flags, but does not
+// notice damage, which crashes the process: so the code file ends with a digest. The code is executed, so it lies where
+// only the owner of the bundle writes.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import type * as Programs from '../src/bootstrap/programs.js';
 
 const DIGEST_BYTES = 32;
 
-/** @returns the script, and what src/bootstrap/programs.ts exports */
+/** @returns the script, and the exports of src/bootstrap/programs.ts */
 export function loadBundle(name: string): { text: Buffer; script: Script; service: typeof Programs } {
   const bundle = new URL(`${name}.cjs`, import.meta.url);
   const text = readFileSync(bundle);
@@ -24,7 +24,7 @@ export function loadBundle(name: string): { text: Buffer; script: Script; servic
   return { text, script, service: module.exports as typeof Programs };
 }
 
-/** @returns undefined when the file is missing, damaged or of another bundle */
+/** @returns undefined when the file is missing, damaged or belongs to another bundle */
 function readCode(name: string, text: Buffer): Buffer | undefined {
   try {
     const file = readFileSync(new URL(`${name}.code`, import.meta.url));

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import type { Variables } from '../src/foundation/config/environment.js';
 
-/** The service's program, built. */
 export const SERVICE_SCRIPT = fileURLToPath(new URL('../service/main.js', import.meta.url));
 /** The flags of Node.js with which `npm start` runs the service. */
 export const SERVICE_FLAGS = ['--max-semi-space-size=64', '--no-allocation-site-pretenuring'];
@@ -16,7 +15,7 @@ export function makeSecrets(): ServiceSecrets {
   return { SECRET_KEY: randomBytes(32).toString('hex'), ADMIN_API_KEY: randomBytes(32).toString('hex') };
 }
 
-/** With them every route exists. No mail server listens at port 1: mails stay in the outbox. */
+/** Makes every optional route exist. No mail server listens at port 1, so mails stay in the outbox. */
 const OPTIONAL_ROUTES = {
   MAIL_URL: 'smtp://127.0.0.1:1',
   MAIL_FROM: 'accounts@example.org',
@@ -26,7 +25,7 @@ const OPTIONAL_ROUTES = {
   WEBAUTHN_ORIGINS: 'https://app.example.org',
 } as const;
 
-/** The environment of a service in production, on loopback, that stops without waiting for a load balancer. */
+/** The environment of a production service on loopback that stops without waiting for a load balancer. */
 export function productionVariables(databaseUrl: string, secrets: ServiceSecrets): Variables {
   return {
     NODE_ENV: 'production',

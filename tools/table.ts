@@ -6,7 +6,7 @@ export function printTable(head: readonly string[], rows: readonly (readonly Cel
   for (const row of rows) printRow(row);
 }
 
-/** Prints the head of a table whose rows come later; the columns that are not text are figures. */
+/** Prints the head of a table whose rows come later; columns outside of `textColumns` are figures. */
 export function printHead(head: readonly string[], textColumns: readonly string[] = head.slice(0, 1)): void {
   printRow(head);
   printRow(head.map((name) => (textColumns.includes(name) ? '---' : '---:')));

@@ -3,10 +3,10 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { claimPort } from './claim-port.js';
 
-/** Towards the server, and back to the client. */
+/** `upstream` leads to the server, `downstream` back to the client. */
 type Direction = 'upstream' | 'downstream';
 
-/** A proxy before a database or a service that refuses or cuts connections, and swallows or delays bytes. */
+/** A proxy before a database or a service that can refuse or cut connections, and swallow or delay bytes. */
 export class TcpProxy {
   /** Milliseconds added to each direction. */
   delayMs: Readonly<Record<Direction, number>> = { upstream: 0, downstream: 0 };
@@ -29,7 +29,7 @@ export class TcpProxy {
     return proxy;
   }
 
-  /** The same URL, through the proxy. */
+  /** The URL of the server, through the proxy. */
   get url(): string {
     return Object.assign(new URL(this.target), { hostname: '127.0.0.1', port: String(this.port) }).toString();
   }
@@ -62,23 +62,26 @@ export class TcpProxy {
     for (const socket of this.sockets) socket.destroy();
   }
 
-  /** Swallows every byte in both directions without closing. Ending it cuts the connections, whose bytes are lost. */
+  /**
+   * Swallows all bytes in both directions without closing. Switching it off cuts the connections, because bytes were
+   * lost.
+   */
   blackHole(isOn: boolean): void {
     this.isBlackHole = isOn;
     if (!isOn) this.cut();
   }
 
-  /** Swallows everything on present connections without closing, as a firewall does that lost its state table. */
+  /** Swallows all bytes of present connections without closing them, as a firewall does that has lost its state. */
   forgetConnections(): void {
     for (const socket of this.sockets) this.forgotten.add(socket);
   }
 
-  /** Becomes a black hole when this text is sent in either direction, which is swallowed too. */
+  /** Becomes a black hole when this text passes in either direction; the text is swallowed too. */
   blackHoleFrom(text: string): void {
     this.trigger = text;
   }
 
-  /** Adds this text to the n-th answer from now on, in the same packet, and cuts every connection. */
+  /** Appends this text to the n-th answer from now on, in the same packet, and cuts every connection. */
   cutAfterAnswers(n: number, text: Buffer): void {
     this.lastWords = { answersLeft: n, text };
   }
@@ -104,7 +107,7 @@ export class TcpProxy {
         this.forward(chunk, from, to);
         return;
       }
-      // One chunk after the other, so that a change of the delay does not reorder them.
+      // Chunks are sent one after the other, so that a change of the delay does not reorder them.
       const due = performance.now() + delayMs;
       waiting += 1;
       last = last

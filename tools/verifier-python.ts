@@ -9,7 +9,7 @@ export type VerifierPython = { readonly python: string } | { readonly obstacle: 
 
 let found: VerifierPython | undefined;
 
-/** Tries {@link prepareVerifierPython} once. */
+/** Tries {@link prepareVerifierPython}, once in a process. */
 export function findVerifierPython(): VerifierPython {
   return (found ??= tryToPrepare());
 }
@@ -23,8 +23,8 @@ function tryToPrepare(): VerifierPython {
 }
 
 /**
- * The Python of a virtual environment with the verifier of clients/python, the versions that its pyproject.toml requires, and
- * the packages of its tests.
+ * @returns the Python of a virtual environment with the verifier of clients/python, the versions that its
+ * pyproject.toml requires, and the packages of its tests
  * @throws when there is no Python 3.11 with venv, or the packages cannot be installed
  */
 export function prepareVerifierPython(): string {

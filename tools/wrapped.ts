@@ -1,7 +1,7 @@
 /** The longest line of a generated part of a page. */
 const WIDTH = 118;
 
-/** Breaks Markdown into lines, but no code and no link in code; the lines after the first are indented by two. */
+/** Breaks Markdown into lines, except inside code and links; the lines after the first are indented by two. */
 export function wrapItem(text: string): string {
   return wrap(`- ${text}`, '  ');
 }

@@ -15,9 +15,9 @@ const generateValue = (name: (typeof GENERATED)[number]): string =>
 const DATA_FOLDER = '.data/postgres';
 
 /**
- * Generates the missing secrets and writes them to the gitignored `.env` (mode 0600). Processes that start at the same
- * time share them. Never called in production.
- * @returns the variables with the generated ones
+ * Generates the missing secrets and writes them to the gitignored `.env` (mode 0600); concurrent starts agree on the
+ * same ones. Never called in production.
+ * @returns the variables with the generated secrets
  */
 export function ensureSecrets(variables: Variables): Variables {
   const missing = listMissing(variables);
@@ -25,7 +25,7 @@ export function ensureSecrets(variables: Variables): Variables {
     removeOldProposal();
     return variables;
   }
-  // One process proposes values, and all write the same ones, so it does not matter which of them is the last.
+  // The file can be created once, so concurrent starts all read the values of the first one.
   createFile(PROPOSAL, Buffer.from(GENERATED.map((name) => `${name}=${generateValue(name)}\n`).join('')));
   const proposal = EnvFile.read(PROPOSAL);
   const file = EnvFile.read(FILE);
@@ -45,14 +45,17 @@ export function ensureSecrets(variables: Variables): Variables {
   return { ...variables, ...Object.fromEntries(missing.map((name) => [name, file.get(name)])) };
 }
 
-/** Of a start that was killed. While another one still needs it, `.env` is not complete. */
+/** Removes the proposal of a killed start. While a live start still needs it, `.env` is not complete. */
 function removeOldProposal(): void {
   if (!existsSync(PROPOSAL)) return;
   const file = EnvFile.read(FILE);
   if (GENERATED.every((name) => file.get(name) !== undefined)) rmSync(PROPOSAL, { force: true });
 }
 
-/** An AUDIT_SEAL_KEY only with a new SECRET_KEY: seals that were made under a SECRET_KEY would not verify with it. */
+/**
+ * AUDIT_SEAL_KEY is generated only with a new SECRET_KEY, because it would not verify seals made under a present
+ * SECRET_KEY.
+ */
 function listMissing(variables: Variables): string[] {
   const names = variables.SECRET_KEY ? ['ADMIN_API_KEY'] : GENERATED;
   return names.filter((name) => !variables[name]);

@@ -1,8 +1,8 @@
 import { isTracingRequested } from '../foundation/config/environment.js';
 import type { StopTracing } from './tracing.js';
 
-// The programs of the service: a process of its own (main.ts), and a worker of a fleet (worker.ts). tools/build.js makes one
-// bundle of both.
+// The programs of the service, in one bundle (tools/build.js): a process of its own (main.ts), and a worker of a fleet
+// (worker.ts).
 
 export async function runService(): Promise<void> {
   const stopTracing = await startTracing();
@@ -10,22 +10,22 @@ export async function runService(): Promise<void> {
   await serve(stopTracing);
 }
 
-/** One of several processes on one port, forked by src/bootstrap/workers.ts. */
+/** Runs as one of several processes on one port, forked by workers.ts. */
 export async function runWorker(): Promise<void> {
   const stopTracing = await startTracing();
   const { serveWorker } = await import('./serve.js');
   await serveWorker(stopTracing);
 }
 
-/** Loads what every start needs, for the build, which keeps the compiled code. */
+/** Loads all code that a start needs, so that the build can store it compiled. */
 export async function loadService(): Promise<void> {
   await import('./serve.js');
   await import('./serve-app.js');
 }
 
 /**
- * Tracing patches modules as they are loaded, so the service is imported after it. The packages of OpenTelemetry are
- * optional, because they weigh more than a third of all others.
+ * Starts tracing before the service is imported, because tracing patches modules while they load. The packages of
+ * OpenTelemetry are optional: they weigh more than a third of all others.
  */
 async function startTracing(): Promise<StopTracing | undefined> {
   if (!isTracingRequested()) return undefined;

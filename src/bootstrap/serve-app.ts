@@ -23,10 +23,10 @@ import { RequestMetrics } from '../foundation/metrics/request-metrics.js';
 
 const LEVELS_WITH_VALIDATIONS = new Set(['debug', 'trace']);
 const SWEEP_INTERVAL_MS = 50;
-/** Traces are delivered in a quarter of the time between the delay and the deadline of a stop. */
+/** Traces may take a quarter of the time between the shutdown delay and the deadline. */
 const TRACING_DIVISOR = 4;
 
-/** The ports that are open: 0 in the environment means any free port. */
+/** The ports that were opened, where the environment may say 0 for any free port. */
 export type OpenPorts = Pick<Environment, 'port' | 'internalPort' | 'metricsPort'>;
 
 /** Serves requests in this process, until a signal ends it. `afterClose` stops what the application used. */
@@ -49,7 +49,8 @@ export async function serveApp(
     void drain(app, servers, stopRest);
   });
   await watch.during('the port', async () => {
-    // In this order: the primary of a fleet tells the ports of a worker by it.
+    // The internal port opens first: the primary of a fleet recognises the ports of a worker by their order
+    // (workers.ts).
     if (internal) await once(internal.listen(internalPort, host), 'listening');
     await app.listen(port, host);
   });
@@ -62,7 +63,7 @@ export async function serveApp(
   return ports;
 }
 
-/** Creates the application: configured, connected to the database, not yet listening. */
+/** Creates the application: configured and connected to the database, but not listening yet. */
 async function createApp(environment: Environment, watch: StartWatch): Promise<NestExpressApplication> {
   const options = { bodyParser: false, abortOnError: false, logger: new NestLogger(environment) };
   const app = await watch.during('the connections to the database', () =>
@@ -110,7 +111,7 @@ async function drain(app: NestExpressApplication, servers: Server[], afterClose:
     app.get(Readiness).drain();
     servers.forEach(closeConnectionsAfterResponse);
     await sleep(shutdownDelayMs);
-    // The logging service validates our app key with this service: deliver while it still answers.
+    // Delivered while this service still answers, because the logging service validates our app key here.
     await log.flush();
     await closeServers(servers, (shutdownDeadlineMs - shutdownDelayMs) / 2);
     await app.close();
@@ -134,10 +135,10 @@ function closeConnectionsAfterResponse(server: Server): void {
   server.prependListener('request', (_request, response) => void response.setHeader('Connection', 'close'));
 }
 
-/** @param timeoutMs after which connections are closed whose clients do not finish their requests */
+/** @param timeoutMs after which unfinished requests are cut off */
 async function closeServers(servers: Server[], timeoutMs: number): Promise<void> {
   const closed = Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  // `close` ends the connections that are idle now, and misses the ones that become idle later.
+  // `close` ends only the connections that are idle at that moment.
   const sweep = setInterval(() => servers.forEach((server) => server.closeIdleConnections()), SWEEP_INTERVAL_MS);
   const cutoff = setTimeout(() => servers.forEach((server) => server.closeAllConnections()), timeoutMs);
   await closed;

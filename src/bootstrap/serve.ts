@@ -14,9 +14,9 @@ import type { StopTracing } from './tracing.js';
 import type { OpenPorts } from './serve-app.js';
 import { describeStartFailure, reportSettings, reportToSystemd, watchStart } from './start-report.js';
 
-// The start of the service: variables, secrets, ports, the embedded database of development, then the application in this
-// process (serve-app.ts) or in several (workers.ts). Invariant: tracing.ts is loaded first, because it patches modules as
-// they are loaded; and what only some starts need is imported when they need it.
+// The start of the service: variables, secrets, ports, the embedded database of development, then the application in
+// this process (serve-app.ts) or in several (workers.ts). Invariant: tracing.ts is loaded first, because it patches
+// modules while they load. What only some starts need is imported when they need it.
 
 export async function serve(stopTracing?: StopTracing): Promise<void> {
   await exitOnFailure(() => start(stopTracing));
@@ -45,7 +45,7 @@ async function start(stopTracing?: StopTracing): Promise<void> {
   const isProduction = given.NODE_ENV === 'production';
   const variables = isProduction ? given : ensureSecrets(given);
   const needsDatabase = !isProduction && !variables.DATABASE_URL;
-  // Checked before anything is started, so that an invalid variable or a taken port leaves nothing behind.
+  // Parsed before anything is started, so that an invalid variable or a taken port leaves nothing behind.
   let environment = parseEnvironment(
     needsDatabase ? { ...variables, DATABASE_URL: 'postgresql://embedded' } : variables,
   );
@@ -83,7 +83,7 @@ async function start(stopTracing?: StopTracing): Promise<void> {
   }
 }
 
-/** Without this check Node.js would report a taken port only after everything else has started. */
+/** Without this check, Node.js would report a taken port only after everything else has started. */
 async function refuseTakenPort({ host }: Environment, variable: string, port: number): Promise<void> {
   const probe = createServer();
   await new Promise<void>((resolve, reject) => {

@@ -12,14 +12,14 @@ import { FILE_VARIABLES, VARIABLE_TYPES } from '../foundation/config/variables.j
 import { toErrorFields, Log } from '../foundation/logging/log.js';
 import { isMailEnabled } from '../domain/mail/mail-transport.js';
 
-// What a start tells the operator and systemd. Its log lines go to the console only, so that a start that fails need not
+// What a start tells the operator and systemd. Its log lines go to the console only, so that a failed start need not
 // wait for a delivery.
 
 const FILE_ERROR_CODES = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
 const SYSTEMD_PROGRAM = 'systemd-notify';
 const SYSTEMD_TIMEOUT_MS = 5_000;
 
-/** A worker of the first start exited before it listened. The worker has printed the reason. */
+/** The first worker of a fleet exited before it listened. That worker has printed the reason. */
 export class WorkerStartError extends Error {
   override readonly name = 'WorkerStartError';
 }
@@ -41,7 +41,7 @@ export function watchStart(environment: Environment): StartWatch {
   );
 }
 
-/** Says what an operator would otherwise look for: variables that do nothing, and routes that do not exist. */
+/** Warns of variables that do nothing, and of routes that this configuration lacks. */
 export function reportSettings(environment: Environment, variables: Variables): void {
   const reason = describeIgnoredVariables(variables);
   const log = createConsoleLog(environment);
@@ -52,7 +52,7 @@ export function reportSettings(environment: Environment, variables: Variables): 
     });
 }
 
-/** @returns why the start failed, for the operator; contains no secret */
+/** @returns why the start failed, without a secret */
 export function describeStartFailure(error: unknown): string {
   if (error instanceof InvalidEnvironmentError || error instanceof WorkerStartError) return error.message;
   if (error instanceof StartTimeoutError) return `The service could not start: ${error.message}. Check DATABASE_URL.`;
@@ -74,8 +74,8 @@ export function describeStartFailure(error: unknown): string {
 }
 
 /**
- * Tells systemd that the service is ready, and later that it stops (`Type=notify`). A program of systemd sends it, hence
- * `NotifyAccess=all` in the unit: Node.js has no datagrams of the Unix domain.
+ * Tells systemd that the service is ready, and later that it stops (`Type=notify`). Node.js has no Unix datagrams, so
+ * systemd-notify sends the message, and the unit needs `NotifyAccess=all`.
  */
 export function reportToSystemd(environment: Environment): void {
   const log = createConsoleLog(environment);
@@ -92,17 +92,17 @@ function createConsoleLog(environment: Environment): Log {
   return new Log({ ...environment, loggingServiceUrl: undefined });
 }
 
-// Variables that are set and do nothing, most likely because their names are misspelt.
+// Warns of variables that are set and do nothing, because their names are most likely misspelt.
 
 const KNOWN_VARIABLES = new Set([...Object.keys(VARIABLE_TYPES), ...FILE_VARIABLES.map(toFileVariable)]);
-/** One edit for each five characters, at most two: PORT and HOST resemble too many names of other programs. */
+/** Allows one edit for each five characters, at most two, because PORT and HOST resemble too many names of other programs. */
 const CHARACTERS_PER_EDIT = 5;
 const MAX_EDITS = 2;
 
-/** What other programs, and our command line, read from the same `.env`. */
+/** Other programs, and our command line, read these variables from the same `.env`. */
 const OF_OTHER_PROGRAMS = /^(AUTH_URL|PLATFORM_|OTEL_|NODE_|PG|POSTGRES_|COMPOSE_|DOCKER_)/;
 
-/** @param ofProcess the environment, which holds the variables of all programs; the others are from our `.env` */
+/** @param ofProcess the variables of all programs; those that only `variables` has come from our `.env` */
 export function describeIgnoredVariables(variables: Variables, ofProcess = readProcessVariables()): string | undefined {
   const names = Object.keys(variables).filter((name) => variables[name] && !KNOWN_VARIABLES.has(name));
   const reasons = names.flatMap((name) => {
@@ -113,7 +113,7 @@ export function describeIgnoredVariables(variables: Variables, ofProcess = readP
   return reasons.length === 0 ? undefined : reasons.join('; ');
 }
 
-/** @returns a variable of ours that is not set, and differs from the name by a typing error at most */
+/** @returns a variable of ours that is not set, and from which the name differs by a typing error */
 function findSimilar(name: string, variables: Variables): string | undefined {
   return [...KNOWN_VARIABLES].find((known) => {
     const edits = Math.min(MAX_EDITS, Math.floor(known.length / CHARACTERS_PER_EDIT));

@@ -5,7 +5,7 @@ import { HttpInstrumentation, type HttpCustomAttributeFunction } from '@opentele
 import { PgInstrumentation } from '@opentelemetry/instrumentation-pg';
 import { NodeSDK, resources } from '@opentelemetry/sdk-node';
 
-/** The instrumentation copies them from requests, where a caller may have written a secret: they are dropped. */
+/** Dropped from spans, because a caller may have written a secret into the request that they are copied from. */
 const CALLER_ATTRIBUTES = [
   'client.address',
   'http.client_ip',
@@ -21,27 +21,27 @@ const CALLER_ATTRIBUTES = [
   'url.query',
   'user_agent.original',
 ];
-/** Polled every few seconds, and not worth a trace. */
+/** Monitoring polls these paths every few seconds, and their traces tell nothing. */
 const UNTRACED = /^\/(metrics|health|health\/(live|ready))$/;
 
-/** Delivers the remaining spans until the timeout. */
+/** Delivers the remaining spans, or gives up after the timeout. */
 export type StopTracing = (timeoutMs: number) => Promise<void>;
 
 /**
- * Starts OpenTelemetry traces of requests and of the statements that they run, configured by the standard `OTEL_*`
- * variables. It must be called before anything else is loaded. An unavailable collector does not affect requests.
+ * Starts OpenTelemetry traces of requests and their statements, configured by the standard `OTEL_*` variables. Call it
+ * before anything else is loaded. An unavailable collector does not affect requests.
  */
 export function startTracing(): StopTracing {
   const sdk = new NodeSDK({
     resource: resources.resourceFromAttributes({ 'service.name': 'platform-auth' }),
-    // Without the process detector: the command line may be confidential.
+    // The process detector is left out, because the command line may be confidential.
     resourceDetectors: [resources.envDetector, resources.hostDetector],
     instrumentations: [createHttpInstrumentation(), createPgInstrumentation()],
     metricReaders: [],
     logRecordProcessors: [],
   });
   sdk.start();
-  // Only `require` is hooked. It patches the objects that `import` returns too, so that no loader hook is needed.
+  // A hook of `require` is enough: it patches the objects that `import` returns too, so no loader hook is needed.
   const require = createRequire(import.meta.url);
   require('node:http');
   require('pg');
@@ -61,7 +61,7 @@ function createHttpInstrumentation(): HttpInstrumentation {
   });
 }
 
-/** Names the span by the route's pattern, never by the path. Express knows the route when it responds. */
+/** Names the span by the route's pattern, because the path may hold an id. Express knows the route once it responds. */
 const nameByRoute: HttpCustomAttributeFunction = (span, request) => {
   const path = (request as { route?: { path?: unknown } }).route?.path;
   if (typeof path !== 'string') return;

@@ -1,4 +1,4 @@
 import { runWorker } from './programs.js';
 
-// The file that workers.ts forks, beside serve.ts here and beside the bundle.
+// workers.ts forks the file of this name, both here and in the bundle.
 await runWorker();

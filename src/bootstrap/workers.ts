@@ -1,6 +1,5 @@
-// Several processes on one port (WORKERS): test/bootstrap/workers.process.spec.ts. The primary runs the migrations, forks,
-// replaces and stops the workers, and serves their metrics as one exposition; it takes no requests. To the database a
-// worker is a replica like any other.
+// Several processes on one port (WORKERS). The primary runs the migrations, forks, replaces and stops the workers, and
+// serves their metrics as one exposition; it takes no requests. For the database, a worker is a replica like any other.
 
 import cluster, { type Worker } from 'node:cluster';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,16 +13,16 @@ import { MetricsEndpoint } from '../foundation/metrics/metrics-server.js';
 import type { OpenPorts } from './serve-app.js';
 import { onStopSignal, WorkerStartError } from './start-report.js';
 
-/** A worker that ran for this long did not crash at its start. */
+/** A worker that lived this long did not crash at its start, so the backoff begins anew. */
 const MIN_STABLE_MS = 60_000;
 const MIN_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 30_000;
 
 export interface WorkerProgram {
   readonly file: string;
-  /** Number of servers of a worker: it takes requests when all of them listen. */
+  /** The number of servers of a worker, which takes requests once all of them listen. */
   readonly servers: number;
-  /** Passed in the worker's environment, never on its command line, which other users can read. */
+  /** Passed in the worker's environment, because other users can read a command line. */
   readonly variables: Variables;
 }
 
@@ -41,7 +40,10 @@ interface WorkerSlot {
   isListening: boolean;
 }
 
-/** @returns the delay before the next worker, after this number of consecutive workers that exited within a minute */
+/**
+ * @param crashes consecutive workers that exited within a minute
+ * @returns the delay before the next worker
+ */
 export function computeBackoffMs(crashes: number): number {
   return crashes < 2 ? 0 : Math.min(MIN_BACKOFF_MS * 2 ** (crashes - 2), MAX_BACKOFF_MS);
 }
@@ -59,7 +61,7 @@ export class WorkerFleet {
     cluster.setupPrimary({ exec: program.file, args: [] });
   }
 
-  /** Process ids of the workers, listening or not. */
+  /** The process ids of all workers, listening or not. */
   get pids(): number[] {
     return [...this.slots].flatMap(({ worker }) => worker.process.pid ?? []);
   }
@@ -69,7 +71,8 @@ export class WorkerFleet {
   }
 
   /**
-   * Resolves when every worker listens. The first one starts alone, so that a common cause of failure is printed once.
+   * Starts the first worker alone, so that a common cause of failure is printed once; resolves when every worker
+   * listens.
    * @returns the ports that all workers share, in the order in which a worker opens them
    * @throws {WorkerStartError} after the other workers were killed
    */
@@ -80,14 +83,17 @@ export class WorkerFleet {
       for (const slot of [first, ...others]) void this.replaceExitedWorkers(slot);
       return await first.listening;
     } catch (error) {
-      // A signal during the start is a stop, not a failure: `stop` ends the process.
+      // A signal during the start is a stop and not a failure, so nothing is thrown: `stop` ends the process.
       if (this.isStopping()) return new Promise(() => undefined);
       await this.stopWorkers('SIGKILL');
       throw error;
     }
   }
 
-  /** @returns whether all workers exited with code 0. Those that still run at the deadline are killed. */
+  /**
+   * Kills the workers that still run at the deadline.
+   * @returns whether all workers exited with code 0
+   */
   async stop(deadlineMs: number): Promise<boolean> {
     this.stopping.abort();
     const kill = setTimeout(() => {
@@ -103,7 +109,8 @@ export class WorkerFleet {
     this.stopping.abort();
     const exits = [...this.slots].map(async (slot) => {
       const exit = await slot.exit;
-      // Before it listens a worker has no handler for the signal: there is nothing to drain.
+      // A worker that does not listen yet has no handler for the signal and nothing to drain, so its death is a clean
+      // stop.
       return exit.code === 0 || (!slot.isListening && exit.signal === 'SIGTERM');
     });
     this.signalWorkers(signal);
@@ -165,17 +172,17 @@ async function waitForListening(worker: Worker, servers: number): Promise<readon
 async function waitForExit(worker: Worker): Promise<WorkerExit> {
   return new Promise((resolve) => {
     worker.once('exit', (code: number | null, signal: string | null) => resolve({ code, signal }));
-    // A fork that failed (EAGAIN) has no process and no exit event.
+    // A failed fork (EAGAIN) has no process, and so no exit event.
     worker.on('error', () => {
       if (worker.process.pid === undefined) resolve({ code: null, signal: null });
     });
   });
 }
 
-/** Workers keep the deadline themselves; one that still runs this much later hangs. */
+/** Workers keep the deadline themselves, so one that runs this much longer hangs. */
 const DEADLINE_TOLERANCE_MS = 2_000;
 
-/** @param afterStop stops what the workers used, after the last one has exited */
+/** @param afterStop stops what the workers used, once the last one has exited */
 export async function servePrimary(
   environment: Environment,
   program: WorkerProgram,
@@ -204,7 +211,7 @@ export async function servePrimary(
   return { port, internalPort, metricsPort: metrics?.port };
 }
 
-/** @returns a function that reads the metrics of all workers, aggregated, and those of the fleet itself */
+/** @returns a function that reads the metrics of all workers, aggregated, and of the fleet itself */
 function createFleetMetrics(fleet: WorkerFleet, size: number): () => Promise<string> {
   const workers = new AggregatorRegistry();
   const registry = new Registry();

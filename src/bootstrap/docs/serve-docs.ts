@@ -1,5 +1,5 @@
-// Swagger UI at /docs, the OpenAPI document at /docs-json and /docs-yaml, and a page that leads there at /. The build makes
-// the document and gathers the files of the pages in dist/docs/ (tools/build-docs.ts); each is read at its first request.
+// Swagger UI at /docs, the OpenAPI document at /docs-json and /docs-yaml, and a page that leads there at /. The build
+// makes these files in dist/docs/ (tools/build-docs.ts); the service reads each at its first request.
 
 import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
@@ -14,7 +14,7 @@ import { ProblemException, problems } from '../../foundation/problems/problems.j
 
 const NAME = 'platform-auth';
 const LINKS = { docs: '/docs', openapi: '/docs-json', health: '/health' } as const;
-/** Pages are written in slices of this size, so that a slow client can be told from one that does not read. */
+/** Pages are sent in slices, so that a slow client can be told from one that does not read. */
 const SLICE_BYTES = 64 * 1024;
 const ACCEPTS_GZIP = /(^|[,\s])gzip\s*(,|$|;\s*q=(1|0\.\d*[1-9]))/i;
 const JSON_TYPE = 'application/json; charset=utf-8';
@@ -39,7 +39,7 @@ export function serveDocs(app: INestApplication): void {
   const document = (): OpenAPIObject => (read ??= readDocument(table));
   install('/', createHomeHandler());
   serve('/docs-json', JSON_TYPE, () => JSON.stringify(document()));
-  // Repeats objects, as JSON does, instead of YAML aliases.
+  // YAML aliases are off, because many readers of OpenAPI do not resolve them.
   serve('/docs-yaml', 'text/yaml; charset=utf-8', async () => {
     const { stringify } = await import('yaml');
     return stringify(document(), { aliasDuplicateObjects: false });
@@ -52,7 +52,7 @@ export function serveDocs(app: INestApplication): void {
     serve(path, HTML, () => renderSwaggerPage(folder));
 }
 
-/** The document without the routes that this configuration leaves out, such as those that send mail. */
+/** Drops the routes that this configuration lacks, such as those that send mail. */
 function readDocument(table: RouteTable): OpenAPIObject {
   const document = JSON.parse(readDocsFile('openapi.json').toString()) as OpenAPIObject;
   const paths = Object.entries(document.paths).filter(([path]) => table.find(path) !== undefined);
@@ -61,7 +61,7 @@ function readDocument(table: RouteTable): OpenAPIObject {
 
 const REFERENCE = /"#\/components\/(\w+\/[\w.-]+)"/g;
 
-/** Leaves out the schemas and examples of routes that are left out. Security schemes are named without a reference. */
+/** Drops the schemas and examples that only dropped routes use. Security schemes stay, because no `$ref` names them. */
 function keepUsedComponents(document: OpenAPIObject): OpenAPIObject {
   const { securitySchemes = {}, ...components } = (document.components ?? {}) as Record<
     string,
@@ -91,7 +91,7 @@ function readDocsFile(name: string): Buffer {
   return readFileSync(findPackageFile(`dist/docs/${name}`));
 }
 
-/** What this service is: a page for browsers, JSON for all other clients. */
+/** Answers browsers with a page, and all other clients with JSON. */
 function createHomeHandler(): (request: Request, response: Response) => Promise<void> {
   const version = readPackageVersion();
   const json = createPageHandler(JSON_TYPE, () => JSON.stringify({ name: NAME, version, ...LINKS }));
@@ -124,7 +124,10 @@ function renderSwaggerPage(folder: string): string {
   return renderPage(folder, ['swagger-ui.css', 'index.css', 'page.css'], body);
 }
 
-/** All URLs are relative, because a proxy may add a prefix to the path. @param folder where the page's files are */
+/**
+ * All URLs are relative, because a proxy may add a prefix to the path.
+ * @param folder of the files that the page loads
+ */
 function renderPage(folder: string, styles: readonly string[], body: string): string {
   const links = styles.map((name) => `<link rel="stylesheet" href="${folder}${name}">`);
   return `<!doctype html>
@@ -141,7 +144,7 @@ function renderPage(folder: string, styles: readonly string[], body: string): st
 </html>
 `;
 }
-/** Serves content that is the same for every caller, from one buffer: slow clients hold no copies. */
+/** Every response shares one buffer, so that slow clients hold no copies. */
 function createPageHandler(type: string, make: () => string | Buffer | Promise<string>) {
   let content: ReturnType<typeof prepare> | undefined;
   return async (request: Request, response: Response): Promise<void> => {
@@ -162,7 +165,7 @@ function createPageHandler(type: string, make: () => string | Buffer | Promise<s
   };
 }
 
-/** Refuses conditional and range requests: a client would read a plain 200 as "the condition holds". */
+/** Refuses conditional and range requests: their client would read a plain 200 as "the condition holds". */
 function refusePreconditions({ headers }: Request): void {
   if (headers['if-match'] ?? headers['if-unmodified-since'] ?? headers.range)
     throw new ProblemException(problems.malformedRequest);

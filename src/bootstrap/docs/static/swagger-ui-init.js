@@ -1,8 +1,7 @@
-// `spec`, the OpenAPI document, is defined in front of this text. A file of its own, because the content security policy
-// does not allow inline scripts.
+// The page defines `spec`, the OpenAPI document, before this script. The script is a file, because the content security
+// policy allows no inline script.
 const STORAGE_KEY = 'platform-auth.authorized';
-// Keys, tokens and the names that belong to them are typed into a field that hides them. Without autoFocus, which would scroll
-// to the last field.
+// Keys and tokens are typed into a field that hides them. It has no autoFocus, which would scroll to the last field.
 const SecretInput =
   (Input, { React }) =>
   ({ autoFocus, ...props }) => {
@@ -10,7 +9,7 @@ const SecretInput =
     const secret = { type: 'password', autoComplete: 'off' };
     return React.createElement(Input, isSecret ? { ...props, ...secret } : { autoFocus, ...props });
   };
-// Keeps the credentials of the dialog in this tab, so that they survive a reload.
+// Keeps the credentials of the dialog in session storage, so that they survive a reload of this tab.
 const saveAfter = (act, system) => (payload) => {
   const result = act(payload);
   sessionStorage.setItem(STORAGE_KEY, JSON.stringify(system.authSelectors.authorized()));
@@ -28,7 +27,7 @@ window.ui = SwaggerUIBundle({
   spec,
   dom_id: '#swagger-ui',
   deepLinking: true,
-  // In local storage, which outlives the tab. The plugin uses the session storage.
+  // Swagger UI would use local storage, which outlives the tab.
   persistAuthorization: false,
   displayRequestDuration: true,
   tryItOutEnabled: true,
