@@ -1,7 +1,7 @@
-// The wait between the commit of a revocation and its answer, from both sides. A promise is the time for which a replica may
-// answer from its cache, or a verifier may use an answer, without another question. Each process announces its longest one
-// (`LeaseAnnouncement`) before it gives the first; each call that revokes waits for the longest that was announced
-// (`Propagation`). Invariant: once the call has answered, no promise from before its commit is left.
+// The wait between the commit of a revocation and its response. A promise is the time for which a replica may answer
+// from its cache, or a verifier may use an answer, without asking again. Each process announces its longest promise
+// before it gives the first (`LeaseAnnouncement`), and each revoking call waits for the longest announced one
+// (`Propagation`). Invariant: when the call has answered, every promise from before its commit is over.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
@@ -18,15 +18,15 @@ import { Log, toErrorFields } from '../../foundation/logging/log.js';
 import { ProblemException } from '../../foundation/problems/problems.js';
 import { SYSTEM_CLOCKS, type Clocks } from '../../../packages/lease/src/lease.js';
 
-/** Six heartbeats fit into the minute for which an announcement counts. */
+/** An announcement counts for a minute, which is six heartbeats. */
 const HEARTBEAT_INTERVAL_MS = 10_000;
-/** Half of that minute: this replica gives no promises well before the others stop waiting for it. */
+/** Half of that minute, so that this replica gives no promise for which others no longer wait. */
 const MAX_SILENCE_MS = 30_000;
-/** For how long a verifier may use an answer of a replica that has no lease. */
+/** How long a verifier may use an answer of a replica without a lease. */
 const UNLEASED_PROMISE_MS = 500;
-/** The clocks of two machines may differ in rate. */
+/** Allows for the clocks of two machines to differ in rate. */
 const CLOCK_RATE_MARGIN = 0.02;
-/** Timers may fire a millisecond early. */
+/** Allows for a timer to fire a millisecond early. */
 const TIMER_MARGIN_MS = 2;
 
 const ANNOUNCE = `INSERT INTO replica_leases (id, lease_ms) VALUES ($1, $2)
@@ -40,7 +40,7 @@ interface Connection {
   query(text: string, values: unknown[]): Promise<unknown>;
 }
 
-/** Announces the longest promise of this process: before the first promise, and then as a heartbeat. */
+/** Announces the longest promise of this process, before the first one and then as a heartbeat. */
 export class LeaseAnnouncement {
   readonly promiseMs: number;
   private readonly id = createId();
@@ -48,7 +48,7 @@ export class LeaseAnnouncement {
   private announcedAtWallMs = -Infinity;
   private announcing: Promise<void> | undefined;
 
-  /** @param leaseMs 0: no lease, and a promise to verifiers all the same */
+  /** @param leaseMs 0 without a lease; even then verifiers get a promise */
   constructor(
     leaseMs: number,
     private readonly clocks: Clocks = SYSTEM_CLOCKS,
@@ -56,24 +56,27 @@ export class LeaseAnnouncement {
     this.promiseMs = leaseMs > 0 ? leaseMs : UNLEASED_PROMISE_MS;
   }
 
-  /** Whether revoking calls wait for this replica's promises, so that it may give some. */
+  /** Whether revoking calls wait for this replica's promises. Only then may it give any. */
   get isCurrent(): boolean {
     return !this.isOlderThan(MAX_SILENCE_MS);
   }
 
-  /** Single flight. @throws when the announcement no longer counts and cannot be repeated */
+  /**
+   * Single flight.
+   * @throws when the announcement no longer counts and cannot be repeated
+   */
   async announceIfDue(connection: Connection): Promise<void> {
     if (!this.isOlderThan(HEARTBEAT_INTERVAL_MS)) return;
     this.announcing ??= this.announce(connection).finally(() => (this.announcing = undefined));
     await this.announcing;
   }
 
-  /** For a new connection: another server may not have the announcement. */
+  /** To be called for a new connection, because it may lead to a server without the announcement. */
   makeDue(): void {
     this.announcedAtMs = Math.min(this.announcedAtMs, this.clocks.monotonic() - HEARTBEAT_INTERVAL_MS);
   }
 
-  /** The age is counted from the sending: a process that was frozen meanwhile has an old announcement. */
+  /** The age counts from before the statement was sent, because this process may be suspended meanwhile. */
   private async announce(connection: Connection): Promise<void> {
     const [sentAtMs, sentAtWallMs] = [this.clocks.monotonic(), this.clocks.wall()];
     try {
@@ -81,19 +84,19 @@ export class LeaseAnnouncement {
       this.announcedAtMs = sentAtMs;
       this.announcedAtWallMs = sentAtWallMs;
     } catch (error) {
-      // A database that cannot write cannot commit a revocation either.
+      // A database that refuses writes commits no revocation either.
       if (!isWriteRefusal(error) || !this.isCurrent) throw error;
     }
   }
 
-  /** By either clock: the monotonic one may stop while the machine is suspended. */
+  /** Reads both clocks, because the monotonic one may stop while the machine is suspended. */
   private isOlderThan(ageMs: number): boolean {
     const { clocks, announcedAtMs, announcedAtWallMs } = this;
     return clocks.monotonic() >= announcedAtMs + ageMs || clocks.wall() >= announcedAtWallMs + ageMs;
   }
 }
 
-/** @returns how long a call that revokes waits, so that every promise of this length is over when it answers */
+/** @returns how long a revoking call waits, so that every promise of this length is over when it answers */
 export function computeWaitMs(promiseMs: number): number {
   return promiseMs === 0 ? 0 : Math.ceil(promiseMs * (1 + CLOCK_RATE_MARGIN) + TIMER_MARGIN_MS);
 }
@@ -108,15 +111,18 @@ export class Propagation {
     private readonly log: Log,
   ) {}
 
-  /** To be called after the commit: a replica that announces a promise later reads every key after the commit. */
+  /**
+   * To be called after the commit. Promises that are announced later do no harm, because their replicas read every key
+   * after the commit.
+   */
   async awaitPropagation(): Promise<void> {
     const waitMs = computeWaitMs(await this.joinNextRead());
     if (waitMs > 0) await sleep(waitMs);
   }
 
   /**
-   * Runs an act that ends a key, and awaits propagation, also when the act is refused, because the call that has ended the
-   * key may still be waiting. 429 and 503 are not verdicts: they do not wait.
+   * Runs an act that ends a key and awaits propagation, even if the act is refused, because the call that ended the key
+   * may still be waiting. 429 and 503 are not verdicts and do not wait.
    * @param endsAKey false: only a refusal waits
    */
   async propagateAfter<Result>(act: () => Promise<Result>, { endsAKey = true } = {}): Promise<Result> {
@@ -132,8 +138,8 @@ export class Propagation {
   }
 
   /**
-   * Calls that come during a read share the next one, which begins after their commits. One read at a time: while the
-   * database stalls, revoking calls hold one connection of the pool, not all of them.
+   * Calls that arrive during a read share the next one, which begins after their commits. One read at a time, so that
+   * while the database stalls, revoking calls hold a single connection of the pool.
    */
   private joinNextRead(): Promise<number> {
     this.nextRead ??= this.currentRead.then(() => {
@@ -145,7 +151,10 @@ export class Propagation {
     return this.nextRead;
   }
 
-  /** The revocation is committed, so a 503 would be wrong: without the announcements, the longest possible promise counts. */
+  /**
+   * Assumes the longest possible promise when the announcements cannot be read. A 503 would be wrong, because the
+   * revocation is committed.
+   */
   private async readLongestPromiseMs(): Promise<number> {
     try {
       return (await this.database.row<{ longest: number }>(LONGEST_PROMISE, []))?.longest ?? 0;
@@ -158,19 +167,20 @@ export class Propagation {
 
 const MAX_REMEMBERED_SECONDS = 60;
 
-/** Whether the caller wants a verdict that PostgreSQL gives after the request arrived (RFC 9111 §5.2.1.4). */
+/** Whether the caller asks for a verdict from PostgreSQL that is newer than the request (RFC 9111 §5.2.1.4). */
 export function wantsFreshVerdict({ headers }: Request): boolean {
   const control = headers['cache-control'];
   return control !== undefined && /\bno-cache\b/i.test(control);
 }
 
 /**
- * Tells a verifier how long it may use a fresh verdict, and whether it may remember it (docs/decisions/0044). Revoking calls
- * must have known of that promise before anything was read, or one that commits before the answer would not wait for it.
+ * Tells a verifier how long it may use a fresh verdict, and whether it may cache it (docs/decisions/0044). The promise
+ * must have been announced before anything was read, or a revocation that commits before the response would not wait
+ * for it.
  */
 @Injectable()
 export class Freshness {
-  /** Questions at whose arrival revoking calls knew the promises of this replica, or not. */
+  /** Whether the promise of this replica was announced when each request arrived. */
   private readonly couldPromise = new WeakMap<Request, boolean>();
 
   constructor(
@@ -180,20 +190,20 @@ export class Freshness {
     private readonly clock: Clock,
   ) {}
 
-  /** To be called when a question for a fresh verdict arrives, before anything is read. */
+  /** To be called when a request for a fresh verdict arrives, before anything is read. */
   async noteArrival(request: Request): Promise<void> {
-    // With a lease, the feed announces it. Without one, this is the only promise of this process.
+    // With a lease, the feed announces the promises. Without one, this call is the only one that does.
     if (this.environment.revocationLeaseMs === 0) {
       const announced = this.announcement.announceIfDue(this.dataSource).catch(() => undefined);
-      // A commit that stalls delays no question while the last announcement still counts.
+      // A stalled commit delays no request while the last announcement still counts.
       if (!this.announcement.isCurrent) await announced;
     }
     if (!this.couldPromise.has(request)) this.couldPromise.set(request, this.announcement.isCurrent);
   }
 
   /**
-   * Without a `rememberable` each use has to reach this service.
-   * @param isPrevious tells the verifier what to report of its uses of the key
+   * @param rememberable undefined: each use of the key has to reach this service
+   * @param isPrevious tells the verifier which key to name when it reports uses
    */
   setHeaders(request: Request, rememberable: Rememberable | undefined, isPrevious = false): void {
     if (!wantsFreshVerdict(request)) return;

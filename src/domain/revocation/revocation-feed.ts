@@ -15,21 +15,24 @@ import {
 import { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { LeaseAnnouncement } from './propagation.js';
 
-/** A poll may get lost without the lease ending. */
+/** One poll may be lost without the lease ending. */
 const POLLS_PER_LEASE = 3;
-/** Short, because every validation reads the database until the feed is back. */
+/** Short, because every validation reads the database while the feed is lost. */
 const MAX_BACKOFF_MS = 1_500;
 /**
- * The index is right for any number of rows, and a plan may be older than the statistics. Up to PostgreSQL 17 JIT would
- * compile each poll, for the high cost of a scan that is off. A heartbeat that a failover loses is repeated.
+ * Forces the index, because a plan may be older than the statistics; a forced plan looks expensive, and JIT would
+ * compile it at each poll. A heartbeat need not survive a failover, so its commit waits for no standby.
  */
 export const FEED_SESSION =
   'LISTEN credential_changes; SET enable_seqscan = off; SET jit = off; SET synchronous_commit = off';
 /** Longer than the longest lease and grace, so that a returning replica catches up instead of clearing its cache. */
 const RETENTION = '2 days';
-/** Verifiers poll all the time, and sessions end all the time. A verifier that was away for longer starts anew. */
+/** Shorter, because sessions end all the time. A verifier that was away for longer clears its cache. */
 const SESSION_RETENTION = '1 hours';
-/** Only finished transactions, so that no fresh cursor is overtaken, and those of another cluster (from a restored dump). */
+/**
+ * Deletes rows of finished transactions only, so that no recent cursor is overtaken, and rows with transaction ids of
+ * another cluster (from a restored dump).
+ */
 const purgeWhere = (condition: string): string => `DELETE FROM credential_changes WHERE seq IN (
   SELECT seq FROM credential_changes WHERE ${condition} AND at < now() - $1::interval
     AND (xid < pg_snapshot_xmin(pg_current_snapshot()) OR xid >= pg_snapshot_xmax(pg_current_snapshot()))
@@ -40,17 +43,18 @@ const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
   SELECT id FROM replica_leases WHERE seen_at < now() - $1::interval LIMIT $2)`;
 
 /**
- * Transaction ids can be compared only within one epoch: a promotion, a restart and a crash may assign them anew, and a
- * restored database has its own. The crash of one backend keeps the postmaster's start time, and resets the statistics.
+ * Transaction ids can be compared within one epoch only: a promotion, a restart or a crash may assign them anew, and a
+ * restored database has its own. The crash of a single backend keeps the start time of the postmaster, but resets the
+ * statistics.
  */
 const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeline_id,
   extract(epoch FROM pg_postmaster_start_time()), extract(epoch FROM stats_reset),
   (SELECT oid FROM pg_database WHERE datname = current_database()), 'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
 
 /**
- * One statement, so that epoch, snapshot, purge mark and changes are consistent. Two branches, because the planner uses a
- * sequential scan for an OR; ordered, so that each is an index scan that stops at its limit. A dump that is restored into
- * another cluster brings transaction ids that this one has not assigned: they are ignored.
+ * One statement, so that epoch, snapshot, purge mark and changes are consistent. Two ordered branches, because each is
+ * an index scan that stops at its limit, where an OR would be a sequential scan. It ignores transaction ids that this
+ * cluster has not assigned, which a restored dump may bring.
  */
 export const CHANGES_SINCE: Statement = {
   name: 'credential_changes_since',
@@ -68,7 +72,10 @@ export const CHANGES_SINCE: Statement = {
     FROM pg_control_system(), pg_control_checkpoint(), pg_stat_wal`,
 };
 
-/** Polls for changes three times per lease and at each NOTIFY, on its own connection, so that the pool does not delay it. */
+/**
+ * Polls for changes three times per lease and at each NOTIFY. It has its own connection, so that the pool does not
+ * delay it.
+ */
 @Injectable()
 export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   private readonly leaseMs: number;
@@ -78,7 +85,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   private pollTimer: NodeJS.Timeout | undefined;
   private isStopped = false;
   private readonly backoff: IBackoffFactory<unknown>;
-  /** Undefined while polls succeed. */
+  /** The state of the backoff; undefined while polls succeed. */
   private failure: IBackoff<unknown> | undefined;
 
   constructor(
@@ -115,7 +122,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     await this.database.purge(PURGE_LEASES, RETENTION);
   }
 
-  /** Single flight: a notification that arrives during a poll triggers another one after it. */
+  /** Single flight. A notification that arrives during a poll triggers another one after it. */
   private poll(): Promise<void> {
     this.isPollDue = true;
     this.polling ??= this.pollWhileDue().finally(() => (this.polling = undefined));
@@ -135,10 +142,10 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     this.pollTimer = setTimeout(() => void this.poll(), Math.max(0, delay)).unref();
   }
 
-  /** Never rejects. Without an answer the lease ends, and each validation reads the database: it fails closed. */
+  /** Never rejects. Without an answer the lease ends, and each validation reads the database (fail closed). */
   private async renew(): Promise<void> {
     try {
-      // No cursor on a new connection, which clears the cache: it may lead to another server.
+      // A new connection starts without a cursor, which clears the cache, because it may lead to another server.
       const isNew = this.client === undefined;
       const client = (this.client ??= await this.connect());
       await this.announcement.announceIfDue(client);
@@ -156,8 +163,8 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     const { rows } = await client.query<FeedRow>({ ...CHANGES_SINCE, values: [parseSnapshot(cursor)] });
     const [row] = rows;
     if (!row) throw new Error('PostgreSQL has no WAL statistics');
-    // At the moment that the answer is applied: this process may have been frozen while its announcement was in flight, and
-    // revoking calls no longer wait for a lease that they do not see.
+    // Checked when the answer is applied, because this process may have been suspended since it announced its lease,
+    // and revoking calls no longer wait for an announcement that old.
     if (!this.announcement.isCurrent) throw new Error('The announcement of the lease is too old');
     const answer = toAnswer(cursor, row);
     this.changes.append(answer);
@@ -178,7 +185,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     client.on('notification', () => void this.poll());
     try {
       await client.connect();
-      // First: an announcement must not wait for a standby, or each attempt would leave a backend that does.
+      // Precedes the announcement, which must not wait for a standby: each attempt would leave another waiting backend.
       await client.query(FEED_SESSION);
       this.announcement.makeDue();
       await this.announcement.announceIfDue(client);
@@ -192,7 +199,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   private async disconnect(): Promise<void> {
     const { client } = this;
     this.client = undefined;
-    // Not awaited: a server that does not respond would block the shutdown.
+    // Does not wait for a server that does not respond, which would block the shutdown.
     await Promise.race([client?.end().catch(() => undefined), new Promise(setImmediate)]);
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Signs access tokens, with SECRET_KEY (HS256) or a signing key (ES256), and finds the key that verifies one. The user door
- * verifies them (user.strategy.ts). Invariant: the exact text of a token's header pins its algorithm and its key to each other,
- * which rules out `alg: none`, `jwk`, `jku` and `crit` (RFC 8725 §3.1).
+ * Signs access tokens with SECRET_KEY (HS256) or a signing key (ES256), and finds the key that verifies a token. The
+ * user door judges the claims (user.door.ts). Invariant: the exact text of a token's header determines its algorithm
+ * and its key, which rules out `alg: none`, `jwk`, `jku` and `crit` (RFC 8725 §3.1).
  */
 import { Injectable } from '@nestjs/common';
 import { JwtService } from '@nestjs/jwt';
@@ -16,10 +16,10 @@ type Key = KeyPair['publicKey'];
 
 /** `{"alg":"HS256","typ":"JWT"}`: the header of every HS256 token that this service signs. */
 const HS256_HEADER = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.';
-/** Every header of ES256 differs from the others in its `kid` alone. */
+/** Headers of ES256 tokens differ in their `kid` only. */
 const ES256_HEADER = /^\{"alg":"ES256","typ":"JWT","kid":"(?<kid>[\w-]{43})"\}$/;
 const ES256_HEADER_LENGTH = encodeEs256Header('x'.repeat(43)).length;
-/** `{"`: the payload is a JSON object. */
+/** The encoded `{"`, because the payload is a JSON object. */
 const PAYLOAD_START = 'eyJ';
 
 /** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
@@ -34,11 +34,14 @@ export interface AccessTokenClaims {
   readonly iat: number;
   readonly exp: number;
   readonly email: string;
-  /** RFC 8176. Old tokens have none. */
+  /** RFC 8176. Tokens of other issuers that hold SECRET_KEY may lack it. */
   readonly amr?: Amr;
 }
 
-/** Without a configured audience, a token that has one is refused (RFC 7519 §4.1.3). */
+/**
+ * Whether the claims are those that this service signs. Without a configured audience, a token that has one is refused
+ * (RFC 7519 §4.1.3).
+ */
 export function isComplete(
   claims: Partial<AccessTokenClaims>,
   audience: string | undefined,
@@ -48,8 +51,8 @@ export function isComplete(
 }
 
 /**
- * Whether this service could have signed a token with these times. Every service that verifies HS256 tokens holds
- * SECRET_KEY, and must not be able to sign itself a token that outlives the configured TTL.
+ * Whether this service could have signed a token with these times. Every service that verifies HS256 tokens has
+ * SECRET_KEY, and must not be able to sign a token that outlives the configured TTL.
  */
 export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttlMinutes: number): boolean {
   const latestIssue = now.getTime() / 1_000 + CLOCK_TOLERANCE_SECONDS;
@@ -59,7 +62,7 @@ export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttl
 /** How a user authenticated at a login (RFC 8176). */
 export type Amr = readonly string[];
 
-/** What a login or a refresh gives its session: the access token is signed for it. */
+/** The result of a login or a refresh, for which an access token is signed. */
 export interface Grant {
   readonly sessionId: string;
   readonly userId: string;
@@ -94,7 +97,7 @@ interface SigningOptions {
 
 @Injectable()
 export class AccessTokens {
-  /** Of jsonwebtoken. */
+  /** Options of jsonwebtoken. */
   readonly verificationOptions: VerificationOptions;
   private readonly jwt = new JwtService();
   private readonly ttlSeconds: number;
@@ -109,11 +112,11 @@ export class AccessTokens {
     const { secretKey, secretKeyPrevious } = environment;
     this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
     this.verificationOptions = {
-      // jsonwebtoken refuses a public key for HS256, and a secret one for ES256, so the key decides which is accepted.
+      // Both are safe: jsonwebtoken refuses a public key for HS256 and a secret for ES256, so the key decides.
       algorithms: ['HS256', 'ES256'],
       issuer: environment.jwtIssuer,
       ...(environment.jwtAudience !== undefined && { audience: environment.jwtAudience }),
-      // Checked against the injected clock.
+      // The user door checks it against the injected clock.
       ignoreExpiration: true,
     };
     this.secretKey = createSigningKey(secretKey);
@@ -124,7 +127,7 @@ export class AccessTokens {
     return (await this.prepareSigning())(grant);
   }
 
-  /** Does the part of signing that can fail, so that a caller can do it before it commits what the token is for. */
+  /** Does the part of signing that can fail, so that a caller can do it before a commit. */
   async prepareSigning(): Promise<(grant: Grant) => TokenPair> {
     const options = await this.getSigningOptions();
     return (grant) => ({
@@ -134,7 +137,10 @@ export class AccessTokens {
     });
   }
 
-  /** Does not verify the signature yet. @param isFresh asks PostgreSQL for signing keys, not the cache */
+  /**
+   * Finds the key by the header, and does not verify the signature.
+   * @param isFresh whether to skip the cache of signing keys
+   */
   async findVerificationKey(token: string, isFresh = false): Promise<VerificationKey | undefined> {
     if (token.startsWith(HS256_HEADER + PAYLOAD_START)) {
       const isAccepted = await this.signingKeys.isAlgorithmAccepted('HS256');
@@ -146,7 +152,7 @@ export class AccessTokens {
     return pair && { key: pair.publicKey, algorithm: 'ES256' };
   }
 
-  /** @returns undefined for a token that this service did not sign. The claims may be incomplete, and have expired */
+  /** @returns the claims, which may be incomplete or expired; undefined for a token that this service did not sign */
   async verifySignature(token: string): Promise<Partial<AccessTokenClaims> | undefined> {
     const found = await this.findVerificationKey(token);
     if (!found) return undefined;
@@ -160,7 +166,10 @@ export class AccessTokens {
     }
   }
 
-  /** An expired token may still end its session. @returns undefined for one that this service did not sign */
+  /**
+   * Accepts an expired token, which may still end its session.
+   * @returns undefined for a token that this service did not sign
+   */
   async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
     const now = this.clock.trustedNow();
     const { jwtAudience, accessTokenExpireMinutes } = this.environment;
@@ -219,7 +228,7 @@ function encodeEs256Header(kid: string): string {
   return `${Buffer.from(JSON.stringify({ alg: 'ES256', typ: 'JWT', kid })).toString('base64url')}.`;
 }
 
-/** jsonwebtoken takes a `KeyObject`, imported once and not at every signature; the types of @nestjs/jwt say text. */
+/** The types of @nestjs/jwt demand text, but jsonwebtoken also takes a `KeyObject`, which is imported only once. */
 function toJwtOptions<Options extends { secret: unknown }>(
   options: Options,
 ): Omit<Options, 'secret'> & { secret: string } {

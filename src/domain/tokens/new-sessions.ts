@@ -14,8 +14,8 @@ import { SessionsService } from './sessions.service.js';
 import { RefreshTokens } from './refresh-tokens.js';
 
 /**
- * FOR SHARE closes the race with a transaction that disables the user, sets a password or an address, or changes second
- * factors.
+ * FOR SHARE prevents a race with a transaction that disables the user, sets the password or the address, or changes
+ * second factors.
  */
 const START_SESSION = withAuditEvent({
   name: 'sessions_start',
@@ -33,7 +33,7 @@ interface Login {
   readonly owner: AccountState;
   readonly actor: Actor;
   readonly amr: Amr;
-  /** Consumes the challenge and the factor in the transaction that starts the session. Throws to roll it back. */
+  /** Consumes the challenge and the factor in the transaction that starts the session, and throws to roll it back. */
   readonly useProofs?: (transaction: EntityManager) => Promise<void>;
 }
 
@@ -49,7 +49,10 @@ export class NewSessions {
     private readonly clock: ComparedClock,
   ) {}
 
-  /** @returns undefined when the user was disabled or deleted, or has another password, address or other factors by now */
+  /**
+   * @returns undefined when the user was meanwhile disabled, deleted, or given another password, address or set of
+   * factors
+   */
   async startSession({ owner, actor: client, amr, useProofs }: Login): Promise<TokenPair | undefined> {
     const sign = await this.accessTokens.prepareSigning();
     const { id: userId, email } = owner;
@@ -78,7 +81,8 @@ export class NewSessions {
     });
     const started = useProofs
       ? await this.dataSource.transaction(async (transaction) => {
-          // The session comes first and locks the user's row: a change of factors locks in the same order.
+          // The session comes first, because it locks the row of the user, and a change of factors locks in that order
+          // too.
           const rows = await this.audit.execute(START_SESSION, values, event, transaction);
           if (rows.length > 0) await useProofs(transaction);
           return rows;

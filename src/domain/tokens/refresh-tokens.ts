@@ -1,7 +1,7 @@
 /**
- * Refresh tokens: their format, their rotation, logout by them, and the detection of their reuse (RFC 9700 §4.14.2; the
- * argument is in docs/decisions/0007). Of all presentations of a token one rotates it. Within the grace period its immediate
- * parent yields the same successor again, because a client whose response was lost repeats the call. Every other superseded
+ * Refresh tokens: their format, rotation, logout, and the detection of reuse (RFC 9700 §4.14.2; docs/decisions/0007).
+ * One presentation of a token rotates it. Within the grace, while its successor is unused, its repetition returns the
+ * same successor, because a client whose response was lost repeats the call. The presentation of any other superseded
  * token is a replay and ends the session.
  */
 import { Injectable } from '@nestjs/common';
@@ -48,15 +48,15 @@ export interface RefreshToken {
   readonly digest: SecretDigest;
   readonly sessionId: string;
   readonly generation: number;
-  /** 256 random bits that every generation of a session shares. They are in its tokens only, never stored. */
+  /** 256 random bits that all tokens of a session share. They are never stored. */
   readonly seed: Buffer;
 }
 
 /**
- * The format of refresh tokens: session id, generation and seed, with an HMAC over the three under a key derived from
- * SECRET_KEY. From any generation that a client presents, every other one can be derived. To forge one, an attacker needs
- * both the key and the seed, of which the database has only a digest. The last characters of the HMAC give way to a checksum
- * (crypto/secret.ts): 220 of its bits are left.
+ * A refresh token is session id, generation and seed, with an HMAC under a key derived from SECRET_KEY. From any
+ * generation that a client presents, every other one can be derived. A forgery needs both the key and the seed, of
+ * which the database has only a digest. A checksum (crypto/secret.ts) replaces the last characters of the HMAC, which
+ * leaves 220 of its bits.
  */
 @Injectable()
 export class RefreshTokens {
@@ -74,7 +74,10 @@ export class RefreshTokens {
     return this.encode(sessionId, generation, seed);
   }
 
-  /** Verifies nothing yet. @returns undefined for text that does not have the format */
+  /**
+   * Parses the format, and verifies nothing.
+   * @returns undefined for text in another format
+   */
   parseToken(text: string): RefreshToken | undefined {
     if (!FORMAT.test(text)) return undefined;
     const bytes = Buffer.from(text.slice(PREFIX.length), 'base64url');
@@ -91,15 +94,15 @@ export class RefreshTokens {
   }
 
   /**
-   * @returns the current token of the session with this digest; undefined when this service did not issue the presented one for
-   * that session, as for a forgery by an attacker who knows only the session id
+   * @returns the current token of the session; undefined when this service did not issue the presented one for that
+   * session, for example because an attacker who knows only the session id forged it
    */
   deriveCurrent(token: RefreshToken, currentGeneration: number, currentDigest: SecretDigest): RefreshToken | undefined {
     const isOurs = this.deriveIssued(token.generation, token, token.digest) !== undefined;
     return isOurs ? this.deriveIssued(currentGeneration, token, currentDigest) : undefined;
   }
 
-  /** @returns the token of a generation, if it has this digest */
+  /** @returns the token of this generation, if it has this digest */
   private deriveIssued(
     generation: number,
     { sessionId, seed }: RefreshToken,
@@ -120,7 +123,7 @@ export class RefreshTokens {
   }
 }
 
-/** If the commit took longer, the grace period starts again: the client may have timed out meanwhile. */
+/** If the commit takes longer, the grace starts again, because the client may have timed out meanwhile. */
 const SLOW_COMMIT_MS = 1_000;
 const RESTART_GRACE_POLICY = retry(handleWhen(isDatabaseFailure), {
   maxAttempts: 5,
@@ -128,9 +131,8 @@ const RESTART_GRACE_POLICY = retry(handleWhen(isDatabaseFailure), {
 });
 
 /**
- * Of concurrent presentations of a token one rotates it; the others wait for the row lock until the rotation is visible.
- * Their `was_current`, from the snapshot before that wait, is true: the rotation became visible while they ran. Always
- * returns one row.
+ * One of several concurrent presentations rotates the token, while the others wait for the row lock. They see
+ * `was_current`, because their snapshot precedes the rotation. Returns exactly one row.
  */
 export const ROTATE = {
   name: 'sessions_rotate',
@@ -152,7 +154,7 @@ const RESTART_GRACE = {
          WHERE id = $1 AND token_digest = $2 AND ended_at IS NULL AND rotated_at < $3`,
 };
 
-/** At most one audit event per rotation: the holder of a token could cause thousands within the grace period. */
+/** Limits audit events to one per rotation, because the holder of a token could cause thousands within the grace. */
 const RECORD_REPEAT_ELSEWHERE = withAuditEvent({
   name: 'sessions_record_repeat_elsewhere',
   text: `UPDATE sessions SET elsewhere_generation = generation
@@ -194,7 +196,8 @@ export class TokenRotation {
   }
 
   /**
-   * Ends the session of a refresh token of any generation, so that a concurrent refresh cannot leave it alive. Idempotent.
+   * Ends the session of a refresh token of any generation, so that a concurrent refresh cannot leave it alive.
+   * Idempotent.
    * @returns false for text that is not a refresh token: it cannot have ended a session before either
    */
   async endSessionByRefreshToken(presented: string, actor: Actor): Promise<boolean> {
@@ -202,7 +205,7 @@ export class TokenRotation {
     if (!token) return false;
     const { sessionId } = token;
     const row = await this.database.row<LogoutRow>(READ_FOR_LOGOUT, [sessionId]);
-    // The digest alone identifies the current token, also when SECRET_KEY has changed since it was issued.
+    // The digest identifies the current token even when SECRET_KEY has changed since it was issued.
     const isOfSession =
       row &&
       (row.token_digest.equals(token.digest) || this.tokens.deriveCurrent(token, row.generation, row.token_digest));
@@ -222,7 +225,7 @@ export class TokenRotation {
       if (performance.now() - sentAt > SLOW_COMMIT_MS) void this.restartGrace(row, successor);
       return row;
     } catch (error) {
-      // The client gets 503 and retries. If PostgreSQL commits later, the retry must not count as reuse.
+      // The client gets a 503 and retries. If PostgreSQL commits after all, the retry must not count as reuse.
       if (error instanceof UnansweredStatementError) {
         void error.lateResult.then((result) => this.restartGrace(result?.rows[0] as RotateRow | undefined, successor));
       }
@@ -230,7 +233,7 @@ export class TokenRotation {
     }
   }
 
-  /** Extends the grace period by the duration of the commit, unless the successor was used meanwhile. */
+  /** Extends the grace by the duration of the commit, unless the successor was used meanwhile. */
   private async restartGrace(row: RotateRow | undefined, { sessionId, digest }: RefreshToken): Promise<void> {
     if (!row?.user_id) return;
     const visibleAt = this.clock.now();
@@ -242,10 +245,10 @@ export class TokenRotation {
   }
 
   /**
-   * Tells the retry of a client whose response was lost from a replay. The end of a reused session is committed before the
-   * exception, which would roll it back.
-   * @param wasCurrent the rotation became visible while this request waited for it, so the request is within the grace
-   * period however long the commit took
+   * Distinguishes the retry of a client whose response was lost from a replay. Commits the end of a reused session
+   * before it throws, because the exception would roll it back.
+   * @param wasCurrent whether the rotation became visible while this request waited for it, which puts the request
+   * within the grace however long the commit took
    */
   private async resolveSupersededToken(token: RefreshToken, wasCurrent: boolean, actor: Actor): Promise<Grant> {
     const now = this.clock.trustedNow();
@@ -276,8 +279,8 @@ export class TokenRotation {
   }
 
   /**
-   * Logs a repeat from another network than that of the rotation; the first one is also an audit event.
-   * @returns whether it was one
+   * Logs a repeat from another network than the rotation's. The first one of a rotation is also an audit event.
+   * @returns whether it came from another network
    */
   private async recordRepeatElsewhere(sessionId: string, row: SupersededRow, actor: Actor): Promise<boolean> {
     const { rotated_from, generation, user_id } = row;
@@ -297,7 +300,7 @@ interface GrantedRow {
   readonly amr: Amr;
 }
 
-/** The columns of the grant are null when the presented token did not rotate. */
+/** `user_id` is null when the presented token did not rotate. */
 type RotateRow = { readonly was_current: boolean } & (GrantedRow | { readonly user_id: null });
 
 interface LogoutRow {

@@ -14,7 +14,7 @@ export const SESSION_END_REASONS = [
 ] as const;
 export type SessionEndReason = (typeof SESSION_END_REASONS)[number];
 
-/** One login, across all rotations of its refresh token. */
+/** One login, with all rotations of its refresh token. */
 @Entity('sessions')
 @Index('sessions_user_id_idx', ['userId', 'id'])
 @Index('sessions_not_ended_idx', ['userId', 'id'], { where: 'ended_at IS NULL' })
@@ -26,7 +26,7 @@ export class Session {
   @Column({ type: 'integer' }) generation!: number;
   @Column({ name: 'rotated_at', type: 'timestamptz' }) rotatedAt!: Date;
 
-  /** The network of the client that requested the last rotation. Null before the first one. */
+  /** Network from which the last rotation was requested; null before the first one. */
   @Column({ name: 'rotated_from', type: 'text', nullable: true }) rotatedFrom!: string | null;
 
   /** The last generation whose repeat from another network is in the audit log. */

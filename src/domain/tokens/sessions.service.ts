@@ -1,8 +1,8 @@
 /**
- * Sessions: a login starts one (new-sessions.ts), refreshes rotate its token (refresh-tokens.ts), and a logout, its owner, a
- * new password, a new second factor, an operator, a reused token or the session limit ends it (SESSION_END_REASONS). A live
- * session has not ended, has not reached its absolute expiry, and its user is active. Ends are final and idempotent: one
- * conditional UPDATE, whose audit event is recorded in the same statement or transaction.
+ * Sessions: a login starts one (new-sessions.ts), a refresh rotates its token (refresh-tokens.ts), and
+ * SESSION_END_REASONS lists what ends it. A session is live until it has ended, reaches its absolute expiry, or its
+ * user is disabled. Ends are final and idempotent: one conditional UPDATE, whose audit event is recorded in the same
+ * statement or transaction.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -22,7 +22,7 @@ import { Session, type SessionEndReason } from './session.entity.js';
 import { findPage, type Page, type PageRequest } from '../../foundation/database/page.js';
 
 /**
- * The condition on a live session, in SQL that joins the users.
+ * The SQL condition on a live session, for statements that join the users.
  * @param expiry `expires_at` for its refresh token, `absolute_expires_at` for its access tokens
  * @param now the parameter with the time
  */
@@ -34,7 +34,7 @@ const END_SESSION = withAuditEvent({
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
 });
 
-/** The session `$4` goes on; null ends all. */
+/** Excepts the session `$4`; null ends all. */
 const END_ALL_SESSIONS = `WITH locked AS (
     SELECT id FROM sessions
     WHERE user_id = $1 AND ended_at IS NULL AND id IS DISTINCT FROM $4::uuid ORDER BY id FOR UPDATE)
@@ -46,9 +46,9 @@ const END_OTHER_SESSIONS = withAuditEvent({
 });
 
 /**
- * Ends the sessions of a user beyond the limit: expired ones first, then the oldest logins, never the new one. A statement
- * of its own, because only a snapshot that is taken after the INSERT shows the sessions of parallel logins. Locks rows in
- * the order of their ids, as END_ALL_SESSIONS does, against deadlocks.
+ * Ends a user's sessions beyond the limit: expired ones first, then the oldest, never the new one. A statement of its
+ * own, because only a snapshot after the INSERT shows the sessions of parallel logins. It locks rows in the order of
+ * their ids, as END_ALL_SESSIONS does, against deadlocks.
  */
 const END_SURPLUS_SESSIONS = withAuditEvent({
   name: 'sessions_end_surplus',
@@ -67,7 +67,7 @@ export const READ_LIVE = {
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
 };
 
-/** The condition matches `sessions_dead_at_idx`. */
+/** The redundant condition lets PostgreSQL use `sessions_dead_at_idx`. */
 const COUNT_LIVE_SESSIONS = `SELECT count(*)::integer AS live FROM sessions
   WHERE LEAST(expires_at, ended_at) > $1 AND ended_at IS NULL`;
 const COUNT_TIMEOUT_MS = 1_000;
@@ -114,7 +114,10 @@ export class SessionsService {
     return findPage(this.sessions, page, { userId, endedAt: IsNull(), expiresAt: MoreThan(this.clock.now()) });
   }
 
-  /** @returns the sessions whose current refresh token has one of these digests; reads the whole table */
+  /**
+   * Reads the whole table.
+   * @returns the sessions whose current refresh token has one of these digests
+   */
   async findByDigests(digests: SecretDigest[]): Promise<{ session: Session; isLive: boolean }[]> {
     const found = await this.sessions.findBy({ tokenDigest: In(digests) });
     const now = this.clock.now();
@@ -125,17 +128,17 @@ export class SessionsService {
     await this.endSession(sessionId, userId, 'logout', toUserActor(actor, userId));
   }
 
-  /** A user chose the session from the list. Idempotent: a session that has ended is a success until it is purged. */
+  /** Ends a session that its user chose from the list. Idempotent until the session is purged. */
   async endOwnSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
-    // The user of a session never changes, so this check cannot be outdated when the session is ended.
+    // The check stays true until the session is ended, because the user of a session never changes.
     const isOwn = isId(sessionId) && (await this.sessions.existsBy({ id: sessionId, userId }));
     if (!isOwn) throw new ProblemException(problems.notFound);
     await this.endSession(sessionId, userId, 'owner', actor);
   }
 
   /**
-   * Ends a session whose superseded token was presented. The actor stays unknown: it may be an attacker. The log line is
-   * that of the refusal.
+   * Ends a session whose superseded token was presented. The audit event names no user as the actor, who may be an
+   * attacker; the refusal writes the log line.
    */
   async endReusedSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
     const time = this.clock.now();
@@ -149,7 +152,7 @@ export class SessionsService {
     await this.endSessions(END_OTHER_SESSIONS, values, 'owner', actor);
   }
 
-  /** The new session is committed already: if this fails, the next login ends the surplus. */
+  /** Never rejects, because the new session is already committed. After a failure the next login ends the surplus. */
   async endSurplusSessions(userId: string, newSessionId: string, actor: Actor): Promise<void> {
     const values = [userId, this.clock.now(), this.environment.sessionLimitPerUser, newSessionId] as const;
     await this.endSessions(END_SURPLUS_SESSIONS, values, 'session_limit', actor).catch((error: unknown) => {
@@ -157,7 +160,7 @@ export class SessionsService {
     });
   }
 
-  /** Ends all sessions of a user for an operator. Without a live one, only the log has a line. */
+  /** Ends all sessions of a user for an operator. When none was live, only the log has a line. */
   async endSessionsByOperator(userId: string, actor: Actor): Promise<void> {
     await this.sessions.manager.transaction(async (transaction) => {
       const count = await this.endAllSessions(transaction, userId, 'admin');
@@ -166,7 +169,7 @@ export class SessionsService {
     });
   }
 
-  /** @param exceptId the session that goes on */
+  /** @param exceptId the session that does not end */
   async endAllSessions(
     transaction: EntityManager,
     userId: string,
@@ -185,7 +188,7 @@ export class SessionsService {
     await this.audit.execute(END_SESSION, [id, time, reason], event);
   }
 
-  /** Without a live session, nothing is recorded. The log line has the number of those that ended. */
+  /** Records one event for all ended sessions, and none if there were none. */
   private async endSessions(
     act: Statement,
     values: readonly [userId: string, time: Date, ...unknown[]],
@@ -200,7 +203,7 @@ export class SessionsService {
 
   private async countLiveSessions(): Promise<number> {
     return this.sessions.manager.transaction(async (transaction) => {
-      // A slow count must not hold a connection that requests need.
+      // A slow count must not occupy a connection that requests need.
       await transaction.query(`SET LOCAL statement_timeout = ${COUNT_TIMEOUT_MS}`);
       const [row] = await transaction.query<{ live: number }[]>(COUNT_LIVE_SESSIONS, [this.clock.now()]);
       return row?.live ?? 0;

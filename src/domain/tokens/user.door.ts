@@ -6,7 +6,7 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { AccessTokens, hasPossibleTimes, isComplete, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 
-/** The user door: a token that this service signed (RFC 8725), of a live session of an active user. */
+/** The user door: a token that this service signed (RFC 8725), for a live session of an active user. */
 @Injectable()
 export class UserDoor {
   constructor(
@@ -16,14 +16,20 @@ export class UserDoor {
     private readonly clock: ComparedClock,
   ) {}
 
-  /** For a token that comes in no header, or for another purpose than to authenticate its request. @throws {ProblemException} invalid_access_token */
+  /**
+   * Verifies a token that the strategy did not read: one from a body, or one that does not authenticate its request.
+   * @throws {ProblemException} invalid_access_token
+   */
   async verifyToken(token: string): Promise<UserPrincipal> {
     const claims = await this.accessTokens.verifySignature(token);
     if (!claims) throw createRefusal('user', 'not_accepted');
     return this.verifyClaims(claims);
   }
 
-  /** @param claims of a token whose signature was verified. @throws {ProblemException} invalid_access_token */
+  /**
+   * @param claims the claims of a token whose signature was verified
+   * @throws {ProblemException} invalid_access_token
+   */
   async verifyClaims(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
     if (!isComplete(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
     const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;

@@ -11,7 +11,7 @@ import { UserDoor } from './user.door.js';
 
 type SecretCallback = (error: Error | null, secret?: string) => void;
 
-/** Reads a bearer token (RFC 6750), and verifies its signature. */
+/** Reads a bearer token (RFC 6750) and verifies its signature; the door judges its claims. */
 @Injectable()
 export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   constructor(
@@ -22,7 +22,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   ) {
     super({
       jwtFromRequest: readToken,
-      // Passport calls it on the strategy. `this.error` answers 503, an error that is passed to `done` 401.
+      // Passport calls this on the strategy, where `this.error` answers 503, and an error for `done` would answer 401.
       secretOrKeyProvider: function (this: Strategy, request: Request, token: string, done: SecretCallback) {
         const use = (found: VerificationKey | undefined): void => {
           if (found) done(null, found.key as unknown as string);

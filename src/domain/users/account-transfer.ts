@@ -1,6 +1,6 @@
 /**
- * Accounts that come from another system, or leave for one: the lines of the file, and the statements that move them in
- * bulk, for the command line. Each run is recorded in the audit log. Invariant: no message contains anything of a line.
+ * Accounts that move from or to another system: the lines of the file, and the statements that move them in bulk, for
+ * the command line. Each run is recorded in the audit log. Invariant: no message contains any part of a line.
  */
 import { Injectable } from '@nestjs/common';
 import { CsvError, parse as parseCsv } from 'csv-parse/sync';
@@ -36,13 +36,13 @@ export class RefusedLineError extends Error {
   }
 }
 
-/** Marks a hash of another platform-auth: only those reduce long passwords before bcrypt. */
+/** Marks a hash that platform-auth made, which alone reduces long passwords before bcrypt. */
 const MADE_HERE = 'platform-auth';
 const MAX_HASH_LENGTH = 1_000;
 const EMAIL_REASON = 'email must be an address that registration accepts';
 const HASH_REASON = 'password_hash must be text, or a credential of Keycloak';
 
-/** A credential of the realm export of Keycloak. Both texts are JSON. */
+/** A credential in a realm export of Keycloak. Both fields contain JSON. */
 const keycloakCredential = z.object({ secretData: z.string(), credentialData: z.string() });
 const keycloakSecret = z.object({ value: z.string(), salt: z.string() });
 const keycloakParameters = z.object({ hashIterations: z.number(), algorithm: z.string() });
@@ -70,13 +70,13 @@ type AccountLine = z.infer<typeof accountLine>;
 const FIELDS = Object.keys(accountLine.shape);
 const UNKNOWN_FIELD = `it has an unknown field; the known ones are ${FIELDS.join(', ')}`;
 
-/** CSV has the columns of its header. */
+/** For CSV, the columns that its header names. */
 export type LineFormat = 'json' | readonly string[];
 
 /**
  * Recognizes the format of a file by its first line.
- * @param text undefined for a line that is too long, or is not UTF-8
- * @throws {RefusedLineError} for a file that `users import` does not read: one reason, instead of one for each line
+ * @param text undefined for a line that is too long or is not UTF-8
+ * @throws {RefusedLineError} for an unreadable format, so that the user gets one reason instead of one for each line
  */
 export function recognizeFormat(text = ''): LineFormat {
   const given = parseJson(text);
@@ -139,7 +139,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** No account field contains a line feed, so that a line is a record. */
+/** A line is a whole record, because no field of an account contains a line feed. */
 function splitCsvLine(text: string): string[] | undefined {
   try {
     const [record, ...others] = parseCsv(text.replace(/\r$/, ''));
@@ -161,7 +161,7 @@ function parseCsvLine(text: string, columns: readonly string[]): unknown {
 }
 
 function parseHash({ password_hash: given, made_by: madeBy }: AccountLine): PasswordHash {
-  // Django writes `!` and random characters.
+  // Django writes `!` and random characters for an account without a password.
   if (given == null || given === '' || (typeof given === 'string' && given.startsWith('!'))) return NO_PASSWORD;
   try {
     const text = typeof given === 'string' ? given : fromKeycloak(given);
@@ -204,21 +204,21 @@ const READ_ACCOUNTS = `SELECT id, email, password_hash AS "passwordHash", is_act
   FROM users WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2`;
 
 const PAGE_SIZE = 1_000;
-/** Addresses and ids that a dry run remembers, about 100 MB. After that it counts a repeated line as new. */
+/** Limits the addresses and ids that a dry run remembers, to about 100 MB. Beyond it, a repeated line counts as new. */
 const MAX_COUNTED = 1_000_000;
 
 type AddedAccount = Pick<PortableAccount, 'passwordHash'>;
 
 export interface ImportCounts {
   imported: number;
-  /** Of the imported ones. */
+  /** How many of the imported accounts have no password. */
   without_password: number;
   existing: number;
   refused: number;
 }
 
 /**
- * An import is recorded with its first batch, so that a run that was killed shows too, and with its counts at the end. An
+ * Records an import with its first batch, so that a killed run is visible, and again with its counts at the end. An
  * export is recorded before its first page.
  */
 @Injectable()
@@ -233,7 +233,7 @@ export class AccountTransfer {
     private readonly clock: Clock,
   ) {}
 
-  /** @returns the accounts that were added */
+  /** @returns the added accounts */
   async insertAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {
     return this.dataSource.transaction(async (transaction) => {
       const rows = await transaction.query<AddedAccount[]>(INSERT_ACCOUNTS, [...toColumns(batch), this.clock.now()]);
@@ -245,7 +245,7 @@ export class AccountTransfer {
     });
   }
 
-  /** @returns the accounts that an import would add, after the batches that were given before */
+  /** @returns the accounts that an import would add, given those of the earlier batches */
   async findNewAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {
     const given = [batch.map(({ id }) => id), batch.map(({ email }) => email), batch.map((each) => each.passwordHash)];
     const found = await this.dataSource.query<(AddedAccount & { id: string; email: string })[]>(FIND_NEW, given);
@@ -261,7 +261,7 @@ export class AccountTransfer {
     await this.dataSource.transaction((transaction) => this.record(transaction, 'users.imported', { ...counts }));
   }
 
-  /** In the order of their ids. Accounts that register meanwhile may be missing. */
+  /** Reads accounts in the order of their ids. It may miss accounts that register meanwhile. */
   async *readAccounts(): AsyncGenerator<PortableAccount[]> {
     await this.dataSource.transaction(async (transaction) => {
       const [row] = await transaction.query<{ count: number }[]>('SELECT count(*)::integer AS count FROM users');

@@ -1,8 +1,8 @@
 /**
- * One-time tokens: what a link by e-mail carries, and what an operator hands over to reset a password. Invariants: 256
- * random bits, stored as a digest; valid once, for 30 minutes by the clock of PostgreSQL; one for each user and purpose. A
- * trigger deletes them when `password_changed_at` changes or the user is disabled. Transactions lock the user's row before
- * tokens and mail requests, against deadlocks.
+ * One-time tokens: the secret in a link by e-mail, or one that an operator hands over to reset a password. Invariants:
+ * 256 random bits, stored as a digest; valid once, for 30 minutes by the clock of PostgreSQL; one for each user and
+ * purpose. A trigger deletes them when `password_changed_at` changes or the user is disabled. Transactions lock the row
+ * of the user before tokens and mail requests, against deadlocks.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -21,8 +21,8 @@ import { User } from './user.entity.js';
 export const TOKEN_TTL_MINUTES = 30;
 
 /**
- * Secret scanners find the prefixes, and a page tells by them what a link is for. The token of an operator has a purpose of
- * its own, because an anonymous client that asks for a link replaces the token of `password_reset`.
+ * Secret scanners find the prefixes, and a page tells by them the purpose of a link. An operator's token has its own
+ * purpose, because an anonymous client that asks for a link replaces the token of `password_reset`.
  */
 const PREFIXES = {
   password_reset: 'pa_reset_',
@@ -41,7 +41,10 @@ const ISSUE = `INSERT INTO one_time_tokens (user_id, purpose, digest, email, exp
   ON CONFLICT (user_id, purpose) DO UPDATE
   SET digest = excluded.digest, email = excluded.email, expires_at = excluded.expires_at
   RETURNING expires_at AS "expiresAt"`;
-/** The account is disabled, or has another address by now. The token of a change was sent to the new address. */
+/**
+ * The account was disabled, or got another address, since the token was sent. A token of `email_change` was sent to the
+ * new address, so its address differs by intent.
+ */
 const IS_VOID = `(NOT users.is_active OR (tokens.purpose <> 'email_change' AND tokens.email <> users.email))`;
 const FIND = {
   name: 'one_time_tokens_find',
@@ -58,12 +61,15 @@ const VOID_TOKENS = 'DELETE FROM one_time_tokens WHERE user_id = $1';
 interface FoundToken {
   readonly userId: string;
   readonly purpose: TokenPurpose;
-  /** The address that it was sent to; null: an operator handed it over. */
+  /** Address to which the token was sent; null when an operator handed it over. */
   readonly email: string | null;
   readonly digest: SecretDigest;
 }
 
-/** Browsers send no fragment to a server, so the token is in no access log and no Referer (RFC 9110 §10.1.3). */
+/**
+ * The token is in the fragment, which browsers do not send, so no access log and no Referer contains it (RFC 9110
+ * §10.1.3).
+ */
 export function buildLink(page: string, token: string): string {
   return `${page}#token=${token}`;
 }
@@ -77,7 +83,7 @@ interface IssuedToken {
 }
 
 export interface IssuedLink extends IssuedToken {
-  /** Undefined without a PASSWORD_RESET_URL of the operator's own. */
+  /** Undefined unless the operator has set PASSWORD_RESET_URL. */
   readonly link: string | undefined;
 }
 
@@ -91,8 +97,8 @@ export class OneTimeTokens {
   ) {}
 
   /**
-   * Issues a token, which replaces the previous one of this user and purpose. The caller holds a lock of the user's row.
-   * @param email the address that it is sent to; null: an operator hands it over
+   * Issues a token, which replaces the user's previous one for this purpose. The caller holds a lock of the user's row.
+   * @param email the address to which it is sent; null: an operator hands it over
    */
   async issueToken(
     transaction: EntityManager,
@@ -112,7 +118,7 @@ export class OneTimeTokens {
       const lock = { mode: 'pessimistic_read' } as const;
       const user = isId(userId) ? await transaction.findOne(User, { where: { id: userId }, lock }) : null;
       if (!user) throw new ProblemException(problems.notFound);
-      // The lock keeps another transaction from disabling the user before the token is committed.
+      // The lock prevents another transaction from disabling the user before the token is committed.
       if (!user.isActive) throw new ProblemException(problems.userDisabled);
       const issued = await this.issueToken(transaction, user.id, 'operator_password_reset', null);
       const details = { expires_at: issued.expiresAt.toISOString() };
@@ -124,7 +130,7 @@ export class OneTimeTokens {
     });
   }
 
-  /** Refuses text that does not parse. No call can have used such text, so its refusal waits for no other call. */
+  /** Refuses text in another format. No call can have used such text, so this refusal need not wait for one. */
   refuseUnreadable(token: string): void {
     if (!FORMAT.test(token)) throw createLinkRefusal('unknown');
   }
@@ -140,7 +146,7 @@ export class OneTimeTokens {
   }
 
   /**
-   * Uses the token, in the transaction of the act: of concurrent calls with one token, one succeeds.
+   * Consumes the token in the transaction of the act, so that only one of several concurrent calls succeeds.
    * @param act gets the user, whose row is locked
    */
   async useToken({ userId, digest }: FoundToken, act: LinkAct): Promise<void> {

@@ -1,9 +1,9 @@
 /**
- * Registration, and what operators change about an account: whether it is active, its address and whether that is verified;
- * and its deletion. Another address ends all sessions and voids every link, and both addresses are told. Each change is
- * idempotent: what changes nothing leaves no audit event. Invariant: the moment of the first proof of an address, by its link
- * or by an operator, never changes, because a reset by mail removes the second factors that are older (api/recovery/).
- * At the end: the statements of acts that a password authorised.
+ * Registration, deletion, and what operators change about an account: whether it is active, its address, and whether
+ * that is verified. A new address ends all sessions, voids every link, and is announced to both addresses. A change
+ * without effect leaves no audit event. Invariant: the moment of the first proof of an address never changes, because a
+ * reset by mail removes second factors that are older (api/recovery/). The last part has the statements of acts that a
+ * password authorises.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -78,11 +78,11 @@ export class Registration {
     const save = async (transaction: EntityManager): Promise<void> => {
       await transaction.insert(User, user);
       if (this.environment.requireVerifiedEmail) {
-        // In this transaction: an account without a link could never log in.
+        // Part of the transaction, because an account without a link could never log in.
         const request = { kind: 'email_verification', recipient: email, userId: null, requester: actor } as const;
         await this.outbox.addWith(transaction, request);
       }
-      // Without a door, the audit log names the new user as the actor.
+      // The audit log names the new user as the actor when no door has authenticated one.
       const named = actor.door === 'open' ? toUserActor(actor, user.id) : actor;
       const details = { after: { is_active: true } };
       await this.audit.record(transaction, toUserEvent(event, named, user.id, { time: now, details }));
@@ -92,7 +92,7 @@ export class Registration {
   }
 }
 
-/** An absent field stays as it is; another address is not verified, unless the change says so. */
+/** An undefined field does not change. A new address is unverified unless the change says otherwise. */
 export interface UserChange {
   readonly isActive?: boolean | undefined;
   readonly email?: string | undefined;
@@ -113,7 +113,7 @@ export class UserChanges {
   ) {}
 
   /**
-   * When a call that disables the user, or sets the address, has returned, no verifier accepts a token of before.
+   * After a call that disables the user or sets the address, no verifier accepts an earlier token.
    * @throws {ProblemException} not_found; email_taken
    */
   async updateUser(id: string, change: UserChange, actor: Actor): Promise<User> {
@@ -123,9 +123,7 @@ export class UserChanges {
     return isActive === false || email !== undefined ? this.propagation.propagateAfter(commit) : commit();
   }
 
-  /**
-   * Deletes the account; the foreign keys delete its sessions. When it has returned, no verifier accepts a token of the user.
-   */
+  /** Deletes the account, and by foreign keys its sessions. Afterwards no verifier accepts a token of the user. */
   async deleteUser(id: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(() =>
       this.dataSource.transaction(async (transaction) => {
@@ -146,13 +144,13 @@ export class UserChanges {
     const isMoved = email !== before.email;
     const isProofChanged = !before.emailVerifiedAt !== !after.emailVerifiedAt;
     const reason = change.isActive === false ? 'disabled' : isMoved ? 'admin' : undefined;
-    // In this transaction, so that no session starts after the change.
+    // Part of the transaction, so that no session starts after the change.
     const count = reason ? await this.sessions.endAllSessions(transaction, before.id, reason) : 0;
     const toFields = (user: User) => ({
       is_active: user.isActive,
       ...(isProofChanged && { email_verified: user.emailVerifiedAt !== null }),
     });
-    // The audit log has no addresses.
+    // The audit log contains no addresses.
     const changes = { before: toFields(before), after: { ...toFields(after), ...(isMoved && { email: 'another' }) } };
     const event = toUserEvent('admin.user.updated', actor, before.id, {
       time: now,
@@ -194,7 +192,7 @@ export class UserChanges {
     await this.outbox.addNotice(transaction, act, { kind: 'email_changed', recipient: formerEmail });
     await this.outbox.addNotice(transaction, act, { kind: 'email_set', recipient: email });
     if (!this.environment.requireVerifiedEmail || emailVerifiedAt) return;
-    // Without a link, the account could never log in.
+    // The account could never log in without a link.
     const request = { kind: 'email_verification', recipient: email, userId: null, requester: actor } as const;
     await this.outbox.addWith(transaction, request);
   }
@@ -207,7 +205,7 @@ async function lockUser(transaction: EntityManager, id: string): Promise<User> {
   return user;
 }
 
-/** A replica whose clock is ahead of `$2`, or behind, may have made a factor. */
+/** Includes the times of the factors, because the clock of the replica that made a factor may differ. */
 const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
     GREATEST($2::timestamptz, max(created_at) + interval '1 millisecond') AS after
   FROM (${SELECT_FACTOR_TIMES}) AS factors`;
@@ -219,8 +217,8 @@ export function getFirstProof({ emailVerifiedAt, firstProofAt }: ProvenUser): Da
 }
 
 /**
- * The first proof of another address counts as older than every factor: the password alone chooses that address, and must
- * not be enough to remove the factors by a reset.
+ * Returns the moment of the first proof. When another address is proven, it counts as older than every factor: the
+ * password alone chooses that address, and must not suffice to remove the factors by a reset.
  */
 export async function determineFirstProof(
   transaction: EntityManager,
@@ -237,12 +235,12 @@ export async function determineFirstProof(
 type PasswordState = Pick<User, 'id' | 'passwordChangedAt'>;
 
 /**
- * Acts that a password authorised lock the row of the account, and are conditional on the account being active and its
+ * An act that a password authorises locks the row of the account, and requires that the account is active and its
  * password unchanged since it was verified. Of two acts that race, the second one is refused.
  */
 const IS_UNCHANGED = `id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;
 
-/** The moment is strictly later than before: it identifies the password, also when the clock of a replica is behind. */
+/** Strictly increases the moment, which identifies the password, even when the clock of a replica is slow. */
 const SET_PASSWORD = `UPDATE users
   SET password_hash = $3, updated_at = $4,
       password_changed_at = GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond')
@@ -251,7 +249,7 @@ const DELETE = `DELETE FROM users WHERE ${IS_UNCHANGED}`;
 const LOCK = `SELECT id FROM users WHERE ${IS_UNCHANGED} FOR NO KEY UPDATE`;
 
 /**
- * The only statement that sets the password of an existing account; a rehash keeps the password.
+ * Sets a new password; every other statement that writes a hash keeps the password.
  * @throws {ProblemException} as {@link lockAccount}
  */
 export async function setPassword(
@@ -266,7 +264,7 @@ export async function setPassword(
 }
 
 /**
- * The foreign keys delete everything that belongs to the account. The audit log keeps the act.
+ * Deletes the account, and by foreign keys everything that belongs to it except the audit log.
  * @throws {ProblemException} as {@link lockAccount}
  */
 export async function deleteAccount(transaction: EntityManager, account: PasswordState): Promise<void> {
@@ -275,8 +273,8 @@ export async function deleteAccount(transaction: EntityManager, account: Passwor
 }
 
 /**
- * @throws {ProblemException} wrong_password when the password was changed meanwhile; invalid_access_token when the account is
- * gone or disabled
+ * @throws {ProblemException} wrong_password when the password was changed meanwhile; invalid_access_token when the
+ * account was deleted or disabled
  */
 export async function lockAccount(transaction: EntityManager, account: PasswordState): Promise<void> {
   if (!(await lockIfUnchanged(transaction, account))) await refuseChanged(transaction, account);

@@ -13,19 +13,19 @@ export class User {
   @Column({ type: 'text' }) email!: string;
   @Column({ name: 'password_hash', type: 'text' }) passwordHash!: PasswordHash;
 
-  /** When the password was set, not when it was rehashed. Strictly increasing. Null for imported accounts. */
+  /** When the password was last set; not changed by a rehash, and strictly increasing. Null for imported accounts. */
   @Column({ name: 'password_changed_at', type: 'timestamptz', precision: 3, nullable: true })
   passwordChangedAt!: Date | null;
 
   @Column({ name: 'is_active', type: 'boolean' }) isActive!: boolean;
 
-  /** When a link first proved an address of the account; at a change of an unproven one, no later than the oldest factor. */
+  /** When an address of the account was first proven; see `determineFirstProof`. */
   @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true }) emailVerifiedAt!: Date | null;
 
-  /** What `emailVerifiedAt` was, or would have become, before an operator made the address unproven (user-lifecycle.ts). */
+  /** The first proof, kept when an operator makes the address unproven (user-lifecycle.ts). */
   @Column({ name: 'first_proof_at', type: 'timestamptz', nullable: true }) firstProofAt!: Date | null;
 
-  /** When the second factors last changed; identifies their set. Null: the user never had one. */
+  /** When the second factors last changed, which identifies their set. Null: they never changed. */
   @Column({ name: 'factors_changed_at', type: 'timestamptz', precision: 3, nullable: true })
   factorsChangedAt!: Date | null;
 

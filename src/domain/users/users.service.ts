@@ -1,7 +1,7 @@
 /**
- * Users: e-mail address, password hash, active or disabled. Registration and what operators change are in user-lifecycle.ts, what
- * users change about their own account in account/, their sessions in tokens/. Invariants: e-mail addresses are canonical
- * before they arrive here, and each change commits together with its audit event.
+ * Users: reading, searching and unlocking accounts. user-lifecycle.ts registers and changes them, api/account/ has what
+ * users change about their own account, and tokens/ their sessions. Invariants: e-mail addresses arrive here in
+ * canonical form, and each change commits together with its audit event.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -34,7 +34,7 @@ const READ = {
            created_at AS "createdAt", updated_at AS "updatedAt" FROM users WHERE id = ${ANY_GIVEN_ID}`,
 };
 
-/** @throws {ProblemException} email_taken when the work would give an address to a second account */
+/** @throws {ProblemException} email_taken when the work gives an account the address of another one */
 export async function refuseTakenEmail<Result>(work: Promise<Result>): Promise<Result> {
   return work.catch((error: unknown) => {
     throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
@@ -45,7 +45,7 @@ export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'firstPr
 
 export interface UserFilter {
   readonly email: string | undefined;
-  /** A part of the address, in any case. */
+  /** A part of the address, case-insensitive. */
   readonly search: string | undefined;
   readonly isDisabled: boolean;
   readonly isUnverified: boolean;
@@ -60,7 +60,7 @@ const READ_FAILURES = {
          WHERE subject = ANY ($1) AND address IS NOT NULL`,
 };
 
-/** Wrong passwords and codes before these moments refuse nothing now. */
+/** Wrong passwords and codes from before these moments no longer refuse anything. */
 interface FirstCounted {
   readonly passwords: Date;
   readonly codes: Date;
@@ -86,7 +86,7 @@ export class UsersService {
     return user;
   }
 
-  /** With `isThrottled`, a page may hold fewer users than its limit although there are more pages. */
+  /** With `isThrottled`, a page may contain fewer users than its limit although it is not the last one. */
   async listUsers(page: PageRequest, filter: UserFilter): Promise<Page<User>> {
     const { email, createdSince, search } = filter;
     const conditions = {
@@ -106,7 +106,7 @@ export class UsersService {
     return { ...found, items: await this.keepThrottled(found.items, since) };
   }
 
-  /** Removes what refuses logins, codes and mails of the user because of wrong ones, or too many. */
+  /** Removes the throttles of the user's logins, codes and mails. */
   async unlockUser(id: string, actor: Actor): Promise<void> {
     const account = await this.findUser(id);
     const [guessed] = await this.findGuesses([account], this.findFirstCounted());
@@ -124,7 +124,7 @@ export class UsersService {
     return users.filter(({ id }) => throttled.has(id));
   }
 
-  /** The windows are keyed by an HMAC of the account and network, so the audit log tells which ones to look at. */
+  /** Finds the addresses in the audit log, because windows are keyed by an HMAC of account and network. */
   private async findGuesses(
     users: readonly Pick<User, 'id' | 'email'>[],
     { passwords, codes }: FirstCounted,
