@@ -7,17 +7,17 @@ import { VARIABLE_TYPES } from '../src/foundation/config/variables.js';
 import { replacePart } from './marked-part.js';
 import { wrapItem } from './wrapped.js';
 
-// What is generated of the chart: the values in its README, from the comments of values.yaml, and the names of `config` in
-// values.schema.json, from the schema of the service.
+// The generated parts of the chart: the values in its README, from the comments of values.yaml, and the names of
+// `config` in values.schema.json, from the service's schema.
 
 const CHART = 'deploy/helm/platform-auth';
-/** The values `ports` and `console` set them, and the chart itself. */
+/** The chart itself sets these, or its values `ports` and `console`, so `config` must not. */
 const SET_BY_CHART = ['NODE_ENV', 'WORKERS', 'PORT', 'INTERNAL_PORT', 'METRICS_PORT', 'CONSOLE'];
 
 interface ValuesSchema {
   readonly properties: { readonly config: { properties: Record<string, object> } };
 }
-/** Of a variable, as in docs/variables.schema.json. */
+/** One variable of docs/variables.schema.json. */
 interface Form {
   readonly enum?: readonly string[];
   readonly pattern?: string;
@@ -47,7 +47,7 @@ async function nameVariables(schema: string): Promise<string> {
   return format(JSON.stringify(parsed), { parser: 'json', printWidth: 120 });
 }
 
-/** A variable is text, and its value in YAML may be a number or a boolean. */
+/** A variable is text, but YAML may read its value as a number or a boolean. */
 function toValueForm({ enum: words, pattern, bounds }: Form): object {
   if (words) return { enum: words.flatMap((word) => (/^(true|false)$/.test(word) ? [word, word === 'true'] : [word])) };
   const [, minimum, maximum] = /^(\d+)–(\d+)$/.exec(bounds) ?? [];
@@ -66,7 +66,7 @@ function toItems(map: YAMLMap, prefix: string): string[] {
   return map.items.flatMap(({ key, value }, index) => {
     if (!isScalar(key)) throw new Error(`${prefix} has a key that is not a text.`);
     const name = `${prefix}${String(key.value)}`;
-    // The parser gives the comment of the first key to the map.
+    // The parser attaches the comment of the first key to the map.
     const comment = key.commentBefore ?? (index === 0 && prefix !== '' ? map.commentBefore : undefined);
     const inside = isMap(value) && hasComments(value) ? toItems(value, `${name}.`) : [];
     if (!comment) {

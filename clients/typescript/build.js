@@ -1,5 +1,5 @@
-// Builds dist/ anew, or a named folder that is absent or empty: the verifier with the code that it shares with the service, bundled, and its types.
-// Needs the development packages of the root of the project.
+// Builds the verifier into dist/, or into a named folder that is absent or empty: one bundle with the code that it
+// shares with the service, and its types. Needs the development packages of the project.
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -20,7 +20,7 @@ if (existsSync(DIST) && readdirSync(DIST).length > 0) {
 
 const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(PACKAGE, 'package.json'), 'utf8'));
 
-// With splitting, the adapters share the classes of the main entry: one RefusedError, one Verifier.
+// Splitting lets the adapters share the classes of the main entry, so that there is one RefusedError and one Verifier.
 await build({
   entryPoints: ['index', 'express', 'fastify', 'nest'].map((name) => join(PACKAGE, `src/${name}.ts`)),
   outdir: DIST,
@@ -36,7 +36,7 @@ await build({
 const tsc = join(require.resolve('typescript/package.json'), '../bin/tsc');
 const flags = ['--declaration', '--emitDeclarationOnly', '--outDir', TYPES];
 execFileSync(process.execPath, [tsc, '-p', join(PACKAGE, 'tsconfig.json'), ...flags], { stdio: 'inherit' });
-// Declarations of the service are left behind: none of the verifier's public types refers to them.
+// Leaves the declarations of the service behind, because no public type of the verifier refers to them.
 copyReachable('index', 'express', 'fastify', 'nest');
 rmSync(TYPES, { recursive: true });
 
@@ -56,7 +56,7 @@ function copyReachable(...entries) {
       pending.push(imported);
     }
     cpSync(join(from, name), join(DIST, name));
-    // For `require` in TypeScript's node16 and node18, which otherwise take the package for ES modules only.
+    // TypeScript's node16 and node18 need declarations of their own for `require`.
     const forRequire = text.replaceAll(/(from '\.[^']+)\.js'/g, "$1.cjs'");
     writeFileSync(join(DIST, name.replace(/\.d\.ts$/, '.d.cts')), forRequire);
   }

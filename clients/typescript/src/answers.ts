@@ -4,17 +4,17 @@ import type { ServiceAnswer } from './transport.js';
 import type { Door } from './principals.js';
 
 const KINDS: ReadonlySet<string> = new Set<ChangedKind>(['node', 'app', 'session', 'user', 'signing_key']);
-/** The 401s that are verdicts at each door. Every other one is about this verifier, or from another program. */
+/** The 401s that are verdicts at each door. Any other 401 is about this verifier, or comes from another program. */
 const VERDICTS: Readonly<Record<Door, readonly string[]>> = {
   app: ['invalid_app_credentials'],
   node: ['invalid_node_credentials'],
   user: ['invalid_access_token', 'missing_access_token'],
 };
-/** 400s about what was presented. */
+/** These 400s are verdicts, because they are about the presented credential. */
 const UNREADABLE_CREDENTIAL = ['malformed_request', 'duplicate_header'];
 export const MAX_REMEMBER_MS = 60_000;
 const MAX_DURATION_MS = 1_000_000_000;
-/** A code of the service's catalogue. Nothing else of an answer is logged: a server may send back what it was sent. */
+/** A code of the service's catalogue. Nothing else of an answer is logged, because a server may echo a credential. */
 const CODE = /^(?=.{1,60}$)[a-z]+(?:_[a-z]+)*$/;
 
 const WRONG_KEY = 'AUTH_APP_ID and AUTH_APP_KEY: the key was rotated or revoked. Run platform-auth apply, and restart';
@@ -22,7 +22,7 @@ const WRONG_ADDRESS = 'AUTH_URL must be the address of platform-auth, for servic
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** `unknown`: the service could not look. `misconfigured`: it did not understand, or it is another program. */
+/** `unknown`: the service could not decide. `misconfigured`: it did not understand the question, or is another program. */
 export type Judgement =
   | {
       readonly verdict: 'yes';
@@ -45,18 +45,18 @@ export function judge(door: Door, answer: ServiceAnswer): Judgement {
   if (status !== 200) return misconfigured(answer, toLoggable(code));
   const freshForMs = toWholeNumber(answer.headers['x-platform-fresh-for-ms']);
   if (body?.valid !== true) return misconfigured(answer, 'not the body of a validation');
-  // Zero is no mistake: the service could look, and gives no promise at the moment.
+  // Zero is valid: the service decided, but grants no lease at the moment.
   if (freshForMs === undefined) return misconfigured(answer, 'no X-Platform-Fresh-For-Ms');
   const isPreviousKey = answer.headers['x-platform-key'] === 'previous';
   return { verdict: 'yes', body, freshForMs, rememberForMs: readRememberForMs(answer), isPreviousKey };
 }
 
-/** Of a question that presents an own key beside the credential of another door, or of a poll. */
+/** Whether the service refused this verifier's own key. Not for questions about an app, whose refusal has the same code. */
 export function isOwnKeyRefused({ status, body }: ServiceAnswer): boolean {
   return status === 401 && parseObject(body)?.code === VERDICTS.app[0];
 }
 
-/** Whether the service could not look: the answer says nothing about what was asked. */
+/** Whether the service could not decide, so that its answer says nothing about the credential. */
 export function isUnavailable(status: number): boolean {
   return status === 429 || status >= 500;
 }
@@ -67,7 +67,6 @@ function readRememberForMs({ headers }: ServiceAnswer): number {
   return Math.min(MAX_REMEMBER_MS, (toWholeNumber(headers['x-platform-expires-in']) ?? 0) * 1_000);
 }
 
-/** The answer to a poll. */
 export type PollAnswer =
   | { readonly kind: 'renewal'; readonly renewal: Renewal & { readonly freshForMs: number }; readonly leaseMs: number }
   | { readonly kind: 'unknown' }

@@ -1,9 +1,9 @@
 import type { Clocks } from '../../../packages/lease/src/lease.js';
 import type { Misconfigurations } from './events.js';
 
-/** The same as the tolerance of token times: a smaller difference changes no verdict. */
+/** Equals the tolerance of token times, so that a smaller difference changes no verdict. */
 export const CLOCK_TOLERANCE_SECONDS = 60;
-/** Names the cause of a configuration error. */
+/** The name of this cause in configuration errors. */
 const CLOCK = 'clock';
 
 /** Compares the wall clock of this machine with the `Date` of the service's answers. */
@@ -15,12 +15,12 @@ export class ClockCheck {
     private readonly misconfigurations: Misconfigurations,
   ) {}
 
-  /** What this clock says about the times of a token is no verdict while it is wrong. */
+  /** While this clock is wrong, what it says about the times of a token is not a verdict. */
   get isWrong(): boolean {
     return this.isOff;
   }
 
-  /** @param date the header of an answer that has just arrived; anything else changes nothing */
+  /** @param date header of an answer that has just arrived; an unreadable one changes nothing */
   compare(date: string | undefined): void {
     const offSeconds = Math.round((this.clocks.wall() - Date.parse(date ?? '')) / 1_000);
     if (Number.isNaN(offSeconds)) return;

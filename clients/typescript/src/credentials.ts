@@ -5,21 +5,21 @@ import type { Door } from './principals.js';
 import type { PresentedRequest } from './presented-request.js';
 import { MISSING_TOKEN, REFUSALS, type Doors } from './refusals.js';
 
-/** A credential that is well-formed, and may be sent to the authentication service. */
+/** A well-formed credential, which may be sent to the authentication service. */
 export interface Credential {
   readonly door: Door;
-  /** In lower case; empty for a token, which is known by its digest. */
+  /** The id in lower case; empty for a token, which its digest identifies. */
   readonly id: string;
-  /** SHA-256, a character for each byte: Node.js makes that in a quarter of the time that it takes for a buffer. */
+  /** SHA-256 as a string with one character for each byte, which Node.js makes four times faster than a buffer. */
   readonly digest: string;
-  /** The headers to forward, made only when the service is asked. */
+  /** Makes the headers to forward, and is called only when the service is asked. */
   readonly toHeaders: () => Readonly<Record<string, string>>;
 }
 
-/** Visible ASCII, of a length far above any credential of the service. */
+/** Visible ASCII, up to a length far above that of any credential of the service. */
 const WELL_FORMED = /^[\x21-\x7e]{1,4096}$/;
 const SAFE_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
-/** The service's rule: the caller may have put a secret into the wrong header. */
+/** A caller may put a secret into the wrong header, so such an id is not echoed. The service has the same rule. */
 const LOOKS_SECRET = /pa_[a-z]+_|[A-Za-z0-9_]{40}/;
 const BEARER = /^bearer( |$)/i;
 const HEADERS: Readonly<Record<Door, readonly string[]>> = {
@@ -57,7 +57,10 @@ export function readToken(request: PresentedRequest): Credential & { readonly to
   return { door: 'user', id: '', digest: computeDigest(token), toHeaders, token };
 }
 
-/** @returns the doors for which the request presents a credential, in the order given. Another scheme of Authorization is none */
+/**
+ * @returns the doors for which the request presents a credential, in the given order; another scheme of Authorization
+ * counts as none
+ */
 export function findDoors<D extends Door>(request: PresentedRequest, doors: Doors<D>): readonly D[] {
   return doors.filter((door) =>
     HEADERS[door].some((name) => {
@@ -67,7 +70,7 @@ export function findDoors<D extends Door>(request: PresentedRequest, doors: Door
   );
 }
 
-/** @returns undefined when the request has none that may be shown, and when its headers cannot be read */
+/** @returns undefined when the request has no id that may be shown, or its headers cannot be read */
 export function readRequestId(request: PresentedRequest): string | undefined {
   try {
     const id = readHeader(request, 'x-request-id');
@@ -77,7 +80,7 @@ export function readRequestId(request: PresentedRequest): string | undefined {
   }
 }
 
-/** The headers that connect the question to the request in logs and traces. */
+/** These headers connect the question to the request in logs and traces. */
 export function readTracing(request: PresentedRequest): Record<string, string> {
   const id = readRequestId(request);
   const trace = readHeader(request, 'traceparent');
@@ -85,8 +88,8 @@ export function readTracing(request: PresentedRequest): Record<string, string> {
 }
 
 /**
- * Not `trim`, which also removes no-break spaces. Not a regular expression: one for blanks on both sides backtracks
- * quadratically, 0.25 s of CPU for 16 KB.
+ * `trim` would also remove no-break spaces, and a regular expression for blanks on both sides backtracks quadratically
+ * (ReDoS).
  */
 function trimBlanks(text: string): string {
   let [start, end] = [0, text.length];
@@ -105,12 +108,12 @@ function computeDigest(secret: string): string {
   return hash('sha256', secret, 'binary');
 }
 
-/** For a comparison at once. It is part of a larger buffer, which it would keep in memory. */
+/** For an immediate comparison: the buffer is part of a larger one, which it would keep in memory. */
 export function toPresentedDigest({ digest }: Credential): Buffer {
   return Buffer.from(digest, 'latin1');
 }
 
-/** To be remembered. */
+/** A copy that may be remembered. */
 export function toStoredDigest({ digest }: Credential): Buffer {
   return Buffer.alloc(digest.length, digest, 'latin1');
 }

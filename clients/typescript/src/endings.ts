@@ -3,37 +3,37 @@ import type { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { pause, type Runtime } from './runtime.js';
 import type { Watch } from './watch.js';
 
-/** At once: a reset has every connection asked about. */
+/** Checks in flight: bounded, because a reset makes every connection due. */
 const MAX_CHECKS = 16;
-/** Until the next try, after a question without a verdict. */
+/** The pause before the next try, after a question without a verdict. */
 const MIN_PAUSE_MS = 1_000;
 const PAUSE_JITTER_MS = 1_000;
 const KINDS = ['app', 'node', 'session', 'user'] as const satisfies readonly ChangedKind[];
 
 export interface Watched {
-  /** Kinds and ids, such as `node 0198…`: those that may have ended the credential when they change. */
+  /** Kinds and ids, such as `node 0198…`, whose change may have ended the credential. */
   readonly changes: readonly string[];
-  /** @returns undefined for what is not a verdict */
+  /** @returns undefined when the answer is not a verdict */
   readonly isLive: () => Promise<boolean | undefined>;
   readonly onEnded: () => void;
 }
 
 interface Connection extends Watched {
   isChecking: boolean;
-  /** A change came since the last question was sent. */
+  /** Whether a change came since the last question was sent. */
   isDue: boolean;
 }
 
 /**
- * Tells long-lived connections that their credential has ended. A change is only a reason to ask: a new e-mail address and the
- * rotation of a key are changes too.
+ * Tells long-lived connections that their credential has ended. Each change is only a reason to ask, because a new
+ * e-mail address and the rotation of a key are changes too.
  */
 export class Endings {
   private readonly byChange = new Map<string, Set<Connection>>();
   private readonly waiting: Connection[] = [];
   private checks = 0;
 
-  /** @param report an error that `onEnded` threw */
+  /** @param report receives an error that `onEnded` threw */
   constructor(
     private readonly runtime: Runtime,
     lease: RevocationLease,
@@ -54,7 +54,7 @@ export class Endings {
       const connections = this.byChange.get(change) ?? new Set();
       this.byChange.set(change, connections.add(connection));
     }
-    // It may have ended since its request was accepted.
+    // The credential may have ended since its request was accepted.
     this.checkAll([connection]);
     return { close: () => this.remove(connection) };
   }

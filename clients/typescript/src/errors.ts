@@ -8,12 +8,12 @@ export interface ProblemResponse {
   readonly body: Readonly<Record<string, unknown>>;
 }
 
-/** A request was not accepted. Holds nothing of the credential. */
+/** A request was not accepted. Contains nothing of the credential. */
 export abstract class VerificationError extends Error {
   readonly status: number;
-  /** Stable identifier to branch on. */
+  /** A stable word to branch on. */
   readonly code: string;
-  /** The `X-Request-Id` of the refused request, if it has one that may be shown. */
+  /** The `X-Request-Id` of the refused request, when it has one that may be shown. */
   requestId: string | undefined;
   readonly #problem: Problem;
 
@@ -25,7 +25,7 @@ export abstract class VerificationError extends Error {
     this.code = problem.code;
   }
 
-  /** The problem document that the authentication service would answer with, and its headers. */
+  /** The problem document, and the headers, with which the authentication service would answer. */
   toResponse(requestId: string = this.requestId ?? randomUUID()): ProblemResponse {
     const { status, code, title, detail, headers, extension } = this.#problem;
     return {
@@ -50,7 +50,7 @@ export class RefusedError extends VerificationError {
   override readonly name: string = 'RefusedError';
 }
 
-/** A verdict: the key of a service is valid, and lacks a scope. Status 403. */
+/** A verdict: the key of a service is valid but lacks a scope. Status 403. */
 export class MissingScopeError extends RefusedError {
   override readonly name = 'MissingScopeError';
 
@@ -60,7 +60,7 @@ export class MissingScopeError extends RefusedError {
   }
 }
 
-/** Not a verdict: the authentication service could not be asked, or the headers not be read (`cause`). Status 503. */
+/** Not a verdict: the authentication service could not be asked, or the headers could not be read (`cause`). Status 503. */
 export class UnavailableError extends VerificationError {
   override readonly name = 'UnavailableError';
 
@@ -69,12 +69,12 @@ export class UnavailableError extends VerificationError {
   }
 }
 
-/** The configuration cannot be used. Names variables, never their values. */
+/** The configuration cannot be used. The message names variables, never their values. */
 export class VerifierConfigurationError extends Error {
   override readonly name = 'VerifierConfigurationError';
 }
 
-/** Never a 500: what is not a verdict could not be verified. */
+/** An unexpected error becomes a 503 and never a 500, because the credential could not be verified. */
 export function toVerificationError(error: unknown): VerificationError {
   return error instanceof VerificationError ? error : new UnavailableError({ cause: error });
 }

@@ -1,4 +1,4 @@
-// The log events of a verifier. They never hold a credential.
+// The log events of a verifier. They never contain a credential.
 import type { VerifierLogger } from './options.js';
 
 /** Logs each cause once, until it is gone. */
@@ -26,20 +26,20 @@ const MAX_MESSAGE_LENGTH = 200;
 /** Shorter parts of a credential occur in ordinary words. */
 const MIN_SECRET_LENGTH = 6;
 const REDACTED = '[redacted]';
-/** What looks like a key of the platform, a token, or another long secret. */
+/** Matches what looks like a key of the platform, a token, or another long secret. */
 const LOOKS_SECRET = /\S*(?:pa_[a-z]+_|eyJ[A-Za-z0-9_-]{5}|[A-Za-z0-9_-]{32})\S*/g;
 
-/** Logs unexpected errors, each class at each place once. */
+/** Logs unexpected errors, once for each class and place. */
 export class UnexpectedErrors {
   private readonly reported = new Set<string>();
 
-  /** @param readSecrets of the configuration; the own key may change */
+  /** @param readSecrets reads the secrets of the configuration; the own key may change */
   constructor(
     private readonly logger: VerifierLogger,
     private readonly readSecrets: () => readonly string[],
   ) {}
 
-  /** @param presented the credential that was verified: the message of the error may hold it */
+  /** @param presented credentials, which the message of the error may contain */
   report(thrown: unknown, presented: readonly string[] = []): void {
     const error = thrown instanceof Error ? thrown.constructor.name : typeof thrown;
     const where = findPlace(thrown);

@@ -17,10 +17,10 @@ export { findPrincipal, getPrincipal } from './guard.js';
 
 type Next = (error?: unknown) => void;
 
-/** A request that a guard has admitted: it knows who calls. */
+/** A request that a guard has admitted, with its caller. */
 export type GuardedRequest<Identity> = Request & { readonly auth: Identity };
 
-/** What Express calls for a request that a guard has admitted. */
+/** A handler for requests that a guard has admitted. */
 export type GuardedHandler<Identity> = (
   request: GuardedRequest<Identity>,
   response: Response,
@@ -30,11 +30,11 @@ export type GuardedHandler<Identity> = (
 /** Middleware for Express 4 and 5, and for every framework that takes Connect's. Sets `request.auth`. */
 export interface GuardMiddleware<Identity> {
   (request: IncomingMessage, response: ServerResponse, next: Next): void;
-  /** The guard and a handler in one, which knows the type of `request.auth`. */
+  /** The guard with a handler that knows the type of `request.auth`. */
   handle(handler: GuardedHandler<Identity>): (request: Request, response: Response, next: NextFunction) => void;
 }
 
-/** Admits requests with a valid key of another service, for this one, and with the scope, if one is demanded. */
+/** Admits requests with a valid key of another service for this one, and with the scope, if one is demanded. */
 export const requireApp = (verifier: VerifierCore, demands?: AppDemands): GuardMiddleware<AppPrincipal> =>
   createMiddleware(verifier, createAppGuard(demands));
 
@@ -46,11 +46,11 @@ export const requireNode = (verifier: VerifierCore): GuardMiddleware<NodePrincip
 export const requireUser = (verifier: VerifierCore): GuardMiddleware<UserPrincipal> =>
   createMiddleware(verifier, USER_GUARD);
 
-/** Admits requests with a valid credential of one of these doors: the first for which they present one. */
+/** Admits requests by the first of these doors for which they present a credential, if that one is valid. */
 export const requireAny = <D extends Door>(verifier: VerifierCore, doors: Doors<D>): GuardMiddleware<Principal<D>> =>
   createMiddleware(verifier, createAnyGuard(doors));
 
-/** The same, and requests without a credential: `request.auth` is then undefined. */
+/** As `requireAny`, and admits requests without a credential, with `request.auth` undefined. */
 export const optionalAuth = <D extends Door>(
   verifier: VerifierCore,
   doors: Doors<D>,
@@ -81,7 +81,7 @@ function createMiddleware<D extends Door, Identity extends Principal<D> | undefi
   return Object.assign(middleware, { handle });
 }
 
-/** Express 4 does not wait for a handler that is asynchronous. */
+/** Express 4 does not catch the rejection of an asynchronous handler. */
 function callHandler<Identity>(
   handler: GuardedHandler<Identity>,
   request: GuardedRequest<Identity>,

@@ -17,15 +17,15 @@ export { findPrincipal, getPrincipal } from './guard.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The caller, told apart by its `door`. Undefined where no guard has run. `getPrincipal` knows its type. */
+    /** The caller, told apart by its `door`; undefined where no guard has run. `getPrincipal` returns it with its type. */
     auth?: Principal | undefined;
   }
 }
 
-/** For `onRequest`: before the body is read. Sets `request.auth`. */
+/** A hook for `onRequest`, which runs before the body is read. Sets `request.auth`. */
 export type GuardHook = (request: FastifyRequest, reply: FastifyReply, done: () => void) => void;
 
-/** Admits requests with a valid key of another service, for this one, and with the scope, if one is demanded. */
+/** Admits requests with a valid key of another service for this one, and with the scope, if one is demanded. */
 export const requireApp = (verifier: VerifierCore, demands?: AppDemands): GuardHook =>
   createHook(verifier, createAppGuard(demands));
 
@@ -35,16 +35,17 @@ export const requireNode = (verifier: VerifierCore): GuardHook => createHook(ver
 /** Admits requests with a valid access token of a user. */
 export const requireUser = (verifier: VerifierCore): GuardHook => createHook(verifier, USER_GUARD);
 
-/** Admits requests with a valid credential of one of these doors: the first for which they present one. */
+/** Admits requests by the first of these doors for which they present a credential, if that one is valid. */
 export const requireAny = (verifier: VerifierCore, doors: Doors): GuardHook =>
   createHook(verifier, createAnyGuard(doors));
 
-/** The same, and requests without a credential: `request.auth` is then undefined. */
+/** As `requireAny`, and admits requests without a credential, with `request.auth` undefined. */
 export const optionalAuth = (verifier: VerifierCore, doors: Doors): GuardHook =>
   createHook(verifier, createOptionalGuard(doors));
 
 function createHook<D extends Door>(verifier: VerifierCore, guard: Guard<D, Principal<D> | undefined>): GuardHook {
-  // With a callback, which a refusal never calls. After a promise Fastify runs the route when the client has left meanwhile.
+  // Takes a callback, which a refusal never calls. After a promise, Fastify would run the route when the client has
+  // left meanwhile.
   return (request, reply, done) => {
     void admit(guard, verifier, toPresentedRequest(request), request).then((refusal) => {
       if (!refusal) {

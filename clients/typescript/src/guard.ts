@@ -4,7 +4,6 @@ import type { Door, Principal, Principals } from './principals.js';
 import type { Doors } from './refusals.js';
 import type { AppDemands, VerifierCore } from './verifier-core.js';
 
-/** What a guard does with a request. */
 export interface Guard<D extends Door = Door, Identity extends Principal<D> | undefined = Principal<D>> {
   readonly doors: Doors<D>;
   readonly verify: (verifier: VerifierCore, request: PresentedRequest) => Promise<Identity>;
@@ -35,18 +34,18 @@ export const createOptionalGuard = <D extends Door>(doors: Doors<D>): Guard<D, P
   verify: (verifier, request) => verifier.verifyOptional(request, doors),
 });
 
-/** Types do not hold for callers in JavaScript. */
+/** Checked at run time, because types do not bind callers in JavaScript. */
 function expectDoors<D extends Door>(doors: Doors<D>): Doors<D> {
   const known: readonly unknown[] = ['app', 'node', 'user'];
   if (Array.isArray(doors) && doors.length > 0 && doors.every((door) => known.includes(door))) return doors;
   throw new VerifierConfigurationError(`Name one or more of ${known.join(', ')}`);
 }
 
-/** What the guards of a route have found. A symbol, because `auth` may belong to another program too. */
+/** Stores what the guards of a route have found. A symbol, because another program may use `auth`. */
 const FOUND: unique symbol = Symbol.for('@platform-auth/verifier');
 
 interface Found {
-  /** Of all guards that have admitted the request. */
+  /** The doors of all guards that have admitted the request. */
   readonly doors: readonly Door[];
   readonly principals: Partial<Principals>;
 }
@@ -57,7 +56,7 @@ interface GuardedRequest {
 }
 
 /**
- * Admits a request and tells it who calls, or says what to respond. Never rejects: a guard never causes a 500.
+ * Admits a request and sets its caller, or says what to respond. Never rejects, so that a guard never causes a 500.
  * @param target the request that the route sees
  * @returns the response to send; undefined when the request is admitted
  */
@@ -82,13 +81,13 @@ export async function admit<D extends Door>(
   }
 }
 
-/** @returns the caller at a door; undefined when no guard has verified one there */
+/** @returns undefined when no guard has verified a caller at this door */
 export function findPrincipal<D extends Door>(request: object, door: D): Principal<D> | undefined {
   return (request as GuardedRequest)[FOUND]?.principals[door];
 }
 
 /**
- * The caller at a door that a guard of the route requires.
+ * @returns the caller at a door that a guard of the route requires
  * @throws {Error} when no guard has verified one there, which is a mistake in the program
  */
 export function getPrincipal<D extends Door>(request: object, door: D): Principal<D> {

@@ -9,7 +9,8 @@ import { DUPLICATE_HEADER } from './refusals.js';
  */
 export function readOnce(request: PresentedRequest, name: string): string {
   const { headers, rawHeaders } = request;
-  // Node.js keeps the first `Authorization` and joins the others with commas: only the raw headers show it.
+  // Node.js keeps the first `Authorization` and joins other headers with commas, so only the raw headers show
+  // repetition.
   if (rawHeaders && countHeader(rawHeaders, name) > 1) throw new RefusedError(DUPLICATE_HEADER);
   const plain = rawHeaders && readProperty(headers, name);
   if (typeof plain === 'string') return plain;
@@ -19,13 +20,13 @@ export function readOnce(request: PresentedRequest, name: string): string {
   return value;
 }
 
-/** Reads what is not a credential: the first one, if it arrived twice; what is not a text is left out. */
+/** Reads a header that is not a credential: the first value, if it arrived twice. */
 export function readHeader({ headers }: PresentedRequest, name: string): string {
   const [value] = findValues(headers, name);
   return typeof value === 'string' ? value : '';
 }
 
-/** Types do not hold for callers in JavaScript: `unknown`, here and below. */
+/** `unknown`, here and below, because types do not bind callers in JavaScript. */
 function findValues(headers: unknown, name: string): readonly unknown[] {
   if (typeof headers !== 'object' || headers === null || Array.isArray(headers)) throw createUnreadableError();
   if (headers instanceof Map) return collect([...headers.keys()], (key) => headers.get(key), name);
@@ -33,7 +34,7 @@ function findValues(headers: unknown, name: string): readonly unknown[] {
   return collect(Object.keys(headers), (key) => readProperty(headers, key), name);
 }
 
-/** A header of this name is a string. */
+/** Tells `Headers` from a plain object, where a header named `get` is a string. */
 function hasGet(headers: object): headers is { get(name: string): unknown } {
   return 'get' in headers && typeof headers.get === 'function';
 }
@@ -59,12 +60,12 @@ function countHeader(rawHeaders: readonly string[], name: string): number {
   return count;
 }
 
-/** The lengths tell most names apart. */
+/** Lengths are compared first, because they tell most names apart. */
 function isNamed(key: unknown, name: string): boolean {
   return typeof key === 'string' && key.length === name.length && key.toLowerCase() === name;
 }
 
-/** Not a verdict: the credential may be good. */
+/** Not a verdict, because the credential may be valid. */
 function createUnreadableError(): UnavailableError {
   const detail =
     'the headers of the request must be an object, a Map, or have get(name), with strings or lists of strings as values';

@@ -6,17 +6,17 @@ import { SharedLookups } from './shared-lookups.js';
 import { ConnectionError, TimeoutError, type ServiceAnswer, type ServiceRequest, type Transport } from './transport.js';
 
 const CONNECT_TIMEOUT_MS = 500;
-/** A list of 1,000 changes has 100 KB. */
+/** Ten times the size of a list of 1,000 changes. */
 const MAX_ANSWER_BYTES = 1_000_000;
 const MAX_CONNECTIONS = 64;
 
-/** HTTP over kept-alive connections: one for polls, several for questions. Follows no redirect. */
+/** HTTP over keep-alive connections: one for polls, several for questions. It follows no redirect. */
 export class HttpTransport implements Transport {
   private readonly agents = new Map<string, http.Agent>();
   private readonly lookups: SharedLookups;
   private isClosed = false;
 
-  /** @param lookup default: as the operating system does */
+  /** @param lookup of names; by default that of the operating system */
   constructor(lookup?: LookupFunction) {
     this.lookups = new SharedLookups(lookup);
   }
@@ -92,7 +92,7 @@ async function receive(response: IncomingMessage): Promise<ServiceAnswer> {
   return { status: response.statusCode ?? 0, headers: joinHeaders(response.headers), body: toText(chunks, length) };
 }
 
-/** Empty when it cannot be read: too long, or not in UTF-8, as JSON is (RFC 8259 §8.1). */
+/** @returns empty when the body is too long, or not UTF-8, as JSON must be (RFC 8259 §8.1) */
 function toText(chunks: readonly Buffer[], length: number): string {
   if (length > MAX_ANSWER_BYTES) return '';
   const body = Buffer.concat(chunks);

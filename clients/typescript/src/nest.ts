@@ -29,7 +29,7 @@ import type { Doors } from './refusals.js';
 import { Verifier } from './verifier.js';
 import { VerifierCore, type AppDemands } from './verifier-core.js';
 
-/** The token of the provider: to inject the verifier, or to override it in a test. */
+/** The token of the provider, with which a service injects the verifier, or overrides it in a test. */
 export { VerifierCore };
 export { findPrincipal, getPrincipal } from './guard.js';
 
@@ -38,7 +38,7 @@ interface FastifyRequest {
   readonly ip: string;
 }
 
-/** As the drivers of @nestjs/graphql make it: Apollo, and Mercurius. */
+/** The context that the drivers of @nestjs/graphql make: Apollo, and Mercurius. */
 interface GraphqlContext {
   readonly req?: IncomingMessage | FastifyRequest;
   readonly reply?: { readonly request?: FastifyRequest };
@@ -56,7 +56,7 @@ interface HttpResponse {
 export class PlatformAuthModule implements OnApplicationShutdown {
   constructor(@Inject(VerifierCore) private readonly verifier: VerifierCore) {}
 
-  /** @param verifier default: from the environment, when the module is created */
+  /** @param verifier by default made from the environment, when the module is created */
   static forRoot(verifier?: VerifierCore): DynamicModule {
     const provider = { provide: VerifierCore, useFactory: () => verifier ?? Verifier.fromEnvironment() };
     return { module: PlatformAuthModule, global: true, providers: [provider], exports: [VerifierCore] };
@@ -69,7 +69,7 @@ export class PlatformAuthModule implements OnApplicationShutdown {
 
 type Guarding = ClassDecorator & MethodDecorator;
 
-/** Admits requests with a valid key of another service, for this one, and with the scope, if one is demanded. */
+/** Admits requests with a valid key of another service for this one, and with the scope, if one is demanded. */
 export const RequireApp = (demands?: AppDemands): Guarding => UseGuards(createGuard(createAppGuard(demands)));
 
 /** Admits requests with a valid key of a node. */
@@ -78,13 +78,13 @@ export const RequireNode = (): Guarding => UseGuards(createGuard(NODE_GUARD));
 /** Admits requests with a valid access token of a user. */
 export const RequireUser = (): Guarding => UseGuards(createGuard(USER_GUARD));
 
-/** Admits requests with a valid credential of one of these doors: the first for which they present one. */
+/** Admits requests by the first of these doors for which they present a credential, if that one is valid. */
 export const RequireAny = (...doors: Doors): Guarding => UseGuards(createGuard(createAnyGuard(doors)));
 
-/** The same, and requests without a credential: `@Principal()` is then undefined. */
+/** As `RequireAny`, and admits requests without a credential, with `@Principal()` undefined. */
 export const OptionalAuth = (...doors: Doors): Guarding => UseGuards(createGuard(createOptionalGuard(doors)));
 
-/** Compiles only where a parameter of the route takes the principal. */
+/** Compiles only where a parameter of the route has the type of the principal. */
 export type PrincipalDecorator<Identity> = <
   Controller extends { [Name in Route]: (...parameters: never[]) => unknown },
   Route extends PropertyKey,
@@ -98,7 +98,10 @@ const createPrincipalDecorator = createParamDecorator((door: Door | undefined, c
   readPrincipal(findRequest(context), door),
 );
 
-/** The caller, as a parameter: `@Principal() caller: AppPrincipal`. With two guards on the route, that of the last. */
+/**
+ * The caller, as a parameter: `@Principal() caller: AppPrincipal`. With two guards on the route, the caller that the
+ * last one found.
+ */
 export function Principal(): ParameterDecorator;
 /**
  * The caller at one door, as a parameter: `@Principal('app') caller: AppPrincipal`. Fails to compile where the parameter has
@@ -119,7 +122,7 @@ function createGuard<D extends Door>(guard: Guard<D, PrincipalOf<D> | undefined>
       const presented = isOfFastify(request) ? toPresentedRequest(request) : request;
       const refusal = await admit(guard, this.verifier, presented, request);
       if (!refusal) return true;
-      // The driver of GraphQL writes the response, of several resolvers.
+      // In GraphQL several resolvers share the response, and the driver writes it.
       if (context.getType() === 'http') setHeaders(context.switchToHttp().getResponse<HttpResponse>(), refusal.headers);
       throw new HttpException(refusal.body, refusal.status);
     }
@@ -127,7 +130,7 @@ function createGuard<D extends Door>(guard: Guard<D, PrincipalOf<D> | undefined>
   return mixin(PlatformAuthGuard);
 }
 
-/** A resolver of GraphQL takes root, arguments and context; the context has the request as `req`, or below `reply`. */
+/** A GraphQL resolver gets root, arguments and context. The context has the request as `req`, or below `reply`. */
 function findRequest(context: ExecutionContext): IncomingMessage | FastifyRequest {
   if (context.getType() === 'http') return context.switchToHttp().getRequest<IncomingMessage | FastifyRequest>();
   const { req, reply } = (context.getArgByIndex<GraphqlContext | undefined>(2) ?? {}) as GraphqlContext;
@@ -142,8 +145,8 @@ function isOfFastify(request: IncomingMessage | FastifyRequest): request is Fast
 }
 
 /**
- * On Express the media type is set when Nest has written the body: Nest 11 replaces every other one than `application/json`
- * of an error, and logs a warning. A filter of the service may respond in another form, which stays.
+ * On Express the media type is set after Nest has written the body, because Nest 11 replaces every media type of an
+ * error by `application/json`. A filter of the service may respond in another form, which stays.
  */
 function setHeaders(response: HttpResponse, headers: Readonly<Record<string, string>>): void {
   const { 'Content-Type': mediaType, ...others } = headers;

@@ -18,7 +18,7 @@ interface Api {
   };
 }
 
-/** Observes the counts with OpenTelemetry, where the service has started its SDK before. */
+/** Reports the counts to OpenTelemetry, if the service has started its SDK before. */
 export function observeCounts(readCounts: () => Counts): void {
   const api = findApi();
   if (!api) return;
@@ -30,7 +30,10 @@ export function observeCounts(readCounts: () => Counts): void {
   });
 }
 
-/** Where every copy of the API, of version 1, registers the SDK: so none has to be found, which a bundle cannot do. */
+/**
+ * Every copy of version 1 of the API registers the SDK in this place, so no copy has to be found, which a bundle cannot
+ * do.
+ */
 function findApi(): Api | undefined {
   const registered = (globalThis as Record<symbol, unknown>)[Symbol.for('opentelemetry.js.api.1')];
   return isApi(registered) ? registered : undefined;

@@ -3,7 +3,7 @@ import { isAppKey, OwnKey, readKeyFile } from './own-key.js';
 import type { Door } from './principals.js';
 import type { Verdict } from './verdict-counts.js';
 
-/** Where the verifier writes. Never receives a credential. */
+/** Where the verifier writes its events. It never receives a credential. */
 export interface VerifierLogger {
   warn(event: string, fields: Readonly<Record<string, unknown>>): void;
 }
@@ -11,38 +11,47 @@ export interface VerifierLogger {
 export interface VerifierOptions {
   /** Address of the authentication service. */
   readonly url: string;
-  /** This service's own key for the authentication service: as a text, or in a file. */
+  /** This service's own key for the authentication service: the text, or a file that contains it. */
   readonly appId: string;
   readonly appKey?: string | undefined;
-  /** Read again when the authentication service refuses the key: a mounted Secret changes while the process runs. */
+  /**
+   * The file is read again when the authentication service refuses the key, because a mounted Secret changes while the
+   * process runs.
+   */
   readonly appKeyFile?: string | undefined;
-  /** The name of this service on the map of the platform: only keys for this target are accepted. */
+  /** The name of this service in the map of the platform: only keys for this target are accepted. */
   readonly serviceName: string;
   /** Verifies HS256 access tokens. */
   readonly secretKey?: string | undefined;
-  /** Verifies them too, while the secret is rotated. */
+  /** Verifies HS256 tokens of the previous secret, while the secret is rotated. */
   readonly secretKeyPrevious?: string | undefined;
-  /** Verifies ES256 access tokens. With neither, the authentication service judges each token at first sight. */
+  /**
+   * Verifies ES256 access tokens. With neither a secret nor this URL, the authentication service verifies each token
+   * once.
+   */
   readonly jwksUrl?: string | undefined;
-  /** Of access tokens (`iss`), as JWT_ISSUER of the authentication service. Default: platform-auth. */
+  /** The `iss` of access tokens, as JWT_ISSUER of the authentication service. Default: platform-auth. */
   readonly issuer?: string | undefined;
-  /** Of access tokens (`aud`), as JWT_AUDIENCE of the authentication service. Without one, tokens with an audience are refused. */
+  /**
+   * The `aud` of access tokens, as JWT_AUDIENCE of the authentication service. Without it, tokens with an audience are
+   * refused.
+   */
   readonly audience?: string | undefined;
   /**
-   * How much longer memory may be used while the authentication service is unreachable. During it, a revoked credential
-   * may be accepted. At most 60, because nothing is remembered for longer. Default: 0.
+   * How many seconds longer remembered verdicts may be used while the authentication service is unreachable; a revoked
+   * credential may be accepted during them. At most 60. Default: 0.
    */
   readonly outageGraceSeconds?: number | undefined;
   /** Remembered credentials of each kind; the least recently used is evicted. Default: 100,000. */
   readonly maxEntries?: number | undefined;
   /**
-   * Questions of each door (apps, nodes, users) that are in flight or wait; beyond it the answer is 503. Credentials that were
-   * valid recently go first, and callers share the rest fairly by their addresses. Default: 256.
+   * Questions of each door (apps, nodes, users) that are in flight or wait; further requests get a 503. Credentials
+   * that were valid recently go first, and other callers share the rest by their networks. Default: 256.
    */
   readonly maxQuestions?: number | undefined;
   /** Called at every verdict, for counters of your own. The verifier counts too: `readCounts`. */
   readonly onVerdict?: ((door: Door, verdict: Verdict) => void) | undefined;
-  /** Default: JSON lines on standard error. */
+  /** By default, JSON lines on standard error. */
   readonly logger?: VerifierLogger | undefined;
 }
 
@@ -62,7 +71,7 @@ const MIN_SECRET_BYTES = 32;
 const SERVICE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
 const URL_REQUIREMENT = 'must be an http or https URL without a user and a query';
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-/** A variable is text. */
+/** A number in the text of a variable. */
 const NUMBER = /^\d{1,9}(?:\.\d{1,9})?$/;
 
 const CONSOLE: VerifierLogger = {
@@ -128,7 +137,7 @@ function findMistakes(settings: Settings): string[] {
   return checks.filter(([, isValid]) => !isValid).map(([name, , requirement]) => `${name} ${requirement}`);
 }
 
-/** The variables that `platform-auth init` writes. An empty one counts as unset. */
+/** Reads the variables that `platform-auth init` writes. An empty one counts as unset. */
 export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
   const get = (name: string): string | undefined => variables[name]?.trim() || undefined;
   const grace = get('AUTH_OUTAGE_GRACE_SECONDS');
@@ -142,7 +151,7 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
     appKey: get('AUTH_APP_KEY'),
     appKeyFile,
     serviceName: get('SERVICE_NAME') ?? '',
-    // As they are: the service signs with every byte of them.
+    // Not trimmed, because the service signs with every byte of them.
     secretKey: get('SECRET_KEY') && variables.SECRET_KEY,
     secretKeyPrevious: get('SECRET_KEY_PREVIOUS') && variables.SECRET_KEY_PREVIOUS,
     jwksUrl: get('AUTH_JWKS_URL'),
@@ -153,8 +162,8 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
 }
 
 /**
- * Without a user name and password, which would be logged, and without what a path cannot be appended to.
- * Types do not hold for callers in JavaScript: `unknown`, here and below.
+ * Refuses a user name and a password, which would be logged, and a URL to which a path cannot be appended. `unknown`,
+ * here and below, because types do not bind callers in JavaScript.
  */
 function isHttpUrl(text: unknown): boolean {
   if (typeof text !== 'string' || !URL.canParse(text) || /[?#]/.test(text)) return false;
@@ -182,7 +191,7 @@ function isLogger(value: unknown): boolean {
   return typeof value === 'object' && value !== null && 'warn' in value && typeof value.warn === 'function';
 }
 
-/** Names the service in each event. A logger that throws must not end the polls. */
+/** Adds the name of the service to each event. Catches errors of the logger, which must not end the polls. */
 function toServiceLogger({ logger, serviceName }: Settings): VerifierLogger {
   const warn: VerifierLogger['warn'] = (event, fields) => {
     try {

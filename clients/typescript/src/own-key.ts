@@ -3,12 +3,12 @@ import { readFileSync } from 'node:fs';
 
 /** This service's own key for the authentication service: a text, or the text of a file, such as a mounted Secret. */
 export class OwnKey {
-  /** Never printed. */
+  /** Private at run time too, so that no log prints it. */
   #key: string;
-  /** Of the key: tells two of them apart. */
+  /** Counts the keys, to tell whether a refused one was replaced meanwhile. */
   private versionOfKey = 0;
 
-  /** @param file where a rotation puts the next key */
+  /** @param file into which a rotation writes the next key */
   constructor(
     private readonly appId: string,
     key: string,
@@ -29,7 +29,7 @@ export class OwnKey {
     return { 'X-Platform-App-Id': this.appId, 'X-Platform-App-Key': this.#key };
   }
 
-  /** @returns whether there is another key than the one that was refused */
+  /** @returns whether there is another key than the refused one */
   replaceRefused(version: number): boolean {
     if (this.versionOfKey !== version) return true;
     const found = this.file === undefined ? undefined : readKeyFile(this.file);
@@ -50,7 +50,7 @@ export function isAppKey(value: unknown): value is string {
   return typeof value === 'string' && APP_KEY.test(value);
 }
 
-/** @returns undefined when it cannot be read, and when it holds something else than a key and a line break */
+/** @returns undefined when the file cannot be read, or holds anything but a key and a line break */
 export function readKeyFile(path: string): string | undefined {
   try {
     const key = readFileSync(path, 'utf8').replace(/\r?\n$/, '');

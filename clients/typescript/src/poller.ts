@@ -8,16 +8,16 @@ import { ConnectionError, TimeoutError } from './transport.js';
 import type { Uses } from './uses.js';
 
 const POLLS_PER_LEASE = 3;
-/** Until the first answer. */
+/** Used until the first answer tells the lease. */
 const DEFAULT_LEASE_MS = 500;
 const MAX_FAILURE_PAUSE_MS = 1_000;
-/** Verifiers that start together spread their polls. */
+/** Spreads the polls of verifiers that start together. */
 const JITTER = 0.2;
 const PATH = '/internal/changes';
-/** Between two log lines about lapsed leases: a machine that is too busy loses several a second. */
+/** Limits log lines about lapsed leases, because an overloaded machine loses several a second. */
 const LAPSE_PAUSE_MS = 60_000;
 
-/** Keeps the lease: polls for changes, one poll at a time. */
+/** Keeps the lease by polling for changes, one poll at a time. */
 export class Poller {
   private leaseMs = DEFAULT_LEASE_MS;
   private failures = 0;
@@ -37,7 +37,7 @@ export class Poller {
     private readonly checks: Checks,
   ) {}
 
-  /** Also starts again after the service had no lease to hand on (REVOCATION_LEASE_MS=0). */
+  /** Starts polling; also again, after the service had no lease to hand on (REVOCATION_LEASE_MS=0). */
   start(): void {
     if (this.isPolling || this.isClosed) return;
     this.isPolling = true;
@@ -64,7 +64,7 @@ export class Poller {
       this.failures = 0;
       this.checks.misconfigurations.clear(PATH);
     } catch (error) {
-      // The poll in flight was broken by this verifier itself.
+      // Closing the verifier has broken the poll in flight.
       if (this.isClosed) return;
       putBack();
       if (this.failures === 0) {
@@ -81,7 +81,7 @@ export class Poller {
     this.cancelNext = this.runtime.schedule(next, this.computeDelayMs(sentAtMs), true);
   }
 
-  /** When polls are answered, but too late: the process, or the service, is too slow. An outage has log lines of its own. */
+  /** Reports polls that are answered too late: the process or the service is too slow. An outage has log lines of its own. */
   private reportLapse(wasHeld: boolean, sentAtMs: number): void {
     const hadLease = this.hasLease;
     this.hasLease = this.leaseMs > 0;
@@ -127,7 +127,7 @@ export class Poller {
   }
 }
 
-/** Without the message of an error, which may hold a credential. */
+/** Leaves out the message of an error, which may contain a credential. */
 function toReason(error: unknown): string {
   if (error instanceof ConnectionError) return error.reason;
   return error instanceof TimeoutError ? 'no answer in time' : 'an unexpected error';

@@ -8,7 +8,7 @@ export interface AppPrincipal {
   readonly caller: string;
   /** This service. */
   readonly target: string;
-  /** What the key may do here. Absent: it is not restricted. */
+  /** The scopes of the key; absent when the key is not restricted. */
   readonly scopes?: readonly string[];
 }
 
@@ -19,17 +19,16 @@ export interface NodePrincipal {
   readonly householdId: string;
 }
 
-/** A user, by an access token of a live session. */
+/** A user with an access token of a live session. */
 export interface UserPrincipal {
   readonly door: 'user';
   readonly userId: string;
   readonly sessionId: string;
   readonly email: string;
-  /** How the user logged in (RFC 8176): `mfa` when with more than one factor. Empty when the service does not tell. */
+  /** How the user logged in (RFC 8176), with `mfa` for more than one factor. Empty when the service states nothing. */
   readonly amr: readonly string[];
 }
 
-/** The principal of each door. */
 export interface Principals {
   readonly app: AppPrincipal;
   readonly node: NodePrincipal;

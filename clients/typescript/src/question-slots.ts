@@ -1,16 +1,16 @@
 import type { Runtime } from './runtime.js';
 
-/** As many as the transport has connections. */
+/** Equals the number of connections of the transport. */
 const MAX_RUNNING = 64;
-/** One of so many slots is for credentials that were valid recently. */
+/** One of this many slots is reserved for credentials that were valid recently. */
 const RESERVED_SHARE = 4;
 const MAX_WAIT_MS = 1_000;
 
-/** What decides whose turn it is. */
+/** Decides which question is sent next. */
 export interface Turn {
-  /** The credential was valid recently: an attacker does not have many of those. */
+  /** Whether the credential was valid recently, which an attacker has few of. */
   readonly wasValid: boolean;
-  /** Of the caller. Callers without an address share one. */
+  /** The network of the caller. Callers without an address share one. */
   readonly network: string;
 }
 
@@ -20,9 +20,9 @@ interface Waiting {
 }
 
 /**
- * Bounds the questions of one door. Credentials that were valid recently go first and have slots of their own; the others take
- * turns by network, and a full queue drops the newest of the network that has most, in favour of one that has fewer. So one
- * client that sends random keys delays and drops its own.
+ * Bounds the questions of one door. Credentials that were valid recently go first; the others take turns by network,
+ * and a full queue drops the newest question of the longest one. So a client that sends random keys delays and drops
+ * its own.
  */
 export class QuestionSlots {
   private readonly maxRunning: number;
@@ -31,10 +31,10 @@ export class QuestionSlots {
   private runningUnknown = 0;
   private waiting = 0;
   private readonly valid: Waiting[] = [];
-  /** The network whose turn it is comes first. */
+  /** Round robin: the first network is the next one. */
   private readonly unknown = new Map<string, Waiting[]>();
 
-  /** @param limit of the questions that are sent and that wait, together */
+  /** @param limit of questions that are sent or wait, together */
   constructor(
     private readonly limit: number,
     private readonly runtime: Runtime,

@@ -18,21 +18,21 @@ const VERDICT_TIMEOUT_MS = 3_000;
 /** A question to the service about one credential. */
 export interface Question<Identity extends Principal> {
   readonly credential: Credential;
-  /** Of the caller: see {@link readNetwork}. */
+  /** The network of the caller (client-network.ts). */
   readonly network: string;
-  /** Names the cause of a configuration error. */
+  /** The path, which is the cause in a configuration error. */
   readonly path: string;
   readonly request: ServiceRequest;
-  /** Decides before the service is asked, if it can. */
+  /** May decide before the service is asked. */
   readonly check?: (deadlineMs: number) => Promise<TokenVerdict>;
-  /** @returns undefined when the answer is about something else */
+  /** @returns undefined when the answer is about another credential */
   readonly read: (body: Readonly<Record<string, unknown>>) => Identity | undefined;
   remember(identity: Identity, term: Term, ticket: Ticket): void;
-  /** Called when the credential is refused, before the poll tells it. Another key of the same id stays remembered. */
+  /** Called when the credential is refused, before a poll reports it. Another key of the same id stays remembered. */
   readonly forget: () => void;
 }
 
-/** As everything that waited for the answer gets it. */
+/** The answer, for every request that waited for it. */
 type Outcome =
   | {
       readonly kind: 'yes';
@@ -49,13 +49,16 @@ const UNKNOWN: Outcome = { kind: 'unknown' };
 export class Questions {
   private readonly inFlight = new Map<string, Promise<Outcome>>();
   private readonly slots: Readonly<Record<Door, QuestionSlots>>;
-  /** What the service accepted last at each door, remembered or not: a reset makes no stranger of a caller. */
+  /**
+   * The credentials that the service accepted last at each door. A reset keeps them, so that known callers go on to
+   * take precedence.
+   */
   private readonly valid: Readonly<Record<Door, Set<string>>> = { app: new Set(), node: new Set(), user: new Set() };
   private readonly maxValid: number;
-  /** What the service accepted with the key before the last rotation. */
+  /** Callers that the service accepted with the key before the last rotation. */
   private readonly ofPreviousKeys = new WeakSet<Principal>();
 
-  /** @param onRemember called when the service lets a yes be remembered */
+  /** @param onRemember called when the service allows a yes to be remembered */
   constructor(
     { maxQuestions, maxEntries }: Settings,
     private readonly runtime: Runtime,
@@ -75,7 +78,7 @@ export class Questions {
    */
   async ask<Identity extends Principal>(question: Question<Identity>, isAboutChange = false): Promise<Identity> {
     const { outcome, isJoined } = await this.joinOrStart(question);
-    // The question was sent before this request arrived: the credential may have become valid in between.
+    // A refusal from before this request arrived is outdated, because the credential may have become valid since.
     const isOutdated = isJoined && (outcome.kind === 'no' || isAboutChange);
     const newest = isOutdated ? (await this.joinOrStart(question)).outcome : outcome;
     return this.conclude(question, newest);
@@ -87,7 +90,7 @@ export class Questions {
 
   private conclude<Identity extends Principal>(question: Question<Identity>, outcome: Outcome): Identity {
     if (outcome.kind === 'no') throw new RefusedError(REFUSALS[question.credential.door]);
-    // At the decision of each request that waited: the process may have been paused since the answer arrived.
+    // Checked again for each request that waited, because the process may have been paused since the answer arrived.
     if (outcome.kind === 'unknown' || !this.isUsable(outcome)) throw new UnavailableError();
     return outcome.identity as Identity;
   }
@@ -154,19 +157,20 @@ export class Questions {
     const { credential, path } = question;
     const { misconfigurations, serviceName } = this.checks;
     misconfigurations.clear(path);
-    // Of a token it does not depend on the name of this service.
+    // The verdict on a token does not depend on the name of this service.
     if (credential.door !== 'user') await serviceName.waitUntilCompared(deadlineMs);
     return serviceName.isWrong ? UNKNOWN : this.refuseAtOnce(question);
   }
 
   private refuseAtOnce<Identity extends Principal>({ credential, forget }: Question<Identity>): Outcome {
     this.valid[credential.door].delete(toFingerprint(credential));
-    // Always: memory may hold a credential that newer ones have displaced from the set.
+    // Done even for an unknown fingerprint: the cache may hold a credential that newer ones have displaced from the
+    // set.
     forget();
     return { kind: 'no' };
   }
 
-  /** Synchronous: no answer to a poll comes between the look at the ticket and remembering. */
+  /** Synchronous, so that no poll is answered between the check of the ticket and the write to the cache (TOCTOU). */
   private accept<Identity extends Principal>(
     question: Question<Identity>,
     { body, freshForMs, rememberForMs, isPreviousKey }: Extract<Judgement, { verdict: 'yes' }>,
@@ -195,7 +199,7 @@ export class Questions {
   private addValid(credential: Credential): void {
     const valid = this.valid[credential.door];
     const fingerprint = toFingerprint(credential);
-    // The one accepted last is at the end.
+    // Inserted again, so that the most recent one is last.
     valid.delete(fingerprint);
     valid.add(fingerprint);
     const [oldest] = valid;

@@ -1,17 +1,16 @@
 import type { Door } from './principals.js';
 
-/** One or more doors. */
 export type Doors<D extends Door = Door> = readonly [D, ...D[]];
 
-/** A kind of response to a request that was not accepted (RFC 9457), as the service documents it. */
+/** A response to a request that was not accepted (RFC 9457), as the service documents it. */
 export interface Problem {
   readonly status: number;
-  /** Stable snake_case word that callers may branch on. */
+  /** A stable snake_case word, on which callers may branch. */
   readonly code: string;
   readonly title: string;
   readonly detail: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Members of the body in addition to the standard ones. */
+  /** Further members of the body. */
   readonly extension?: Readonly<Record<string, unknown>>;
 }
 
@@ -72,7 +71,7 @@ export function createMissingScope(scope: string): Problem {
   };
 }
 
-/** For a request without a credential of any of these doors: the refusal of the first, with the challenges of all. */
+/** Refuses a request without a credential of any of these doors: with the problem of the first, and the challenges of all. */
 export function createMissingCredential([first, ...others]: Doors): Problem {
   const refusals = [first, ...others].map((door) => (door === 'user' ? MISSING_TOKEN : REFUSALS[door]));
   const challenges = refusals.map(({ headers }) => headers?.['WWW-Authenticate']);

@@ -2,11 +2,14 @@ import { SYSTEM_CLOCKS, type Clocks } from '../../../packages/lease/src/lease.js
 import { HttpTransport } from './http-transport.js';
 import type { Transport } from './transport.js';
 
-/** Everything that takes time or chance, so that the conformance suite can simulate it. */
+/** Time and chance, which the conformance suite simulates. */
 export interface Runtime {
   readonly clocks: Clocks;
   readonly transport: Transport;
-  /** Calls back after a time by the monotonic clock. @returns what cancels it */
+  /**
+   * Calls back after a time by the monotonic clock.
+   * @returns a function that cancels the call
+   */
   schedule(work: () => void, afterMs: number, isBackground: boolean): () => void;
   /** 0 ≤ random < 1, for jitter. */
   random(): number;
@@ -25,7 +28,6 @@ export function createSystemRuntime(): Runtime {
   };
 }
 
-/** Waits without blocking. */
 export function pause(runtime: Runtime, ms: number, isBackground = false): Promise<void> {
   return new Promise((resolve) => {
     runtime.schedule(resolve, ms, isBackground);

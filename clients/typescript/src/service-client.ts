@@ -7,14 +7,14 @@ const ATTEMPT_TIMEOUT_MS = 1_000;
 const MIN_RETRY_PAUSE_MS = 20;
 const RETRY_PAUSE_JITTER_MS = 80;
 
-/** An answer, and the moment from which its lease counts: its own attempt was sent then. */
+/** An answer, and the moment when its attempt was sent, from which its lease counts. */
 export interface TimedAnswer {
   readonly answer: ServiceAnswer;
   readonly sentAtMs: number;
   readonly sentAtWallMs: number;
 }
 
-/** Sends requests to the authentication service, within bounds of time. */
+/** Sends requests to the authentication service, with bounded waits. */
 export class ServiceClient {
   constructor(
     private readonly runtime: Runtime,
@@ -22,7 +22,8 @@ export class ServiceClient {
   ) {}
 
   /**
-   * Presents the own key where the request asks for it. A refused one may have been rotated: its file is read again.
+   * Presents the own key where the request asks for it. After a refusal the key's file is read again, because the key
+   * may have been rotated.
    * @param deadlineMs by the monotonic clock; one attempt takes a second at most
    * @throws {ConnectionError} {TimeoutError}
    */
@@ -63,7 +64,7 @@ export class ServiceClient {
   }
 
   /**
-   * Repeats the request once, after a refused or broken connection or a 503: never after a time-out.
+   * Repeats the request once, after a refused or broken connection or a 503, but never after a timeout.
    * @param beforeAttempt called right before each attempt is sent
    */
   async sendWithRetry(

@@ -2,7 +2,7 @@ import type { Misconfigurations } from './events.js';
 import { isServiceName } from './options.js';
 import { pause, type Runtime } from './runtime.js';
 
-/** Names the cause of a configuration error. */
+/** The name of this cause in configuration errors. */
 const CAUSE = 'SERVICE_NAME';
 
 /** Compares the configured name of this service with the one that the authentication service knows it by. */
@@ -17,12 +17,12 @@ export class ServiceName {
     private readonly misconfigurations: Misconfigurations,
   ) {}
 
-  /** Every verdict would be about another service: no question is asked, and nothing is accepted. */
+  /** With a wrong name every verdict would be about another service, so nothing is asked or accepted. */
   get isWrong(): boolean {
     return this.isOther;
   }
 
-  /** @param caller of the answer to a poll; undefined when a proxy has dropped the header */
+  /** @param caller header of the answer to a poll; undefined when a proxy has dropped it */
   compare(caller: string | undefined): void {
     this.isOther = caller !== undefined && caller !== this.name;
     if (!this.isOther) {
@@ -33,12 +33,12 @@ export class ServiceName {
     this.misconfigurations.report(CAUSE, `${this.name} is configured, but AUTH_APP_ID is a key of ${owner}`);
   }
 
-  /** To be called after the first poll, answered or not. */
+  /** Ends the wait after the first poll, whether it was answered or not. */
   finish(): void {
     this.resolveCompared();
   }
 
-  /** With the name of another service, every key would be refused. */
+  /** Questions wait for the comparison, because with a wrong name the service would refuse every key. */
   async waitUntilCompared(deadlineMs: number): Promise<void> {
     await Promise.race([this.compared, pause(this.runtime, deadlineMs - this.runtime.clocks.monotonic(), true)]);
   }

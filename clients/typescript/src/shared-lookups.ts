@@ -4,15 +4,15 @@ import type { LookupFunction } from 'node:net';
 type LookupCallback = Parameters<LookupFunction>[2];
 
 /**
- * One look-up of a name at a time, whose answer all that wait for it share: a look-up cannot be cancelled, and holds one of the
- * four threads that libuv has for all of the process.
+ * Shares one look-up of a name among all that wait for it. A look-up cannot be cancelled, and holds one of the four
+ * libuv threads of the process.
  */
 export class SharedLookups {
   private readonly pending = new Map<string, Set<LookupCallback>>();
 
   constructor(private readonly lookup: LookupFunction = dns.lookup) {}
 
-  /** @returns what leaves the look-up, which goes on for the others */
+  /** @returns a function that stops waiting; the look-up goes on for the others */
   join(...[hostname, options, callback]: Parameters<LookupFunction>): () => void {
     const key = [hostname, options.family, options.hints, options.all].join(' ');
     const waiting = this.pending.get(key) ?? new Set();

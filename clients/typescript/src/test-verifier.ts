@@ -9,11 +9,11 @@ import { VerifierCore } from './verifier-core.js';
 export interface TestVerifierOptions {
   /** The name of the service under test. Default: service-under-test. */
   readonly serviceName?: string;
-  /** As of the verifier in production. */
+  /** As in the options of {@link Verifier}. */
   readonly onVerdict?: VerifierOptions['onVerdict'];
 }
 
-/** A credential of the test: the headers that present it, and the caller that it identifies. */
+/** A credential of a test: the headers that present it, and the caller that it identifies. */
 export interface TestCredential<Identity> {
   readonly headers: Readonly<Record<string, string>>;
   readonly principal: Identity;
@@ -28,7 +28,7 @@ const computeDigest = (secret: string): Buffer => hash('sha256', secret, 'buffer
 const generateSecret = (prefix = ''): string => prefix + randomBytes(32).toString('base64url');
 const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
-/** A verifier with an authentication service in memory: the real verdicts, without a network, and without remembering. */
+/** A verifier with an authentication service in memory: the real verdicts, without a network or a cache. */
 export class TestVerifier extends VerifierCore {
   private readonly service: MemoryService;
   private readonly serviceName: string;
@@ -82,20 +82,20 @@ export class TestVerifier extends VerifierCore {
     return { headers: { Authorization: `Bearer ${token}` }, principal };
   }
 
-  /** Revokes a key, or ends the session of a token: refused from now on. */
+  /** Revokes a key, or ends the session of a token. */
   revoke({ principal }: TestCredential<AppPrincipal | NodePrincipal | UserPrincipal>): void {
     const change = toChange(principal);
     this.service.revoke(`${change.kind} ${change.id}`);
     this.applyChange(change);
   }
 
-  /** @param isAvailable false: every verification fails with 503, until this is called with true */
+  /** @param isAvailable false makes every verification fail with 503, until the next call with true */
   setAvailable(isAvailable: boolean): void {
     this.service.isAvailable = isAvailable;
   }
 }
 
-/** What the feed of changes says when the credential ends. */
+/** What the feed of changes reports when the credential ends. */
 function toChange(principal: Principal): Change {
   if (principal.door === 'app') return { kind: 'app', id: principal.appId };
   if (principal.door === 'node') return { kind: 'node', id: principal.nodeId };

@@ -2,13 +2,13 @@ import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** @returns undefined when the answer is not about this credential and this service */
+/** @returns undefined when the answer is about another credential or another service */
 export function toAppPrincipal(body: Body, id: string, serviceName: string): AppPrincipal | undefined {
   const appId = toId(body.app_id);
   const { caller, target } = body;
   if (appId !== id || typeof caller !== 'string' || target !== serviceName) return undefined;
   const identity = { door: 'app', appId, caller, target: serviceName } as const;
-  // Scopes of another form restrict the key to nothing.
+  // Unreadable scopes become an empty list, so that the key may do nothing (fail closed).
   return Object.freeze('scopes' in body ? { ...identity, scopes: toWords(body.scopes) } : identity);
 }
 
@@ -19,7 +19,7 @@ export function toNodePrincipal(body: Body, id: string): NodePrincipal | undefin
   return Object.freeze({ door: 'node', nodeId, householdId });
 }
 
-/** @param claimed of the token itself */
+/** @param claimed ids in the token itself */
 export function toUserPrincipal(
   body: Body,
   claimed: Pick<UserPrincipal, 'userId' | 'sessionId'>,
@@ -31,7 +31,7 @@ export function toUserPrincipal(
   return Object.freeze({ door: 'user', userId, sessionId, email, amr: toWords(body.amr) });
 }
 
-/** @returns nothing for what is not a list of words: a service that requires `mfa` or a scope then refuses */
+/** @returns an empty list for an unreadable one, so that a service that requires `mfa` or a scope refuses (fail closed) */
 function toWords(value: unknown): readonly string[] {
   const isList = Array.isArray(value) && value.every((word) => typeof word === 'string');
   return Object.freeze(isList ? [...value] : []);

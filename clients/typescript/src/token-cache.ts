@@ -4,9 +4,9 @@ import type { UserPrincipal } from './principals.js';
 
 /** How long a yes may be remembered, from the moment its question was sent. */
 export interface Term {
-  /** By the monotonic clock. */
+  /** The age by the monotonic clock. */
   readonly maxAgeMs: number;
-  /** By the wall clock. */
+  /** The end by the wall clock. */
   readonly endsAtWallMs: number;
 }
 
@@ -15,7 +15,7 @@ export interface RememberedToken extends Term {
   readonly takenAtMs: number;
 }
 
-/** Access tokens of live sessions, by their digests; found by session and by user when those change. */
+/** Access tokens of live sessions by their digests, indexed by session and by user for their changes. */
 export class TokenCache {
   private readonly entries: LRUCache<string, RememberedToken>;
   private readonly bySession = new DigestIndex();
@@ -32,13 +32,14 @@ export class TokenCache {
         this.byUser.delete(identity.userId, digest);
       },
     });
-    // Not for signing keys: one that was revoked is a reset, and the tokens of a retired one live on.
+    // Called for a reset. Changes of signing keys need no index: the revocation of one is a reset, and the tokens of a
+    // retired one stay valid.
     const evictAll = (): void => this.entries.clear();
     lease.addListener({ kind: 'session', evict: (id) => this.evict(this.bySession.find(id)), evictAll });
     lease.addListener({ kind: 'user', evict: (id) => this.evict(this.byUser.find(id)), evictAll });
   }
 
-  /** Also finds a token that must not be used any more: it was valid once, and no change of it was reported since. */
+  /** May return a token that must not be used any more: it was valid once, and no change of it was reported since. */
   find(digest: string): RememberedToken | undefined {
     return this.entries.get(digest);
   }
@@ -50,7 +51,7 @@ export class TokenCache {
   /** Ignores a token when any change was reported since its ticket (TOCTOU). */
   remember(digest: string, identity: UserPrincipal, term: Term, ticket: Ticket): void {
     if (!this.lease.isCurrent(ticket)) return;
-    // First: replacing an entry disposes of the old one, which must not unlist the new one.
+    // The old entry goes first: disposing of it later would remove the new one from the index.
     this.forget(digest);
     this.entries.set(digest, { identity, takenAtMs: ticket.takenAtMs, ...term });
     this.bySession.add(identity.sessionId, digest);
@@ -66,7 +67,6 @@ export class TokenCache {
   }
 }
 
-/** Digests by an id. */
 class DigestIndex {
   private readonly digests = new Map<string, Set<string>>();
 

@@ -10,23 +10,23 @@ import type { Runtime } from './runtime.js';
 import type { ServiceClient } from './service-client.js';
 import type { TokenSetting } from './token-settings.js';
 
-/** `unknown`: only the service can tell. A setting: the token does not fit it, so that either of the two is wrong. */
+/** `unknown`: only the service can tell. A setting: it does not fit the token, so one of the two is wrong. */
 export type TokenVerdict = 'good' | 'bad' | 'unknown' | TokenSetting;
 
 const DEFAULT_MAX_AGE_SECONDS = 300;
 const LONGEST_MAX_AGE_SECONDS = 3_600;
-/** Between two fetches that unknown kids cause. */
+/** Limits the fetches that unknown kids cause. */
 const UNKNOWN_KID_PAUSE_MS = 30_000;
-/** After a failed fetch. The service judges the tokens meanwhile. */
+/** The pause after a failed fetch, during which the service verifies the tokens. */
 const FAILED_FETCH_PAUSE_MS = 5_000;
 
 /** JWS Compact Serialization: base64url without padding (RFC 7515 §2). */
 const COMPACT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
-/** Members of the header that change what is signed. Tokens of the service have none. */
+/** Members of the header that change what is signed, which tokens of the service do not have. */
 const EXTENSIONS = ['crit', 'b64'];
 const KEY_ERRORS = [errors.JWKSNoMatchingKey, errors.JWKSMultipleMatchingKeys, errors.JWKSInvalid, errors.JWKInvalid];
 
-/** Names the cause of a configuration error. */
+/** The name of this cause in configuration errors. */
 const JWKS = 'AUTH_JWKS_URL';
 
 interface PublishedKeys {
@@ -35,14 +35,17 @@ interface PublishedKeys {
   readonly maxAgeMs: number;
 }
 
-/** Verifies tokens without the service, so that it is not asked about forgeries. Refuses on evidence only. */
+/**
+ * Verifies signatures locally, so that forged tokens do not reach the service. It refuses only what is proven to be
+ * forged.
+ */
 export class TokenCheck {
   private readonly secrets: readonly KeyObject[];
   private keys: PublishedKeys | undefined;
   private fetching: Promise<PublishedKeys | undefined> | undefined;
   private fetchedForKidAtMs = -Infinity;
   private fetchFailedAtMs = -Infinity;
-  /** Voids a fetch that was sent before the keys were dropped. */
+  /** Counts the times when the keys were dropped, so that an older fetch is ignored. */
   private drops = 0;
 
   constructor(
@@ -59,7 +62,10 @@ export class TokenCheck {
       .map((secret) => createSecretKey(secret, 'utf8'));
   }
 
-  /** Reads the ids without verifying them. @returns undefined for what is not a token of the service */
+  /**
+   * Reads the ids without verifying them.
+   * @returns undefined when this is not a token of the service
+   */
   readClaims(token: string): Pick<UserPrincipal, 'userId' | 'sessionId'> | undefined {
     try {
       const { alg, kid, ...header } = decodeProtectedHeader(token);
@@ -73,7 +79,7 @@ export class TokenCheck {
     }
   }
 
-  /** @param deadlineMs when the keys must be there */
+  /** @param deadlineMs until which it waits for the keys */
   async check(token: string, deadlineMs: number): Promise<TokenVerdict> {
     const { alg } = decodeProtectedHeader(token);
     if (alg === 'HS256') return this.verifyWithSecrets(token);
@@ -82,7 +88,7 @@ export class TokenCheck {
     const keys = await this.getKeys(deadlineMs);
     if (!keys) return 'unknown';
     const verdict = await this.verify(token, 'ES256', keys.resolve);
-    // Keys that were fetched for this token are not fetched again.
+    // Keys that were fetched since this token arrived are not fetched again for it.
     return verdict === 'unknown' && keys.sentAtMs < arrivedAtMs ? this.verifyWithNewer(token, deadlineMs) : verdict;
   }
 
@@ -92,7 +98,7 @@ export class TokenCheck {
     this.fetchedForKidAtMs = -Infinity;
   }
 
-  /** During a rotation of the secret, either one may have signed the token. */
+  /** While the secret is rotated, either one may have signed the token. */
   private async verifyWithSecrets(token: string): Promise<TokenVerdict> {
     let verdict: TokenVerdict = 'unknown';
     for (const secret of this.secrets) {
@@ -107,7 +113,8 @@ export class TokenCheck {
     if (nowMs < this.fetchedForKidAtMs + UNKNOWN_KID_PAUSE_MS) return 'unknown';
     this.fetchedForKidAtMs = nowMs;
     const newer = await this.fetchOnce(deadlineMs);
-    // Also a kid that is still unknown: a cache may have answered, or a replica that could not look.
+    // A kid that is still unknown is not proof of a forgery: a cache, or a replica without the database, may have
+    // answered.
     return newer ? this.verify(token, 'ES256', newer.resolve) : 'unknown';
   }
 
@@ -134,7 +141,7 @@ export class TokenCheck {
     }
   }
 
-  /** By what the token says: outside of its times nothing accepts it, whoever signed it. */
+  /** Reads the times before the signature is verified: outside of them no verifier accepts the token. */
   private isInTime(token: string): boolean {
     if (this.checks.clock.isWrong) return true;
     const { exp, nbf = 0 } = decodeJwt(token);
@@ -175,7 +182,7 @@ export class TokenCheck {
   }
 }
 
-/** What is wrong with the published keys says nothing about the token. */
+/** An error in the published keys says nothing about the token. */
 function isAboutKeys(error: errors.JOSEError): boolean {
   return KEY_ERRORS.some((type) => error instanceof type);
 }
@@ -185,7 +192,7 @@ function isAboutTime(error: errors.JOSEError): boolean {
   return error instanceof errors.JWTClaimValidationFailed && error.claim === 'nbf' && error.reason === 'check_failed';
 }
 
-/** @returns undefined when the token is bad whatever is configured */
+/** @returns undefined when the token is invalid under every configuration */
 function findSetting(error: errors.JOSEError, algorithm: string): TokenSetting | undefined {
   if (error instanceof errors.JWSSignatureVerificationFailed) {
     return algorithm === 'HS256' ? 'SECRET_KEY' : 'AUTH_JWKS_URL';

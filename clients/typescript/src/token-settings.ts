@@ -1,10 +1,10 @@
 import type { Misconfigurations } from './events.js';
 import type { Runtime } from './runtime.js';
 
-/** What a token is compared with. Names the cause of a configuration error. */
+/** A setting that a token is compared with. Its name is the cause in configuration errors. */
 export type TokenSetting = 'SECRET_KEY' | 'AUTH_JWKS_URL' | 'JWT_ISSUER' | 'JWT_AUDIENCE';
 
-/** Between two questions about one setting: a flood of forged tokens must not reach the service. */
+/** Limits the questions about one setting, so that a flood of forged tokens does not reach the service. */
 const QUESTION_PAUSE_MS = 10_000;
 const DETAIL =
   'the service accepts a token that does not fit this setting: give it the value of the service, and restart';
@@ -12,11 +12,11 @@ const DETAIL =
 interface Doubt {
   askedAtMs: number;
   asking: Promise<boolean | undefined>;
-  /** undefined until the service has told. */
+  /** Undefined until the service has answered. */
   isWrong: boolean | undefined;
 }
 
-/** Tells a forged token from a setting of this verifier that is wrong: the service, if it accepts the token, says so. */
+/** Tells a forged token from a wrong setting of this verifier: a setting is wrong when the service accepts the token. */
 export class TokenSettings {
   private readonly doubts = new Map<TokenSetting, Doubt>();
 
@@ -28,7 +28,7 @@ export class TokenSettings {
   /**
    * @param setting that the token does not fit
    * @param ask whether the service accepts the token; undefined when it could not tell
-   * @returns false also when it is not known
+   * @returns false when it is not known either
    */
   async isForged(setting: TokenSetting, ask: () => Promise<boolean | undefined>): Promise<boolean> {
     const doubt = this.getDoubt(setting);
@@ -43,7 +43,7 @@ export class TokenSettings {
     return isAccepted === false || doubt.isWrong === false;
   }
 
-  /** To be called when the service has accepted a token that fits. */
+  /** Called when the service has accepted a token that fits the setting. */
   confirm(): void {
     for (const [setting, doubt] of this.doubts) {
       doubt.isWrong = false;
@@ -61,7 +61,7 @@ export class TokenSettings {
     return doubt;
   }
 
-  /** A refusal clears nothing: a forged token is refused also while the setting is wrong. */
+  /** A refusal does not prove the setting right, because a forged token is refused in any case. */
   private async ask(
     setting: TokenSetting,
     doubt: Doubt,

@@ -3,7 +3,7 @@ export interface ServiceRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** The own key of this service goes with it. */
+  /** Whether this service's own key is sent with the request. */
   readonly presentsOwnKey?: boolean;
   /** Polls have a connection of their own. */
   readonly isPoll?: boolean;
@@ -22,11 +22,11 @@ export interface Transport {
   close(): void;
 }
 
-/** Refused, or broken before the answer was complete. */
+/** The connection was refused, or broke before the answer was complete. */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError';
 
-  /** @param reason what an operator needs to find the mistake: a code of Node.js, such as ECONNREFUSED. Never a message */
+  /** @param reason a code of Node.js, such as ECONNREFUSED, for the operator; never a message */
   constructor(
     message: string,
     readonly reason = 'broken',

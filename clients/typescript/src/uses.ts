@@ -1,25 +1,25 @@
-/** Uses that the service accepts in one poll, at most. */
+/** The most uses that the service accepts in one poll. */
 const MAX_USES_PER_POLL = 500;
 const MAX_AGO_MS = 3_600_000;
-/** Bounds the memory while the service is away. */
+/** Bounds the memory while the service is unreachable. */
 const MAX_PENDING = 100_000;
 
 export interface Use {
   readonly kind: 'app' | 'node';
   readonly id: string;
   readonly ago_ms: number;
-  /** The scope that the call needed, of an app whose key has scopes. */
+  /** The scope that the call needed, for an app whose key has scopes. */
   readonly scope?: string;
-  /** It was the key before the last rotation. */
+  /** Set for the key before the last rotation. */
   readonly previous?: true;
 }
 
 type Used = Omit<Use, 'ago_ms'>;
 
-/** By what was used, as one text. */
+/** The times of last use, by the use as one text. */
 type Pending = Map<string, number>;
 
-/** When remembered keys were last used: the service cannot see it, and is told with the polls. */
+/** When remembered keys were last used. The service does not see these uses, so polls report them. */
 export class Uses {
   private readonly pending: Readonly<Record<Use['kind'], Pending>> = { app: new Map(), node: new Map() };
 
@@ -27,7 +27,7 @@ export class Uses {
     this.put(kind, scope === '' && !previous ? id : `${id} ${scope}${previous ? ' previous' : ''}`, atMs);
   }
 
-  /** Takes out what fits into one poll. */
+  /** Takes out the uses that fit into one poll. */
   take(nowMs: number): { readonly uses: readonly Use[]; putBack: () => void } {
     const taken: { kind: Use['kind']; name: string; atMs: number }[] = [];
     for (const kind of ['app', 'node'] as const) {

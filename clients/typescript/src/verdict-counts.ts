@@ -1,20 +1,19 @@
 import type { Door } from './principals.js';
 
-/** `unavailable`: 503, because the credential could not be verified. */
+/** `unavailable`: the credential could not be verified (503). */
 export type Verdict = 'accepted' | 'refused' | 'unavailable';
 
-/** Since the verifier was created. */
+/** The counts since the verifier was created. */
 export type Counts = Readonly<Record<Door, Readonly<Record<Verdict, number>>>>;
 
 const createCounts = (): Record<Verdict, number> => ({ accepted: 0, refused: 0, unavailable: 0 });
 
-/** Counts the verdicts of each door. */
 export class VerdictCounts {
   private readonly counts = { app: createCounts(), node: createCounts(), user: createCounts() };
 
   /**
-   * @param onVerdict of the service that embeds the verifier
-   * @param onFailure called when that throws, which changes no verdict
+   * @param onVerdict callback of the service that embeds the verifier
+   * @param onFailure called when `onVerdict` throws, which changes no verdict
    */
   constructor(
     private readonly onVerdict: ((door: Door, verdict: Verdict) => void) | undefined,

@@ -1,8 +1,9 @@
 /**
- * Verdicts on credentials from memory, under the lease that the authentication service hands on. Terms: question (a request to
- * `/internal/validate-*`), poll (one to `/internal/changes`), lease, ticket. Invariants: memory is used only while the lease
- * is held, counted from the moment a poll was sent; a yes is used directly only until its own lease ends, counted from the
- * moment the question was sent; only the service refuses, except what is malformed or forged; what is not a verdict is 503.
+ * Verdicts from memory, under the lease that the authentication service hands on. Terms: question (a request to
+ * `/internal/validate-*`), poll (one to `/internal/changes`), lease, ticket. Invariants: memory is used only while the
+ * lease is held, counted from the moment a poll was sent, and a yes only until its own end, counted from the moment its
+ * question was sent. Only the service refuses, except what is malformed or forged; everything else that is not a yes is
+ * 503.
  */
 import { inspect } from 'node:util';
 import type { Change } from '../../../packages/lease/src/change-feed.js';
@@ -64,7 +65,7 @@ interface Remembered<Identity> {
   readonly maxAgeMs: number;
 }
 
-/** What memory has about a credential, and the question to the service about it. */
+/** What memory has about a credential, and the question to ask when that does not suffice. */
 interface LookUp<Identity extends Principal> {
   readonly remembered: Remembered<Identity> | undefined;
   readonly createQuestion: () => Question<Identity>;
@@ -72,7 +73,7 @@ interface LookUp<Identity extends Principal> {
 
 /** What the route demands of an app besides a valid key. */
 export interface AppDemands {
-  /** Refused with 403 `missing_scope` when the key has scopes without this one. */
+  /** A key that has scopes, but not this one, is refused with 403 `missing_scope`. */
   readonly scope?: string | undefined;
 }
 
@@ -157,7 +158,7 @@ export class VerifierCore {
   }
 
   /**
-   * The same, and undefined when the request presents no credential. One that is presented and not valid is refused.
+   * As `verifyAny`, but undefined when the request presents no credential. A presented one must be valid.
    * @throws {RefusedError} {UnavailableError}
    */
   async verifyOptional<D extends Door>(request: PresentedRequest, doors: Doors<D>): Promise<Principal<D> | undefined> {
@@ -166,10 +167,10 @@ export class VerifierCore {
   }
 
   /**
-   * Calls back once, when the key that the request presents has ended, or the session or the user of its token: for connections
-   * that outlive their request. An access token that expires does not end its session.
-   * @returns what is to be closed when the connection ends
-   * @throws {RefusedError} without a credential, and for one that is malformed
+   * Calls back once, when the presented key, or the session or the user of the token, has ended: for connections that
+   * outlive their request. The expiry of an access token does not end its session.
+   * @returns a watch, which must be closed when the connection ends
+   * @throws {RefusedError} without a credential, or for a malformed one
    */
   onEnded(request: PresentedRequest, callback: () => void): Watch {
     const door = this.findDoor(request, EVERY_DOOR);
@@ -197,7 +198,7 @@ export class VerifierCore {
     this.runtime.transport.close();
   }
 
-  /** Without the credentials. */
+  /** Keeps the credentials out of logs that print this object. */
   toJSON(): object {
     const { url, serviceName } = this.settings;
     return { url, serviceName };
@@ -208,7 +209,7 @@ export class VerifierCore {
   }
 
   /**
-   * Takes over a change that no poll tells.
+   * Applies a change that no poll reports.
    * @internal
    */
   protected applyChange({ kind, id }: Change): void {
@@ -219,7 +220,7 @@ export class VerifierCore {
     try {
       const { remembered, createQuestion } = this.lookUp(door, request);
       const identity = remembered ? remembered.identity : await this.questions.ask(createQuestion());
-      // The answer is for the requests after this one.
+      // Asked without waiting: the answer is for later requests.
       if (remembered && this.isToBeAskedAgain(remembered)) this.questions.ask(createQuestion()).catch(() => undefined);
       if (scope !== undefined && identity.door === 'app' && !hasScope(identity, scope))
         throw new MissingScopeError(scope);
@@ -231,7 +232,7 @@ export class VerifierCore {
     }
   }
 
-  /** Never anything else: what is not a verdict could not be verified. */
+  /** Turns every other error into a 503, because the credential could not be verified. */
   private explain(door: Door, request: PresentedRequest, error: unknown): VerificationError {
     if (!(error instanceof VerificationError)) this.checks.unexpectedErrors.report(error);
     const explained = toVerificationError(error);
@@ -244,12 +245,12 @@ export class VerifierCore {
     try {
       return findDoors(request, doors)[0];
     } catch {
-      // Verifying the credential tells the caller that the headers cannot be read.
+      // Unreadable headers count as a credential: verifying it then tells the caller.
       return doors[0];
     }
   }
 
-  /** The changes that may end the credential: kind and id. */
+  /** @returns the kinds and ids whose change may end the credential */
   private listEnds(door: Door, request: PresentedRequest): readonly string[] {
     if (door !== 'user') return [`${door} ${(door === 'app' ? readApp(request) : readNode(request)).id}`];
     const { sessionId, userId } = this.readClaims(readToken(request).token);
@@ -297,7 +298,7 @@ export class VerifierCore {
         credential,
         network: readNetwork(request),
         path: NODE_PATH,
-        // A node with targets is accepted at those only.
+        // The service accepts a node with targets only at these, so the question names this service.
         request: {
           ...this.createRequest(NODE_PATH, request, {
             ...credential.toHeaders(),
@@ -333,7 +334,7 @@ export class VerifierCore {
     };
   }
 
-  /** The service sees its own answers. It is told what was answered from memory, and which scope of an app was needed. */
+  /** Reports only what the service cannot see: uses that memory answered, and the scope that the call needed. */
   private recordUse(identity: Principal, isRemembered: boolean, scope: string | undefined): void {
     if (identity.door === 'user') return;
     const asked = identity.door === 'app' && identity.scopes !== undefined ? scope : undefined;
@@ -349,8 +350,8 @@ export class VerifierCore {
   }
 
   /**
-   * Whether to ask before the end of what the service lets be remembered: no request then waits for the answer. Once for each
-   * answer, and only if the credential outlives it: a shorter term is its own end.
+   * Whether to ask again before the yes may no longer be remembered, so that no request waits for the answer. Asks once
+   * for each yes, and only if the credential outlives it.
    */
   private isToBeAskedAgain(remembered: Remembered<unknown>): boolean {
     if (!this.lease.isOlderThan(remembered.takenAtMs, ASK_AGAIN_AFTER_MS)) return false;

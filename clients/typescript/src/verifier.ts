@@ -3,7 +3,7 @@ import { createSystemRuntime } from './runtime.js';
 import { TestVerifier, type TestVerifierOptions } from './test-verifier.js';
 import { VerifierCore } from './verifier-core.js';
 
-/** Verifies the credentials of requests to this service. One for the process. */
+/** Verifies the credentials of requests to this service. A process needs one. */
 export class Verifier extends VerifierCore {
   /** @throws {VerifierConfigurationError} */
   constructor(options: VerifierOptions) {
@@ -11,8 +11,8 @@ export class Verifier extends VerifierCore {
   }
 
   /**
-   * From AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME, and SECRET_KEY or AUTH_JWKS_URL: what `platform-auth init` writes.
-   * AUTH_APP_KEY_FILE, in place of AUTH_APP_KEY, names a file with the key. Also SECRET_KEY_PREVIOUS during a rotation, JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them, and
+   * Reads AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY (or AUTH_APP_KEY_FILE, a file with the key), SERVICE_NAME, and SECRET_KEY
+   * or AUTH_JWKS_URL, as `platform-auth init` writes them. Optional: SECRET_KEY_PREVIOUS, JWT_ISSUER, JWT_AUDIENCE and
    * AUTH_OUTAGE_GRACE_SECONDS.
    * @throws {VerifierConfigurationError}
    */

@@ -1,4 +1,4 @@
-/** Of a connection that outlives the request that opened it. To be closed when the connection ends. */
+/** Belongs to a connection that outlives the request that opened it; close it when the connection ends. */
 export interface Watch {
   close(): void;
 }

@@ -5,7 +5,7 @@ import { createSystemRuntime } from '../src/runtime.js';
 import { ConnectionError, type Transport } from '../src/transport.js';
 import { VerifierCore } from '../src/verifier-core.js';
 
-/** Answers nothing, and breaks what is in flight when it is closed, as connections do. */
+/** Never answers, and breaks requests in flight when it is closed, as connections do. */
 class SilentTransport implements Transport {
   sent = 0;
   private breakAll = (): void => undefined;
@@ -41,7 +41,7 @@ describe('a verifier that is closed', () => {
     verifier.close();
     verifier.close();
     await asked;
-    // The question was repeated once, the poll was not.
+    // The question is repeated once; the poll is not.
     expect([transport.sent, logged]).toEqual([3, []]);
   });
 });

@@ -22,10 +22,10 @@ import {
 } from './scenarios.js';
 import { Simulation } from './simulation.js';
 
-/** A verdict that is not known so long after the last step fails the scenario. */
+/** A scenario fails when its verdict is still unknown this long after the last step. */
 const PATIENCE_MS = 10_000;
 
-/** Of the file that holds the own key in some scenarios. */
+/** Holds the file with the own key in some scenarios. */
 const FOLDER = mkdtempSync(join(tmpdir(), 'platform-auth-conformance-'));
 afterAll(() => rmSync(FOLDER, { recursive: true }));
 
@@ -36,7 +36,7 @@ interface Known {
   readonly error?: VerificationError;
 }
 
-/** Runs one scenario and says everything that does not match it. */
+/** Runs one scenario, and collects everything that does not match it. */
 class Run {
   readonly mistakes: string[] = [];
   private readonly simulation = new Simulation();
@@ -196,7 +196,7 @@ class Run {
   }
 }
 
-/** As Node.js hands headers over. */
+/** Hands headers over as Node.js does. */
 function toRequest(pairs: readonly (readonly [string, string])[]) {
   const headers: Record<string, string> = {};
   for (const [name, value] of pairs) {
@@ -207,7 +207,7 @@ function toRequest(pairs: readonly (readonly [string, string])[]) {
   return { headers, rawHeaders: pairs.flat() };
 }
 
-/** The names of the suite. */
+/** The suite's names of a principal's fields. */
 function toNeutral(principal: Principal): Record<string, unknown> {
   const toSnakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   return Object.fromEntries(Object.entries(principal).map(([name, value]) => [toSnakeCase(name), value]));

@@ -10,7 +10,7 @@ const NODE_ID = '01985f4e-7c3a-7b52-9d1e-000000000b01';
 const POLL_MS = 200;
 const LATENCY_MS = 5;
 
-/** Knows one node, and tells a change or a reset with the next poll. */
+/** Knows one node, and reports a change or a reset with the next poll. */
 class OneNodeService implements Transport {
   isValid = true;
   isReachable = true;
@@ -20,7 +20,7 @@ class OneNodeService implements Transport {
   constructor(private readonly simulation: Simulation) {}
 
   close(): void {
-    // Nothing is open.
+    // No connection is open.
   }
 
   send({ url }: ServiceRequest): Promise<ServiceAnswer> {

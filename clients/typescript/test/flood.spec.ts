@@ -7,14 +7,14 @@ import { Simulation } from './simulation.js';
 
 const ATTACKER = '203.0.113.9';
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
-/** As measured before a service with a million nodes. */
+/** The rate that one client reached against a service with a million nodes. */
 const FLOOD_PER_MS = 2;
-/** So slow that one client keeps more questions waiting than a door has. */
+/** So slow that one client keeps more questions waiting than a door allows. */
 const SERVICE_MS = 150;
 
 const SERVICE_NAME = 'recipes';
 
-/** Knows some nodes and apps; takes its time for each question, and none for a poll. */
+/** Knows some nodes and apps. A question takes time, a poll none. */
 class SlowService implements Transport {
   /** The ids of nodes and apps. */
   readonly valid = new Set<string>();
@@ -25,7 +25,7 @@ class SlowService implements Transport {
   constructor(private readonly simulation: Simulation) {}
 
   close(): void {
-    // Nothing is open.
+    // No connection is open.
   }
 
   send({ url, headers }: ServiceRequest): Promise<ServiceAnswer> {
@@ -101,7 +101,10 @@ describe('a verifier under a flood of random keys from one address', () => {
   const presentApp = (appId: string, ip: string): Promise<unknown> =>
     verifier.verifyApp({ headers: { 'x-platform-app-id': appId, 'x-platform-app-key': 'key' }, ip });
 
-  /** From now on. @returns how many were refused, and how many turned away without a verdict */
+  /**
+   * Starts a flood.
+   * @returns how many requests were refused, and how many got no verdict
+   */
   function flood(forMs: number) {
     const answers = { refused: 0, unavailable: 0 };
     for (let ms = 0; ms < forMs; ms += 1) {
@@ -115,7 +118,7 @@ describe('a verifier under a flood of random keys from one address', () => {
     return answers;
   }
 
-  /** @returns the nodes, or other callers, that were accepted, with the time that each waited */
+  /** @returns the accepted nodes, or other callers, each with the time that it waited */
   function presentAll(ids: readonly string[], atMs: number, everyMs: number, ip: string, presentOne = present) {
     const waited: number[] = [];
     ids.forEach((id, index) => {
@@ -149,7 +152,7 @@ describe('a verifier under a flood of random keys from one address', () => {
   it('answers every node that was valid recently, also at the address of the attacker', async () => {
     const nodes = createIds(60);
     presentAll(nodes, 0, 0, ATTACKER);
-    // Not used since: what is remembered has ended, and the service is asked.
+    // After a minute unused, a remembered key has ended, and the service is asked.
     await simulation.run(61_000);
     flood(2_000);
     const waited = presentAll(nodes, 62_000, 0, ATTACKER);
@@ -204,7 +207,7 @@ describe('a verifier under a flood of random keys from one address', () => {
   it('drops what it remembers when the service refuses it, also after others were accepted more recently', async () => {
     restartWith(2);
     const [used = '', unused = '', newest = ''] = createIds(3);
-    // The one in use stays remembered; the other one makes room.
+    // The key in use stays remembered, and the other one makes room.
     presentAll([used, unused], 0, 500, ATTACKER);
     presentAll([used, newest], 1_000, 500, ATTACKER);
     await simulation.run(2_000);

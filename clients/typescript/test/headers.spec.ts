@@ -4,7 +4,7 @@ import type { PresentedRequest } from '../src/presented-request.js';
 import { RefusedError, UnavailableError } from '../src/errors.js';
 import { Verifier } from '../src/verifier.js';
 
-/** V8 ends the call after this time. A linear read takes milliseconds, a quadratic one hours. */
+/** V8 aborts the call after this time. A linear read takes milliseconds, a quadratic one hours. */
 const PATIENCE_MS = 20_000;
 
 type Fields = Readonly<Record<string, string>>;

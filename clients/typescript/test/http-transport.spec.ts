@@ -8,7 +8,7 @@ import { HttpTransport } from '../src/http-transport.js';
 import { SharedLookups } from '../src/shared-lookups.js';
 import type { ServiceRequest } from '../src/transport.js';
 
-/** A look-up of names that answers when it is told. */
+/** A look-up of names that answers when the test says so. */
 class HeldLookup {
   readonly asked: { hostname: string; answer: () => void; fail: () => void }[] = [];
 
@@ -141,7 +141,7 @@ describe('the look-ups of the transport over HTTP', () => {
     const waiting = Array.from(own['lookups']['pending'].values(), ({ size }) => size);
     for (const { answer } of asked) answer();
     expect((await answered).map(({ body }) => body)).toEqual(['yes', 'yes', 'yes']);
-    // The requests that were given up wait for no look-up.
+    // Aborted requests do not wait for the look-up.
     expect([names, waiting]).toEqual([['auth.test'], [3]]);
   });
 

@@ -1,5 +1,5 @@
-// Packs the verifier, installs the tarball into an empty folder, and tries it there: ES modules, CommonJS, types, and a real
-// service with a PostgreSQL of its own. `npm run test:pack`; needs what `npm run build` builds.
+// Packs the verifier, installs the tarball into an empty folder, and tries it there: ES modules, CommonJS, types, and a
+// real service with a PostgreSQL of its own. `npm run test:pack`; needs `npm run build` first.
 import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -15,17 +15,17 @@ import { makeTemporaryFolder, startPostgres, UNSAFE } from '../../../tools/postg
 import { isHealthy, ServerProcess } from '../../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_FLAGS, SERVICE_SCRIPT } from '../../../tools/service.js';
 
-/** Started from the root of the project. */
+/** The program starts in the root of the project. */
 const PACKAGE = resolve('clients/typescript');
 const MODULES = resolve('node_modules');
-/** Development packages that the consumer's types need. The verifier's own dependencies are installed. */
+/** Development packages that the types of the consumer need. The verifier's own dependencies are installed. */
 const LINKED = ['typescript', '@types/node', '@types/express', 'express', 'fastify', '@nestjs/common'];
 const LEASE_MS = 500;
 const run = promisify(execFile);
 
 const checks = new Checks();
 
-/** Verifies the headers at a door, and returns what the verifier decided. */
+/** @returns what the verifier decided about the headers at a door */
 type Verify = (door: 'App' | 'User', headers: Readonly<Record<string, string>>) => Promise<string>;
 
 const TRY = `
@@ -39,7 +39,7 @@ const TRY = `
     if (typeof requireApp(auth) !== 'function') throw new Error('no guard');
   });`;
 
-/** With the package of Auth0 in the same program, which declares an `auth` of every request. */
+/** The same program uses the package of Auth0, which declares an `auth` of every request too. */
 const CONSUMER = `
   import express from 'express';
   import { Verifier, getPrincipal, type AppPrincipal, type Principal, type UserPrincipal } from '@platform-auth/verifier';
@@ -89,11 +89,11 @@ const MODULE_SYSTEMS: readonly { readonly type: 'module' | 'commonjs'; readonly 
   { type: 'module', flags: ['--module', 'node16'] },
   { type: 'module', flags: ['--module', 'preserve', '--moduleResolution', 'bundler'] },
   { type: 'commonjs', flags: ['--module', 'nodenext'] },
-  // Does not read `exports`: the default of TypeScript 5 with `module: commonjs`.
+  // This resolution does not read `exports`: it is the default of TypeScript 5 with `module: commonjs`.
   { type: 'commonjs', flags: ['--module', 'commonjs', '--moduleResolution', 'node10', '--ignoreDeprecations', '6.0'] },
 ];
 
-/** Each finds packages as one of those above does. */
+/** These resolve packages as one of the systems above does. */
 const SIMILAR_SYSTEMS: typeof MODULE_SYSTEMS = [
   { type: 'module', flags: ['--module', 'node18'] },
   { type: 'module', flags: ['--module', 'node20'] },
@@ -242,7 +242,7 @@ async function tryService(cleanup: Cleanup, folder: string): Promise<void> {
   await checks.run('answers 503 when the service is gone', expect('App', app, 'unavailable'));
 }
 
-/** @returns what verifies headers in a process that embeds the packed verifier */
+/** @returns a function that verifies headers in a process that embeds the packed verifier */
 function startVerifier(cleanup: Cleanup, folder: string, variables: Variables): Verify {
   writeFileSync(join(folder, 'service.mjs'), SERVICE);
   const env = { PATH: process.env.PATH, ...variables };

@@ -105,7 +105,7 @@ export const names = data.names;
 export const credentials = data.credentials;
 export const answers = fill(read('answers.json') as Record<string, Answer>);
 
-/** Every secret that must not be printed. */
+/** Secrets that must never be printed. */
 export const secrets = [
   ...Object.values(credentials).flatMap((credential) => credential.secrets ?? []),
   names.own_app_key!,

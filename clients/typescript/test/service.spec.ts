@@ -81,7 +81,7 @@ describe('a verifier before the service', () => {
       (error: unknown) => (error as { code: unknown }).code,
     );
 
-  /** The first verdict: a machine under load may be too slow for the verifier, which then answers 503. */
+  /** Repeats until there is a verdict, because on a machine under load the verifier may answer 503. */
   async function verdictOf(verify: () => Promise<unknown>): Promise<unknown> {
     let code: unknown;
     await eventually('there is a verdict', async () => (code = await codeOf(verify())) !== 'unavailable');
@@ -95,7 +95,7 @@ describe('a verifier before the service', () => {
     return principal!;
   }
 
-  /** Verifies until the service need not be asked. */
+  /** Verifies until memory answers. */
   async function untilRemembered(verify: () => Promise<unknown>): Promise<void> {
     await eventually('it is remembered', async () => {
       const before = asked;

@@ -10,7 +10,7 @@ type Clock = 'true' | 'monotonic';
 interface Event {
   readonly dueMs: number;
   readonly clock: Clock;
-  /** Not held up by a pause: what happens outside of the process. */
+  /** Whether it happens outside of the process, so that a pause does not delay it. */
   readonly isOutside: boolean;
   readonly work: () => void;
 }
@@ -28,7 +28,7 @@ export class Simulation {
     wall: () => START_WALL_MS + this.nowMs + this.jumpedMs,
   };
 
-  /** @returns what cancels it */
+  /** @returns a function that cancels it */
   at(
     dueMs: number,
     work: () => void,
@@ -43,12 +43,12 @@ export class Simulation {
     this.jumpedMs += ms;
   }
 
-  /** The process stands still. */
+  /** Pauses the process, while its clocks go on. */
   stop(ms: number): void {
     this.stoppedUntilMs = this.nowMs + ms;
   }
 
-  /** The machine stands still, with its monotonic clock. */
+  /** Suspends the machine, and with it the monotonic clock. */
   suspend(ms: number): void {
     this.stop(ms);
     this.suspendedMs += ms;
@@ -85,7 +85,7 @@ export class Simulation {
   }
 }
 
-/** WebCrypto works in other threads, which take real time: the simulation waits for it. */
+/** WebCrypto works in other threads and takes real time, so the simulation waits for it. */
 let pendingCryptography = 0;
 for (const name of ['verify', 'importKey'] as const) {
   const original = crypto.subtle[name].bind(crypto.subtle) as (...parameters: unknown[]) => Promise<never>;
