@@ -1,7 +1,7 @@
 /**
- * The events of the audit log, the columns of its table, and the statements that write them. An act that is one
- * hand-written statement is recorded by the same statement ({@link withAuditEvent}); other acts use INSERT_AUDIT_EVENT in
- * their transaction.
+ * The events of the audit log, the columns of its table, and the statements that write them. An act that is a single
+ * statement by hand is recorded by that statement ({@link withAuditEvent}), any other act by INSERT_AUDIT_EVENT in its
+ * transaction.
  */
 import type { Actor } from '../../foundation/access/actor.js';
 import { createId } from '../../foundation/common/ids.js';
@@ -13,18 +13,18 @@ import type { LogFields } from '../../foundation/logging/log.js';
 export interface AuditEvent {
   readonly event: AuditEventName;
   readonly actor: Actor;
-  /** Default: now. */
+  /** Now, when undefined. */
   readonly time?: Date;
-  /** The id of the user, node, app credential, operator or signing key, or of the run of an import or export. */
+  /** Id of the user, node, app credential, operator or signing key, or of a run of an import or export. */
   readonly subject: string;
-  /** What an auditor reads, such as the values before and after. Never a secret, a digest or an e-mail address. */
+  /** Further facts, such as the values before and after. Never a secret, a digest or an e-mail address. */
   readonly details?: Readonly<Record<string, unknown>>;
   readonly count?: number;
-  /** Fields of the log line besides those of the request. When undefined, no line is written. */
+  /** Fields of the log line in addition to those of the request. Undefined: no line is written. */
   readonly logFields?: LogFields;
 }
 
-/** An act on the account of a user: the log line names the user too. */
+/** An act on the account of a user, whom the log line names too. */
 export function toUserEvent(
   event: AuditEventName,
   actor: Actor,
@@ -47,7 +47,7 @@ export interface StoredAuditEvent {
   readonly count: number;
 }
 
-/** The columns that the service writes. PostgreSQL fills in the others (epoch, xid, recorded_at). */
+/** The columns that the service writes; PostgreSQL sets the others (epoch, xid, recorded_at). */
 const COLUMN_TYPES = {
   id: 'uuid',
   time: 'timestamptz',
@@ -89,8 +89,9 @@ function auditParameters(offset: number, count: string): ColumnExpressions {
 export const INSERT_AUDIT_EVENT = insertAuditEvents(auditParameters(0, `$${PARAMETER_COLUMNS.length + 1}::integer`));
 
 /**
- * Adds the insertion of an audit event to a statement: both are committed or neither, in one round trip. Its parameters
- * are those of the act, then {@link toAuditValues}. An act that returns no row inserts none, any other inserts one.
+ * Adds the insertion of an audit event to a statement, so that one round trip commits both or neither. The parameters
+ * of the act come first, then {@link toAuditValues}. An act that returns no row inserts no event, any other inserts
+ * one.
  * @param act an INSERT, UPDATE or DELETE with RETURNING
  * @param details SQL over the rows of `act` for further details
  */

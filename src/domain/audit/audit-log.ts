@@ -1,7 +1,7 @@
 /**
  * The audit log: one row of audit_events for each act on users, sessions, nodes, app credentials, operators and signing
- * keys. A row is committed together with its act, or neither is. The act is logged and counted after the commit, so that
- * neither reports what was rolled back. Refused logins, second factors, admin keys and scopes are counted instead
+ * keys, committed with the act or not at all. The log line and the metric follow the commit, so that neither reports
+ * what was rolled back. Refused logins, second factors, admin keys and scopes are counted instead
  * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
  */
 import { isDeepStrictEqual } from 'node:util';
@@ -38,13 +38,13 @@ import { COUNTED_EVENTS, OPEN_WINDOWS } from './counted-refusals.js';
 import type { Page } from '../../foundation/database/page.js';
 
 interface AuditFilter {
-  /** The id of the actor, or the door of an actor without an id. */
+  /** Id of the actor, or the door of an actor without an id. */
   readonly actor: string | undefined;
-  /** The ids of operators, in place of `actor`. */
+  /** Ids of operators, in place of `actor`. */
   readonly operators?: readonly string[] | undefined;
   readonly subject: string | undefined;
   readonly requestId?: string | undefined;
-  /** Of the client. */
+  /** Address of the client. */
   readonly address?: string | undefined;
   readonly events: readonly AuditEventName[] | undefined;
   /** Inclusive. */
@@ -77,11 +77,11 @@ export class AuditLog implements EntitySubscriberInterface {
       labelNames: ['event'],
       registers: [registry],
     });
-    // A series that begins at 1 has no increase: alerts would miss the first act of its kind.
+    // Starts each series at 0: one that begins at 1 has no increase, so alerts would miss the first act of its kind.
     for (const event of AUDIT_EVENT_NAMES) if (isCountedAct(event)) this.acts.inc({ event }, 0);
   }
 
-  /** @param hasEffect an act that changed nothing has a log line only */
+  /** @param hasEffect false for an act that changed nothing, which gets a log line only */
   async record(transaction: EntityManager, event: AuditEvent, hasEffect = true): Promise<void> {
     if (!hasEffect) {
       this.logOnly(event.event, event.actor, event.logFields ?? {});
@@ -91,7 +91,10 @@ export class AuditLog implements EntitySubscriberInterface {
     this.reportAfterCommit(transaction, event);
   }
 
-  /** Records a change with the fields before and after it. @returns whether it changes anything */
+  /**
+   * Records a change with the fields before and after it.
+   * @returns whether anything changed
+   */
   async recordChange(transaction: EntityManager, event: AuditEvent, before: object, after: object): Promise<boolean> {
     const hasEffect = !isDeepStrictEqual(before, after);
     await this.record(transaction, { ...event, details: { before, after } }, hasEffect);
@@ -103,7 +106,7 @@ export class AuditLog implements EntitySubscriberInterface {
     this.pending.delete(queryRunner);
   }
 
-  /** @param act made by {@link withAuditEvent}. When it returns no row, nothing is recorded. */
+  /** @param act a statement of {@link withAuditEvent}; when it returns no row, nothing is recorded */
   async execute<Row extends object>(
     act: Statement,
     actValues: unknown[],
@@ -118,7 +121,7 @@ export class AuditLog implements EntitySubscriberInterface {
     return rows;
   }
 
-  /** For events that are not in the audit log, and for acts that changed nothing. */
+  /** Logs an event that is not in the audit log, or an act that changed nothing. */
   logOnly(event: SecurityEvent, { operator, requestId, callerRequestId, address }: Actor, fields: LogFields): void {
     const line = {
       event,
@@ -132,7 +135,7 @@ export class AuditLog implements EntitySubscriberInterface {
     else this.serviceLog.info(event, line);
   }
 
-  /** Newest first, including the windows of counted refusals that are still open. */
+  /** Lists events, newest first, including open windows of counted refusals. */
   async listEvents(filter: AuditFilter, limit: number, cursor?: string | null): Promise<Page<StoredAuditEvent>> {
     const { text, values } = buildQuery(filter, limit + 1, cursor == null ? undefined : decodeCursor(cursor));
     const rows = await this.dataSource.query<StoredAuditEvent[]>(text, values);
@@ -141,7 +144,7 @@ export class AuditLog implements EntitySubscriberInterface {
     return { items, nextCursor: rows.length > limit && last ? encodeCursor(last) : null };
   }
 
-  /** @returns who acted on a subject in a request: a door, or `operator:<name>`; null when it is not in the audit log */
+  /** @returns the actor of a request on a subject: a door, or `operator:<name>`; null when the audit log has none */
   async findActor(subject: string, requestId: string): Promise<string | null> {
     const [found] = await this.dataSource.query<{ actor_door: string; operator: string | null }[]>(FIND_ACTOR, [
       subject,
@@ -162,7 +165,7 @@ export class AuditLog implements EntitySubscriberInterface {
   }
 }
 
-/** Not refusals, which have metrics of their own, nor what the command line or a batch records. */
+/** Excludes refusals, which have metrics of their own, and events of the command line and of batches. */
 function isCountedAct(event: AuditEventName): boolean {
   const isRefusal = (COUNTED_EVENTS as readonly AuditEventName[]).includes(event);
   return !isRefusal && !/^(signing_key|users)\.|\.first_used$/.test(event);
@@ -197,7 +200,7 @@ function toConditions(filter: AuditFilter, after: Position | undefined) {
   add((name) => `event = ANY(${name})`, events);
   add((name) => `time >= ${name}`, since);
   add((name) => `time < ${name}`, until);
-  // The first condition prunes the partitions of later months, which a comparison of pairs does not.
+  // The first condition prunes the partitions of later months; a comparison of pairs does not.
   add((time, id) => `time <= ${time} AND (time, id) < (${time}, ${id})`, after?.time, after?.id);
   return { where: conditions.length > 0 ? `WHERE ${conditions.join(' AND ')}` : '', values };
 }

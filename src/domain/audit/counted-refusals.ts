@@ -12,14 +12,16 @@ import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './
 
 export const WINDOW_MS = 15 * 60_000;
 /**
- * A window that has ended may still be counted in: by a replica whose clock is behind, by a refusal that waits to be flushed,
- * and by a statement that PostgreSQL has not finished.
+ * Time after which an ended window gets no more counts: from a replica with a slow clock, from a refusal that waits to
+ * be flushed, or from a statement that PostgreSQL has not finished.
  */
 const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
-/** Bounds the memory, and the rows that one replica writes. Refusals beyond it are in the log alone. */
+/** Limits the memory, and the rows that one replica writes. Further refusals are only logged. */
 const MAX_DEFERRED = 1_000;
-/** Refusals without an account share this many rows a window, so that random addresses do not fill the disk. */
+/**
+ * Number of rows that refusals without an account share in each window, so that random addresses do not fill the disk.
+ */
 const MAX_UNKNOWN_ROWS = 256;
 
 export const COUNTED_EVENTS = [
@@ -43,12 +45,12 @@ const COUNT = {
 };
 
 const IS_OPERATOR = `event = 'admin.scope.refused'`;
-/** Only a right key proves the node: any client may send another key with its id. */
+/** Whether the node's key was right: any client can send the id of a node with a wrong key. */
 const IS_PROVEN_NODE = `(event = 'node.validation.failed' AND reasons - 'target' = '{}')`;
-/** Read when the row is shown or moved: a name never changes, and the row of an operator is never deleted. */
+/** Read when the row is listed or moved, because a name never changes and the row of an operator is never deleted. */
 const OPERATOR_NAME = `CASE WHEN ${IS_OPERATOR} THEN (SELECT name FROM operators WHERE operators.id::text = subject) END`;
 
-/** A window as a row of audit_events. */
+/** The columns of a window as those of audit_events. */
 const EXPRESSIONS: ColumnExpressions = {
   id: 'id',
   time: 'time',
@@ -67,8 +69,8 @@ const EXPRESSIONS: ColumnExpressions = {
 export const OPEN_WINDOWS = `${selectAuditEvents(EXPRESSIONS)} FROM counted_refusals`;
 
 /**
- * Selects the wrong passwords and codes of accounts since two moments, and the address of the first one in each window. A
- * window is found by the time of its first refusal: up to {@link WINDOW_MS} before the others.
+ * Selects the accounts and first addresses of windows of wrong passwords and codes. A window has the time of its first
+ * refusal, which is up to {@link WINDOW_MS} earlier than the others.
  */
 export function selectFailedAttempts(passwordsSince: string, codesSince: string): string {
   const selectSince = (event: CountedEvent, since: string): string =>
@@ -91,9 +93,9 @@ const MOVE_CLOSED = {
 };
 
 interface Count {
-  /** The key of the count: a canonical e-mail address, the id of a user or of an operator, or a network. */
+  /** What is counted: a canonical e-mail address, a network, or the id of a user, operator, app credential or node. */
   readonly counted: string;
-  /** Undefined when no account is known. */
+  /** Undefined when the refusal concerns no known account. */
   readonly subject?: string | undefined;
 }
 
@@ -102,7 +104,7 @@ interface RefusalToCount extends Count {
   readonly reason: string;
 }
 
-/** Refusals of one subject that are not written yet. */
+/** Refusals with the same event, reason and subject that are not written yet. */
 interface DeferredRefusal {
   readonly refusal: RefusalToCount;
   readonly actor: Actor;
@@ -118,9 +120,9 @@ export interface CountedRefusal extends Count {
 }
 
 /**
- * Counts failed logins, failed second factors, refused admin keys and scopes, and refused keys of apps and
- * nodes: one row for each account, network, operator, app credential or node, and window of 15 minutes, across all replicas;
- * addresses without an account share rows. The row has the request ids and network address of the first refusal.
+ * Counts refused logins, second factors, admin keys, operator scopes, and keys of apps and nodes across all replicas:
+ * one row for each account, network, operator, app credential or node and window of 15 minutes. The row has the request
+ * id and the address of the first refusal.
  */
 @Injectable()
 export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implements OnModuleInit, OnApplicationShutdown {
@@ -145,7 +147,7 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
     await this.stop();
   }
 
-  /** @throws when the refusal cannot be counted: fails closed with 503 */
+  /** @throws when the refusal cannot be counted, which fails closed with 503 */
   async recordRefusal(
     { problem, refusal, members, ...count }: CountedRefusal,
     actor: Actor,
@@ -154,22 +156,24 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
     return new ProblemException(problem, { refusal, ...(members && { members }) });
   }
 
-  /** One write, whether or not the e-mail address has an account: no enumeration by response time. */
+  /**
+   * One write whether or not the e-mail address has an account, so that the response time does not tell (enumeration).
+   */
   async countRefusal(refusal: RefusalToCount, actor: Actor): Promise<void> {
     const now = this.clock.now();
     await this.write({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
   }
 
   /**
-   * Counts in memory, for refusals by a route that writes nothing. They are written every 30 seconds; a room that defers also
-   * flushes when the service stops, because this module outlives the connections to the database.
+   * Counts in memory, for routes that write nothing; counts are written every 30 seconds. A room that defers also
+   * flushes at the stop, because this module outlives the database connections.
    */
   deferRefusal(refusal: RefusalToCount & { readonly subject: string }, actor: Actor): void {
     const now = this.clock.now();
     this.add({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
   }
 
-  /** One refusal a batch: one that cannot be written loses no other. */
+  /** One refusal a batch, so that one that cannot be written loses no other. */
   protected takeBatches(): [DeferredRefusal][] {
     const waiting = [...this.deferred.values()];
     this.deferred = new Map();
@@ -209,7 +213,10 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
     return subject === undefined ? computeMac(this.key, `unknown ${mac.readUInt32BE() % MAX_UNKNOWN_ROWS}`) : mac;
   }
 
-  /** Runs in batches, and safely in several replicas at once. @param now by the clock of PostgreSQL */
+  /**
+   * Runs in batches, and safely in several replicas at once.
+   * @param now by the clock of PostgreSQL
+   */
   async moveClosedWindows(now: Date): Promise<number> {
     const latestStart = new Date(now.getTime() - WINDOW_MS - CLOCK_TOLERANCE_MS);
     let total = 0;

@@ -3,23 +3,23 @@ import { isDatabaseFailure } from '../../foundation/database/database-failure.js
 
 const FLUSH_INTERVAL_MS = 30_000;
 
-/** Writes what requests leave in memory: in batches, every 30 seconds, and when the service stops. */
+/** Collects writes in memory, and makes them in batches: every 30 seconds, and when the service stops. */
 export abstract class DeferredWrites<Batch extends readonly unknown[]> {
   private lastFlush = Promise.resolve();
   private timer: NodeJS.Timeout | undefined;
   private isFlushingEarly = false;
-  /** The database was away at the last flush. */
+  /** Whether the last flush met an outage. */
   private isBehind = false;
 
   constructor(
-    /** Logged with the number of those that could not be written. */
+    /** Event that is logged with the number of unwritten items. */
     private readonly warning: string,
     private readonly log: Log,
   ) {}
 
-  /** Empties the memory. */
+  /** Takes everything out of the memory. */
   protected abstract takeBatches(): Batch[];
-  /** A batch that fails is written again as a whole: one statement, or one transaction. */
+  /** Must be one statement or one transaction, because a failed batch is written again as a whole. */
   protected abstract writeBatch(batch: Batch): Promise<void>;
   protected abstract putBack(unwritten: readonly Batch[]): void;
 
@@ -32,20 +32,23 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> {
     await this.flush();
   }
 
-  /** Waits for a flush that is under way, whose items may not be written yet. */
+  /** Follows a running flush, whose items may not be written yet. */
   flush(): Promise<void> {
     this.lastFlush = this.lastFlush.then(() => this.writeAll());
     return this.lastFlush;
   }
 
-  /** When the memory fills before the interval is over. In an outage the interval alone decides. */
+  /** Flushes before the interval is over, when the memory fills. In an outage it waits for the interval. */
   protected flushEarly(): void {
     if (this.isFlushingEarly || this.isBehind) return;
     this.isFlushingEarly = true;
     void this.flush().finally(() => (this.isFlushingEarly = false));
   }
 
-  /** What an outage leaves unwritten is retried at the next flush. What cannot be written at all does not block the others. */
+  /**
+   * Puts back what an outage leaves unwritten. A batch that fails for another reason is dropped, so that it does not
+   * block the others.
+   */
   private async writeAll(): Promise<void> {
     const batches = this.takeBatches();
     for (const [index, batch] of batches.entries()) {

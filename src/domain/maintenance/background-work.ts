@@ -1,5 +1,5 @@
-// How far the work that no request waits for is behind. While PostgreSQL has a full disk, sealing and purges fail although
-// reads, and so /health, succeed.
+// Measures how late background work is: sealing, mails and jobs. These can fail while requests, and so /health,
+// succeed, for example when the disk of PostgreSQL is full.
 
 import { Injectable } from '@nestjs/common';
 import { SealWriter } from '../audit/seals/seal-writer.js';
@@ -16,7 +16,7 @@ const READ = {
   text: 'SELECT job, GREATEST(0, extract(epoch FROM now() - succeeded_at))::float8 AS seconds FROM job_runs',
 };
 
-/** What is measured, and the seconds after which it is overdue. A mail may wait for a server that greylists. */
+/** The measures, and the seconds after which each is overdue. A mail may wait for a server that greylists. */
 const LIMITS = {
   audit_unsealed_seconds: 600,
   mail_waiting_seconds: 7_200,

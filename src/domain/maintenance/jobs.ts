@@ -1,6 +1,7 @@
-// The jobs, and the timers that start them. Every replica starts them; each step takes an advisory lock or is conditional,
-// so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries. What is
-// deleted after its retention is judged by the clock of PostgreSQL; nothing is, while that clock and the replica's disagree.
+// The maintenance jobs, and the timers that start them in every replica. Each step takes an advisory lock or is
+// conditional, so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next
+// run retries. The clock of PostgreSQL decides what has outlived its retention; nothing is deleted while the replica's
+// clock disagrees.
 
 import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { CountedRefusals } from '../audit/counted-refusals.js';
@@ -20,19 +21,18 @@ import { BackgroundWork } from './background-work.js';
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60_000;
 
-/** Rows of a table, and for how many days they are kept after their end. */
+/** How long rows of a table are kept after their end. */
 interface Retention {
   readonly table: string;
-  /** The columns of the primary key. */
   readonly key: string;
-  /** SQL for the moment of the end; as an index has it, where the table is large. */
+  /** An SQL expression for the end of a row, which matches an index where the table is large. */
   readonly endsAt: string;
   readonly days: number;
-  /** They are counted in the line `purged` of the log. */
+  /** Whether the log line `purged` counts these rows. */
   readonly isCounted?: true;
 }
 
-/** Sessions contain personal data (user agent and network): the law's limit for the audit log is theirs too. */
+/** Sessions contain personal data (user agent and network), so the retention of the audit log limits theirs too. */
 const MAX_SESSION_DAYS = 30;
 const KEYS = { key: 'id', endsAt: 'LEAST(expires_at, revoked_at)', days: 365, isCounted: true } as const;
 export const SESSIONS = { table: 'sessions', key: 'id', endsAt: 'LEAST(expires_at, ended_at)' };
@@ -43,17 +43,17 @@ function listRetentions({ auditRetentionDays }: Environment): Retention[] {
     { table: 'nodes', ...KEYS },
     { table: 'app_credentials', ...KEYS },
     { table: 'idempotency_keys', key: 'key_mac', endsAt: 'created_at', days: 1 },
-    // A used code is recognised until then.
+    // A used code is recognised, as a reuse, until its row is deleted.
     { table: 'node_enrolments', key: 'id', endsAt: 'expires_at', days: 30 },
     { table: 'one_time_tokens', key: 'user_id, purpose', endsAt: 'expires_at', days: 0 },
     { table: 'throttle_windows', key: 'key', endsAt: 'window_end', days: 0 },
     { table: 'used_challenges', key: 'digest', endsAt: 'expires_at', days: 1 / 24 },
-    // Left behind by a service that sends no mail any more.
+    // Deletes the requests of a service that no longer sends mail.
     { table: 'mail_requests', key: 'id', endsAt: 'requested_at', days: 2 },
   ];
 }
 
-/** @returns a statement that deletes at most `$2` rows that ended before `$1` */
+/** Builds a statement that deletes at most `$2` rows that ended before `$1`. */
 export function buildDeletion({ table, key, endsAt }: Pick<Retention, 'table' | 'key' | 'endsAt'>): string {
   return `DELETE FROM ${table} WHERE (${key}) IN
     (SELECT ${key} FROM ${table} WHERE ${endsAt} < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
@@ -69,11 +69,11 @@ export class RetentionClock {
     metrics: MetricsRegistry,
   ) {
     const help = 'Seconds by which the clock of this replica is ahead of the clock of PostgreSQL.';
-    // Workers share the clock of their machine.
+    // `max`, because workers share the clock of their machine.
     metrics.addGauge('clock_skew_seconds', help, () => clock.skewSeconds, 'max');
   }
 
-  /** @returns the time of PostgreSQL; undefined while the two clocks differ by more than a minute */
+  /** @returns PostgreSQL's time; undefined while the two clocks differ by more than a minute */
   async now(): Promise<Date | undefined> {
     const now = await this.clock.compareClocks();
     const { isWrong: isSkewed, skewSeconds = 0 } = this.clock;
@@ -85,7 +85,10 @@ export class RetentionClock {
   }
 }
 
-/** Another replica that holds the lock of a job does it. @returns whether the work succeeded */
+/**
+ * Logs a failure as a warning, unless another replica holds the lock and does the job.
+ * @returns whether the work succeeded
+ */
 async function warnOnFailure(log: Log, event: string, work: () => Promise<void>): Promise<boolean> {
   try {
     await work();
@@ -108,8 +111,9 @@ export class PurgeJob {
   ) {}
 
   /**
-   * Stops when another replica holds the lock: if both went on with the next step, each could skip what the other locks.
-   * @returns the number of sessions and keys that were deleted, also when a later step failed
+   * Stops when another replica holds the lock, because two replicas at different steps could skip what the other one
+   * locks.
+   * @returns the number of deleted sessions and keys, even when a later step failed
    */
   async purgeExpired(): Promise<number> {
     let count = 0;
@@ -128,7 +132,7 @@ export class PurgeJob {
   }
 }
 
-/** Creates months of the audit log in advance, moves closed windows of counted refusals, drops expired months. */
+/** Creates months of the audit log in advance, moves closed windows of counted refusals, and drops expired months. */
 @Injectable()
 export class AuditJob {
   constructor(
@@ -141,7 +145,7 @@ export class AuditJob {
 
   async maintainAuditLog(): Promise<void> {
     await warnOnFailure(this.log, 'audit_job_failed', async () => {
-      // Safe while the clocks disagree: it deletes nothing and uses the clock of PostgreSQL alone.
+      // Safe while the clocks disagree, because it deletes nothing and uses PostgreSQL's clock alone.
       const count = await this.months.createMonths();
       if (count > 0) this.log.info('audit_partitions_made', { count });
       const now = await this.clock.now();
@@ -155,7 +159,10 @@ export class AuditJob {
   }
 }
 
-/** Encrypts again after a change of SECRET_KEY, replaces signing keys by age, and erases those that no token needs. */
+/**
+ * Encrypts secrets again after a change of SECRET_KEY, replaces signing keys by age, and erases those that no token
+ * needs.
+ */
 @Injectable()
 export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShutdown {
   private reencryption: Promise<boolean> | undefined;
@@ -167,7 +174,10 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
     private readonly log: Log,
   ) {}
 
-  /** An operator whose SECRET_KEY leaked waits for it. The start does not wait, because there may be many secrets. */
+  /**
+   * Starts at once, because an operator whose SECRET_KEY leaked waits for the result. The start does not wait, because
+   * there may be many secrets.
+   */
   onApplicationBootstrap(): void {
     void this.reencryptTotpSecrets();
   }
@@ -185,7 +195,7 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
     });
   }
 
-  /** Single flight. Signing keys are encrypted again when they are loaded at the start. */
+  /** Single flight. */
   private reencryptTotpSecrets(): Promise<boolean> {
     this.reencryption ??= warnOnFailure(this.log, 'totp_secrets_job_failed', () =>
       this.totpVault.reencryptSecrets(),
@@ -219,8 +229,8 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
 }
 
 /**
- * Seals new rows of the audit log every few seconds, and once before the service listens: after a restore from a dump, the
- * new epoch must begin before new rows are written.
+ * Seals new rows of the audit log every few seconds, and once before the service listens: after a restore from a dump
+ * the new epoch must begin before new rows are written.
  */
 @Injectable()
 export class SealJob implements OnModuleInit, OnApplicationShutdown {
@@ -245,7 +255,10 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
     await this.running;
   }
 
-  /** Single flight. Never rejects: the next run retries. @returns the number of rows sealed */
+  /**
+   * Single flight. Never rejects, because the next run retries.
+   * @returns the number of sealed rows
+   */
   sealNewRows(): Promise<number> {
     this.running ??= this.trySeal().finally(() => (this.running = undefined));
     return this.running;

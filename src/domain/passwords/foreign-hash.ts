@@ -1,25 +1,25 @@
-// Password hashes that other systems made and an import brought: bcrypt, argon2id, scrypt and PBKDF2, as those systems write
+// Password hashes of other systems, which an import brought: bcrypt, argon2id, scrypt and PBKDF2 as those systems write
 // them. Every parameter that costs time or memory is bounded here, at the import and again before each verification
 // (docs/decisions/0051-import.md).
 
 export const BCRYPT_MAX_BYTES = 72;
 
-/** Takes 1.6 s of one core where cost 12 takes 0.2 s. */
+/** Takes 1.6 s of a core on which cost 12 takes 0.2 s. */
 const MAX_FOREIGN_BCRYPT_COST = 15;
 const MAX_ARGON2_MEMORY_KIB = 128 * 1_024;
 const MAX_ARGON2_ITERATIONS = 64;
-/** The memory times the passes over it. */
+/** Limit of the memory times the passes over it. */
 const MAX_ARGON2_WORK_KIB = 1_024 * 1_024;
-/** Of argon2id and scrypt. */
+/** Applies to argon2id and scrypt. */
 const MAX_PARALLELISM = 16;
-/** With r = 1, OpenSSL refuses N from 65,536. */
+/** With r = 1 OpenSSL refuses N of 65,536 and more. */
 const MIN_SCRYPT_BLOCK_SIZE = 2;
 const MAX_SCRYPT_BLOCK_SIZE = 32;
-/** N times r, in units of 128 bytes: 128 MiB. */
+/** Limit of N times r in units of 128 bytes: 128 MiB. */
 const MAX_SCRYPT_MEMORY = 2 ** 20;
-/** N times r and p. */
+/** Limit of N times r and p. */
 const MAX_SCRYPT_WORK = 2 ** 21;
-/** The iterations times the blocks of the derived key. */
+/** Limit of the iterations times the blocks of the derived key. */
 const MAX_PBKDF2_ITERATIONS = 2_500_000;
 const MIN_SALT_BYTES = 8;
 const MAX_SALT_BYTES = 128;
@@ -29,7 +29,9 @@ const BLOCK_BYTES = { sha1: 20, sha256: 32, sha512: 64 } as const;
 
 type Digest = keyof typeof BLOCK_BYTES;
 
-/** What the other system made of a password before bcrypt, which truncates at 72 bytes. The HMAC has the salt as its key. */
+/**
+ * How the other system shortened a password for bcrypt, which truncates at 72 bytes. The HMAC has the salt as its key.
+ */
 type Prehash = 'none' | 'sha256-hex' | 'sha256-base64' | 'hmac-sha256-base64';
 
 type DerivedKey<Algorithm, Numbers extends string> = Readonly<Record<Numbers, number>> & {
@@ -46,7 +48,7 @@ type ForeignHash =
 
 export type HashOf<Algorithm> = Extract<ForeignHash, { algorithm: Algorithm }>;
 
-/** The message never contains the hash. */
+/** Its message never contains the hash. */
 export class ForeignHashError extends Error {
   override readonly name = 'ForeignHashError';
 
@@ -58,12 +60,13 @@ export class ForeignHashError extends Error {
   }
 }
 
-/** What a name in the braces of a form stands for; any other name is a number. */
+/** The patterns for names in the braces of a form; any other name is a number. */
 const GROUPS: Readonly<Record<string, string>> = {
   revision: '[aby]',
   cost: '\\d\\d',
   rounds: '\\d{1,2}',
-  // bcrypt writes the unused bits of the last characters of salt and hash as 0: another last character is not bcrypt's.
+  // The last characters of salt and digest have unused bits, which bcrypt writes as 0, so only some characters are
+  // possible there.
   bcryptSalt: '[./A-Za-z0-9]{21}[.Oeu]',
   bcryptDigest: '[./A-Za-z0-9]{30}[.CGKOSWaeimquy26]',
   hash: 'sha1|sha256|sha512',
@@ -83,12 +86,12 @@ const BCRYPT_FORMS: readonly (readonly [RegExp, Prehash])[] = [
 
 type Encoding = 'base64' | 'hex' | 'utf8';
 
-/** With the encodings of salt and digest. */
+/** Each form, with the encodings of its salt and its digest. */
 const DERIVED_KEY_FORMS: readonly (readonly [RegExp, Encoding, Encoding])[] = [
   [compileForm('$argon2id$v=19$m={memory},t={iterations},p={parallelism}${salt}${digest}'), 'base64', 'base64'],
   // formatPbkdf2
   [compileForm('$pbkdf2-{hash}$i={iterations}${salt}${digest}'), 'base64', 'base64'],
-  // passlib; without the name of a hash it is SHA-1
+  // passlib, which omits the name of SHA-1
   [compileForm('$pbkdf2-{hash}${iterations}${salt}${digest}'), 'base64', 'base64'],
   [compileForm('$pbkdf2${iterations}${salt}${digest}'), 'base64', 'base64'],
   // Django
@@ -100,11 +103,14 @@ const DERIVED_KEY_FORMS: readonly (readonly [RegExp, Encoding, Encoding])[] = [
   [compileForm('scrypt:{n}:{r}:{parallelism}${salt}${digest}'), 'utf8', 'hex'],
 ];
 
-/** How the supported forms begin: with one of these, a hash that no pattern matches is malformed. */
+/**
+ * The beginnings of the supported forms. A hash with such a beginning that matches no form is malformed, and not
+ * unsupported.
+ */
 const SUPPORTED =
   /^(\$2[aby]\$|bcrypt(_sha256)?\$|\$bcrypt-sha256\$|(argon2)?\$argon2id\$|\$?pbkdf2[-_:]sha(1|256|512)[$:]|\$pbkdf2\$|scrypt[$:])/;
 
-/** @param maxBcryptCost higher for a hash that this service made elsewhere */
+/** @param maxBcryptCost may be higher for a hash that another platform-auth made */
 export function parseForeignHash(text: string, maxBcryptCost = MAX_FOREIGN_BCRYPT_COST): ForeignHash {
   const parsed = parseBcrypt(text, maxBcryptCost) ?? parseDerivedKey(text);
   if (parsed) return parsed;
@@ -131,7 +137,7 @@ function parseBcrypt(text: string, maxCost: number): ForeignHash | undefined {
     if (!groups) continue;
     const { cost = groups.rounds ?? '', bcryptSalt: salt = '', bcryptDigest = '' } = groups;
     requireBetween('the bcrypt cost', Number(cost), 4, maxCost);
-    // The letters name revisions of implementations that, where correct, compute the same.
+    // The letters name revisions of implementations, which compute the same where they are correct.
     return { algorithm: 'bcrypt', prehash, salt, standard: `$2b$${cost.padStart(2, '0')}$${salt}${bcryptDigest}` };
   }
   return undefined;
@@ -142,7 +148,7 @@ function parseDerivedKey(text: string): ForeignHash | undefined {
     const { groups } = pattern.exec(text) ?? {};
     if (!groups) continue;
     const key = { salt: decode(groups.salt, saltEncoding), digest: decode(groups.digest, digestEncoding) };
-    // Where the salt is text, applications choose it.
+    // A salt in text is chosen by the application, and may be short.
     const minSaltLength = saltEncoding === 'utf8' ? 1 : MIN_SALT_BYTES;
     requireBetween('the length of the salt', key.salt.length, minSaltLength, MAX_SALT_BYTES);
     requireBetween('the length of the hash', key.digest.length, MIN_DIGEST_BYTES, MAX_DIGEST_BYTES);
@@ -183,9 +189,9 @@ function boundPbkdf2(hash: HashOf<'pbkdf2'>): ForeignHash {
   return hash;
 }
 
-/** Refuses what is not in the encoding: Node.js would skip characters that it does not know, or stop at them. */
+/** Refuses text in another encoding, because Node.js would skip unknown characters or stop at them. */
 function decode(text = '', encoding: Encoding): Buffer {
-  // passlib writes base64 with `.` for `+`, and Django pads it.
+  // passlib writes `.` for the `+` of base64, and Django adds padding.
   const plain = encoding === 'base64' ? text.replaceAll('.', '+').replace(/=+$/, '') : text;
   const bytes = Buffer.from(plain, encoding);
   const written = bytes.toString(encoding);

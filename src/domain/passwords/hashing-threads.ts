@@ -3,9 +3,12 @@ import { Worker } from 'node:worker_threads';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import type { PasswordTask, PasswordThread } from './password.worker.js';
 
-/** An idle thread keeps 10 MB or more. */
+/** Short, because an idle thread occupies 10 MB or more. */
 const MAX_IDLE_MS = 60_000;
-/** Of a thread that tells no other error, or one that Node.js could only pass on as an object with its code. */
+/**
+ * The message for a thread that ended without an error, or with one that Node.js could pass on only as an object with a
+ * code.
+ */
 const ENDED = 'The hashing thread has ended.';
 
 interface Promised {
@@ -13,7 +16,7 @@ interface Promised {
   readonly reject: (error: Error) => void;
 }
 
-/** A worker thread, which hashes one password at a time, and ends when it was idle for a minute. */
+/** A worker thread, which hashes one password at a time and ends after a minute without one. */
 class HashingThread {
   hasEnded = false;
   private readonly worker: Worker;
@@ -60,16 +63,16 @@ class HashingThread {
 }
 
 /**
- * Makes a thread for a password when all others are busy. A thread that cannot be made, because its file is gone or the
- * operating system refuses it, costs that one password a 503; the next one tries again.
+ * Starts a thread for a password when all others are busy. If it cannot start, because its file is missing or the
+ * operating system refuses it, that password alone is answered with 503, and the next one tries again.
  */
 export class HashingThreads {
-  /** Of the idle ones the first is used, so that the others end. */
+  /** The first idle thread is used, so that the others become idle long enough to end. */
   private threads: HashingThread[] = [];
 
   constructor(private readonly workerData: PasswordThread) {}
 
-  /** @throws ProblemException 503 when there is no thread for the password, or it ended before its result */
+  /** @throws {ProblemException} hashing_busy when no thread could start, or the thread ended before its result */
   async run<Result>(task: PasswordTask): Promise<Result> {
     this.threads = this.threads.filter(({ hasEnded }) => !hasEnded);
     try {

@@ -1,6 +1,6 @@
 /**
- * Which new passwords are accepted, and their hashes: a minimum length, and none of those that attackers guess first
- * (ASVS 6.2.4). No composition rules (ASVS 6.2.5).
+ * Decides which new passwords are accepted, and hashes them: a minimum length, and not one that attackers guess first
+ * (ASVS 6.2.4). There are no composition rules (ASVS 6.2.5).
  */
 import { readFileSync } from 'node:fs';
 import { Injectable } from '@nestjs/common';
@@ -13,7 +13,7 @@ import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
 const COMMON_COUNT = 10_000;
 
-/** Frequent in leaks and missing from zxcvbn's list, because zxcvbn detects repetitions and sequences by rule. */
+/** Frequent in leaks, but missing from zxcvbn's list, because zxcvbn detects repetitions and sequences by rule. */
 const ADDITIONAL_PASSWORDS = [
   ...Array.from('0123456789ax', (character) => character.repeat(8)),
   ...'1111111111 0000000000 12121212 69696969 12341234 123123123 123123123123 11223344'.split(' '),
@@ -42,14 +42,16 @@ export class NewPasswords {
       refuseField(pointer, 'is one of the most commonly used passwords; choose another one');
   }
 
-  /** @param isKnown the caller has proved something already, and precedes anonymous clients in the queue */
+  /**
+   * @param isKnown whether the caller has proved who it is, which gives it priority over anonymous clients in the queue
+   */
   async hashNewPassword(password: string, { address }: Actor, isKnown = true): Promise<PasswordHash> {
     return this.hasher.hashPassword(password, { networks: toNetworks(address), isKnown });
   }
 }
 
 /**
- * @param source `common`: the 10,000 most used; `off`: none; else the path of a file with one password per line
+ * @param source `common`: the 10,000 most used; `off`: none; otherwise the path of a file with one password per line
  * @returns the blocked passwords in lower case
  */
 function loadCommonPasswords(source: string): ReadonlySet<string> {

@@ -1,8 +1,9 @@
 /**
- * Hashes and compares passwords with bcrypt, in worker threads of its own behind a bounded queue, so that a flood of logins
- * delays neither the event loop nor the thread pool that DNS, files and cryptography share (ASVS 11.4.2). The queue is fair
- * between networks. Invariants: an unknown account costs the same as a wrong password; no password is truncated.
- * Without the threads test/api/auth/login.spec.ts fails, without the fair queue test/foundation/throttling/flood.spec.ts.
+ * Hashes and compares passwords in worker threads behind a bounded queue that is fair between networks, so that a flood
+ * of logins delays neither the event loop nor the thread pool that DNS, files and cryptography share (ASVS 11.4.2).
+ * Invariants: no password is truncated; an unknown account costs as much as a wrong password, except for imported
+ * hashes. test/api/auth/login.spec.ts fails without the threads, test/foundation/throttling/flood.spec.ts without the
+ * fair queue.
  */
 import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import bcrypt from 'bcrypt';
@@ -15,14 +16,17 @@ import { BCRYPT_MAX_BYTES, ForeignHashError, parseForeignHash } from './foreign-
 import { HashingThreads } from './hashing-threads.js';
 import type { PasswordTask } from './password.worker.js';
 
-/** Either ours, in the standard `$2b$` form of bcrypt, or imported, in another form. */
+/** Either our own, in the `$2b$` form of bcrypt, or an imported one in another form. */
 export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
 
-/** An imported `$2b$` hash is stored as the equivalent `$2y$`: its password is verified as it is, never reduced. */
+/** An imported `$2b$` hash is stored as the equivalent `$2y$`, because its password must be verified unreduced. */
 export const OWN_PREFIX = '$2b$';
-/** Of an account that was imported without a hash: no password matches, and its login costs what an unknown account costs. */
+/**
+ * The hash of an account that was imported without one. No password matches it, and a login costs as much as that of an
+ * unknown account.
+ */
 export const NO_PASSWORD = '!' as PasswordHash;
-/** A malformed stored hash is compared with the dummy hash instead, so that the timing does not differ. */
+/** A stored hash in neither form is replaced by the dummy hash, so that its response time does not differ. */
 const OWN_FORM = /^\$2b\$\d\d\$[./A-Za-z0-9]{53}$/;
 // Changing this text would lock out every account whose password is longer than 72 bytes.
 const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
@@ -45,9 +49,11 @@ export class PasswordHasher implements OnApplicationShutdown {
   private readonly queue: FairQueue<Waiting>;
   private readonly threads: number;
   private readonly cost: number;
-  /** The network of each password that a thread hashes. */
+  /** The network of each password in a thread. */
   private readonly running: string[] = [];
-  /** Has the configured cost and matches no known password: the comparison with it hides that an account does not exist. */
+  /**
+   * Has the configured cost and matches no known password. The comparison with it hides that an account does not exist.
+   */
   private readonly dummyHash: PasswordHash;
 
   constructor(environment: Environment, metrics: MetricsRegistry) {
@@ -67,8 +73,8 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   /**
-   * Takes the same time whether or not the account exists, against enumeration, also when its hash has a lower cost than the
-   * configured one. An imported hash takes the time of its own form.
+   * Takes the same time for an unknown account and for our own hashes of any lower cost, so that it reveals no accounts
+   * (enumeration). An imported hash takes the time of its own form.
    * @param passwordHash undefined for an account that does not exist
    */
   async comparePassword(password: string, passwordHash: PasswordHash | undefined, ticket: Ticket): Promise<boolean> {
@@ -89,7 +95,9 @@ export class PasswordHasher implements OnApplicationShutdown {
     await this.workers.end();
   }
 
-  /** @returns the costs of the additional hashes that bring the work to that of the configured cost: 2^c + 2^c + … + 2^(C-1) = 2^C */
+  /**
+   * @returns the costs of additional hashes that raise the work to the configured cost: 2^c + 2^c + … + 2^(C-1) = 2^C
+   */
   private listPadding(passwordHash: PasswordHash): number[] {
     const cost = bcrypt.getRounds(passwordHash);
     return Array.from({ length: Math.max(0, this.cost - cost) }, (_, index) => cost + index);
@@ -129,7 +137,10 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 }
 
-/** Checks the bounds of the import again: another program could have written a hash that would occupy a thread for hours. */
+/**
+ * Checks the bounds of the import again, because another program could have stored a hash that occupies a thread for
+ * hours.
+ */
 function isVerifiableForeign(passwordHash: string): boolean {
   if (passwordHash.startsWith(OWN_PREFIX)) return false;
   try {
@@ -141,7 +152,7 @@ function isVerifiableForeign(passwordHash: string): boolean {
   }
 }
 
-/** bcrypt reads 72 bytes and stops at a NUL: a password that it would truncate is reduced to 44 characters first. */
+/** bcrypt reads 72 bytes and stops at a NUL, so a password that it would truncate is reduced to 44 characters first. */
 function reduceToLimit(password: string): string {
   const fits = Buffer.byteLength(password) <= BCRYPT_MAX_BYTES && !password.includes('\0');
   return fits ? password : computeMac(REDUCTION_CONTEXT, password).toString('base64');

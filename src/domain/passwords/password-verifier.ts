@@ -1,7 +1,6 @@
 /**
- * Verifies the password of an account: of a client that logs in, and again of a user who is logged in, before an act for
- * which a stolen access token must not be enough. Reads and rehashes the password in the users' table; everything else
- * about a user is in users/.
+ * Verifies the password of an account: at a login, and again before an act for which a stolen access token must not
+ * suffice. It reads and rehashes passwords in the table of users; everything else about a user is in users/.
  */
 import { Injectable } from '@nestjs/common';
 import type { OwnCall } from '../../foundation/access/actor.js';
@@ -14,36 +13,34 @@ import { ProblemException, problems } from '../../foundation/problems/problems.j
 import { LoginThrottle } from '../../foundation/throttling/guess-throttles.js';
 import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
-/** Whether logins ask for a second factor: a login reads it together with the user. */
+/** The SQL condition on a user whose logins need a second factor. */
 export const buildHasSecondFactor = (userId: 'users.id' | '"User".id' | '$1'): string =>
   `EXISTS (SELECT FROM totp_factors WHERE user_id = ${userId} AND confirmed_at IS NOT NULL)
     OR EXISTS (SELECT FROM passkeys WHERE user_id = ${userId})`;
-/** When the second factors of the user `$1` were made, also the one of an app that is not confirmed yet. */
+/** The times at which the second factors of the user `$1` were made, including an app that is not confirmed yet. */
 export const SELECT_FACTOR_TIMES = `SELECT created_at FROM totp_factors WHERE user_id = $1
   UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1`;
 
-/** The columns of an {@link AccountState}. */
 export const ACCOUNT_STATE = `users.id, email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
   email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"`;
 const SELECT = `SELECT ${ACCOUNT_STATE}, password_hash AS "passwordHash",
   ${buildHasSecondFactor('users.id')} AS "hasSecondFactor" FROM users`;
 const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE email = $1` };
 const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1` };
-/** Does nothing when the hash was changed since it was read. */
+/** Has no effect when the hash was changed since it was read. */
 const REHASH = {
   name: 'users_rehash',
   text: 'UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2',
 };
 
-/** An account as it was when its password, or a passkey, was verified. */
+/** The state of an account when its password or passkey was verified. */
 export interface AccountState {
   readonly id: string;
   readonly email: string;
   readonly isActive: boolean;
-  /** Identifies the password that was verified: it changes with the password, not with a rehash. */
+  /** Identifies the verified password: it changes with the password, and not with a rehash. */
   readonly passwordChangedAt: Date | null;
   readonly emailVerifiedAt: Date | null;
-  /** Identifies the set of second factors. */
   readonly factorsChangedAt: Date | null;
 }
 
@@ -61,7 +58,7 @@ interface AccountRow extends VerifiedUser {
 
 export const REAUTHENTICATION_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
 
-/** Refuses the password that a logged-in user entered again. Not a 401, because the access token is valid. */
+/** The refusal of a password that a logged-in user entered again. Not a 401, because the access token is valid. */
 export function createWrongPassword(userId: string, reason: RefusalReason<'user.password.refused'>): ProblemException {
   const refusal = { event: 'user.password.refused', reason, fields: { user_id: userId } } as const;
   return new ProblemException(problems.wrongPassword, { refusal });
@@ -76,16 +73,19 @@ export class PasswordVerifier {
     private readonly refusals: CountedRefusals,
   ) {}
 
-  /** One read and one bcrypt, whatever the verdict: the response time does not reveal whether the account exists. */
+  /**
+   * One read and one hash for any verdict, so that the response time does not reveal whether the account exists. An
+   * imported hash takes the time of its own form until its first login.
+   */
   async verifyPassword(email: string, password: string, ticket: Ticket): Promise<PasswordVerdict> {
     return this.judge(await this.database.row<AccountRow>(READ_BY_EMAIL, [email]), password, ticket);
   }
 
   /**
-   * Asks a logged-in user for the password again. A wrong one is throttled and counted in the audit log exactly as a failed
-   * login of the account.
-   * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token when the account was
-   * deleted or disabled meanwhile, and its sessions with it
+   * Verifies the password that a logged-in user entered again. A wrong one is throttled, and counted in the audit log,
+   * like a failed login of the account.
+   * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token when the account
+   * was deleted or disabled meanwhile
    */
   async reauthenticateUser({ principal, actor }: OwnCall, password: string): Promise<VerifiedUser> {
     const { userId, email } = principal;
@@ -108,7 +108,7 @@ export class PasswordVerifier {
     return { valid: true, user };
   }
 
-  /** Rehashes at the configured cost. With a full queue the next login rehashes. */
+  /** Rehashes at the configured cost. If the queue is full, the next login does. */
   private async rehashPassword({ id, passwordHash }: AccountRow, password: string, ticket: Ticket): Promise<void> {
     try {
       await this.database.rows(REHASH, [id, passwordHash, await this.hasher.hashPassword(password, ticket)]);

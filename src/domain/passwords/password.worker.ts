@@ -1,4 +1,4 @@
-// Runs in the threads of hashing-threads.ts. An error ends the thread, and fails its task.
+// The code of the threads of hashing-threads.ts. An error ends the thread and fails its task.
 
 import { createHash, createHmac, pbkdf2Sync, scryptSync, timingSafeEqual } from 'node:crypto';
 import { getPriority, setPriority } from 'node:os';
@@ -11,8 +11,8 @@ export interface PasswordThread {
   readonly niceness: number;
 }
 
-// On Linux this lowers the priority of the calling thread only: requests precede hashes when all cores are busy. Only root may
-// raise a priority.
+// On Linux this lowers the priority of the calling thread only, so that requests precede hashes when all cores are
+// busy. Only root may raise a priority, so it is never raised.
 if (process.platform === 'linux') setPriority(Math.max(getPriority(), (workerData as PasswordThread).niceness));
 
 interface Hashing {
@@ -29,7 +29,7 @@ export interface Verification {
   readonly name: 'verify';
   readonly password: string;
   readonly passwordHash: string;
-  /** Costs of additional hashes, so that the response time does not reveal the cost of the stored one. */
+  /** Costs of additional hashes, which hide the cost of the stored one. */
   readonly padding: readonly number[];
 }
 
@@ -53,7 +53,9 @@ async function verifyForeign(task: ForeignVerification): Promise<boolean> {
   return found.length === foreign.digest.length && timingSafeEqual(found, foreign.digest);
 }
 
-/** Other systems truncate at 72 bytes. They disagree about what follows a NUL, so such a password never matches. */
+/**
+ * Truncates at 72 bytes, as other systems do. They differ in what follows a NUL, so a password with one never matches.
+ */
 function verifyBcrypt(password: Buffer, foreign: HashOf<'bcrypt'>): boolean {
   const prepared = prehash(password, foreign);
   return !prepared.includes(0) && bcrypt.compareSync(prepared.subarray(0, BCRYPT_MAX_BYTES), foreign.standard);
@@ -72,7 +74,7 @@ async function derive(password: Buffer, foreign: HashOf<'argon2id' | 'scrypt' | 
   const { parallelism } = foreign;
   if (foreign.algorithm === 'scrypt') {
     const { cost, blockSize } = foreign;
-    // OpenSSL refuses what needs more than this, and its own default of 32 MiB is too little for Werkzeug.
+    // The memory that OpenSSL may use; its default of 32 MiB is too little for Werkzeug.
     const maxmem = 128 * blockSize * (cost + parallelism + 3);
     return scryptSync(password, salt, digest.length, { cost, blockSize, parallelization: parallelism, maxmem });
   }

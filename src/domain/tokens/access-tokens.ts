@@ -34,7 +34,7 @@ export interface AccessTokenClaims {
   readonly iat: number;
   readonly exp: number;
   readonly email: string;
-  /** RFC 8176. Tokens of other issuers that hold SECRET_KEY may lack it. */
+  /** Not required, because the user door reads it from the session. */
   readonly amr?: Amr;
 }
 

@@ -67,7 +67,7 @@ export const READ_LIVE = {
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
 };
 
-/** The redundant condition lets PostgreSQL use `sessions_dead_at_idx`. */
+/** Written with LEAST to match `sessions_dead_at_idx`. */
 const COUNT_LIVE_SESSIONS = `SELECT count(*)::integer AS live FROM sessions
   WHERE LEAST(expires_at, ended_at) > $1 AND ended_at IS NULL`;
 const COUNT_TIMEOUT_MS = 1_000;

@@ -10,8 +10,8 @@ const PRUNE_BATCH_SIZE = 1_000;
 const PARTITION_PREFIX = 'audit_events_';
 
 /**
- * The monthly partitions of the audit log: created in advance, dropped as a whole after the retention period. Functions in
- * the database do both (AddAuditDefiners), because the role of the service may lack the right to.
+ * The monthly partitions of the audit log: created in advance, dropped as a whole after the retention period. Functions
+ * of the database do both (migrations/audit-log.ts), because the role of the service may lack the right.
  */
 @Injectable()
 export class AuditMonths {
@@ -31,7 +31,7 @@ export class AuditMonths {
     return created ?? 0;
   }
 
-  /** Drops one month at most, with a seal about it, because `audit verify` reports any other drop. */
+  /** Drops at most one month, and records the drop with a seal, because `audit verify` reports any other drop. */
   async dropMonth(): Promise<string | undefined> {
     return this.runExclusively(async (transaction) => {
       if (!(await this.seals.lockChain(transaction))) return undefined;
@@ -45,7 +45,7 @@ export class AuditMonths {
     });
   }
 
-  /** Deletes, in batches, the entries of seals whose rows were dropped with their months. */
+  /** Deletes the entries of seals whose rows were dropped with their months. */
   async pruneSealEntries(): Promise<void> {
     for (let pruned = PRUNE_BATCH_SIZE; pruned === PRUNE_BATCH_SIZE;) {
       const [row] = await this.dataSource.query<{ pruned: number }[]>('SELECT audit_seal_entries_prune($1) AS pruned', [
@@ -60,7 +60,7 @@ export class AuditMonths {
   ): Promise<Result | undefined> {
     return this.dataSource.transaction(async (transaction) => {
       if (!(await tryLock(transaction, LOCKS.auditPartitions))) return undefined;
-      // Inserts wait while a partition is added or dropped, so give up soon: the next run retries.
+      // Gives up soon, because inserts wait while a partition is added or dropped. The next run retries.
       await transaction.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
       return work(transaction);
     });

@@ -1,6 +1,6 @@
 /**
- * `audit verify`: follows the chain of seals from its beginning, compares the rows of the audit log with the seals, and
- * reports every difference. test/domain/audit/seals.spec.ts has a test for each kind of finding.
+ * `audit verify` follows the chain of seals from its beginning, compares the rows of the audit log with it, and reports
+ * every difference. test/domain/audit/seals.spec.ts has a test for each kind of finding.
  */
 import { AUDIT_EVENT_NAMES } from '../../../foundation/common/security-events.js';
 import { isSameDigest } from '../../../foundation/crypto/secret.js';
@@ -50,7 +50,7 @@ class Findings {
 
 type SealKeys = ReadonlyMap<string, SealKey>;
 
-/** Runs SQL in one read-only transaction, so that rows and seals are of one snapshot. */
+/** Runs SQL in one read-only transaction, so that rows and seals belong to one snapshot. */
 export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;
 
 interface ListedRow extends SealEntry {
@@ -69,12 +69,17 @@ interface FoundRow {
 
 const TIME = `to_char(logged.time, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS time`;
 
-/** The lock keeps retention from dropping a month that the snapshot has. JIT is off because forced plans look expensive. */
+/**
+ * The lock prevents retention from dropping a month that the snapshot contains. JIT is off because it would compile the
+ * forced plans, which look expensive.
+ */
 export const BEGIN_VERIFICATION = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
   LOCK TABLE audit_events IN ACCESS SHARE MODE;
   SET LOCAL TimeZone = 'UTC'; SET LOCAL jit = off`;
 
-/** Forces a lookup by primary key for each listed row; otherwise each page of seals would scan the whole log. */
+/**
+ * Forces a lookup by primary key for each listed row, because each page of seals would otherwise scan the whole log.
+ */
 const FORCE_LOOKUPS =
   'SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off';
 const ALLOW_SCANS = 'SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; SET LOCAL enable_seqscan = on';
@@ -90,7 +95,10 @@ const LISTED_ROWS = `SELECT logged.id, listed.micros::text, logged.event, ${TIME
 
 const BY_ID = `SELECT logged.id, ${TIME} FROM audit_events AS logged WHERE logged.id = ANY ($1::uuid[])`;
 
-/** At most `$3` rows that no seal lists although they are in a sealed span, and `$3` of a future transaction. */
+/**
+ * Selects up to `$3` rows that no seal lists although they are in a sealed span, and up to `$3` rows of transactions
+ * that have not begun yet.
+ */
 const UNLISTED_ROWS = `WITH listed AS MATERIALIZED (
     SELECT encode(substring(entries FROM 56 * n + 1 FOR 16), 'hex')::uuid AS id,
       ('x' || encode(substring(entries FROM 56 * n + 17 FOR 8), 'hex'))::bit(64)::bigint AS micros
@@ -110,16 +118,16 @@ const DROPS = `SELECT number, content, mac FROM audit_seals WHERE content LIKE '
 const SEALS = `SELECT number, content, mac, entries FROM audit_seals LEFT JOIN audit_seal_entries USING (number)
   WHERE number > $1 ORDER BY number LIMIT $2`;
 const SEAL = 'SELECT number, content, mac FROM audit_seals WHERE number = $1';
-/** Each lists up to 1,000 rows. */
+/** Each seal lists up to 1,000 rows. */
 const SEALS_PER_PAGE = 20;
 
 export interface Verification {
   readonly seals: number;
-  /** Rows that the seals list, including rows that retention dropped with their month. */
+  /** Rows that the seals list, including dropped ones. */
   readonly rows: number;
   readonly dropped_rows: number;
   readonly dropped_months: readonly string[];
-  /** The moment up to which all rows are sealed. */
+  /** Moment up to which all rows are sealed. */
   readonly sealed_until: string | null;
   readonly waiting: number;
   readonly findings: readonly Finding[];
@@ -128,7 +136,7 @@ export interface Verification {
 const MIN_ROW_BATCH_SIZE = 2_000;
 const CLOCK_TOLERANCE_MS = 5 * 60_000;
 const MAX_DATE_MS = 8.64e15;
-/** Events that are recorded late: when a window of refusals closes, or when last uses are written in a batch. */
+/** Events whose rows are recorded late, when a window of refusals closes or a batch of last uses is written. */
 const LATE_EVENTS: ReadonlySet<string> = new Set([
   ...COUNTED_EVENTS,
   ...AUDIT_EVENT_NAMES.filter((name) => name.endsWith('.first_used')),
@@ -139,7 +147,7 @@ class SealChain {
   last: SealContent | undefined;
   rows = 0;
   droppedRows = 0;
-  /** For each month that retention dropped, the number of the seal that states it. */
+  /** The number of the seal that records the drop of each month. */
   private readonly drops = new Map<string, number>();
 
   constructor(
@@ -157,7 +165,7 @@ class SealChain {
     return (this.drops.get(month) ?? 0) > number;
   }
 
-  /** Reads the listed rows in batches, so that the memory that is needed does not grow with the log. */
+  /** Reads the listed rows in batches, so that memory does not grow with the log. */
   async *readBatches(): AsyncGenerator<ListedRow[]> {
     await this.readDrops();
     let [number, previous] = [0, ''];
@@ -204,7 +212,7 @@ class SealChain {
     return false;
   }
 
-  /** @param previous the HMAC of the seal before; undefined when that seal is missing */
+  /** @param previous HMAC of the preceding seal; undefined when that seal is missing */
   private verifySeal(stored: StoredSeal, previous: string | undefined): SealContent | undefined {
     const seal = Number(stored.number);
     const content = parseContent(stored);
@@ -251,7 +259,7 @@ export class SealVerifier {
   private readonly chain: SealChain;
   private readonly months = new Set<string>();
   private readonly movedRows = new Set<string>();
-  /** For each month that is missing although retention did not drop it, the number of its rows. */
+  /** The number of rows of each missing month that retention did not drop. */
   private readonly missingByMonth = new Map<string, number>();
   private droppedRows = 0;
 
@@ -262,7 +270,7 @@ export class SealVerifier {
     this.chain = new SealChain(query, keys, this.findings);
   }
 
-  /** @param checkpoint a line of `audit checkpoint`, stored outside the database */
+  /** @param checkpoint a line of `audit checkpoint` that was kept outside of the database */
   async verifyLog(checkpoint?: string): Promise<Verification> {
     for (const { name } of await this.query<{ name: string }>(MONTHS)) this.months.add(name);
     await this.query(FORCE_LOOKUPS);
@@ -348,7 +356,7 @@ export class SealVerifier {
   }
 }
 
-/** A time that a Date cannot represent, such as infinity, becomes the latest that it can. */
+/** Converts a time that a Date cannot represent, such as infinity, to the latest possible one. */
 function toDate(micros: bigint): Date {
   return new Date(Math.min(Number(micros / 1_000n), MAX_DATE_MS));
 }

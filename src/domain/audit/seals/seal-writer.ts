@@ -1,7 +1,7 @@
 /**
- * Appends to the chain of seals, in one replica at a time and in bounded steps, on the path of no request. The rows of a
- * seal are those that its snapshot shows and the snapshot of the seal before does not: a transaction that stays open for
- * hours is neither missed nor waited for (decision 43; test/domain/audit/seals.spec.ts fails otherwise).
+ * Appends to the chain of seals, in one replica at a time, in bounded steps, and outside of requests. A seal covers the
+ * rows that its snapshot shows and the snapshot of the preceding seal does not, so that a transaction that stays open
+ * for hours is neither missed nor waited for (decision 43). test/domain/audit/seals.spec.ts fails otherwise.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -29,7 +29,7 @@ const COLUMNS = `logged.epoch, logged.xid::text AS xid, logged.time::text AS tim
   to_char(logged.time, 'YYYY-MM') AS month, ${CANONICAL_ROW} AS canonical,
   extract(epoch FROM clock_timestamp() - logged.recorded_at)::float8 AS "ageSeconds"`;
 
-/** Forces the index, so that a batch reads its own rows only instead of sorting all unsealed ones. */
+/** Forces the index, so that a batch reads its own rows instead of sorting all unsealed ones. */
 const FORCE_INDEX = "SET LOCAL TimeZone = 'UTC'; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off";
 
 function selectRows(condition: string): string {
@@ -40,9 +40,9 @@ function selectRows(condition: string): string {
 }
 
 /**
- * At most `$10` rows after the position `$6` to `$9` that are visible in the snapshot `$2` of epoch `$1`, and not in the
- * snapshot of epoch `$3` whose xmax is `$4` and whose transactions in progress are `$5`. Each branch is one reason why the
- * earlier snapshot does not show a row, and reads its own part of the index.
+ * Selects up to `$10` rows after the position `$6` to `$9` that the snapshot `$2` of epoch `$1` shows, and the snapshot
+ * of epoch `$3` with xmax `$4` and transactions in progress `$5` does not. Each branch is one reason why the earlier
+ * snapshot does not show a row, and reads its own part of the index.
  */
 const ROWS_TO_SEAL = `SELECT * FROM (
     ${selectRows('logged.epoch = $3 AND logged.xid >= $4::xid8')}
@@ -59,7 +59,10 @@ const ENSURE_EPOCH = 'SELECT audit_events_ensure_epoch()';
 
 const ROWS_PER_SEAL = 1_000;
 const MAX_SEALS_PER_RUN = 20;
-/** A quiet period gets a seal without rows, so that a row that is backdated into it is detected. */
+/**
+ * After this time without rows a seal without rows is made, so that a row that is backdated into the period is
+ * detected.
+ */
 const MAX_SILENCE_MS = 10 * 60_000;
 const BEFORE_ALL: Position = { epoch: -1, xid: '0', time: '-infinity', id: NIL };
 const NO_ROWS = { rows: 0, entries: digestEntries(Buffer.alloc(0)), months: [] };
@@ -86,9 +89,10 @@ export class SealWriter {
     this.key = new SealKey(environment.auditSealKey ?? environment.secretKey);
   }
 
-  /** @returns the number of rows; 0 also while another replica holds the lock */
+  /** @returns the number of sealed rows; 0 while another replica holds the lock */
   async sealNewRows(): Promise<number> {
-    // In a transaction of its own: the transaction of a seal must get its id after its snapshot (decision 43).
+    // Needs a transaction of its own, because the transaction of a seal must get its id after its snapshot (decision
+    // 43).
     await this.dataSource.query(ENSURE_EPOCH);
     let total = 0;
     for (let made = 0; made < MAX_SEALS_PER_RUN; made += 1) {
@@ -99,25 +103,28 @@ export class SealWriter {
     return total;
   }
 
-  /** @returns the age of the oldest row that no seal covers, in seconds; 0 when every row is sealed */
+  /** @returns the age in seconds of the oldest unsealed row; 0 when every row is sealed */
   async measureLag(): Promise<number> {
     return this.dataSource.transaction(async (transaction) => {
       await transaction.query(FORCE_INDEX);
       const [last] = await transaction.query<StoredSeal[]>(LAST_SEAL);
       const content = last && (JSON.parse(last.content) as SealContent);
       const { from, to, after } = computeNextSpan(content, await readPresent(transaction));
-      // The index has the order in which transactions began.
+      // The first row is the oldest, because the index has the order in which transactions began.
       const [oldest] = await transaction.query<RowToSeal[]>(ROWS_TO_SEAL, toParameters(from, to, after, 1));
       return Math.max(0, oldest?.ageSeconds ?? 0);
     });
   }
 
-  /** Takes the lock on the chain until the transaction ends. @returns false while another replica holds it */
+  /**
+   * Takes the lock of the chain until the transaction ends.
+   * @returns false while another replica holds it
+   */
   async lockChain(transaction: EntityManager): Promise<boolean> {
     return tryLock(transaction, LOCKS.auditSeals);
   }
 
-  /** Appends a seal that states that retention dropped a month. The caller holds the lock. */
+  /** Appends a seal that records the drop of a month. The caller holds the lock. */
   async recordDrop(transaction: EntityManager, month: string): Promise<void> {
     const last = await this.readLastSeal(transaction);
     const { from, to, through } = last?.content ?? NO_SPAN;
@@ -170,7 +177,7 @@ export class SealWriter {
   }
 }
 
-/** The rest of the last seal's span, when it has more rows; otherwise from its end to the present. */
+/** Returns the rest of the last seal's span if it has more rows, otherwise the span from its end to the present. */
 function computeNextSpan(
   last: SealContent | undefined,
   present: EpochSnapshot,

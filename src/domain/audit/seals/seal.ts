@@ -1,18 +1,17 @@
 /**
- * Seals make the audit log tamper-evident. A seal lists every row that was committed since the seal before it, each with an
- * HMAC over all its columns. The seal is a JSON text with an HMAC, and contains the HMAC of its predecessor: a hash chain.
- * Invariants: a row is in exactly one seal; a seal never changes; a database superuser does not have the key.
- * Without it, test/domain/audit/seals.spec.ts fails. This file has the format; decision 43 has the reasons.
+ * Seals make the audit log tamper-evident. A seal lists every row that was committed since the preceding seal, each
+ * with an HMAC over all its columns. It is a JSON text with an HMAC, and contains the HMAC of its predecessor (a hash
+ * chain). Invariants: a row is in exactly one seal; a seal never changes; a database superuser does not have the key.
+ * This file has the format, decision 43 the reasons; test/domain/audit/seals.spec.ts fails without it.
  */
 import { toUuid } from '../../../foundation/common/ids.js';
 import { computeDigest, computeMac, deriveKey, isSameDigest } from '../../../foundation/crypto/secret.js';
 
-/** What was committed at one moment. Transaction ids start again after a restore from a dump, which begins a new epoch. */
+/** What was committed at one moment. After a restore from a dump, transaction ids start again, in a new epoch. */
 export interface EpochSnapshot {
   readonly epoch: number;
   /** `xmin:xmax:xip,…` as PostgreSQL writes a pg_snapshot. */
   readonly snapshot: string;
-  /** Null before the first seal. */
   readonly at: string | null;
 }
 
@@ -25,24 +24,24 @@ export interface Position {
   readonly id: string;
 }
 
-/** The content of a seal. Its rows are visible in `to`, not visible in `from`, and not beyond `through`. */
+/** The content of a seal. Its rows are visible in `to` and not in `from`, up to the position `through`. */
 export interface SealContent {
   readonly number: number;
-  /** HMAC of the seal before, in hex; empty in the first one. */
+  /** HMAC of the preceding seal in hex; empty in the first one. */
   readonly previous: string;
-  /** The id of the key, which distinguishes a seal under an older key from a forged one. */
+  /** Id of the key, which distinguishes a seal under an older key from a forged one. */
   readonly key: string;
   readonly at: string;
   readonly from: EpochSnapshot;
   readonly to: EpochSnapshot;
-  /** The position of the last row, when the span has more rows than one seal takes: the next seal continues after it. */
+  /** Position of the last row, if the span has more rows than one seal lists; the next seal continues after it. */
   readonly through: Position | null;
   readonly rows: number;
   /** SHA-256 of the entries, in hex. */
   readonly entries: string;
-  /** The months of its rows, as in `2026-11`. */
+  /** The months of its rows, such as `2026-11`. */
   readonly months: readonly string[];
-  /** The month that retention dropped. Such a seal has no rows. */
+  /** The month whose drop this seal records; such a seal has no rows. */
   readonly dropped: string | null;
 }
 
@@ -60,19 +59,19 @@ export interface SealEntry {
 }
 
 /**
- * All columns of a row as one text, in UTC, for statements that read `audit_events AS logged`, as the two below. Without null
- * columns, so that a column added later does not change the text of existing rows.
+ * All columns of a row of `audit_events AS logged` as one text, in UTC. Null columns are missing, so that a column that
+ * is added later does not change the text of existing rows.
  */
 export const CANONICAL_ROW = `(SELECT jsonb_object_agg(key, value)
   FROM jsonb_each(to_jsonb(logged)) WHERE value <> 'null')::text`;
 
-/** The time in microseconds since 1970; the largest bigint for infinity. */
+/** Time in microseconds since 1970; the largest bigint for infinity. */
 export const MICROS = `CASE WHEN isfinite(logged.time) THEN (extract(epoch FROM logged.time) * 1000000)::bigint
   ELSE 9223372036854775807 END`;
 
 /**
- * Whether a row is visible in the snapshot `$2` of epoch `$1`. A CASE, so that the planner reads rows in the order of the
- * index and only filters by this condition.
+ * Whether a row is visible in the snapshot `$2` of epoch `$1`. A CASE, because the planner then reads rows in the order
+ * of the index and uses this condition only as a filter.
  */
 export const IS_SEALED = `CASE WHEN logged.epoch = $1 THEN pg_visible_in_snapshot(logged.xid, $2::pg_snapshot)
   ELSE logged.epoch < $1 END`;
@@ -94,7 +93,7 @@ export class SealKey {
     this.id = computeMac(this.key, 'id').toString('hex').slice(0, KEY_ID_LENGTH);
   }
 
-  /** @param row as {@link CANONICAL_ROW} writes it */
+  /** @param row the text of {@link CANONICAL_ROW} */
   computeRowMac(row: string): Buffer {
     return computeMac(this.key, `row\n${row}`);
   }
