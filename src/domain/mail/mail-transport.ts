@@ -3,23 +3,24 @@ import type { MailSender, MailServer } from '../../foundation/config/urls.js';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 20_000;
-/** The commands whose refusal is about the mail: recipient and content. Others are about the server or its settings. */
+/**
+ * The SMTP commands whose refusal concerns the mail (recipient, content). A refusal of any other concerns the server or
+ * its settings.
+ */
 const REFUSES_MAIL = /^(RCPT TO|DATA)/;
 
 export interface Mail {
-  /** Canonical address. */
   readonly to: string;
   readonly subject: string;
   readonly text: string;
   readonly html: string;
 }
 
-/** The mail server did not accept a mail. */
 export class MailNotAcceptedError extends Error {
   override readonly name = 'MailNotAcceptedError';
-  /** The SMTP command that was refused. */
+  /** The refused SMTP command. */
   readonly command: string | undefined;
-  /** The code of the SMTP reply; undefined when there was none. */
+  /** The code of the SMTP reply, if there was one. */
   readonly status: number | undefined;
 
   constructor(cause: unknown) {
@@ -29,34 +30,33 @@ export class MailNotAcceptedError extends Error {
     this.status = typeof responseCode === 'number' ? responseCode : undefined;
   }
 
-  /** A 5xx about the mail (RFC 5321 §4.2.1): the same mail will be refused again. */
+  /** Whether a retry is pointless: a 5xx about the mail will be repeated (RFC 5321 §4.2.1). */
   get isFinal(): boolean {
     return this.status !== undefined && this.status >= 500 && REFUSES_MAIL.test(this.command ?? '');
   }
 }
 
-/** Delivers one mail. */
 export abstract class MailTransport {
   /**
-   * @param signal bounds the whole conversation: a server that sends one byte a second is never idle
+   * @param signal limits the whole conversation, because a server that sends one byte a second is never idle
    * @throws {MailNotAcceptedError}
    */
   abstract send(mail: Mail, signal: AbortSignal): Promise<void>;
 }
 
-/** Whether the routes that need mail exist. Production sends mail or has none of these routes. */
+/** Whether the routes that need mail exist. Production without a mail server has none of them. */
 export function isMailEnabled({ mailUrl, nodeEnv }: Environment): boolean {
   return mailUrl !== undefined || nodeEnv !== 'production';
 }
 
-/** Fails closed: with a mail server, no mistake in the settings prints a mail, and the token in it. */
+/** Fails closed: when a mail server is configured, no mistake in the settings prints a mail with its token. */
 export function createMailTransport({ mailUrl, mailFrom }: Pick<Environment, 'mailUrl' | 'mailFrom'>): MailTransport {
   if (!mailUrl) return new ConsoleTransport();
   if (!mailFrom) throw new Error('MAIL_URL needs MAIL_FROM');
   return new SmtpTransport(mailUrl, mailFrom);
 }
 
-/** One connection per mail: mails are rare, and a server that hangs delays one only. */
+/** Uses one connection per mail, because mails are rare and a server that hangs then delays only one. */
 class SmtpTransport extends MailTransport {
   constructor(
     private readonly server: MailServer,
@@ -67,7 +67,7 @@ class SmtpTransport extends MailTransport {
 
   override async send({ to, ...content }: Mail, signal: AbortSignal): Promise<void> {
     const { host, port, tls, login } = this.server;
-    // Mails are rare: a start does not load it.
+    // Loaded at the first mail, so that it does not delay the start.
     const { createTransport } = await import('nodemailer');
     const transporter = createTransport({
       host,
@@ -88,9 +88,9 @@ class SmtpTransport extends MailTransport {
       await transporter.sendMail({
         ...content,
         from: { ...this.from },
-        // nodemailer does not parse an object: an address can become neither two nor a header.
+        // nodemailer does not parse an object, so an address can become neither two addresses nor a header.
         to: { name: '', address: to },
-        // RFC 3834: suppresses automatic replies.
+        // Suppresses automatic replies (RFC 3834).
         headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
         signal,
       });
@@ -100,7 +100,7 @@ class SmtpTransport extends MailTransport {
   }
 }
 
-/** Development prints mails to the console and not to the log, which may be shipped and must hold no secrets. */
+/** Prints mails to the console of development and not to the log, which may be shipped and must contain no secrets. */
 class ConsoleTransport extends MailTransport {
   override send({ to, subject, text }: Mail): Promise<void> {
     const body = text.trimEnd().replace(/\n(?=.)/g, '\n    ');

@@ -1,9 +1,9 @@
 /**
- * E-mail: requests wait in the outbox (outbox.ts), and the worker of each replica keeps up to {@link MAX_SLOTS} conversations
- * going. A recipient's domain and a requesting network have one slot each, so that slow ones delay only themselves. The mail is
- * composed immediately before it is sent, so that its token exists nowhere earlier. During the conversation with the
- * mail server, no connection and no lock of PostgreSQL is held. A mail is sent at least once: it leaves the outbox after the mail
- * server has accepted it. HTTP requests never wait for any of this.
+ * E-mail: requests wait in the outbox (outbox.ts), and each replica's worker holds up to {@link MAX_SLOTS}
+ * conversations. A recipient's domain and a requesting network have one slot each, so that slow ones delay only
+ * themselves. A mail is composed immediately before it is sent, so that its token exists nowhere earlier. A
+ * conversation holds no connection and no lock of PostgreSQL, and HTTP requests never wait for one. A mail is sent at
+ * least once: it leaves the outbox after the mail server accepted it.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
@@ -18,18 +18,18 @@ import { Outbox, type ClaimedRequest, type MailRequest } from './outbox.js';
 import { MAIL_KINDS, Templates, type TemplateValues } from './templates.js';
 
 const POLL_INTERVAL_MS = 5_000;
-/** A new request is taken at a random moment, so that the work on its mail does not show in the timing of the next response. */
+/** Random delay before a new request is taken, so that its work does not show in the duration of the next response. */
 const MAX_WAKE_DELAY_MS = 1_000;
-/** Below the size of the pool: composing a mail may wait for the lock of a user's row. */
+/** Smaller than the pool, because composing a mail may wait for the lock of a user's row. */
 const MAX_SLOTS = 6;
-/** First attempts and retries leave each other a slot at any time. A first attempt ends soon, so a new mail waits for little. */
+/** Leaves retries a slot at any time, as MAX_RETRIES does for first attempts. */
 const MAX_FIRST_ATTEMPTS = 5;
 const MAX_RETRIES = 3;
 const FIRST_ATTEMPT_TIMEOUT_MS = 10_000;
 const RETRY_TIMEOUT_MS = 60_000;
 const MAX_SERVED_NETWORKS = 1_000;
 const MAX_ATTEMPTS = 100;
-/** How long a stop waits for the mails that are being sent. */
+/** How long a stop waits for conversations. */
 const STOP_GRACE_MS = 2_000;
 
 export interface ComposedMail {
@@ -38,14 +38,14 @@ export interface ComposedMail {
   readonly values: TemplateValues;
 }
 
-/** Decides which account gets a mail, and what it says. Both functions return undefined when no account may get it. */
+/** Decides which account gets a mail, and what it says. Both functions return undefined when no account may get one. */
 interface MailComposer {
-  /** The user whom the request is about. Makes no token. */
+  /** Finds the user of a request, and issues no token. */
   findUserId(request: MailRequest): Promise<string | undefined>;
   composeMail(request: MailRequest): Promise<ComposedMail | undefined>;
 }
 
-/** `delayed`: it will be tried again. `failed`: it was given up. `dropped`: no account may get it. */
+/** `delayed`: the worker will retry. `failed`: the worker gave up. `dropped`: no account may get the mail. */
 const OUTCOMES = ['sent', 'delayed', 'failed', 'dropped'] as const;
 
 @Injectable()
@@ -56,7 +56,6 @@ export class MailWorker implements OnModuleDestroy {
   private poll: NodeJS.Timeout | undefined;
   private wakeUp: NodeJS.Timeout | undefined;
   private readonly slots = new Map<ClaimedRequest, Promise<void>>();
-  /** The networks that had a turn in this round. */
   private readonly served = new Set<string>();
   private filling: Promise<void> | undefined;
   private isFillDue = false;
@@ -77,7 +76,7 @@ export class MailWorker implements OnModuleDestroy {
       labelNames: ['kind', 'outcome'],
       registers: [metrics.registry],
     });
-    // A series that begins at 1 has no increase: alerts would miss the first failure.
+    // Starts each series at 0: one that begins at 1 has no increase, so alerts would miss the first failure.
     for (const kind of MAIL_KINDS) for (const outcome of OUTCOMES) this.mails.inc({ kind, outcome }, 0);
     const waiting = createSlowGauge(async () => (await outbox.measure()).waiting);
     metrics.addGauge('mails_waiting', 'Mails in the outbox, of all replicas.', waiting, 'max');
@@ -91,7 +90,7 @@ export class MailWorker implements OnModuleDestroy {
     });
   }
 
-  /** Before the pool of the database closes. What was not sent stays in the outbox. */
+  /** Runs before the pool of the database closes. Unsent mails stay in the outbox. */
   async onModuleDestroy(): Promise<void> {
     this.isClosing = true;
     clearInterval(this.poll);
@@ -104,7 +103,7 @@ export class MailWorker implements OnModuleDestroy {
     await ended;
   }
 
-  /** Sends what is due, and what becomes due meanwhile. Never rejects: what failed is due again later. */
+  /** Sends all mails that are due, or become due meanwhile. Never rejects, because a failed mail is due again later. */
   async sendDueMails(): Promise<void> {
     await this.fillSlots();
     while (this.slots.size > 0) {
@@ -151,7 +150,7 @@ export class MailWorker implements OnModuleDestroy {
     return request;
   }
 
-  /** A network that has a second turn begins the next round. */
+  /** A second turn of a network begins the next round. */
   private noteTurn(networks: readonly string[]): void {
     const isNextRound = networks.every((network) => this.served.has(network));
     if (isNextRound || this.served.size > MAX_SERVED_NETWORKS) this.served.clear();
@@ -160,7 +159,7 @@ export class MailWorker implements OnModuleDestroy {
 
   private openSlot(request: ClaimedRequest): void {
     const conversation = this.sendMail(request)
-      // The claimed row is due again when its claim expires.
+      // The row is due again when its claim expires.
       .catch((error: unknown) => this.reportFailure(error))
       .finally(() => {
         this.slots.delete(request);
@@ -194,7 +193,7 @@ export class MailWorker implements OnModuleDestroy {
     this.mails.inc({ kind: request.kind, outcome: 'sent' });
   }
 
-  /** The audit log gets an outcome only if the address has an account: each of its events has a subject. */
+  /** Audits the failure only if the address has an account, because each audit event has a subject. */
   private async giveUpExpired(request: ClaimedRequest): Promise<void> {
     const userId = request.userId ?? (await this.composer?.findUserId(request));
     if (userId === undefined) await this.outbox.remove(request);
@@ -222,7 +221,7 @@ export class MailWorker implements OnModuleDestroy {
     this.mails.inc({ kind: request.kind, outcome: isFinal ? 'failed' : 'delayed' });
   }
 
-  /** The event names the request that asked for the mail. */
+  /** Removes a request, with an event that names the HTTP request that asked for the mail. */
   private async removeWithEvent(event: AuditEventName, request: ClaimedRequest, userId: string): Promise<void> {
     const { kind, requestId, attempts } = request;
     await this.outbox.remove(request, {

@@ -9,19 +9,18 @@ import { Environment } from '../../foundation/config/environment.js';
 import { Database } from '../../foundation/database/database.js';
 import type { MailKind, NoticeKind } from './templates.js';
 
-/** A mail that is to be sent. The outbox holds no token: it is made when the mail is. */
+/** A mail that is to be sent. It contains no token, which is issued when the mail is composed. */
 export interface MailRequest {
   readonly id: string;
   readonly kind: MailKind;
-  /** Canonical address. Without a user id it may have no account. */
+  /** Canonical address. Without a `userId` it may have no account. */
   readonly recipient: string;
-  /** The user who asked while logged in; null: an anonymous client asked. */
+  /** The logged-in user who asked for the mail; null for an anonymous client. */
   readonly userId: string | null;
-  /** The id of the HTTP request that asked for the mail. */
+  /** Id of the HTTP request that asked for the mail. */
   readonly requestId: string | null;
 }
 
-/** Who asks for a mail. */
 type Requester = Pick<Actor, 'requestId' | 'address'>;
 
 interface AddedRequest extends Pick<MailRequest, 'kind' | 'recipient' | 'userId'> {
@@ -33,38 +32,39 @@ interface Notice {
   readonly recipient: string;
 }
 
-/** A request that a worker has taken. */
+/** A request that a worker has claimed. */
 export interface ClaimedRequest extends MailRequest {
-  /** Every network that asked for it: an IPv4 address, or an IPv6 /48. */
+  /** The networks that asked for the mail: IPv4 addresses and IPv6 /48. */
   readonly networks: readonly string[];
   readonly attempts: number;
   readonly isExpired: boolean;
-  /** Text keeps the microseconds, which a Date would drop. */
+  /** Text, because a Date would drop the microseconds. */
   readonly requestedAt: string;
 }
 
-/** What a worker may take next. */
+/** The limits on the next request of a worker. */
 export interface Claim {
   readonly busyNetworks: readonly string[];
   readonly busyDomains: readonly string[];
-  /** Their turn is after that of other networks. */
+  /** Networks that had a turn in this round, and come after all others. */
   readonly servedNetworks: readonly string[];
   readonly mayTakeFirst: boolean;
   readonly mayTakeRetry: boolean;
 }
 
-/** Longer than a worker needs for one mail: a row whose worker was killed is due again after it. */
+/** Longer than a worker needs for one mail. The row of a killed worker is due again after it. */
 const CLAIM = '2 minutes';
-/** A mail that could not be delivered for so long is given up. */
+/** A mail that could not be delivered for this long is given up. */
 const MAX_AGE = '24 hours';
-/** Of one mail: no address may be asked a mail for more often within an hour. */
+/** The networks that are kept for one mail. The throttle of mails allows no address more requests within an hour. */
 const MAX_NETWORKS = 10;
 
 const COLUMNS = 'id, kind, recipient, request_id, networks, user_id';
 /**
- * One pending mail of a kind for an address. A repeat writes as well, so that its duration does not tell whether the
- * mail before it, which only an account gets, is still waiting. The mail is in the queue of every network that asked for it:
- * an attacker who asks for a mail too does not move it behind others.
+ * Keeps one pending mail of a kind for an address. A repetition writes too, so that its duration does not tell whether
+ * an earlier mail, which only an account gets, still waits.
+ * The mail is in the queue of every network that asked for it, so that an attacker who asks for it too does not delay
+ * it.
  */
 const ADD = {
   name: 'mail_requests_add',
@@ -72,18 +72,23 @@ const ADD = {
          ON CONFLICT (kind, recipient) WHERE user_id IS NULL DO UPDATE SET requested_at = excluded.requested_at,
            networks = (excluded.networks || array_remove(known.networks, excluded.networks[1]))[1:${MAX_NETWORKS}]`,
 };
-/** One pending mail of a kind for a user: the newer request replaces the older one, also while that is being sent. */
+/**
+ * Keeps one pending mail of a kind for a user. A newer request replaces the older one, even while that is being sent.
+ */
 const ADD_FOR_USER = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6)
   ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO UPDATE
   SET id = excluded.id, recipient = excluded.recipient, request_id = excluded.request_id, networks = excluded.networks, attempts = 0,
       created_at = excluded.created_at, requested_at = excluded.requested_at, next_attempt_at = excluded.next_attempt_at`;
-/** The former address of several changes is the first one: an attacker who changes it twice hides no notice. */
+/**
+ * Keeps the first notice, which goes to the first of several former addresses, so that an attacker who changes the
+ * address twice hides nothing.
+ */
 const ADD_NOTICE = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6)
   ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO NOTHING`;
 const WITHDRAW = 'DELETE FROM mail_requests WHERE user_id = $1 AND kind = $2';
 /**
- * First attempts before retries, and networks in turn. No lock outlives the statement: during the conversation with the mail
- * server the row is merely not due.
+ * Takes first attempts before retries, and networks in turn. No lock outlives the statement: during the conversation
+ * with the mail server the row is merely not due.
  */
 const TAKE = {
   name: 'mail_requests_take',
@@ -97,7 +102,7 @@ const TAKE = {
                    requested_at < now() - interval '${MAX_AGE}' AS "isExpired", requested_at::text AS "requestedAt"`,
 };
 const HOLD = 'SELECT id FROM mail_requests WHERE id = $1 FOR SHARE';
-/** Exponential backoff with jitter: half of the delay is random. */
+/** Exponential backoff, half of which is random (jitter). */
 const POSTPONE = {
   name: 'mail_requests_postpone',
   text: `UPDATE mail_requests SET next_attempt_at = now() + (0.5 + random() / 2) *
@@ -107,7 +112,7 @@ const RELEASE = {
   name: 'mail_requests_release',
   text: 'UPDATE mail_requests SET next_attempt_at = now() WHERE id = $1',
 };
-/** `$2`: a request that was repeated while its mail was being sent stays, and is sent again. */
+/** `$2` keeps a request that was repeated while its mail was being sent, so that it is sent again. */
 const REMOVE = {
   name: 'mail_requests_remove',
   text: 'DELETE FROM mail_requests WHERE id = $1 AND requested_at = $2::timestamptz',
@@ -122,7 +127,7 @@ const MEASURE = {
          FROM mail_requests`,
 };
 
-/** The table of mails that wait. */
+/** The table of waiting mails. */
 @Injectable()
 export class Outbox {
   private wake: () => void = () => undefined;
@@ -133,18 +138,18 @@ export class Outbox {
     private readonly environment: Environment,
   ) {}
 
-  /** @param wake is called after each added request */
+  /** @param wake called after each added request */
   onAdded(wake: () => void): void {
     this.wake = wake;
   }
 
-  /** Adds a request of an anonymous client. The same statement for every address. */
+  /** Adds a request of an anonymous client, with the same statement for every address (enumeration). */
   async add(kind: MailKind, recipient: string, requester: Requester): Promise<void> {
     await this.database.rows(ADD, toValues(kind, recipient, requester));
     this.wake();
   }
 
-  /** Adds a request together with the act that asks for it. */
+  /** Adds a request in the transaction of the act that asks for it. */
   async addWith(transaction: EntityManager, { kind, recipient, userId, requester }: AddedRequest): Promise<void> {
     const values = toValues(kind, recipient, requester);
     if (userId === null) await transaction.query(ADD.text, values);
@@ -152,7 +157,10 @@ export class Outbox {
     this.wake();
   }
 
-  /** Adds a mail that tells the user of an act what was done. Only with a mail server: development prints links alone. */
+  /**
+   * Adds a mail that tells a user what was done to the account. Without a mail server it adds none, because development
+   * prints only mails with links.
+   */
   async addNotice(
     transaction: EntityManager,
     { subject, actor }: Pick<AuditEvent, 'subject' | 'actor'>,
@@ -160,7 +168,7 @@ export class Outbox {
   ): Promise<void> {
     if (!this.environment.mailUrl) return;
     const add = kind === 'email_set' ? ADD_FOR_USER : ADD_NOTICE;
-    // No request asked for it, and its rows in the audit log are not those of the act.
+    // Names no HTTP request, because none asked for the mail and its audit rows must not appear as those of the act.
     await transaction.query(add, [...toValues(kind, recipient, { ...actor, requestId: null }), subject]);
     this.wake();
   }
@@ -171,40 +179,43 @@ export class Outbox {
     await this.addNotice(transaction, event, notice);
   }
 
-  /** Drops a request that an act has made void. */
+  /** Removes a request that an act has voided. */
   async withdraw(transaction: EntityManager, userId: string, kind: MailKind): Promise<void> {
     await transaction.query(WITHDRAW, [userId, kind]);
   }
 
-  /** Claims a request that is due for this worker alone. */
+  /** Claims a due request for this worker alone. */
   async claimNext({ busyNetworks, busyDomains, servedNetworks, ...kinds }: Claim): Promise<ClaimedRequest | undefined> {
     const values = [busyNetworks, busyDomains, servedNetworks, kinds.mayTakeFirst, kinds.mayTakeRetry];
     return this.database.row<ClaimedRequest>(TAKE, values);
   }
 
-  /** Whether the request is still wanted; it stays until the transaction ends. */
+  /**
+   * Locks the request until the transaction ends.
+   * @returns whether it still exists
+   */
   async hold(transaction: EntityManager, { id }: MailRequest): Promise<boolean> {
     return (await transaction.query<unknown[]>(HOLD, [id])).length > 0;
   }
 
-  /** @param isDueNow a stop interrupted the attempt; otherwise the mail is tried again after a backoff */
+  /** @param isDueNow true when a stop interrupted the attempt; otherwise the mail is due after a backoff */
   async postpone({ id }: MailRequest, isDueNow: boolean): Promise<void> {
     await this.database.rows(isDueNow ? RELEASE : POSTPONE, [id]);
   }
 
-  /** @param event is recorded together with the removal */
+  /** @param event recorded together with the removal */
   async remove({ id, requestedAt }: ClaimedRequest, event?: AuditEvent): Promise<void> {
     if (event) await this.audit.execute(REMOVE_WITH_EVENT, [id, requestedAt], event);
     else await this.database.rows(REMOVE, [id, requestedAt]);
   }
 
-  /** @returns how many mails wait, and for how long the oldest of them: 0 when none waits */
+  /** @returns the number of waiting mails, and the seconds that the oldest one has waited */
   async measure(): Promise<{ readonly waiting: number; readonly seconds: number }> {
     return (await this.database.row(MEASURE, [])) ?? { waiting: 0, seconds: 0 };
   }
 }
 
-/** The widest network: one customer has all networks of an IPv6 /48. */
+/** Stores the widest network, because one customer has all networks of an IPv6 /48. */
 function toValues(kind: MailKind, recipient: string, { requestId, address }: Requester): unknown[] {
   return [createId(), kind, recipient, requestId, toNetworks(address).slice(-1)];
 }

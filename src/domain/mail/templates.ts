@@ -2,11 +2,11 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { InvalidEnvironmentError } from '../../foundation/config/environment.js';
 
-/** Mails that tell a user what was done to the account. An operator's folder may leave their texts out. */
+/** Mails that tell a user what was done to the account. An operator's folder need not have their texts. */
 const NOTICE_KINDS = ['password_reset_notice', 'email_changed', 'email_set', 'factors_removed'] as const;
 export type NoticeKind = (typeof NOTICE_KINDS)[number];
 
-/** What the outbox can send. The files of its text have the same name, with dashes. */
+/** The kinds of mails. The files of their texts have the same names, with dashes. */
 export const MAIL_KINDS = [
   'password_reset',
   'email_verification',
@@ -42,7 +42,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-/** The texts of the mails, built in or an operator's own. */
+/** The texts of mails: the built-in ones, or an operator's own. */
 export class Templates {
   private constructor(
     private readonly templates: Readonly<Record<MailKind, Template>>,
@@ -50,7 +50,7 @@ export class Templates {
   ) {}
 
   /**
-   * @param folder with `NAME.txt`, which begins with `Subject: …`, and `NAME.html` for every name
+   * @param folder has `NAME.txt`, which begins with `Subject: …`, and `NAME.html` for each kind
    * @throws {InvalidEnvironmentError} naming each file that is missing, and each placeholder that is unknown or missing
    */
   static load(folder: string | undefined, product: string): Templates {
@@ -61,7 +61,7 @@ export class Templates {
     return new Templates(Object.fromEntries(own) as Record<MailKind, Template>, product);
   }
 
-  /** @param given are escaped where they become HTML */
+  /** @param given values, which are escaped in HTML */
   render(kind: MailKind, given: TemplateValues): Template {
     const values = { product: this.product, ...given };
     const { subject, text, html } = this.templates[kind];
@@ -120,14 +120,14 @@ function toNotice(subject: string, what: string): Template {
   return toMail(subject, what, 'If you did not expect this, your account may be in danger: contact {{product}}.');
 }
 
-/** @param lead follows the first paragraph in plain text, before the link; HTML has words that are the link */
+/** @param lead precedes the link in plain text; in HTML `words` are the link */
 function toLinkMail(subject: string, what: string, lead: string, words: string, otherwise: string): Template {
   const end = `The link works once. ${otherwise}`;
   const { text } = toMail(subject, what + lead, '{{link}}', end);
   return { ...toMail(subject, what, `<a href="{{link}}">${words}</a> within {{minutes}} minutes.`, end), text };
 }
 
-/** The built-in texts. docs/operations/mail.md tells how to replace them. */
+/** The built-in texts. docs/operations/mail.md explains how to replace them. */
 export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
   password_reset: toLinkMail(
     'Reset your password',

@@ -1,8 +1,8 @@
 /**
- * Challenges of logins and of passkeys: text that any replica can verify, so that an anonymous client writes no row. It holds
- * kind, time (of PostgreSQL), user and nonce, under an HMAC. A second HMAC also binds a context, which is read from the
- * account: with one HMAC alone, the time to refuse a forged challenge would tell whether the user in it exists. Invariant: a
- * challenge lives 5 minutes and is used once, in the transaction of the act; only then a row is written.
+ * Challenges of logins and passkeys: text that any replica can verify, so that an anonymous client writes no row. It
+ * contains kind, time (of PostgreSQL), user and nonce under an HMAC. A second HMAC binds a context that is read from
+ * the account; with one HMAC, the duration of a refusal would tell whether the user in a forged challenge exists.
+ * Invariant: a challenge lives 5 minutes and is used once; only the transaction that uses it writes a row.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -22,21 +22,27 @@ import { DatabaseClock } from '../../foundation/database/database.js';
 const PURPOSE = 'platform-auth challenges v2';
 const KINDS = { login: 1, registration: 2, passkey: 3 } as const;
 export const CHALLENGE_TTL_SECONDS = 300;
-/** A challenge may seem to come from the future: a transaction that waited has read the clock before it was issued. */
+/**
+ * A challenge may seem to come from the future, because a transaction that waited has read the clock before it was
+ * issued.
+ */
 const TOLERANCE_SECONDS = 5;
 const KIND_BYTES = 1;
 const TIME_BYTES = 6;
 const USER_BYTES = 16;
 const NONCE_BYTES = 16;
 const BODY_BYTES = KIND_BYTES + TIME_BYTES + USER_BYTES + NONCE_BYTES;
-/** Each of the two is half of an HMAC-SHA-256 (RFC 2104 §5). */
+/** Each HMAC is truncated to the first half of its 32 bytes (RFC 2104 §5). */
 const MAC_BYTES = 16;
 const FORMAT = new RegExp(`^[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + 2 * MAC_BYTES) * 4) / 3)}}$`);
 
-/** `login` follows the right password, `registration` precedes a new passkey, `passkey` begins a login with a passkey alone. */
+/**
+ * `login` follows the right password, `registration` precedes a new passkey, `passkey` begins a login with a passkey
+ * alone.
+ */
 type ChallengeKind = keyof typeof KINDS;
 
-/** A challenge that this service issued, and that a client has sent. Its age and its context are not verified yet. */
+/** A challenge that this service issued. Its age and its context are not verified yet. */
 export interface PresentedChallenge {
   readonly body: Buffer;
   readonly contextMac: Buffer;
@@ -61,7 +67,7 @@ export class Challenges {
     this.keys = [deriveKeys(secretKey), ...(secretKeyPrevious === undefined ? [] : [deriveKeys(secretKeyPrevious)])];
   }
 
-  /** @param context what must be the same when the challenge is answered */
+  /** @param context text that must be unchanged when the challenge is answered */
   async issueChallenge(kind: ChallengeKind, userId: string = NIL, context = ''): Promise<string> {
     const now = await this.clock.now();
     const body = Buffer.alloc(BODY_BYTES);
@@ -74,7 +80,10 @@ export class Challenges {
     return Buffer.concat([body, ...macs]).toString('base64url');
   }
 
-  /** @returns undefined for text that is not a challenge of this kind, issued by this service. Reads nothing. */
+  /**
+   * Verifies the first HMAC without reading the database.
+   * @returns undefined for text that is not a challenge of this kind from this service
+   */
   parseChallenge(kind: ChallengeKind, text: string): PresentedChallenge | undefined {
     if (!FORMAT.test(text)) return undefined;
     const bytes = Buffer.from(text, 'base64url');
@@ -84,7 +93,8 @@ export class Challenges {
     const originMac = bytes.subarray(BODY_BYTES, BODY_BYTES + MAC_BYTES);
     if (!this.isMadeWith((keys) => computeOriginMac(keys, body), originMac)) return undefined;
     const issuedAt = new Date(body.readUIntBE(KIND_BYTES, TIME_BYTES));
-    // The digest of the text would not do: base64url has spare bits, so that several texts are one challenge.
+    // A digest of the bytes and not of the text: base64url has spare bits, so that several texts are the same
+    // challenge.
     return { body, contextMac: bytes.subarray(-MAC_BYTES), userId, issuedAt, digest: computeDigest(bytes) };
   }
 
@@ -97,7 +107,7 @@ export class Challenges {
     return this.isMadeWith((keys) => computeContextMac(keys, body, context), contextMac);
   }
 
-  /** @returns whether it was not used before. Of concurrent callers one gets true. */
+  /** @returns true for exactly one of all calls with this challenge */
   async consumeChallenge(transaction: EntityManager, { digest, issuedAt }: PresentedChallenge): Promise<boolean> {
     const values = [digest, addSeconds(issuedAt, CHALLENGE_TTL_SECONDS)];
     return (await transaction.query<unknown[]>(CONSUME, values)).length > 0;
@@ -120,7 +130,7 @@ function computeContextMac({ context: key }: Keys, body: Buffer, context: string
   return computeMac(key, Buffer.concat([body, Buffer.from(context)])).subarray(0, MAC_BYTES);
 }
 
-/** The context of challenges that follow a password: another password voids them. */
+/** The context of challenges that follow a password, which another password voids. */
 export function toPasswordContext({ passwordChangedAt }: { readonly passwordChangedAt: Date | null }): string {
   return passwordChangedAt?.toISOString() ?? '';
 }

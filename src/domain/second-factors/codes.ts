@@ -1,7 +1,7 @@
 /**
- * Codes of authenticator apps, and recovery codes: verified, counted when wrong, and consumed. A code works once: one
- * conditional statement consumes it in the transaction of the act that it authorises, so that a failed act costs no code.
- * A guess is reserved in the throttle before a code is compared. A wrong or consumed code spends it, anything else refunds it.
+ * Codes of authenticator apps, and recovery codes. A code works once: a conditional statement consumes it in the
+ * transaction of the act that it authorises, so that a failed act costs no code. A guess is reserved in the throttle
+ * before a code is compared; a wrong or consumed code spends it, and every other outcome refunds it.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -16,7 +16,7 @@ import { RefusedProofError, type UseProof, type UserWithFactors } from './second
 import { findTimeStep, toBase32, TotpVault } from './totp.js';
 
 const RECOVERY_CODE_COUNT = 10;
-/** 120 bits: a plain digest is enough from 112 bits on (ASVS 6.5.2). */
+/** 120 bits; from 112 bits on a plain digest is enough (ASVS 6.5.2). */
 const RECOVERY_CODE_BYTES = 15;
 const RECOVERY_CODE_FORMAT = /^[a-z2-7]{24}$/;
 const GROUP_OF_FOUR = /.{4}(?!$)/g;
@@ -29,11 +29,14 @@ const USE_RECOVERY_CODE = withAuditEvent({
   text: `DELETE FROM recovery_codes WHERE user_id = $1 AND digest = $2 RETURNING user_id`,
 });
 
-/** Decides the race of one code that is sent several times: the time step only grows. */
+/** Accepts one of several concurrent calls with the same code, because the time step only grows. */
 const USE_TIME_STEP = `UPDATE totp_factors SET last_step = $2
   WHERE user_id = $1 AND confirmed_at IS NOT NULL AND (last_step IS NULL OR last_step < $2)`;
 
-/** @returns new codes, each as six groups of four letters and digits; the former ones are void */
+/**
+ * Issues new codes and voids the former ones.
+ * @returns codes of six groups of four letters and digits
+ */
 export async function replaceRecoveryCodes(transaction: EntityManager, userId: string): Promise<string[]> {
   const codes = Array.from({ length: RECOVERY_CODE_COUNT }, () =>
     toBase32(generateSecretBytes(RECOVERY_CODE_BYTES)).toLowerCase().replace(GROUP_OF_FOUR, '$&-'),
@@ -43,7 +46,10 @@ export async function replaceRecoveryCodes(transaction: EntityManager, userId: s
   return codes;
 }
 
-/** @returns undefined for text that is not in the format of a recovery code; case, blanks and dashes do not count */
+/**
+ * Ignores case, blanks and dashes.
+ * @returns undefined for text in another format
+ */
 function toRecoveryDigest(code: string): SecretDigest | undefined {
   const plain = code.toLowerCase().replace(/[\s-]/g, '');
   return RECOVERY_CODE_FORMAT.test(plain) ? computeDigest(plain) : undefined;
@@ -55,7 +61,7 @@ interface PresentedCode {
   readonly actor: Actor;
 }
 
-/** The act that a code authorises. It calls `useCode` in its transaction. */
+/** The act that a code authorises. It must call `useCode` in its transaction. */
 type Act<Result> = (useCode: UseProof) => Promise<Result>;
 
 /** A wrong or consumed code, which spends a guess of the throttle. */
@@ -74,21 +80,22 @@ export class CodeVerifier {
 
   async acceptCode<Result>(method: CodeGuess['method'], presented: PresentedCode, act: Act<Result>): Promise<Result> {
     const { id, confirmedAt } = presented.user;
-    // Without a factor there is nothing to guess, so the refusal spends no guess.
+    // Spends no guess, because without a factor there is nothing to guess.
     if (!confirmedAt) throw new RefusedProofError('no_factor', id);
     const guess = { counted: id, method, address: presented.actor.address };
     return this.verifyThrottled(guess, async () => act(await this.verifyCode(method, presented)));
   }
 
-  /** For a user who is logged in: takes a code of the app, or a recovery code, because the app may be lost. */
+  /** Accepts a code of the app or a recovery code of a logged-in user, because the app may be lost. */
   async acceptAnyCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
     return this.acceptCode(toRecoveryDigest(presented.code) ? 'recovery_code' : 'totp', presented, act);
   }
 
-  /** Verifies the code that confirms an enrolment. The statement that confirms consumes it. */
+  /** Verifies the code that confirms an enrolment. The statement that confirms it consumes the code. */
   async verifyEnrolmentCode({ user, code, actor }: PresentedCode): Promise<number> {
     if (!user.encryptedSecret || isVoidEnrolment(user)) throw new RefusedProofError('no_factor', user.id);
-    // A caller needs no password here, so wrong codes use up guesses of this enrolment alone, and none of a login.
+    // Counts wrong codes for this enrolment alone: the caller needs no password here, and must not use up guesses of
+    // logins.
     const enrolment = `${user.id} enrolled ${user.enrolledAt?.toISOString()}`;
     return this.verifyThrottled({ counted: enrolment, method: 'totp', address: actor.address }, () =>
       this.findStep(user, code),
@@ -138,7 +145,7 @@ export class CodeVerifier {
   }
 }
 
-/** An enrolment began with the password, so another password voids it. */
+/** Another password voids an enrolment, because the enrolment began with the former one. */
 function isVoidEnrolment({ enrolledAt, passwordChangedAt }: UserWithFactors): boolean {
   return enrolledAt !== null && passwordChangedAt !== null && enrolledAt <= passwordChangedAt;
 }

@@ -1,7 +1,7 @@
 /**
- * Changes of the set of factors, by the user or by an operator. Each locks the row of the user, as a change of the password
- * and the end of all sessions do, and moves `users.factors_changed_at`: a login that is being verified has read another set,
- * and is refused. When a call that ended sessions has returned, no verifier accepts their tokens.
+ * Changes of a user's set of factors, by the user or by an operator. Each locks the row of the user, as a change of the
+ * password and the end of all sessions do, and moves `users.factors_changed_at`, so that a login that has read the
+ * former set is refused. When a call that ended sessions has answered, no verifier accepts their tokens.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -24,14 +24,17 @@ import {
   type AccountState,
 } from '../passwords/password-verifier.js';
 
-/** The user is told of them. */
+/** Events about which the user gets a mail. */
 const REMOVALS: readonly AuditEventName[] = ['user.totp.removed', 'user.passkey.removed'];
 const TOUCH_USER = `UPDATE users SET factors_changed_at =
     GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1 RETURNING id, email`;
 const READ_STATE = `SELECT
     ${buildHasSecondFactor('$1')} AS "hasFactor",
     EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
-/** `$2`: only the factors made before. Recovery codes are deleted with their app, and are never older. */
+/**
+ * `$2` limits the removal to factors that were made before it. Recovery codes are deleted with their app, and are never
+ * older.
+ */
 const REMOVE_FACTORS = `WITH
     totp AS (DELETE FROM totp_factors WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
              RETURNING user_id),
@@ -43,7 +46,7 @@ interface FactorChange<Result> {
   readonly result: Result;
   readonly event: AuditEventName;
   readonly details?: Readonly<Record<string, unknown>>;
-  /** Set when the change leaves the set of factors as it was. */
+  /** Whether the set of factors stays the same. */
   readonly keepsFactors?: boolean;
 }
 
@@ -66,11 +69,11 @@ export class FactorChanges {
   }
 
   /**
-   * Commits and records a change, if the session is live and the password is unchanged. When it adds the first factor, the
-   * other sessions end: they began without one.
-   * @param moment when the password was set that was entered again, for this call or for the step that it completes (the
-   * enrolment of an app, the registration of a passkey)
-   * @param createVoidError makes the refusal when the password was changed since
+   * Commits and records a change, if the session is live and the password unchanged. When the change adds the first
+   * factor, the other sessions end, because they began without one.
+   * @param moment the password that was entered again for this call, or for the step that it completes (an enrolment, a
+   * registration)
+   * @param createVoidError creates the refusal for a password that was changed since
    * @throws {ProblemException} that refusal; invalid_access_token when the session has ended
    */
   async commitChange<Result>(
@@ -83,7 +86,7 @@ export class FactorChanges {
     const act = async (): Promise<Result> => {
       const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
         const isUnchanged = await lockIfUnchanged(transaction, { id: userId, passwordChangedAt });
-        // A statement after the lock sees what the transaction that held it before has committed.
+        // Read after the lock, so that it sees the commit of the transaction that held the lock before.
         const { isLive, hasFactor } = await this.readState(transaction, principal);
         if (!isLive) throw createRefusal('user', 'session_ended', { user_id: userId });
         if (!isUnchanged) throw createVoidError();
@@ -106,13 +109,13 @@ export class FactorChanges {
     return this.propagation.propagateAfter(act, { endsAKey: false });
   }
 
-  /** Refuses a repeated change. The call that made it may have ended sessions and still be waiting, so this one waits too. */
+  /** Refuses a repeated change. It waits like the first call, which may have ended sessions and still be waiting. */
   async refuseRepetition(problem: Problem): Promise<never> {
     await this.propagation.awaitPropagation();
     throw new ProblemException(problem);
   }
 
-  /** An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent. */
+  /** Removes all factors of a user who has lost them, for an operator, and ends the user's sessions. Idempotent. */
   async removeAllFactors(userId: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(async () => {
       if (!isId(userId)) throw new ProblemException(problems.notFound);
@@ -120,7 +123,7 @@ export class FactorChanges {
     });
   }
 
-  /** @param madeBefore undefined: all factors */
+  /** @param madeBefore removes only factors that were made before this moment; undefined: all */
   async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date) {
     const values = [userId, madeBefore ?? null];
     const [removed] = await transaction.query<[{ totp: number; passkeys: number }]>(REMOVE_FACTORS, values);

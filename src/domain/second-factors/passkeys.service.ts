@@ -1,8 +1,7 @@
 /**
- * The passkeys of a user: registered, listed, renamed and removed. The protocol, and their use at logins, is in webauthn.ts.
- * To remove passkeys, delete these two files, the routes (api/account/passkeys.controller.ts) and what `grep -rni passkey src`
- * finds elsewhere: the branch of a login (api/auth/), the column and the method in second-factors.service.ts, the tables' names
- * in factor-changes.ts and in password-verifier.ts, the WEBAUTHN_ variables, the events and the problems.
+ * The passkeys of a user: registration, list, names and removal; webauthn.ts has the protocol and logins. To remove
+ * passkeys from the service, delete these two files, the routes (api/account/passkeys.controller.ts) and what `grep
+ * -rni passkey src` finds elsewhere.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -33,7 +32,10 @@ const LIST: Statement = {
   text: `SELECT ${COLUMNS} FROM passkeys WHERE user_id = $1 ORDER BY id`,
 };
 
-/** `$10`: the limit for one user. The creation is not before a proof of the address, whatever the clocks of the replicas say. */
+/**
+ * `$10`: maximum number of passkeys of a user. The time of creation is never before a proof of the address, whatever
+ * the clocks of the replicas say.
+ */
 const INSERT = `INSERT INTO passkeys
     (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
   SELECT $1, id, $3, $4, $5, $6, $7, $8, GREATEST($9::timestamptz, email_verified_at, first_proof_at)
@@ -69,7 +71,7 @@ export class PasskeysService {
     private readonly clock: Clock,
   ) {}
 
-  /** @returns the options of navigator.credentials.create() */
+  /** @returns the options for navigator.credentials.create() */
   async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
     const { passwordChangedAt } = await this.changes.reauthenticate(call, password);
     const { userId } = call.principal;
@@ -80,7 +82,7 @@ export class PasskeysService {
     return this.relyingParty.createRegistrationOptions(user, challenge);
   }
 
-  /** Ends the other sessions, if it is the first factor. */
+  /** Ends the user's other sessions when this is the first factor. */
   async registerPasskey(call: OwnCall, { name, answer }: { name: string; answer: object }): Promise<Passkey> {
     if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
     const { userId } = call.principal;
@@ -113,7 +115,7 @@ export class PasskeysService {
     return this.changes.commitChange(call, user, register, createInvalidPasskey);
   }
 
-  /** Oldest first. At most 20. */
+  /** Lists the passkeys, the oldest first. */
   async listPasskeys(userId: string): Promise<Passkey[]> {
     return this.database.rows<Passkey>(LIST, [userId]);
   }
@@ -143,7 +145,7 @@ export class PasskeysService {
       return undefined;
     if (!(await this.challenges.isCurrent(challenge))) return undefined;
     const verified = await this.relyingParty.verifyRegistration(response, text);
-    // The library bounds the id of the answer, not the one that the authenticator states.
+    // The library checks the id in the answer only, and not the one that the authenticator states.
     return verified?.credential.id === response.id ? { ...verified, challenge } : undefined;
   }
 }

@@ -1,9 +1,9 @@
 /**
- * Second factors of users: authenticator apps (TOTP) with recovery codes beside them, and passkeys, which also log in alone.
- * A proof (a code, an answer of a passkey) is verified first. `UseProof` consumes it in the transaction of the act that it
- * authorises, and only once. `answerRefusals` answers a refused proof. Transactions lock the row of the user, then the
- * challenge, then the factor. A change of the factors needs the password, and commits together with its audit event
- * (factor-changes.ts). This file: which factors a user has, how a proof is refused, and why a login would be refused.
+ * Second factors: authenticator apps (TOTP) with recovery codes, and passkeys, which also log in alone. A proof (a
+ * code, an answer of a passkey) is verified first; `UseProof` consumes it, once, in the transaction of the act that it
+ * authorises, and `answerRefusals` answers a refused one. Transactions lock the row of the user, then the challenge,
+ * then the factor. Changes of factors need the password (factor-changes.ts). This file: a user's factors, refusals of
+ * proofs, and why a login would be refused.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -33,7 +33,7 @@ const READ_USER: Statement = {
 };
 
 interface KnownPasskey {
-  /** The credential id, in base64url. */
+  /** Credential id in base64url. */
   readonly id: string;
   readonly transports: string[];
 }
@@ -41,15 +41,17 @@ interface KnownPasskey {
 export interface UserWithFactors extends AccountState {
   readonly hasNoPassword: boolean;
   readonly encryptedSecret: Buffer | null;
-  /** When the enrolment of the app began; null without one. */
+  /** When the enrolment of the app began; null without an app. */
   readonly enrolledAt: Date | null;
-  /** Null while the enrolment is not confirmed: logins do not ask for codes yet. */
+  /** Null while the enrolment is not confirmed, when logins do not ask for codes yet. */
   readonly confirmedAt: Date | null;
   readonly recoveryCodes: number;
   readonly passkeys: readonly KnownPasskey[];
 }
 
-/** All factors that the user has. {@link SecondFactorsService.listMethods} returns only those that a login accepts. */
+/**
+ * Lists all factors of a user. {@link SecondFactorsService.listMethods} excludes those that a login does not accept.
+ */
 function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
   return [
     ...(confirmedAt ? (['totp'] as const) : []),
@@ -58,7 +60,7 @@ function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors):
   ];
 }
 
-/** With REQUIRE_VERIFIED_EMAIL, an account logs in when its address is proven. */
+/** With REQUIRE_VERIFIED_EMAIL, an account must prove its address before it logs in. */
 export function mustVerifyEmail({ requireVerifiedEmail }: Environment, { emailVerifiedAt }: AccountState): boolean {
   return requireVerifiedEmail && emailVerifiedAt === null;
 }
@@ -67,16 +69,22 @@ const REFUSAL_EVENT = 'user.second_factor.failed';
 export type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
 
 /**
- * Consumes a proof in the transaction of the act that it authorises: both are committed, or neither.
+ * Consumes a proof in the transaction of the act that it authorises.
  * @throws {RefusedProofError} when another call has consumed it
  */
 export type UseProof = (transaction: EntityManager) => Promise<void>;
 
-/** A refused proof: rolls the transaction of its act back, and is answered by {@link SecondFactorsService.answerRefusals}. */
+/**
+ * A refused proof. It rolls back the transaction of its act, and {@link SecondFactorsService.answerRefusals} answers
+ * it.
+ */
 export class RefusedProofError extends Error {
   override readonly name: string = 'RefusedProofError';
 
-  /** @param userId undefined while no challenge is verified: a client could name any user. The network is counted then. */
+  /**
+   * @param userId undefined until a challenge is verified, because a client could name any user; the network is counted
+   * then
+   */
   constructor(
     readonly reason: FactorReason,
     readonly userId?: string,
@@ -97,7 +105,9 @@ export class SecondFactorsService {
     private readonly environment: Environment,
   ) {}
 
-  /** Runs an act that a proof authorises. A refused proof is counted in the audit log, and answered with this problem. */
+  /**
+   * Runs an act that a proof authorises. A refused proof is counted in the audit log, and answered with this problem.
+   */
   async answerRefusals<Result>(problem: Problem, actor: Actor, act: () => Promise<Result>): Promise<Result> {
     return act().catch(async (error: unknown) => {
       if (!(error instanceof RefusedProofError)) throw error;
@@ -122,7 +132,7 @@ export class SecondFactorsService {
     return this.database.row<UserWithFactors>(READ_USER, [userId]);
   }
 
-  /** Without WEBAUTHN_RP_ID a user whose only factors are passkeys has no method: fails closed. */
+  /** Without WEBAUTHN_RP_ID, a user whose only factors are passkeys has no method and cannot log in (fail closed). */
   listMethods(user: UserWithFactors): SecondFactorMethod[] {
     return listFactors(user).filter((method) => method !== 'passkey' || this.environment.webauthnRpId !== undefined);
   }
@@ -138,11 +148,11 @@ export const LOGIN_REASON_CODES = [
   'second_factor_unusable',
 ] as const;
 
-/** One reason to refuse a login with the right password, for operators only. */
+/** A reason to refuse a login with the right password. Only operators see it. */
 export interface LoginReason {
   readonly code: (typeof LOGIN_REASON_CODES)[number];
   readonly detail: string;
-  /** When the reason ends by itself; null when it lasts until someone acts. */
+  /** When the reason ends by itself; null when an operator or the user has to act. */
   readonly until: Date | null;
 }
 
@@ -169,7 +179,9 @@ const LIMITED_BY: Readonly<Partial<Record<RateLimitBucket['name'], string>>> = {
   'login-address': 'from this address, for all accounts',
 };
 
-/** Tells operators why a login would be refused now, which the login hides from callers (enumeration). Counts nothing. */
+/**
+ * Explains to operators why a login would be refused now, which the login itself hides (enumeration). Counts nothing.
+ */
 @Injectable()
 export class LoginExplanations {
   constructor(
@@ -179,7 +191,7 @@ export class LoginExplanations {
     private readonly environment: Environment,
   ) {}
 
-  /** @param address of the client that would log in; null: of any */
+  /** @param address address of the client that would log in; null for any */
   async explainLogin(userId: string, address: string | null): Promise<LoginExplanation> {
     const user = isId(userId) ? await this.secondFactors.readUser(userId) : undefined;
     const unknown = { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [] };

@@ -1,7 +1,7 @@
 /**
- * How users enrol, confirm and remove an authenticator app, and replace its recovery codes.
- * Terms: an enrolment begins with the password and shows the secret; its confirmation proves that the app has it. Logins ask
- * for codes from then on. A new enrolment replaces one that was not confirmed, and another password voids it.
+ * Enrolment, confirmation and removal of an authenticator app, and replacement of its recovery codes. An enrolment
+ * begins with the password and shows the secret; its confirmation proves that the app has the secret, and from then on
+ * logins ask for codes. A new enrolment replaces an unconfirmed one, and another password voids it.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -16,8 +16,8 @@ import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './s
 import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
 
 /**
- * No row when an enrolment is confirmed. The moment of an enrolment is later than the password that it needed, and not before a
- * proof of the address, whatever the clocks of the replicas say.
+ * Returns no row when an enrolment is already confirmed. The moment of an enrolment is after the last change of the
+ * password and not before a proof of the address, whatever the clocks of the replicas say.
  */
 const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at)
   SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond', email_verified_at,
@@ -28,7 +28,7 @@ const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret
     WHERE known.confirmed_at IS NULL
   RETURNING user_id`;
 
-/** `$4` is the secret that the code was verified with. */
+/** `$4` is the secret with which the code was verified. */
 const CONFIRM_TOTP = `UPDATE totp_factors SET confirmed_at = $2, last_step = $3
   WHERE user_id = $1 AND confirmed_at IS NULL AND encrypted_secret = $4 RETURNING user_id`;
 
@@ -77,7 +77,10 @@ export class TotpService {
     return { secret: toBase32(secret), otpauthUrl, qrSvg: drawQrCode(otpauthUrl) };
   }
 
-  /** Ends the other sessions, if it is the first factor. @returns recovery codes */
+  /**
+   * Ends the user's other sessions when this is the first factor.
+   * @returns recovery codes
+   */
   async confirmTotp(call: OwnCall, code: string): Promise<string[]> {
     const { actor } = call;
     const { userId } = call.principal;
@@ -89,7 +92,7 @@ export class TotpService {
     const confirm = async (transaction: EntityManager) => {
       const values = [userId, this.clock.now(), step, user.encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(CONFIRM_TOTP, values);
-      // A parallel call has confirmed it.
+      // A concurrent call has confirmed the enrolment.
       if (confirmed.length === 0) throw new ProblemException(problems.totpEnrolled);
       return { result: await replaceRecoveryCodes(transaction, userId), event: 'user.totp.enrolled' } as const;
     };

@@ -1,7 +1,7 @@
 /**
- * Authenticator apps (TOTP, RFC 6238): secrets, how they are stored, their codes and the QR code of an enrolment.
- * Invariant: a secret is in the database only encrypted, for its user alone. A row that is copied to another account is
- * useless there. Enrolment: totp.service.ts; verification of codes at logins and changes: codes.ts.
+ * Authenticator apps (TOTP, RFC 6238): secrets, their storage, their codes, and the QR code of an enrolment. Invariant:
+ * the database has a secret only in encrypted form, bound to its user, so that a row that is copied to another account
+ * is useless. totp.service.ts has the enrolment, codes.ts the verification of codes.
  */
 import { Injectable } from '@nestjs/common';
 import { HOTP, Secret, TOTP } from 'otpauth';
@@ -15,22 +15,22 @@ import { Database } from '../../foundation/database/database.js';
 import { LOCKS } from '../../foundation/database/locks.js';
 import { Log } from '../../foundation/logging/log.js';
 
-/** What every authenticator app supports: SHA-1, 6 digits, 30 seconds (RFC 6238 §1.2). */
+/** Every authenticator app supports SHA-1, 6 digits and 30 seconds (RFC 6238 §1.2). */
 const ALGORITHM = 'SHA1';
 const DIGITS = 6;
 const STEP_SECONDS = 30;
-/** RFC 4226 §4, R6. */
+/** The recommended length (RFC 4226 §4, R6). */
 const SECRET_BYTES = 20;
-/** The code before and the code after are accepted too (RFC 6238 §5.2). */
+/** Offsets of the accepted time steps: the present one, one before and one after (RFC 6238 §5.2). */
 const WINDOW = [0, -1, 1];
 const QR_MARGIN = 4;
 const REENCRYPTION_BATCH_SIZE = 500;
 
-/** Compares with `<` and `>` instead of `<>`, for which PostgreSQL uses no index. */
+/** Compares with `<` and `>`, because PostgreSQL uses no index for `<>`. */
 const READ_OUTDATED_SECRETS = `SELECT user_id, encrypted_secret FROM totp_factors
   WHERE (key_mark < $1 OR key_mark > $1) AND user_id > $2 ORDER BY user_id LIMIT $3`;
 
-/** `$3` is what was decrypted: a secret that was enrolled meanwhile stays. */
+/** `$3` is the decrypted value, so that a secret that was enrolled meanwhile stays. */
 const REPLACE_SECRETS = `UPDATE totp_factors SET encrypted_secret = given.encrypted, key_mark = $4
   FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS given (user_id, encrypted, former)
   WHERE totp_factors.user_id = given.user_id AND encrypted_secret = given.former`;
@@ -53,13 +53,13 @@ export function toBase32(bytes: Buffer): string {
   return toSecret(bytes).base32;
 }
 
-/** The URI that authenticator apps read (the Key URI Format of Google Authenticator). */
+/** Formats the URI that authenticator apps read (Key URI Format of Google Authenticator). */
 export function toOtpauthUrl(secret: Buffer, issuer: string, label: string): string {
   const settings = { algorithm: ALGORITHM, digits: DIGITS, period: STEP_SECONDS };
   return new TOTP({ issuer, label, secret: toSecret(secret), ...settings }).toString();
 }
 
-/** @returns an SVG with one path: a third of the size of the one that the library draws */
+/** @returns an SVG with a single path, a third of the size of the library's */
 export function drawQrCode(text: string): string {
   const code = qrcode(0, 'M');
   code.addData(text);
@@ -120,8 +120,8 @@ export class TotpVault {
   }
 
   /**
-   * Encrypts with SECRET_KEY what was encrypted with SECRET_KEY_PREVIOUS. A secret that neither decrypts stays: its user gets
-   * 503 for codes, and can use the recovery codes.
+   * Encrypts with SECRET_KEY what SECRET_KEY_PREVIOUS encrypted. A secret that neither decrypts stays: its user gets
+   * 503 for codes of the app, and can use recovery codes.
    * @throws {LockNotAcquiredError} when another replica holds the lock
    */
   async reencryptSecrets(): Promise<void> {

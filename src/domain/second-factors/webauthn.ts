@@ -1,7 +1,8 @@
 /**
- * The protocol of passkeys (WebAuthn Level 3): options for a browser, verification of what the browser answers, and the use
- * of a passkey at a login. Terms: the relying party is this service (WEBAUTHN_RP_ID), a registration creates a passkey, an
- * authentication uses it. Invariant: an answer is accepted once, for a challenge of this service, and a counter only grows.
+ * The protocol of passkeys (WebAuthn Level 3): options for a browser, verification of its answers, and the use of a
+ * passkey at a login. Terms: the relying party is this service (WEBAUTHN_RP_ID), a registration creates a passkey, an
+ * authentication uses it. Invariants: an answer is accepted once, for a challenge of this service; a counter only
+ * grows.
  */
 import { applyDecorators, Injectable } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
@@ -19,7 +20,7 @@ import { ProblemException, problems, refuseField } from '../../foundation/proble
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import { RefusedProofError, type UseProof, type UserWithFactors } from './second-factors.service.js';
 
-/** Loaded by the first passkey, because it is a tenth of what a start would load. */
+/** Loaded at the first use, because it would be a tenth of what a start loads. */
 const loadWebAuthn = () => import('@simplewebauthn/server');
 const loadDecoders = () => import('@simplewebauthn/server/helpers');
 
@@ -64,17 +65,17 @@ export class PasskeyRequestOptionsResponse {
 
 const MAX_BINARY_LENGTH = 8_192;
 export const MAX_TRANSPORTS = 8;
-/** Any word is accepted: later versions of WebAuthn may add transports to those of §5.8.4. */
+/** Accepts any word, because later versions of WebAuthn may add transports to those of §5.8.4. */
 const transport = z.string().regex(/^[a-z0-9-]{1,32}$/);
 
 const binary = z
   .string()
   .regex(/^[A-Za-z0-9_-]+$/)
   .max(MAX_BINARY_LENGTH);
-/** WebAuthn §6.1.1: at most 1,023 bytes. */
+/** At most 1,023 bytes (WebAuthn §6.1.1). */
 const credentialId = binary.max(1_364);
 const credential = { id: credentialId, rawId: credentialId, type: z.literal('public-key') };
-/** Discarded: this service uses no extension. */
+/** Discarded, because this service uses no extension. */
 const clientExtensionResults = z.unknown().transform(() => ({}));
 
 const registration = z.object({
@@ -101,11 +102,11 @@ const authentication = z.object({
   }),
 });
 
-/** What `PublicKeyCredential.toJSON()` returns in a browser (WebAuthn §5.1). Unknown fields are ignored. */
+/** The result of `PublicKeyCredential.toJSON()` in a browser (WebAuthn §5.1). Unknown fields are ignored. */
 export type RegistrationJson = z.output<typeof registration>;
 type AuthenticationJson = z.output<typeof authentication>;
 
-/** What a browser answers. An optional passkey needs a rule of its own that says when it is checked. */
+/** The answer of a browser. An optional field needs a further rule that decides when it is checked. */
 export function PasskeyField(
   description = 'what toJSON() of the PublicKeyCredential returns in the browser (WebAuthn)',
   { optional = false }: Presence = {},
@@ -130,12 +131,15 @@ export function parseAuthentication(passkey: object): AuthenticationJson {
   return authentication.safeParse(passkey).data ?? refuseField('/passkey', detail);
 }
 
-/** WebAuthn §5.8.1. @throws when it is not JSON */
+/**
+ * Parses the client data (WebAuthn §5.8.1).
+ * @throws when it is not JSON
+ */
 function readClientData({ clientDataJSON }: { clientDataJSON: string }): Partial<Record<string, unknown>> {
   return JSON.parse(Buffer.from(clientDataJSON, 'base64url').toString()) as Partial<Record<string, unknown>>;
 }
 
-/** @returns the challenge that the browser states it has answered; empty when the client data has none */
+/** @returns the challenge that the browser claims to answer; empty when it names none */
 export function readChallenge({ response }: RegistrationJson | AuthenticationJson): string {
   try {
     const { challenge } = readClientData(response);
@@ -146,7 +150,7 @@ export function readChallenge({ response }: RegistrationJson | AuthenticationJso
 }
 
 /**
- * Whether the browser answered outside of a frame of another origin. In such a frame another site could hide the login below
+ * Whether the page of the answer was in no frame of another origin, in which another site could hide the login below
  * its own buttons (clickjacking; WebAuthn §7.1 and §7.2).
  */
 function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): boolean {
@@ -155,14 +159,14 @@ function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): 
 }
 
 const TIMEOUT_MS = CHALLENGE_TTL_SECONDS * 1_000;
-/** An RSA key of 4,096 bits has 550 bytes. Larger keys would make each verification slow. */
+/** Larger keys would slow down each verification. An RSA key of 4,096 bits has 550 bytes. */
 const MAX_PUBLIC_KEY_BYTES = 800;
 const MIN_RSA_BITS = 2_048;
 const ATTESTATION_FORMATS = ['none', 'packed'];
 
 type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>['registrationInfo'];
 
-/** Reads the state of the owner in the same snapshot: a session begins only while that state lasts. */
+/** Reads the owner in the same snapshot, because a session begins only if that state has not changed. */
 const READ_PASSKEY: Statement = {
   name: 'passkeys_read',
   text: `SELECT ${ACCOUNT_STATE}, passkeys.id AS "passkeyId", credential_id AS "credentialId",
@@ -170,7 +174,7 @@ const READ_PASSKEY: Statement = {
          FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
 };
 
-/** A counter that is not zero must grow (WebAuthn §6.1.1): otherwise two authenticators have the key. */
+/** A counter other than zero must grow (WebAuthn §6.1.1), because otherwise two authenticators have the key. */
 const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
   WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
 
@@ -183,7 +187,10 @@ interface PasskeyRow extends AccountState {
 
 interface VerifiedAnswer {
   readonly owner: AccountState;
-  /** RFC 8176: a key of one device, or one that is synchronised. Without an attestation, the authenticator's own claim. */
+  /**
+   * RFC 8176: `hwk` for a key of one device, `swk` for a synchronised one. Without an attestation this is the
+   * authenticator's claim.
+   */
   readonly amr: 'hwk' | 'swk';
   readonly useFactor: UseProof;
 }
@@ -218,8 +225,8 @@ export class RelyingParty {
   }
 
   /**
-   * @param passkeys of the user who has presented the password; undefined for a login with a passkey alone, in which the
-   * browser lets the user choose one
+   * @param passkeys the passkeys of the user who presented the password; undefined for a login with a passkey alone, in
+   * which the browser lets the user choose one
    */
   createAuthenticationOptions(
     challenge: string,
@@ -248,9 +255,9 @@ export class RelyingParty {
   }
 
   /**
-   * Verifies an answer to a challenge that is valid, except for the counter, which `useFactor` verifies.
-   * @param ownerId the user who has presented the password. Undefined for a login with the passkey alone: then the
-   * authenticator must have verified the user, and its answer must name the user
+   * Verifies an answer to a valid challenge, except for the counter, which `useFactor` verifies.
+   * @param ownerId the user who presented the password; undefined for a login with the passkey alone, in which the
+   * authenticator must have verified the user and the answer must name the user
    * @throws {RefusedProofError}
    */
   async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<VerifiedAnswer> {
@@ -262,7 +269,7 @@ export class RelyingParty {
       ? await this.verifyAuthentication(response, challenge, owner, ownerId === undefined)
       : undefined;
     if (!verified) throw new RefusedProofError('wrong_passkey', userId);
-    // WebAuthn L3 §7.2: it never changes, so another authenticator has the key.
+    // Backup eligibility never changes (WebAuthn L3 §7.2), so another authenticator has the key.
     if (verified.isSynced !== isSynced) throw new RefusedProofError('backup_eligibility_changed', userId);
     if (!isActive) throw new RefusedProofError('disabled', userId);
     const useFactor: UseProof = async (transaction) => {
@@ -273,7 +280,7 @@ export class RelyingParty {
     return { owner, amr: isSynced ? 'swk' : 'hwk', useFactor };
   }
 
-  /** @returns the new counter, and whether the private key may be copied; undefined when the answer is not valid */
+  /** @returns the new counter, and whether the private key may be copied; undefined for an invalid answer */
   private async verifyAuthentication(
     response: AuthenticationJson,
     challenge: string,
@@ -314,7 +321,7 @@ function toDescriptor({ id, transports }: UserWithFactors['passkeys'][number]): 
   return { id, transports, type: 'public-key' };
 }
 
-/** The user handle of a passkey: the id of the user, which tells nothing about the person (WebAuthn §14.6.1). */
+/** The user handle is the id of the user, which reveals nothing about the person (WebAuthn §14.6.1). */
 function toUserHandle(userId: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(parse(userId));
 }
@@ -324,8 +331,8 @@ function toBytes(challenge: string): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * Refuses certificates. The options ask for none, and to check the revocation of one the library would fetch a URL that the
- * client chose (server-side request forgery).
+ * Refuses certificates, which the options do not ask for. To check the revocation of one, the library would fetch a URL
+ * that the client chose (server-side request forgery).
  */
 async function hasPlainAttestation({ response }: RegistrationJson): Promise<boolean> {
   const { decodeAttestationObject } = await loadDecoders();
@@ -340,12 +347,12 @@ async function isAcceptableKey(publicKey: Uint8Array<ArrayBuffer>): Promise<bool
   return !cose.isCOSEPublicKeyRSA(key) || countBits(key.get(cose.COSEKEYS.n) ?? new Uint8Array(1)) >= MIN_RSA_BITS;
 }
 
-/** The bytes of a modulus may begin with zeros, so their number does not tell its size. */
+/** Counts bits, because the bytes of a modulus may begin with zeros. */
 function countBits(bytes: Uint8Array): number {
   return BigInt(`0x${Buffer.from(bytes).toString('hex')}`).toString(2).length;
 }
 
-/** WebAuthn §7.2, step 6: in a login with the passkey alone, the handle is required. */
+/** A login with the passkey alone requires the user handle (WebAuthn §7.2, step 6). */
 function hasHandleOf({ response }: AuthenticationJson, userId: string, mayBeAbsent: boolean): boolean {
   if (response.userHandle === undefined) return mayBeAbsent;
   return Buffer.from(response.userHandle, 'base64url').equals(toUserHandle(userId));

@@ -1,7 +1,7 @@
 /**
- * The signing keys of ES256: their states and lifetimes, their encryption for the database, and how they move from state to
- * state. A key is shown in the JWKS for longer than the JWKS may be cached before it signs, and for as long as its tokens
- * live afterwards. Replicas agree through the database (docs/decisions/0046): each change runs under one advisory lock.
+ * The signing keys of ES256: their states, lifetimes and encryption. Before a key signs, the JWKS shows it for longer
+ * than the JWKS may be cached; afterwards, for as long as its tokens live. Replicas agree through the database
+ * (docs/decisions/0046): each change runs under one advisory lock.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -19,14 +19,13 @@ import { Log } from '../../foundation/logging/log.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SigningKey, type SigningKeyState } from './signing-key.entity.js';
 
-/** How long the JWKS may be cached. */
 export const JWKS_MAX_AGE_SECONDS = 300;
-/** How long a key is shown before it signs. Libraries cache a JWKS for 10 minutes by default. */
+/** How long the JWKS shows a key before it signs. Libraries cache a JWKS for 10 minutes by default. */
 const PUBLICATION_SECONDS = 900;
-/** Covers clocks that differ, keys that a replica has not reread yet, and the interval in which uses are recorded. */
+/** Covers differing clocks, keys that a replica has not reread yet, and the interval at which uses are recorded. */
 const MARGIN_SECONDS = 600;
 
-/** No token that was signed earlier is still valid. */
+/** @returns the earliest moment at which a token that is still valid can have been signed */
 export function getOldestIssuedAt({ accessTokenExpireMinutes }: Environment, now: Date): Date {
   return addSeconds(now, -(accessTokenExpireMinutes * 60 + MARGIN_SECONDS));
 }
@@ -35,7 +34,7 @@ function getSigningStart(createdAt: Date): Date {
   return addSeconds(createdAt, PUBLICATION_SECONDS);
 }
 
-/** The last condition spares the row a write by each replica. */
+/** The last condition prevents each replica from writing the row. */
 const RECORD_SIGNING: Statement = {
   name: 'signing_algorithms_record',
   text: `INSERT INTO signing_algorithms (algorithm, last_signed_at) VALUES ($1, $2::timestamptz)
@@ -52,7 +51,7 @@ const READ_ENCRYPTED: Statement = {
          WHERE encrypted_private_key IS NOT NULL AND state <> 'revoked'`,
 };
 
-/** Another replica may have replaced it since it was read. */
+/** Has no effect if another replica has replaced the ciphertext since it was read. */
 const REPLACE_ENCRYPTED: Statement = {
   name: 'signing_keys_replace_encrypted',
   text: `UPDATE signing_keys SET encrypted_private_key = $2 WHERE id = $1 AND encrypted_private_key = $3 RETURNING id`,
@@ -63,7 +62,7 @@ const ACTIVATE_NEXT = `UPDATE signing_keys SET state = 'active', activated_at = 
 const RETIRE_UNUSED = `UPDATE signing_keys SET state = 'retired', retired_at = $1
   WHERE state IN ('next', 'active') AND GREATEST(created_at, activated_at) < $2`;
 
-/** `$1`: the tokens of keys that were retired before it have expired. */
+/** Erases keys that were retired before `$1`, because their tokens have expired. */
 const ERASE_PRIVATE_KEYS = `UPDATE signing_keys SET encrypted_private_key = NULL
   WHERE encrypted_private_key IS NOT NULL AND (state = 'revoked' OR retired_at < $1)`;
 
@@ -94,8 +93,8 @@ async function withSigningKeyLock<Result>(
 }
 
 /**
- * Encrypts private keys for the database. The `kid` is authenticated with them, and the public key is derived from them:
- * without SECRET_KEY, a writer of the database cannot add a key.
+ * Encrypts private keys for the database. The `kid` is authenticated, and the public key is derived from the private
+ * one, so that a writer of the database cannot add a key without SECRET_KEY.
  */
 @Injectable()
 export class SigningKeyVault {
@@ -109,7 +108,7 @@ export class SigningKeyVault {
     return this.box.encrypt(exportPrivateKey(pair), pair.kid);
   }
 
-  /** @returns undefined when neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts it */
+  /** @returns undefined when neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts the key */
   decrypt(kid: string, encrypted: Buffer): { readonly pair: KeyPair; readonly isOutdated: boolean } | undefined {
     const opened = this.box.decrypt(encrypted, kid);
     if (!opened) return undefined;
@@ -129,7 +128,10 @@ export class SigningKeyRotation {
     private readonly log: Log,
   ) {}
 
-  /** Under ES256, ensures an active key and a next one. Under HS256, retires the keys with which no replica signs any more. */
+  /**
+   * Under ES256, ensures an active key and a next one. Under HS256, retires the keys with which no replica signs any
+   * more.
+   */
   async advanceKeys(): Promise<void> {
     const now = await this.clock.now();
     const oldestIssuedAt = getOldestIssuedAt(this.environment, now);
@@ -141,13 +143,13 @@ export class SigningKeyRotation {
     for (const kid of generated) this.log.info('signing_key_made', { kid });
   }
 
-  /** Replicas that are configured with another algorithm accept this one from now on. */
+  /** Makes replicas that are configured with another algorithm accept this one from now on. */
   async recordSigning(): Promise<void> {
     const values = [this.environment.accessTokenAlgorithm, await this.clock.now()];
     await this.database.rows(RECORD_SIGNING, values);
   }
 
-  /** @throws {UnreadableSigningKeyError} when a key that is to sign cannot be decrypted */
+  /** @throws {UnreadableSigningKeyError} when a key that has to sign cannot be decrypted */
   async reencryptKeys(): Promise<void> {
     const rows = await this.database.rows<EncryptedRow>(READ_ENCRYPTED, []);
     for (const { id, kid, state, encrypted_private_key: encrypted } of rows) {
@@ -202,12 +204,12 @@ export class SigningKeyRotation {
 
 type EncryptedRow = Pick<SigningKey, 'id' | 'kid' | 'state'> & { readonly encrypted_private_key: Buffer };
 
-/** The message tells the operator what to do. */
+/** Its message tells the operator what to do. */
 export class SigningKeyOperationError extends Error {
   override readonly name = 'SigningKeyOperationError';
 }
 
-/** What operators do with signing keys, on the database: neither a running service nor SECRET_KEY is needed. */
+/** What operators do with signing keys, directly in the database, without a running service and without SECRET_KEY. */
 @Injectable()
 export class SigningKeyOperations {
   constructor(
@@ -221,7 +223,7 @@ export class SigningKeyOperations {
     return this.dataSource.getRepository(SigningKey).find({ order: { createdAt: 'ASC', id: 'ASC' } });
   }
 
-  /** @throws {SigningKeyOperationError} when the next key has not been shown for long enough */
+  /** @throws {SigningKeyOperationError} when the next key was not shown for long enough yet */
   async rotateActiveKey(actor: Actor): Promise<void> {
     await this.changeKeys(async (transaction, now) => {
       const active = await transaction.findOneBy(SigningKey, { state: 'active' });
@@ -242,7 +244,9 @@ export class SigningKeyOperations {
     });
   }
 
-  /** Ends a stolen key and all its tokens. The next key replaces an active one at once, however short it was shown. */
+  /**
+   * Ends a stolen key and all its tokens. The next key replaces an active one at once, however briefly it was shown.
+   */
   async revokeKey(kid: string, actor: Actor): Promise<void> {
     await this.changeKeys(async (transaction, now) => {
       const key = await findKey(transaction, kid);
@@ -252,7 +256,7 @@ export class SigningKeyOperations {
       if (key.state === 'active') await transaction.query(ACTIVATE_NEXT, [now]);
       await this.record(transaction, 'signing_key.revoked', key, actor, now);
     });
-    // Also when it was revoked before: the call that revoked it may still be waiting.
+    // Waits even for a key that was already revoked, because the call that revoked it may still be waiting.
     await this.propagation.awaitPropagation();
   }
 

@@ -2,12 +2,12 @@ import { Column, Entity, Index, PrimaryColumn, Unique } from 'typeorm';
 import type { Encrypted } from '../../foundation/crypto/secret-box.js';
 
 /**
- * next: shown in the JWKS, and does not sign yet. active: signs. retired: no longer signs, and its tokens stay valid until
- * they expire. revoked: its tokens are refused.
+ * `next`: shown in the JWKS, and does not sign yet. `active`: signs. `retired`: no longer signs, but its tokens stay
+ * valid until they expire. `revoked`: its tokens are refused.
  */
 export type SigningKeyState = 'next' | 'active' | 'retired' | 'revoked';
 
-/** At most one key is next, and at most one is active. */
+/** At most one key is `next`, and at most one is `active`. */
 @Entity('signing_keys')
 @Unique('signing_keys_kid_key', ['kid'])
 @Index('signing_keys_state_key', { synchronize: false })
@@ -17,7 +17,7 @@ export class SigningKey {
   @Column({ type: 'text' }) algorithm!: 'ES256';
   @Column({ type: 'text' }) state!: SigningKeyState;
 
-  /** Null once no token needs it. */
+  /** Null when no valid token needs the key. */
   @Column({ name: 'encrypted_private_key', type: 'bytea', nullable: true, select: false })
   encryptedPrivateKey!: Encrypted | null;
 

@@ -1,7 +1,7 @@
 /**
- * The keys that sign access tokens under ES256. States and lifetimes are in signing-key-rotation.ts; the JWKS that shows
- * them is in api/well-known/. Invariants: when the call that revoked a key has answered, no replica accepts its tokens;
- * private keys leave a process only encrypted.
+ * The keys that sign access tokens under ES256. signing-key-rotation.ts has their states and lifetimes, api/well-known/
+ * the JWKS. Invariants: when the call that revoked a key has answered, no replica accepts its tokens; private keys
+ * leave a process only in encrypted form.
  */
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';

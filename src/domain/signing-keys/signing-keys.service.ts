@@ -1,6 +1,6 @@
 /**
- * The signing keys of this replica, in memory under the lease: as with app and node keys, a revocation evicts them, and
- * without a lease each use reads the database. Only the JWKS falls back to keys that were read earlier.
+ * The signing keys that this replica caches under the lease: as with keys of apps and nodes, a revocation evicts them,
+ * and without a lease each use reads the database. Only the JWKS falls back to keys that were read earlier.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
@@ -16,12 +16,12 @@ import { getOldestIssuedAt, SigningKeyRotation, SigningKeyVault } from './signin
 import type { SigningKeyState } from './signing-key.entity.js';
 
 const RECORD_INTERVAL_MS = 60_000;
-/** Less than the margin of `getOldestIssuedAt`. */
+/** Shorter than the margin of `getOldestIssuedAt`. */
 const MAX_UNRECORDED_MS = 300_000;
-/** Limits the reads that tokens with an unknown `kid` cause: any client can send those. */
+/** Limits the reads that tokens with an unknown `kid`, which any client can send, cause. */
 const UNKNOWN_KEY_INTERVAL_MS = 250;
 
-/** `$1`: the tokens of keys that were retired before it have expired. */
+/** Leaves out keys that were retired before `$1`, because their tokens have expired. */
 const READ_KEYS: Statement = {
   name: 'signing_keys_read',
   text: `SELECT algorithm, last_signed_at, kid, state, encrypted_private_key, created_at, activated_at, retired_at
@@ -72,7 +72,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
       if (this.environment.accessTokenAlgorithm === 'ES256') await this.rotation.advanceKeys();
       await this.readKeys();
     } catch (error) {
-      // The first use reads them.
+      // The first use reads the keys.
       if (!isDatabaseFailure(error)) throw error;
       this.log.warn('signing_keys_not_read', { error: toErrorFields(error) });
     }
@@ -100,21 +100,22 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
 
   /** @returns undefined for a key that does not exist, is revoked, or whose tokens have all expired */
   async findKey(kid: string, isFresh = false): Promise<KeyPair | undefined> {
-    // Tokens with an unknown kid cost a limited number of statements, also when a fresh answer is asked for.
+    // An unknown `kid` does not skip the cache, so that it costs a limited number of statements even when a fresh
+    // answer is asked for.
     const isUnknown = this.recall()?.kids.has(kid) === false;
     const view = isFresh && !isUnknown ? await this.readKeys() : await this.readUnless(({ kids }) => kids.has(kid));
     if (view.isUnreadable(kid)) throw new ProblemException(problems.unavailable);
     return view.pairs.get(kid);
   }
 
-  /** Another replica, which is configured with another algorithm, may have signed with it recently. */
+  /** Accepts the algorithm of another configuration while a replica may have signed with it recently. */
   async isAlgorithmAccepted(algorithm: Algorithm): Promise<boolean> {
     if (algorithm === this.environment.accessTokenAlgorithm) return true;
     const isInUse = (view: SigningKeyView): boolean => view.isInUseSince(algorithm, this.oldestIssuedAt);
     return isInUse(await this.readUnless(isInUse));
   }
 
-  /** Called before a token is signed, so that replicas that are configured with another algorithm accept it. */
+  /** Must be called before a token is signed, so that replicas with another configuration accept its algorithm. */
   async recordSigning(): Promise<void> {
     const now = this.clock.now();
     const ageMs = Math.abs(now.getTime() - this.recordedAtMs);
@@ -127,7 +128,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     }
   }
 
-  /** The keys of the JWKS. While the database is unavailable, those that were read last. */
+  /** Lists the keys of the JWKS. While the database is unavailable, these are the keys that were read last. */
   async listPublishedKeys(): Promise<KeyPair[]> {
     const view = this.recall() ?? (await this.readKeys().catch((error: unknown) => this.fallBack(error)));
     const { accessTokenAlgorithm } = this.environment;
@@ -139,14 +140,14 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     return getOldestIssuedAt(this.environment, this.clock.trustedNow());
   }
 
-  /** OUTAGE_GRACE_SECONDS does not apply: verifying a token reads its session from the database in any case. */
+  /** Ignores OUTAGE_GRACE_SECONDS, because verifying a token reads its session from the database in any case. */
   private recall(): SigningKeyView | undefined {
     if (!this.remembered || this.lease.remainingMs === 0 || this.lease.isStale(this.remembered.takenAtMs))
       return undefined;
     return this.remembered.view;
   }
 
-  /** @param isEnough whether the remembered keys decide; otherwise the database is asked, at a limited rate */
+  /** @param isEnough whether the cached keys decide; otherwise the database is read, at a limited rate */
   private async readUnless(isEnough: (view: SigningKeyView) => boolean): Promise<SigningKeyView> {
     const view = this.recall();
     if (!view) return this.readKeys();
@@ -156,7 +157,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   private rereadInTurn(): Promise<SigningKeyView> {
     const waitMs = Math.max(0, this.rereadAtMs + UNKNOWN_KEY_INTERVAL_MS - performance.now());
     this.rereading ??= sleep(waitMs).then(() => {
-      // Later callers need a statement that is sent after they asked.
+      // Later callers start another read, which is newer than their question.
       this.rereading = undefined;
       this.rereadAtMs = performance.now();
       return this.readKeys();
@@ -189,11 +190,11 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   }
 }
 
-/** The signing keys as the database had them at one moment. */
+/** The signing keys of the database at one moment. */
 class SigningKeyView {
-  /** Without revoked keys, and those that this replica cannot decrypt. */
+  /** Excludes revoked keys, and keys that this replica cannot decrypt. */
   readonly pairs = new Map<string, KeyPair>();
-  /** Also of revoked keys, and of those that this replica cannot decrypt. */
+  /** Includes revoked keys, and keys that this replica cannot decrypt. */
   readonly kids: ReadonlySet<string>;
   readonly activeKid: string | undefined;
 
@@ -218,7 +219,7 @@ class SigningKeyView {
     return shown.flatMap(({ kid }) => this.pairs.get(kid ?? '') ?? []);
   }
 
-  /** A key that was made or activated since then counts too: it signs soon. */
+  /** A key that was made or activated since then counts too, because it will sign soon. */
   isInUseSince(algorithm: Algorithm, since: Date): boolean {
     const times = this.rows
       .filter((row) => row.algorithm === algorithm)
