@@ -1,12 +1,12 @@
-// The feed of changes: what changed since a cursor, asked of PostgreSQL or of the log that each replica keeps of its own
-// answers. A cursor is an epoch and a whole snapshot of PostgreSQL, as text; the changes since a cursor are those of transactions
-// that its snapshot does not show. Invariant: consecutive answers bring each commit at least once, or a reset. The proof is in
-// docs/revocation-lease.md; the model in ../test/ finds each planted mistake.
+// The feed of changes: what changed since a cursor, read from PostgreSQL or from the log that each replica keeps of its
+// own answers. A cursor is an epoch and a whole snapshot of PostgreSQL, as text; the changes since a cursor are those
+// of transactions that its snapshot does not show. Invariant: consecutive answers bring each commit at least once, or a
+// reset. docs/revocation-lease.md has the proof; the model in ../test/ finds each planted mistake.
 
-/** Enough for 200 open transactions. */
+/** Long enough for a snapshot with 200 open transactions. */
 export const MAX_CURSOR_LENGTH = 4_096;
 const EPOCH_LENGTH = 64;
-/** Of a 64-bit id in decimal. */
+/** Length of the largest 64-bit id in decimal. */
 const MAX_XID_LENGTH = 20;
 const CURSOR = /^(?<epoch>[0-9a-f]{64})\/(?<snapshot>\d+:(?<xmax>\d+):(?<xip>(\d+(,\d+)*)?))$/;
 
@@ -29,7 +29,7 @@ function parseCursor(cursor: string | undefined): Cursor | undefined {
   return isReadable ? { epoch, snapshot, xmax: BigInt(xmax), xip: new Set(ids) } : undefined;
 }
 
-/** Whether PostgreSQL would read it: xmin ≤ each xip < xmax, ascending, in 63 bits. */
+/** Whether PostgreSQL accepts the snapshot: xmin ≤ each xip < xmax, ascending, in 63 bits. */
 function isSnapshot(snapshot: string, xmax: bigint, xip: readonly bigint[]): boolean {
   const xmin = BigInt(snapshot.slice(0, snapshot.indexOf(':')));
   const isAscending = xip.every((xid, index) => xid >= (xip[index - 1] ?? xmin) && xid < xmax);
@@ -41,7 +41,9 @@ function isXid(xid: bigint): boolean {
   return xid < 2n ** 63n && (xid & 0xffff_ffffn) !== 0n;
 }
 
-/** Cuts a snapshot at the first open transaction that does not fit. It becomes older, so that no change is missed. */
+/**
+ * Cuts a snapshot at the first open transaction that does not fit. The result is older, so that no change is missed.
+ */
 function shortenSnapshot(snapshot: string): string {
   const maxLength = MAX_CURSOR_LENGTH - EPOCH_LENGTH - 1;
   if (snapshot.length <= maxLength) return snapshot;
@@ -49,7 +51,7 @@ function shortenSnapshot(snapshot: string): string {
   const kept: string[] = [];
   let length = xmin.length + 2;
   for (const xid of xip.split(',')) {
-    // The first one that is dropped becomes the new xmax, and needs room too.
+    // The first dropped id becomes the new xmax, and needs room too.
     if (length + xid.length + 1 + MAX_XID_LENGTH > maxLength) return `${xmin}:${xid}:${kept.join(',')}`;
     kept.push(xid);
     length += xid.length + 1;
@@ -62,21 +64,24 @@ function isPurged({ xmax, xip }: Cursor, purged: bigint): boolean {
   return purged >= xmax || [...xip].some((xid) => purged >= xid);
 }
 
-/** Whether every transaction that `one` shows is shown by `other` too. Both are of the same epoch. */
+/** Whether `other` shows every transaction that `one` shows. Both must be of the same epoch. */
 function isNotNewer(one: Cursor, other: Cursor): boolean {
   return one.xmax <= other.xmax && [...other.xip].every((xid) => xid >= one.xmax || one.xip.has(xid));
 }
 
-/** Whether the change of a transaction is new to the holder of the cursor. */
+/** Whether a change of this transaction is new to the holder of the cursor. */
 function isSince({ xmax, xip }: Cursor, xid: bigint): boolean {
   return xid >= xmax || xip.has(xid);
 }
 
-/** Beyond this the answer is a reset: evicting every entry is cheaper than reading a long list. */
+/** With more changes the answer is a reset, because evicting every entry is cheaper than reading a long list. */
 export const MAX_CHANGES = 1_000;
 
 export type CredentialKind = 'node' | 'app';
-/** What a change is about. `user`: disabled, renamed or deleted; `session`: ended; `signing_key`: made, active, retired or revoked. */
+/**
+ * What a change is about. `user`: disabled, renamed or deleted; `session`: ended; `signing_key`: made, active, retired
+ * or revoked.
+ */
 export type ChangedKind = CredentialKind | 'session' | 'user' | 'signing_key';
 
 export interface Change {
@@ -86,7 +91,7 @@ export interface Change {
 
 export interface Answer {
   readonly cursor: string;
-  /** The changes since the cursor are unknown, or too many to list: everything that was read before is to be evicted. */
+  /** Whether everything that was read before must be evicted, because the changes are unknown or too many to list. */
   readonly reset: boolean;
   readonly changes: readonly Change[];
 }
@@ -106,11 +111,11 @@ export interface FeedRow {
   /** A pg_snapshot as text: xmin:xmax:xip,xip,… */
   readonly snapshot: string;
   readonly purged: string;
-  /** Null as a kind or an id: anything may have changed. */
+  /** A null kind or id means that anything may have changed. */
   readonly changes: readonly { readonly kind: ChangedKind | null; readonly id: string | null; readonly xid: string }[];
 }
 
-/** @returns the parameter of the statement that asks PostgreSQL */
+/** @returns the parameter of the statement that reads PostgreSQL */
 export function parseSnapshot(cursor: string | undefined): string | null {
   return parseCursor(cursor)?.snapshot ?? null;
 }
@@ -128,9 +133,9 @@ export function toAnswer(cursor: string | undefined, row: FeedRow): LoggedAnswer
     : { cursor: next, reset: true, changes: [], purged };
 }
 
-/** A few megabytes. */
+/** Limits the log to a few megabytes. */
 const MAX_LOGGED = 10_000;
-/** The cursor of an honest verifier is one of the last few of some replica. */
+/** An honest verifier presents one of the last few cursors of some replica. */
 const MAX_REPEATED_ANSWERS = 100;
 
 /** The changes between two polls of the feed that found some. */
@@ -143,11 +148,11 @@ interface Batch {
 export class ChangeLog {
   private batches: Batch[] = [];
   private size = 0;
-  /** The log has every change since this snapshot. */
+  /** The snapshot since which the log has every change. */
   private start: Cursor | undefined;
   private head: Cursor | undefined;
   private purged = 0n;
-  /** What was answered since the last poll of the feed, by cursor: thousands of verifiers ask with the same few. */
+  /** The answers since the last poll of the feed, by cursor, because thousands of verifiers ask with the same few. */
   private readonly answers = new Map<string | undefined, Answer | undefined>();
 
   /** To be called with each answer of the feed, in their order. */
@@ -171,7 +176,7 @@ export class ChangeLog {
     }
   }
 
-  /** @returns undefined when the log does not reach back to the cursor: PostgreSQL has to be asked */
+  /** @returns undefined when the log does not reach back to the cursor, and PostgreSQL must be read */
   answer(cursor: string | undefined): Answer | undefined {
     if (this.answers.has(cursor)) return this.answers.get(cursor);
     const answer = this.computeAnswer(cursor);
@@ -192,7 +197,7 @@ export class ChangeLog {
     return changes.length > MAX_CHANGES ? reset : { cursor, reset: false, changes };
   }
 
-  /** From the newest batch back, until the cursor shows everything before. */
+  /** Collects from the newest batch backward, until the cursor shows everything earlier. */
   private collectSince(since: Cursor): LoggedChange[] {
     const found: LoggedChange[] = [];
     for (const { since: batchSince, changes } of this.batches.toReversed()) {

@@ -8,7 +8,7 @@ interface VerifiedKey<Identity> {
   readonly digest: Buffer;
   readonly identity: Identity;
   readonly expiresAt: Date | null;
-  /** Counted from the ticket, by the monotonic clock. Default: no limit but the lease's. */
+  /** Maximum age since the ticket, by the monotonic clock. Undefined: the lease alone is the limit. */
   readonly maxAgeMs?: number;
 }
 
@@ -17,7 +17,7 @@ export interface RememberedKey<Identity> extends VerifiedKey<Identity> {
   readonly maxAgeMs: number;
 }
 
-/** A rotation leaves two keys valid, and replicas of their holder present both. */
+/** During a rotation two keys are valid, and replicas of their holder present both. */
 const MAX_KEYS_OF_ID = 2;
 
 /** The valid keys of one table. Refusals are never cached, and entries are used only while the lease is held. */
@@ -34,15 +34,15 @@ export class KeyCache<Identity extends object> implements EvictionListener {
   }
 
   /**
-   * @param readNow is called only for a key that expires; what it throws is passed on
-   * @returns undefined when the database must be asked
+   * @param readNow called only for a key that expires; its exceptions are passed on
+   * @returns undefined when the database must be read
    */
   recall(id: string, presented: Buffer, readNow: () => Date): Identity | undefined {
     const key = this.find(id, presented);
     return key && this.isUsable(key, readNow) ? key.identity : undefined;
   }
 
-  /** Also finds a key that must not be used any more: it was valid once, and no change of it was reported since. */
+  /** Also finds a key that must not be used any more. It was valid once, and no change of it was reported since. */
   find(id: string, presented: Buffer): RememberedKey<Identity> | undefined {
     return this.entries.get(id)?.find(({ digest }) => isSameDigest(digest, presented));
   }
@@ -66,7 +66,7 @@ export class KeyCache<Identity extends object> implements EvictionListener {
     this.entries.set(id, [remembered, ...others].slice(0, MAX_KEYS_OF_ID));
   }
 
-  /** Evicts the key that was refused, and no other one of its id. */
+  /** Evicts the refused key, and no other key of its id. */
   forget(id: string, refused: Buffer): void {
     const others = this.entries.get(id)?.filter(({ digest }) => !isSameDigest(digest, refused)) ?? [];
     if (others.length > 0) this.entries.set(id, others);

@@ -1,11 +1,12 @@
 /**
- * What the service and the verifiers that other services embed have in common: the lease under which both answer from memory, the
- * feed of changes that renews it (change-feed.ts), and the cache of keys (key-cache.ts). It imports neither of them. The rules and
- * the proof are in docs/revocation-lease.md and docs/decisions/0044-handing-the-lease-on.md; the model of both in ../test/.
+ * What the service shares with the verifiers that other services embed: the lease under which both answer from memory,
+ * the feed of changes that renews it (change-feed.ts), and the cache of keys (key-cache.ts). It imports neither of
+ * them. docs/revocation-lease.md and docs/decisions/0044-handing-the-lease-on.md have the rules and the proof, ../test/
+ * the model of both.
  */
 import type { Answer, ChangedKind } from './change-feed.js';
 
-/** Bounds what a disabled trigger can hide: a cached key is read again after a minute. */
+/** Reads a cached key again after a minute, which limits what a disabled trigger can hide. */
 const MAX_KEY_AGE_MS = 60_000;
 
 /** A cache of rows that the feed keeps true. */
@@ -18,14 +19,16 @@ export interface EvictionListener {
 export interface LeaseTerms {
   /** 0 turns the cache off. */
   readonly leaseMs: number;
-  /** How much longer the cache may be used while the database is away (OUTAGE_GRACE_SECONDS). */
+  /** How much longer the cache may be used while the database is unavailable (OUTAGE_GRACE_SECONDS). */
   readonly outageGraceMs: number;
-  /** For verifiers, whose entries end by both clocks: a lapse evicts nothing, because the cursor misses no change. */
+  /**
+   * Set by verifiers, whose entries end by both clocks. A lapse evicts nothing, because the cursor misses no change.
+   */
   readonly keepsLapsedEntries?: boolean;
 }
 
 export interface Renewal extends Answer {
-  /** How long the lease is held, from the moment the poll was sent. Default: the lease of the terms. */
+  /** How long the lease is held from when the poll was sent; by default as long as the terms say. */
   readonly freshForMs?: number;
 }
 
@@ -45,11 +48,11 @@ export interface Ticket {
 }
 
 /**
- * The right to answer from a cache. Its term starts when a poll of the feed is sent, and is granted by the answer. A revoking
- * call waits for a whole term between its commit and its response (docs/revocation-lease.md: the proof).
+ * The right to answer from a cache. Its term begins when a poll of the feed is sent, and the answer grants it. A
+ * revoking call waits for a whole term between its commit and its response (docs/revocation-lease.md has the proof).
  */
 export class RevocationLease {
-  /** The grace included. */
+  /** Includes the grace. */
   private heldUntilMs = -Infinity;
   private heldUntilWallMs = -Infinity;
   private minTakenAtMs = -Infinity;
@@ -72,7 +75,7 @@ export class RevocationLease {
     return this.clocks.monotonic() < this.heldUntilMs && this.clocks.wall() < this.heldUntilWallMs;
   }
 
-  /** What is left of the lease, without the grace: for how long it can be handed on. 0 when it is over. */
+  /** The rest of the lease without the grace, which is how long it can be handed on; 0 when the lease is over. */
   get remainingMs(): number {
     const { clocks, terms } = this;
     const remainder = Math.min(this.heldUntilMs - clocks.monotonic(), this.heldUntilWallMs - clocks.wall());
@@ -89,7 +92,10 @@ export class RevocationLease {
     return ticket.version === this.version;
   }
 
-  /** Measures the age at the last poll: keys do not age in an outage, so OUTAGE_GRACE_SECONDS may exceed a minute. */
+  /**
+   * Measures the age at the last poll, so that keys do not age in an outage and OUTAGE_GRACE_SECONDS may exceed a
+   * minute.
+   */
   isStale(takenAtMs: number): boolean {
     return takenAtMs < this.minTakenAtMs;
   }
@@ -99,7 +105,7 @@ export class RevocationLease {
     return this.clocks.monotonic() >= takenAtMs + ageMs;
   }
 
-  /** @param poll takes the cursor of the last answer; undefined the first time */
+  /** @param poll called with the cursor of the last answer; undefined the first time */
   async renew(poll: (cursor: string | undefined) => Promise<Renewal>): Promise<void> {
     const { leaseMs, outageGraceMs, keepsLapsedEntries = false } = this.terms;
     const polledAtMs = this.clocks.monotonic();

@@ -71,7 +71,9 @@ export function createFocusedHistories(weights: Weights): Histories {
   return createHistories(weights, { verifiers: 1, replicas: 2 });
 }
 
-/** Histories with a fixed opening, at random moments, and a few acts after it on one verifier, one replica and one node. */
+/**
+ * Histories with a fixed opening, at random moments, and a few acts after it on one verifier, one replica and one node.
+ */
 export function createScenes(opening: readonly Partial<Step>[], weights: Weights): Histories {
   const actors = { verifiers: 1, replicas: 1, credentials: 1 };
   const first = opening.map((given) => createStep(weights, actors).map((step) => ({ ...step, ...given })));

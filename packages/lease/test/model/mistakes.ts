@@ -15,7 +15,10 @@ const MIXED: Setting = { graceMs: 0, leasesMs: [LEASE_MS, 100, 0] };
 
 export const settings: readonly Setting[] = [LEASED, WITH_GRACE, LONE, UNLEASED, MIXED];
 
-/** Histories of the faults that show a mistake which the general ones rarely show. The correct rules hold under them too. */
+/**
+ * Histories of the faults that show a mistake which the general ones rarely show. The correct rules hold under them
+ * too.
+ */
 const CRASHES = createFocusedHistories({ present: 12, end: 4, abort: 4, crash: 3 });
 const FAILOVERS = createFocusedHistories({
   present: 12,
@@ -37,8 +40,8 @@ const STANDSTILLS = createScenes([{ act: 'restart replica' }, { act: 'standstill
   end: 3,
 });
 /**
- * A replica that was cut off comes back. A verifier with a filled memory polls it before it has announced its lease, and is
- * answered after that; a revocation commits in between.
+ * A replica that was cut off comes back. A verifier with a filled memory polls it before it has announced its lease,
+ * and is answered after that; a revocation commits in between.
  */
 const RETURNS = createScenes(
   [

@@ -40,8 +40,9 @@ export class Process {
   }
 
   /**
-   * A machine is either suspended, or its wall clock is set back. What is outside of the argument's assumptions is both within
-   * one lease, or the life of one entry: each clock would then hide a part of the time from the rule that compares them.
+   * A machine is either suspended, or its wall clock is set back. What is outside of the argument's assumptions is both
+   * within one lease, or the life of one entry: each clock would then hide a part of the time from the rule that
+   * compares them.
    */
   jump(ms: number): void {
     if (ms < 0 && this.wasSuspended) return;

@@ -16,8 +16,8 @@ export const GRACE_MS = 2_000;
 const NOW = new Date(0);
 
 /**
- * The real lease, cache, log and announcement. It keeps its cursor whatever happens to its connection, unlike the feed, which
- * starts anew: so the cursor alone has to be enough, as it is for a verifier of several replicas.
+ * The real lease, cache, log and announcement. It keeps its cursor whatever happens to its connection, unlike the feed,
+ * which starts anew: so the cursor alone has to be enough, as it is for a verifier of several replicas.
  */
 export class Replica extends Process {
   private lease!: RevocationLease;

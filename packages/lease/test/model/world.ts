@@ -19,8 +19,8 @@ export interface Setting {
 const DEFAULT_SETTING: Setting = { graceMs: 0, leasesMs: [LEASE_MS, LEASE_MS, LEASE_MS] };
 
 /**
- * Two verifiers, a load balancer, three replicas and PostgreSQL, in simulated time: the real verifiers, leases, announcements
- * and logs. A credential counts as dead when the call that ended it has answered.
+ * Two verifiers, a load balancer, three replicas and PostgreSQL, in simulated time: the real verifiers, leases,
+ * announcements and logs. A credential counts as dead when the call that ended it has answered.
  */
 export class World {
   nowMs = 0;
