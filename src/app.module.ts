@@ -8,6 +8,7 @@ import { ConfigModule } from './foundation/config/config.module.js';
 import type { Environment } from './foundation/config/environment.js';
 import { DatabaseModule } from './foundation/database/database.module.js';
 import { MetricsModule } from './foundation/metrics/metrics.module.js';
+import { NodesApiModule } from './api/nodes/nodes-api.module.js';
 import { RecoveryModule } from './api/recovery/recovery.module.js';
 import { ThrottlingModule } from './foundation/throttling/throttling.module.js';
 import { WellKnownModule } from './api/well-known/well-known.module.js';
@@ -37,6 +38,7 @@ export class AppModule {
         // Express compares the path of a request with the routes in this order, so the most called come first.
         InternalModule,
         AuthModule,
+        NodesApiModule,
         AccountModule,
         HealthModule,
         WellKnownModule,

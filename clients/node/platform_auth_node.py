@@ -3,11 +3,12 @@
 
     platform_auth_node.py --file /var/lib/device/node.json enrol --url https://auth.example.org 7KQ2M-XV9TB
     platform_auth_node.py --file /var/lib/device/node.json header
-    platform_auth_node.py --file /var/lib/device/node.json rotate --check https://ocr.example.org/languages < new-key
+    platform_auth_node.py --file /var/lib/device/node.json rotate --check https://ocr.example.org/languages --url https://auth.example.org
 
 `enrol` exchanges a code for the credential of this device, once. When the answer is lost, run it again with the same code.
 `header` prints the value of X-API-Key, for other programs of the device.
-`rotate` reads a new key, or node id and key with a colon between them, from standard input. It stores the key beside the old one,
+`rotate` asks platform-auth (--url) for a new key, or reads one from standard input that an operator sent: the key, or node id and
+key with a colon between them. It stores the key beside the old one,
 uses it at a service (--check), and only when that service has accepted it forgets the old one. It forgets the new one only when that service
 refuses it and accepts the old one. Whenever it is interrupted, run it again, without input.
 
@@ -166,11 +167,22 @@ def read_key(text, node_id):
     return found[2]
 
 
-def rotate(path, check, sent):
+def ask_for_key(url, state):
+    address = url.rstrip("/") + "/api/v0/nodes/me/rotate"
+    status, text = call_until_answered(address, {"X-API-Key": header_of(state)}, {})
+    if status != 200:
+        raise Failure(f"{address} answered {status}.", REFUSED)
+    return json.loads(text)["api_key"]
+
+
+def rotate(path, check, sent, url):
     state = read(path)
     header_of(state)
     if not sent and "next_api_key" not in state:
-        raise Failure("There is no new key: send it to standard input.", REFUSED)
+        if not url:
+            raise Failure("There is no new key: send it to standard input, or name platform-auth with --url.", REFUSED)
+        # If the answer is lost, the old key stays valid for a day, and the next call gets another new one.
+        sent = ask_for_key(url, state)
     new_key = read_key(sent or state["next_api_key"], state["node_id"])
     if sent:
         state["next_api_key"] = new_key
@@ -211,6 +223,7 @@ def main():
     enrolling.add_argument("code")
     commands.add_parser("header")
     rotating = commands.add_parser("rotate")
+    rotating.add_argument("--url", type=address, help="of platform-auth, which makes the new key")
     rotating.add_argument("--check", type=address, required=True, help="an address of a service that asks for the key")
     given = parser.parse_args()
     try:
@@ -219,7 +232,7 @@ def main():
         elif given.command == "header":
             text = header_of(read(given.file))
         else:
-            text = rotate(given.file, given.check, read_input())
+            text = rotate(given.file, given.check, "" if given.url else read_input(), given.url)
     except Failure as failure:
         print(failure, file=sys.stderr)
         sys.exit(failure.exit_code)

@@ -254,11 +254,14 @@ export class ProxiedCalls {
   private async callForEnrolments(body: object): Promise<void> {
     const { asAdmin: headers } = this;
     const [path, enrol] = ['/api/v0/admin/enrolments', 'POST /api/v0/nodes/enrol'];
+    const rotate = 'POST /api/v0/nodes/me/rotate';
     const { code, enrolment_id: id = '' } = await this.call({ operation: `POST ${path}`, status: 201, headers, body });
     await this.call({ operation: `POST ${path}`, status: 400, headers, body: { ...body, expires_in_minutes: 0 } });
     await this.call({ operation: `GET ${path}`, status: 200, headers, query: '?open=true' });
     await this.call({ operation: `GET ${path}/{enrolment_id}`, status: 200, headers, id });
-    await this.call({ operation: enrol, status: 201, body: { code } });
+    const { node_id, api_key } = await this.call({ operation: enrol, status: 201, body: { code } });
+    await this.call({ operation: rotate, status: 200, headers: { 'X-API-Key': `${node_id}:${api_key}` } });
+    await this.call({ operation: rotate, status: 401, headers: { 'X-API-Key': `${node_id}:wrong` } });
     await this.call({ operation: enrol, status: 409, body: { code } });
     await this.call({ operation: enrol, status: 404, body: { code: 'AAAAA-AAAAA' } });
     await this.call({ operation: `DELETE ${path}/{enrolment_id}`, status: 409, headers, id });

@@ -112,6 +112,8 @@ export interface AskedUse {
    * compares scopes itself.
    */
   readonly scope?: string | null | undefined;
+  /** The owner of the key acts on the key itself, which no restriction concerns. */
+  readonly isOwnKey?: boolean | undefined;
 }
 
 export interface KeyRestrictions {

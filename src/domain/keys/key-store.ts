@@ -11,6 +11,7 @@ import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { addSeconds } from '../../foundation/common/clock.js';
+import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { createId, isId } from '../../foundation/common/ids.js';
 import { computeDigest, generateKey, type SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
@@ -41,6 +42,8 @@ interface RotationOptions {
   readonly overlapHours: number;
   /** The last rotation as the caller knows it; null: none yet. Of two calls with the same value, one succeeds. */
   readonly ifRotatedAt?: Date | null | undefined;
+  /** Recorded in place of the rotation by an operator. */
+  readonly event?: AuditEventName;
 }
 
 export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity extends KeyRestrictions>
@@ -218,7 +221,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
 
   private async commitRotation(
     givenId: string,
-    { overlapHours, ifRotatedAt }: RotationOptions,
+    { overlapHours, ifRotatedAt, event: name }: RotationOptions,
     actor: Actor,
     transaction?: EntityManager,
   ): Promise<string> {
@@ -227,7 +230,8 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     const now = this.clock.trustedNow();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
-    const event = this.toAuditEvent('rotated', credential, { actor, time: now, details });
+    const byOperator = this.toAuditEvent('rotated', credential, { actor, time: now, details });
+    const event = { ...byOperator, ...(name && { event: name }) };
     const believed = ifRotatedAt === null ? 'never' : (ifRotatedAt?.toISOString() ?? null);
     const values = [credential.id, computeDigest(key), overlapEnds, now, actor.requestId, believed];
     const rotated = await this.audit.execute(this.statements.rotate, values, event, transaction);

@@ -8,6 +8,8 @@ interface PresentedNode {
   readonly credential: string;
   /** The service at which the key is presented, if it named itself. */
   readonly target: string | undefined;
+  /** The node acts on its own key: its targets do not restrict that. */
+  readonly isOwnKey?: boolean | undefined;
   /** Name of the app that forwards the key, authenticated by a credential of its own. */
   readonly forwardedBy: string | null;
   /** Whether to skip the cache. */
@@ -22,12 +24,13 @@ export class NodeDoor {
   constructor(@Inject(NODE_KEYS) private readonly keys: NodeKeys) {}
 
   /** @throws {ProblemException} invalid_node_credentials */
-  async verifyNode({ credential, target, forwardedBy, isFresh, getActor }: PresentedNode): Promise<NodePrincipal> {
+  async verifyNode(presented: PresentedNode): Promise<NodePrincipal> {
+    const { credential, target, isOwnKey, forwardedBy, isFresh, getActor } = presented;
     const { verifier } = this.keys;
     const colon = credential.indexOf(':');
     if (colon < 1 || colon === credential.length - 1) throw createRefusal('node', 'malformed');
     const nodeId = credential.slice(0, colon).toLowerCase();
-    const verdict = await verifier.verifyKey(nodeId, credential.slice(colon + 1), { target }, isFresh);
+    const verdict = await verifier.verifyKey(nodeId, credential.slice(colon + 1), { target, isOwnKey }, isFresh);
     if (!verdict.valid) {
       const isViolation = verdict.reason === 'violation';
       const reason = isViolation ? 'target' : verdict.reason;

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { toActor, type NodePrincipal, type Principal } from '../../foundation/access/actor.js';
-import { Doors, HeaderKeyStrategy } from '../../foundation/access/doors.js';
+import { Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
 import { TARGET_HEADER } from '../../foundation/access/route-declarations.js';
 import { SERVICE_NAME } from '../../foundation/common/names.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
@@ -20,14 +20,14 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     doors.install('node', this);
   }
 
-  validate(request: Request, credential: string): Promise<NodePrincipal> {
+  validate(request: Request, credential: string, { isOwnKey }: Asked): Promise<NodePrincipal> {
     const isFresh = wantsFreshVerdict(request);
     const named = request.headers[TARGET_HEADER];
     const target = SERVICE_NAME.isName(named) ? named : undefined;
     const forwarder = request.user as Principal | undefined;
     const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
     const getActor = () => toActor(request);
-    const verify = () => this.door.verifyNode({ credential, target, forwardedBy, isFresh, getActor });
+    const verify = () => this.door.verifyNode({ credential, target, isOwnKey, forwardedBy, isFresh, getActor });
     return isFresh ? this.freshness.noteArrival(request).then(verify) : verify();
   }
 }

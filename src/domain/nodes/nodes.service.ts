@@ -15,6 +15,7 @@ import { DatabaseClock } from '../../foundation/database/database.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { isLiveAt, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { Throttle } from '../../foundation/throttling/throttle.js';
 import { Node } from './node.entity.js';
 import { findPage, toFilter, toPattern, type Page, type PageRequest } from '../../foundation/database/page.js';
 
@@ -35,8 +36,8 @@ export const NODE_KEY_KIND: KeyKind<Node> = {
   identityColumns: ['household_id', 'targets'],
   labels: ['room', 'name'],
   keyPrefix: 'pa_node_',
-  findViolation: ({ targets }, { target }) => {
-    if (!targets || (target !== undefined && targets.includes(target))) return undefined;
+  findViolation: ({ targets }, { target, isOwnKey }) => {
+    if (!targets || isOwnKey || (target !== undefined && targets.includes(target))) return undefined;
     const unnamed = target === undefined ? ', and the service that asks has to name itself' : '';
     return { code: 'target', detail: `It is valid at ${targets.join(', ')} only${unnamed}.` };
   },
@@ -106,6 +107,7 @@ export class NodesService {
     private readonly environment: Environment,
     private readonly clock: Clock,
     private readonly databaseClock: DatabaseClock,
+    private readonly throttle: Throttle,
   ) {
     const { secretKey, secretKeyPrevious } = environment;
     const secrets = secretKeyPrevious === undefined ? [secretKey] : [secretKeyPrevious, secretKey];
@@ -129,6 +131,12 @@ export class NodesService {
     return earlierId === undefined
       ? issued
       : this.keys.rotateKey(earlierId, { overlapHours: DEFAULT_OVERLAP_HOURS }, actor);
+  }
+
+  /** The old key stays valid as after a rotation by an operator. @throws {ProblemException} too_many_requests; as {@link KeyStore.rotateKey} */
+  async rotateOwnKey(nodeId: string, actor: Actor): Promise<IssuedCredential<Node>> {
+    await this.throttle.countNodeRotation(nodeId);
+    return this.keys.rotateKey(nodeId, { overlapHours: DEFAULT_OVERLAP_HOURS, event: 'node.rotated' }, actor);
   }
 
   /** @returns the id of the node that this key has already issued, if any */

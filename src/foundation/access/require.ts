@@ -291,5 +291,15 @@ export const RequireNode = () =>
     describeTargetHeader('Your own name. A node with `targets` is refused without it, and at any other service.'),
   );
 
+@Injectable()
+class OwnKeyGuard extends DoorGuard {
+  protected override ask(): Asked {
+    return { isOwnKey: true };
+  }
+}
+
+/** The node itself, also one with targets, which do not name this service. */
+export const RequireNodeItself = () => RequireWith(OwnKeyGuard, 'node');
+
 export const RequireForwardedUser = () =>
   requireForwarded('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS);

@@ -32,6 +32,7 @@ export const AUDIT_EVENT_NAMES = [
   'app.validation.failed',
   'node.validation.failed',
   'node.enrolled',
+  'node.rotated',
   'node.enrolment.reused',
   'operator.first_used',
   'admin.key.refused',
@@ -101,6 +102,7 @@ export type SecurityEvent =
   | 'session.refresh.refused'
   | 'node.enrolment.refused'
   | 'node.enrolment.throttled'
+  | 'node.rotation.throttled'
   | 'admin.key.throttled';
 
 /** Events that are logged at level warn, so that LOG_LEVEL=warn keeps them. */
@@ -176,6 +178,7 @@ export const REFUSAL_REASONS = {
   'user.mail.throttled': ['mail', 'mail-account'],
   'user.link.throttled': ['link'],
   'node.enrolment.throttled': ['enrolment-address', 'enrolment'],
+  'node.rotation.throttled': ['node-rotation'],
   'admin.key.throttled': ['admin-key', 'console-login'],
 } as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
 

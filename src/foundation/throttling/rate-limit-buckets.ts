@@ -47,6 +47,7 @@ const POLICIES = {
   link: { event: 'user.link.throttled', limit: 'linkLimitPerAddress' },
   'enrolment-address': { event: 'node.enrolment.throttled', limit: 'enrolmentLimitPerAddress' },
   enrolment: { event: 'node.enrolment.throttled', limit: 'enrolmentLimit' },
+  'node-rotation': { event: 'node.rotation.throttled', limit: { points: 20, seconds: 3_600 } },
   'console-login': { event: 'admin.key.throttled', limit: { points: 60, seconds: 3_600 } },
   'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
 } as const satisfies Record<RefusalReason<ThrottleEvent>, Policy>;
@@ -67,7 +68,7 @@ export interface RateLimitBucket {
 }
 
 interface Subject {
-  /** Canonical e-mail address, or id of a user, operator or enrolment. Undefined: all accounts count together. */
+  /** Canonical e-mail address, or id of a user, operator, node or enrolment. Undefined: all accounts count together. */
   readonly account?: string;
   /** Undefined: all networks count together. */
   readonly networks?: Networks;

@@ -61,6 +61,15 @@ export class Throttle {
     await this.windows.spendPoints(buckets, { networks: [''], isKnown: false });
   }
 
+  /**
+   * Counts the rotations of a node that it asks for itself: each writes its row and an audit event.
+   * @throws {ProblemException} too_many_requests; unavailable without the counters
+   */
+  async countNodeRotation(nodeId: string): Promise<void> {
+    const buckets = this.buckets.createBuckets('node-rotation', { account: nodeId });
+    await this.windows.spendPoints(buckets, { networks: [''], isKnown: false });
+  }
+
   /** Reads which limits refuse calls or guesses of a network now, and counts nothing. */
   async listExhaustedLimits(address: string): Promise<ExhaustedLimit[]> {
     const networks = toNetworks(address);

@@ -120,6 +120,12 @@ describe('the audit log', () => {
       { rotated_at: moment, previous_key_expires_at: moment },
     ] as const;
     await expectRow(app.admin.post(`${path}/rotate`), change('rotated', ...rotation));
+    const own = await app.node();
+    await expectRow(app.post('/api/v0/nodes/me/rotate').set('X-API-Key', own.header), {
+      event: 'node.rotated',
+      actor: { door: 'node', id: own.nodeId },
+      subject: own.nodeId,
+    });
     await expectRow(app.admin.delete(path), change('revoked', { revoked_at: null }, { revoked_at: moment }));
     await expectNoRow(app.admin.delete(path));
     await expectNoRow(app.admin.patch(path, { room: 'hall' }));

@@ -106,6 +106,15 @@ describe('the reference client of a device (clients/node)', () => {
     await app.validateNode(old).expect(401);
   });
 
+  it('rotates its own key', async () => {
+    const file = await enrolledFile();
+    const old = headerOf(file);
+    expect(await run(file, [...check(), '--url', urlOf(app)])).toMatchObject({ code: 0, stderr: '' });
+    expect(headerOf(file)).not.toBe(old);
+    await app.validateNode(headerOf(file)).expect(200);
+    await app.validateNode(old).expect(401);
+  });
+
   it('takes the header that `nodes rotate` prints for the new key', async () => {
     const file = await enrolledFile();
     const { node_id } = contentOf(file);

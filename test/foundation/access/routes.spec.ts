@@ -50,6 +50,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'POST api/v0/users/me/passkeys/:id/remove': 'removePasskey: user',
   'GET api/v0/users/:id': 'getUser: admin with users or app or user',
   'POST api/v0/nodes/enrol': 'enrolNode: open',
+  'POST api/v0/nodes/me/rotate': 'rotateOwnKey: node',
   'GET .well-known/oauth-authorization-server': 'getServerMetadata: open',
   'POST internal/validate-app': 'validateApp: app',
   'POST internal/validate-node': 'validateNode: node',
@@ -127,7 +128,7 @@ interface DocumentedRoute extends Route {
 const SECURITY: Readonly<Record<Door, object[]>> = {
   user: [{ user: [] }],
   app: [{ app_id: [], app_key: [] }],
-  node: [{ node: [] }, { node: [], app_id: [], app_key: [] }],
+  node: [{ node: [] }],
   admin: [{ admin: [] }],
 };
 
@@ -240,7 +241,7 @@ describe('every route of every controller', () => {
       const declarations = text.match(/^ {2}@(Get|Post|Patch|Put|Delete)\(/gm) ?? [];
       const doors =
         text.match(
-          /^ {2}@(Public|Require(User|ForwardedUser|PresentedApp|Node|App|Admin|AdminOr|With)|Authorize)\(/gm,
+          /^ {2}@(Public|Require(User|ForwardedUser|PresentedApp|Node|NodeItself|App|Admin|AdminOr|With)|Authorize)\(/gm,
         ) ?? [];
       expect({ file, routes: declarations.length }).toEqual({ file, routes: doors.length });
       expect(declarations.length).toBeGreaterThan(0);
@@ -268,7 +269,7 @@ describe('every route of every controller', () => {
       // Logout accepts a bearer token, or none.
       if (template === '/api/v0/auth/logout') return [{ user: [] }, {}];
       if (template === '/internal/validate-user') return [{ user: [] }, { user: [], app_id: [], app_key: [] }];
-      if (template === '/internal/authorize/node') return [{ node: [] }];
+      if (template === '/internal/validate-node') return [{ node: [] }, { node: [], app_id: [], app_key: [] }];
       if (template === '/internal/introspect') return [{ app_id: [], app_key: [] }, { app_basic: [] }];
       return doors.flatMap((door) => SECURITY[door]);
     };

@@ -1,12 +1,14 @@
+// What a device calls about itself: it enrols with a code, and rotates its own key.
 import { Controller, Post, Req, Body } from '@nestjs/common';
 import { ApiProperty, ApiTags, ApiOperation } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { EnrolmentsService } from '../../domain/nodes/enrolments.service.js';
 import { Node } from '../../domain/nodes/node.entity.js';
-import { toActor } from '../../foundation/access/actor.js';
-import { Public, Answers } from '../../foundation/access/require.js';
-import { TextField, ID, HOUSEHOLD_ID } from '../../foundation/common/fields.js';
+import { NodesService } from '../../domain/nodes/nodes.service.js';
+import { getPrincipal, toActor } from '../../foundation/access/actor.js';
+import { Answers, Public, RequireNodeItself } from '../../foundation/access/require.js';
+import { HOUSEHOLD_ID, ID, NULLABLE_MOMENT, TextField } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
@@ -14,6 +16,7 @@ import { problems } from '../../foundation/problems/problems.js';
 
 /** A code has ten characters; people may type hyphens and blanks between them. */
 const MAX_CODE_LENGTH = 64;
+
 class EnrolNodeRequest {
   @TextField(MAX_CODE_LENGTH, {
     description: 'in any letter case, with or without the hyphen; O is read as 0, I and L as 1',
@@ -21,6 +24,7 @@ class EnrolNodeRequest {
   })
   code!: string;
 }
+
 class EnrolledNodeResponse {
   @ApiProperty(ID) node_id!: string;
   @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' }) api_key!: string;
@@ -31,10 +35,26 @@ class EnrolledNodeResponse {
   }
 }
 
+class RotatedNodeResponse extends EnrolledNodeResponse {
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'when the old key ends at the latest' })
+  previous_key_expires_at!: string | null;
+
+  static fromRotated(issued: IssuedCredential<Node>): RotatedNodeResponse {
+    const { previousKeyExpiresAt } = issued.credential;
+    return {
+      ...EnrolledNodeResponse.from(issued),
+      previous_key_expires_at: previousKeyExpiresAt?.toISOString() ?? null,
+    };
+  }
+}
+
 @ApiTags('auth')
 @Controller('api/v0/nodes')
-export class EnrolController {
-  constructor(private readonly enrolments: EnrolmentsService) {}
+export class NodesController {
+  constructor(
+    private readonly enrolments: EnrolmentsService,
+    private readonly nodes: NodesService,
+  ) {}
 
   @Post('enrol')
   @Public()
@@ -61,5 +81,21 @@ export class EnrolController {
     const issued = await this.enrolments.enrolNode(code, toActor(request), readIdempotencyKey(request));
     request.res?.location(`/api/v0/admin/nodes/${issued.credential.id}`);
     return EnrolledNodeResponse.from(issued);
+  }
+
+  @Post('me/rotate')
+  @RequireNodeItself()
+  @ApiProblems(problems.credentialExpired, problems.credentialRevoked, problems.tooManyRequests)
+  @ApiOperation({
+    summary: 'Rotate one’s own key',
+    description:
+      'For a device that is not reached by an operator. The new key is valid at once, and the old one until the first use of ' +
+      'the new one, or for a day: a device that lost the response calls again with the key that it has. Keep both until a ' +
+      'service has accepted the new one. At most 20 an hour.',
+  })
+  @Answers(200, RotatedNodeResponse)
+  async rotateOwnKey(@Req() request: Request): Promise<RotatedNodeResponse> {
+    const { nodeId } = getPrincipal(request, 'node');
+    return RotatedNodeResponse.fromRotated(await this.nodes.rotateOwnKey(nodeId, toActor(request)));
   }
 }
