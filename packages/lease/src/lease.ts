@@ -48,8 +48,8 @@ export interface Ticket {
 }
 
 /**
- * The right to answer from a cache. Its term begins when a poll of the feed is sent, and the answer grants it. A
- * revoking call waits for a whole term between its commit and its response (docs/revocation-lease.md has the proof).
+ * The right to answer from a cache. Its term begins when a poll of the feed is sent, and a revoking call waits for a
+ * whole term between its commit and its response (docs/revocation-lease.md has the proof).
  */
 export class RevocationLease {
   /** Includes the grace. */

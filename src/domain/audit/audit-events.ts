@@ -89,9 +89,9 @@ function auditParameters(offset: number, count: string): ColumnExpressions {
 export const INSERT_AUDIT_EVENT = insertAuditEvents(auditParameters(0, `$${PARAMETER_COLUMNS.length + 1}::integer`));
 
 /**
- * Adds the insertion of an audit event to a statement, so that one round trip commits both or neither. The parameters
- * of the act come first, then {@link toAuditValues}. An act that returns no row inserts no event, any other inserts
- * one.
+ * Adds the insertion of an audit event to a statement, so that one round trip commits both or neither; an act that
+ * returns no row inserts no event.
+ * The parameters of the act come first, then {@link toAuditValues}.
  * @param act an INSERT, UPDATE or DELETE with RETURNING
  * @param details SQL over the rows of `act` for further details
  */

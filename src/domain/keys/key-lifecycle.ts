@@ -84,11 +84,11 @@ export function buildLifecycleStatements(kind: Pick<KeyKind, 'table' | 'shared'>
 const IS_NEW_KEY_IN_USE = `overlap > $4 AND last_used_at BETWEEN rotated AND $4 + interval '1 hour'`;
 
 /**
- * Without an overlap the old digest is deleted, so that a slow clock cannot accept that key again. A rotation during an
- * overlap keeps the older of both keys, because the client may never have received the newer one; if the newer one of a
- * shared key is in use, it rotates nothing, because either choice would stop a replica.
- * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id, `$6`: the caller's
- * belief of the last rotation: its time, `never`, or null for no belief.
+ * Without an overlap the old digest is deleted, so that a slow clock cannot accept that key again. During an overlap
+ * the older of both keys stays, because the client may never have received the newer one; a shared key whose newer one
+ * is in use is not rotated, because either choice would stop a replica.
+ * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id, `$6`: the last rotation
+ * as the caller knows it (its time, `never`, or null for no statement).
  */
 const buildRotation = ({ table, shared }: Pick<KeyKind, 'table' | 'shared'>): string => `UPDATE ${table}
     SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL

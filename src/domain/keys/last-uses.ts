@@ -154,11 +154,11 @@ const DETAILS_OF_FIRST_USE = `jsonb_build_object('called_service', service,
   'reported_by', CASE WHEN is_reported THEN service END)`;
 
 /**
- * Locks the rows first, so that two replicas that race to record a first use write one audit row. It ignores reports of
- * a service that is not the key's target, which cannot have accepted the key.
- * A use that a replica saw counts as the first one, whatever was reported before. Otherwise an earlier use does not
- * replace a later one, unless that one lies more than an hour in the future and so came from a fast clock. Scopes of an
- * earlier use count all the same, and a use from before the rotation counts for the previous key.
+ * Locks the rows first, so that two replicas that race to record a first use write one audit row. Ignores reports of a
+ * service that is not the key's target, which cannot have accepted the key.
+ * A use that a replica saw counts as the first one, whatever was reported before; otherwise the later use wins, unless
+ * it lies more than an hour in the future and so came from a fast clock. A use from before the rotation counts for the
+ * previous key.
  */
 export function buildRecordUses(kind: KeyKind): Statement {
   const { table, door, firstUseEvent, firstUseDetails = `'{}'::jsonb`, targetColumn, scopeUsesColumn } = kind;

@@ -62,9 +62,7 @@ const MAX_NETWORKS = 10;
 const COLUMNS = 'id, kind, recipient, request_id, networks, user_id';
 /**
  * Keeps one pending mail of a kind for an address. A repetition writes too, so that its duration does not tell whether
- * an earlier mail, which only an account gets, still waits.
- * The mail is in the queue of every network that asked for it, so that an attacker who asks for it too does not delay
- * it.
+ * a mail to an account still waits, and joins the queue of its own network without leaving the first one's.
  */
 const ADD = {
   name: 'mail_requests_add',

@@ -52,9 +52,9 @@ const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeli
   (SELECT oid FROM pg_database WHERE datname = current_database()), 'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
 
 /**
- * One statement, so that epoch, snapshot, purge mark and changes are consistent. Two ordered branches, because each is
- * an index scan that stops at its limit, where an OR would be a sequential scan. It ignores transaction ids that this
- * cluster has not assigned, which a restored dump may bring.
+ * One statement, so that epoch, snapshot, purge mark and changes are consistent; two ordered branches, because each is
+ * an index scan that stops at its limit, where an OR would be a sequential scan.
+ * Ignores transaction ids that this cluster has not assigned, which a restored dump may bring.
  */
 export const CHANGES_SINCE: Statement = {
   name: 'credential_changes_since',

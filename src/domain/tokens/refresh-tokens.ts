@@ -53,10 +53,10 @@ export interface RefreshToken {
 }
 
 /**
- * A refresh token is session id, generation and seed, with an HMAC under a key derived from SECRET_KEY. From any
- * generation that a client presents, every other one can be derived. A forgery needs both the key and the seed, of
- * which the database has only a digest. A checksum (crypto/secret.ts) replaces the last characters of the HMAC, which
- * leaves 220 of its bits.
+ * A refresh token is session id, generation and seed, with an HMAC under a key derived from SECRET_KEY, so that any
+ * generation yields every other one. A forgery needs both the key and the seed, of which the database has only a
+ * digest.
+ * A checksum (crypto/secret.ts) replaces the end of the HMAC, which leaves 220 of its bits.
  */
 @Injectable()
 export class RefreshTokens {
@@ -131,8 +131,8 @@ const RESTART_GRACE_POLICY = retry(handleWhen(isDatabaseFailure), {
 });
 
 /**
- * One of several concurrent presentations rotates the token, while the others wait for the row lock. They see
- * `was_current`, because their snapshot precedes the rotation. Returns exactly one row.
+ * One of several concurrent presentations rotates the token. The others wait for the row lock and see `was_current`,
+ * because their snapshot precedes the rotation.
  */
 export const ROTATE = {
   name: 'sessions_rotate',

@@ -46,9 +46,9 @@ const END_OTHER_SESSIONS = withAuditEvent({
 });
 
 /**
- * Ends a user's sessions beyond the limit: expired ones first, then the oldest, never the new one. A statement of its
- * own, because only a snapshot after the INSERT shows the sessions of parallel logins. It locks rows in the order of
- * their ids, as END_ALL_SESSIONS does, against deadlocks.
+ * Ends a user's sessions beyond the limit: expired ones first, then the oldest, never the new one. A statement after
+ * the INSERT, because only its snapshot shows the sessions of parallel logins; it locks rows in the order of their ids
+ * against deadlocks.
  */
 const END_SURPLUS_SESSIONS = withAuditEvent({
   name: 'sessions_end_surplus',

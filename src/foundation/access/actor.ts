@@ -1,10 +1,10 @@
+// Who calls: the principal that a door found behind a credential, and the actor that the audit log names.
+
 import type { Request } from 'express';
 import { getCallerRequestId, getRequestId } from '../common/ids.js';
 import type { Scope } from '../common/names.js';
 import { getClientAddress } from '../common/network.js';
 import type { SecretDigest } from '../crypto/secret.js';
-
-// Who calls: the principal that a door found behind a credential, and the actor that the audit log names.
 
 /**
  * The verdict about a key may be cached until the key expires. A principal without it must be validated at each use.

@@ -10,8 +10,8 @@ export const TARGET_HEADER = 'x-platform-target';
 export const SCOPE_HEADER = 'x-platform-scope';
 
 /**
- * Who calls a route. With INTERNAL_PORT, PORT serves `anyone` only. Services are not browsers, so unknown headers of
- * theirs are refused; a gateway passes on the method, the path and the headers of its own client.
+ * Who calls a route; with INTERNAL_PORT, PORT serves `anyone` only. Services are not browsers, so unknown headers of
+ * theirs are refused, while a gateway passes on the head of its own client.
  */
 export type Audience = 'anyone' | 'operators' | 'services' | 'gateways';
 

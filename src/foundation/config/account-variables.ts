@@ -1,9 +1,9 @@
+// Variables of what the service does for users: tokens, passwords, mail and throttles.
+
 import { MAX_BCRYPT_COST, SITE_BUCKET_FACTOR } from './limits.js';
 import { linkUrl, mailSender, mailUrl, productName } from './urls.js';
 import * as kinds from './variable-kinds.js';
 import type { Section } from './variable-kinds.js';
-
-// Variables of what the service does for users: tokens, passwords, mail and throttles.
 
 /**
  * Development prints its mails when no mail server is configured, and the developer copies the token out of the link.

@@ -1,11 +1,11 @@
+// The configuration: environment variables, validated at the start and never read again. Invariants: a message names a
+// variable and never shows its value; an empty variable counts as unset; production does not read `.env`.
+
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'dotenv';
 import { computeFixedSettings, replacedSettings, type FixedSettings } from './limits.js';
 import { FILE_VARIABLES, schema, VARIABLE_TYPES, type Parsed, type Values, type VariableName } from './variables.js';
-
-// The configuration: environment variables, validated at the start and never read again. Invariants: a message names a
-// variable and never shows its value; an empty variable counts as unset; production does not read `.env`.
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
@@ -84,8 +84,8 @@ export function readProcessVariables(): Variables {
 }
 
 /**
- * Reads the variables of this process, which override those of the environment file. An empty variable counts as unset,
- * and overrides nothing. Production does not read the file.
+ * Reads the variables of this process, which override those of the environment file unless they are empty. Production
+ * does not read the file.
  */
 export function readVariables(file = '.env'): Variables {
   const given = readProcessVariables();

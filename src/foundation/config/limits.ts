@@ -1,8 +1,8 @@
-import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
-import { availableParallelism } from 'node:os';
-
 // Limits that no variable sets. Those that tests replace are properties of the Environment: tests of the application
 // pass others to parseEnvironment, and a test of a process preloads tools/replace-settings.ts.
+
+import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
+import { availableParallelism } from 'node:os';
 
 /** Maximum overlap of two keys of one credential: a year. */
 export const MAX_OVERLAP_HOURS = 8_760;

@@ -1,8 +1,8 @@
+// Variables of the process and of its keys: secrets, ports, database, logs, metrics, stop, retention, revocation.
+
 import { postgresUrl } from './urls.js';
 import * as kinds from './variable-kinds.js';
 import type { Section } from './variable-kinds.js';
-
-// Variables of the process and of its keys: secrets, ports, database, logs, metrics, stop, retention, revocation.
 
 export const LOOPBACK = '127.0.0.1';
 export const EVERY_ADDRESS = '0.0.0.0';

@@ -1,12 +1,12 @@
+// The types of variables. A message says what is accepted and never shows the value; `bounds` is the range as the
+// documents show it.
+
 import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import * as z from 'zod';
 import { isRestriction, SERVICE_NAME, MAX_RESTRICTIONS } from '../common/names.js';
 import { MAX_LEASE_MS, type Limit } from './limits.js';
-
-// The types of variables. A message says what is accepted and never shows the value; `bounds` is the range as the
-// documents show it.
 
 /** One variable of the configuration. The key under which a section lists it is its name. */
 export interface Variable {

@@ -1,3 +1,6 @@
+// The schema of the configuration. A new variable is one entry in a section of service-variables.ts or
+// account-variables.ts; `npm run docs:configuration` writes it into .env.example and docs/configuration.md.
+
 import * as z from 'zod';
 import { accountSections, DEVELOPMENT_MAIL } from './account-variables.js';
 import {
@@ -8,9 +11,6 @@ import {
   serverSections,
 } from './service-variables.js';
 import type { Section } from './variable-kinds.js';
-
-// The schema of the configuration. A new variable is one entry in a section of service-variables.ts or
-// account-variables.ts; `npm run docs:configuration` writes it into .env.example and docs/configuration.md.
 
 const sections = [...serverSections, ...accountSections, ...operationSections] as const;
 

@@ -71,8 +71,7 @@ export function computeMac(key: KeyObject | string, message: Buffer | string): B
 
 // The form of our keys: a prefix, 256 random bits as URL-safe text, and a checksum of six characters, by which a
 // scanner tells a key from a look-alike offline. The checksum is the CRC-32 in base 62 of all that precedes it, as
-// GitHub has it (github.blog/2021-04-05-behind-githubs-new-authentication-token-formats). Doors ignore the checksum:
-// the digest decides.
+// GitHub has it (github.blog/2021-04-05-behind-githubs-new-authentication-token-formats); doors ignore it.
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 export const CHECKSUM_LENGTH = 6;

@@ -48,9 +48,9 @@ const SETTINGS = {
 };
 
 /**
- * Creates the pool's `onConnect`. It refuses a standby once for each connection, because a primary becomes a standby
- * only by a restart, which ends its connections.
- * It sets the timeouts again, because PgBouncer may drop them (`ignore_startup_parameters`).
+ * Refuses a standby once for each connection, because a primary becomes a standby only by a restart, which ends its
+ * connections. Sets the timeouts again, because PgBouncer may drop them (`ignore_startup_parameters`).
+ * @returns the `onConnect` of the pool
  */
 export function prepareConnection(statementMs: number, idleInTransactionMs: number) {
   const settings = Object.entries(SETTINGS).map(([name, value]) => `set_config('${name}', '${value}', false)`);

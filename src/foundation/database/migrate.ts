@@ -82,8 +82,9 @@ export class MayNotMigrateError extends Error {
 }
 
 /**
- * Migrates the schema to this version; idempotent. Replicas that start together wait for the first one. All migrations
- * run in one transaction, so that if the lock is lost and two processes migrate, the second one fails as a whole.
+ * Migrates the schema to this version; idempotent, and replicas that start together wait for the first one. All
+ * migrations run in one transaction, so that if the lock is lost and two processes migrate, the second one fails as a
+ * whole.
  * @returns the names of the migrations that ran
  */
 export async function migrate(databaseUrl: string, watch = new StartWatch()): Promise<string[]> {

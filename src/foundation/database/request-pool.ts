@@ -46,7 +46,7 @@ const WRITES = /^\s*(insert|update|delete|merge|with)\b/i;
  * the connection **stalled**: it accepts no statements and keeps its slot of the pool until the backend answers or
  * exits.
  * Closing it would free the slot while the backend still waits (for a synchronous standby), and each retry would add
- * another backend. Cancelling would make that backend report a commit that no standby has.
+ * another; cancelling would make the backend report a commit that no standby has.
  */
 class FailFastClient extends Client {
   owner: RequestPool | undefined;
@@ -135,9 +135,8 @@ class FailFastClient extends Client {
 }
 
 /**
- * `max` connections serve requests. Stalled ones (see {@link FailFastClient}) keep their slots, and up to half of `max`
- * are opened in their place. When that many are stalled, further writes are refused unsent, so that reads keep the
- * remaining connections.
+ * Of `max` connections, stalled ones (see {@link FailFastClient}) keep their slots, and up to half of `max` are opened
+ * in their place. When that many are stalled, writes are refused unsent, so that reads keep the remaining connections.
  */
 export class RequestPool extends Pool {
   private readonly size: number;
@@ -196,9 +195,9 @@ export class RequestPool extends Pool {
 }
 
 /**
- * Finds and closes stalled connections that will never be answered: their backend has exited (a restart, a failover) or
- * is idle because a packet was lost. TCP alone takes up to 15 minutes to notice. Polls on a connection of its own,
- * while any connection is stalled.
+ * Finds and closes stalled connections that will never be answered, because their backend has exited (a restart, a
+ * failover) or is idle after a lost packet; TCP alone takes up to 15 minutes to notice. Polls on a connection of its
+ * own, while any connection is stalled.
  */
 class BackendProbe {
   private running = false;

@@ -25,9 +25,9 @@ interface LogShipperOptions<Line> {
 }
 
 /**
- * Delivers log lines in batches to the logging service: `POST {"logs": [...]}`. Memory is bounded, every delivery has a
- * timeout, and after a failure a circuit breaker waits with backoff and jitter.
- * Lines that the logging service refuses or does not accept in time go to the console.
+ * Delivers log lines in batches to the logging service (`POST {"logs": [...]}`) with bounded memory, timeouts, and a
+ * circuit breaker with backoff and jitter. Lines that the logging service refuses or does not accept in time go to the
+ * console.
  */
 export class LogShipper<Line> {
   private readonly waiting: Line[] = [];

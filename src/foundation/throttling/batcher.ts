@@ -12,9 +12,9 @@ interface Waiting<Item, Answer> {
 }
 
 /**
- * Runs one statement at a time. Items that arrive meanwhile form the next batch, in an order that is fair between
- * networks.
- * When a statement fails, all waiting items fail with it, because one timeout after another would take too long.
+ * Runs one statement at a time; items that arrive meanwhile form the next batch, in an order that is fair between
+ * networks. When a statement fails, all waiting items fail with it, because one timeout after another would take too
+ * long.
  */
 export class Batcher<Item, Answer> {
   private readonly queue: FairQueue<Waiting<Item, Answer>>;

@@ -165,8 +165,8 @@ export class LoginThrottle {
 }
 
 /**
- * Counts wrong codes. Codes of second factors count per account alone, because their client has presented the password
- * of the account. Codes of enrolments count per network, and for all networks together, because a code belongs to no
+ * Counts wrong codes of second factors per account alone, because their client has presented the password of the
+ * account. Wrong codes of enrolments count per network, and for all networks together, because a code belongs to no
  * account.
  */
 @Injectable()

@@ -258,8 +258,8 @@ const STATE = `key, consumed, last_reserved, window_start, (extract(epoch FROM w
 /**
  * Takes as many of the wanted points of each key ($1) as are left, consumed ($4) or reserved ($5), and reads the live
  * rows of the keys $6. Every statement locks rows in the order of their keys, so that replicas cannot deadlock.
- * A reservation lasts a minute, because a verification is faster: 3 s to read the account, 20 s in the queue for
- * hashing, and one bcrypt.
+ * A reservation lasts a minute, which is longer than a verification: 3 s to read the account, 20 s in the queue, and
+ * one bcrypt.
  */
 export const RESERVE = {
   name: 'throttle_reserve',

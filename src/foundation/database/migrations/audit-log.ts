@@ -4,10 +4,9 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 import { readSchema } from '../schema.js';
 
 /**
- * The audit log is append-only, and partitioned by month so that old months are dropped as a whole. Its triggers also
- * fire in replica mode, in which restores and logical replication write.
- * The service may only INSERT and SELECT. All else is done by functions with the owner's privileges, which check their
- * arguments, so that no caller drops rows before their retention ends.
+ * The audit log is append-only, and partitioned by month so that old months are dropped as a whole; its triggers also
+ * fire in replica mode, in which restores and logical replication write. The service may only INSERT and SELECT:
+ * functions with the owner's privileges do the rest, and check that no caller drops rows before their retention ends.
  */
 export class CreateAuditLog1795651200009 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
