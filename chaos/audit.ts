@@ -9,7 +9,7 @@ import { randomAddress } from './random.js';
 
 const MAX_ASKED = 60;
 
-/** The primary, queried past the service. */
+/** The primary, queried without the service. */
 interface Primary {
   query(sql: string, values: readonly unknown[]): Promise<unknown[]>;
 }
@@ -18,7 +18,10 @@ const credentialRow = z.object({ id: z.string(), revoked_at: z.date().nullable()
 const userRow = z.object({ id: z.string(), is_active: z.boolean() });
 const sessionRow = z.object({ id: z.string(), ended_at: z.date().nullable(), generation: z.int() });
 
-/** After the recovery: every acknowledged write is in the database, and the service's responses agree with it. */
+/**
+ * Checks after the recovery that every acknowledged write is in the database, and that the service's responses agree
+ * with it.
+ */
 export async function audit(postgres: Primary, load: Load): Promise<void> {
   const { ledger } = load;
   for (const kind of Object.values(keyKinds)) {
@@ -35,7 +38,6 @@ export async function audit(postgres: Primary, load: Load): Promise<void> {
   await askForWhatLives(load, ledger);
 }
 
-/** @returns the rows of the entries by their ids */
 async function readRows<Row extends { readonly id: string }>(
   postgres: Primary,
   table: string,
@@ -77,7 +79,7 @@ function sessionLoss({ life, generation }: Session, row: z.output<typeof session
   return undefined;
 }
 
-/** The newest live credentials still work; a refresh that had no response before has one now. */
+/** The newest live credentials must still work, and a refresh that got no response must get one now. */
 async function askForWhatLives(load: Load, { credentials, sessions }: Ledger): Promise<void> {
   const isGood = ({ keyIsDoubtful, key: { life } }: Credential): boolean =>
     !keyIsDoubtful && !life.isOver && !life.isDoubtful;

@@ -15,7 +15,7 @@ const PROGRAM = ['haproxy', '/usr/sbin/haproxy'].find((path) => spawnSync(path, 
 export const hasBalancer = PROGRAM !== undefined;
 
 /**
- * Starts haproxy in front of the replicas, as in production: health checks, keep-alive, requests are not retried.
+ * Starts haproxy in front of the replicas, as in production: with health checks and keep-alive, and without retries.
  * @returns its URL; undefined when haproxy is not installed
  */
 export async function startBalancer(cleanup: Cleanup, replicaPorts: readonly number[]): Promise<string | undefined> {

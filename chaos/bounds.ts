@@ -1,22 +1,22 @@
 import { HOT, type HotRoute, type LoadRecord, type Unavailable } from './record.js';
 
 const MIN_RIGHT = 5;
-/** Verifiers give verdicts again so soon after the end of any fault; until then they may answer 503. */
+/** How soon after the end of any fault verifiers give verdicts again; until then they may answer 503. */
 const MAX_VERIFIER_BACK_MS = 2_000;
 const MAX_DESCRIBED = 3;
 const VERIFIER_UNAVAILABLE = 'verifier 503';
 const SERVICE_ROUTES: ReadonlySet<string> = new Set(HOT);
 
-/** What a fault may cause at most. Wrong verdicts and lost writes are never allowed. */
+/** The most that a fault may cause. Wrong verdicts and lost writes are never allowed. */
 export interface Bounds {
   /** The labels of responses without a verdict that the fault explains. */
   readonly errors: readonly string[];
   /** The longest time without a correct response. */
   readonly silenceMs: number;
-  /** Of verifiers; by default the same. */
+  /** The same for verifiers; by default `silenceMs`. */
   readonly verifierSilenceMs?: number;
   readonly slowestMs: number;
-  /** From the end of the fault to the first correct response of every hot route. */
+  /** The time from the end of the fault to the first correct response of every hot route. */
   readonly backMs?: number;
 }
 

@@ -4,7 +4,7 @@ const REQUEST_TIMEOUT_MS = 15_000;
 const agent = new Agent({ keepAlive: true, maxSockets: 256 });
 
 export interface Request {
-  /** POST by default. */
+  /** By default POST. */
   readonly method?: string;
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
@@ -12,22 +12,22 @@ export interface Request {
   readonly timeoutMs?: number | undefined;
 }
 
-/** When a request was sent, and when its response had arrived. */
+/** From the sending of a request to the arrival of its response. */
 export interface Period {
   readonly startedAt: number;
   readonly endedAt: number;
 }
 
 export interface Answer extends Period {
-  /** A failed connection is a status too. */
+  /** A failed connection counts as a status too. */
   readonly status: number | 'network' | 'timeout';
-  /** The status as it is counted; a response of the load balancer itself has a label of its own. */
+  /** The status as it is counted. A response of the load balancer itself has a label of its own. */
   readonly label: string;
   /** Undefined when it is not JSON. */
   readonly body: unknown;
 }
 
-/** Milliseconds of the monotonic clock of this process: all requests and verdicts are ordered by it. */
+/** The monotonic clock of this process in milliseconds, which orders all requests and verdicts. */
 export function now(): number {
   return performance.now();
 }
@@ -64,7 +64,7 @@ export function send(
   });
 }
 
-/** Whether the request may still be in flight and be done later. After a 503 the service does not continue it. */
+/** Whether the service may still carry the request out. After a 503 it does not. */
 export function mayStillHappen({ status }: Answer): boolean {
   return typeof status === 'string' || status === 502 || status === 504;
 }

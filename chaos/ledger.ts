@@ -2,22 +2,22 @@ import type { KeyKind } from './actors/key-kinds.js';
 import { now, type Period } from './client.js';
 
 /**
- * The time in which a credential is valid, by the acknowledgements. Between the sending of the request that ends it and
- * the acknowledgement, both verdicts are correct.
+ * The time in which a credential is valid, by the acknowledgements. While the request that ends it is in flight, both
+ * verdicts are correct.
  */
 export class Life {
   private endAskedAt = Infinity;
   private endAcknowledgedAt = Infinity;
   private verifiersMayLagMs = 0;
 
-  /** Call before the request that ends it is sent. */
+  /** Called before the request that ends it is sent. */
   markEnding(): void {
     this.endAskedAt = Math.min(this.endAskedAt, now());
   }
 
   /**
-   * Call when that request is acknowledged.
-   * @param verifiersMayLagMs how much longer verifiers may accept it
+   * Called when that request is acknowledged.
+   * @param verifiersMayLagMs how much longer verifiers may accept the credential
    */
   markEnded(verifiersMayLagMs = 0): void {
     this.verifiersMayLagMs = verifiersMayLagMs;
@@ -49,7 +49,7 @@ NEVER.markEnded();
 export interface Key {
   readonly text: string;
   readonly life: Life;
-  /** In reports. */
+  /** Its name in reports. */
   readonly name: string;
 }
 
@@ -57,10 +57,10 @@ export interface Key {
 export interface Credential {
   readonly kind: KeyKind;
   readonly id: string;
-  /** The newest one. */
+  /** The newest key. */
   key: Key;
   isRevoked: boolean;
-  /** A rotation without a response may have replaced the key. */
+  /** Whether a rotation without a response may have replaced the key. */
   keyIsDoubtful: boolean;
 }
 
@@ -68,12 +68,12 @@ export interface User {
   readonly id: string;
   readonly email: string;
   readonly password: string;
-  /** The address that the user's requests come from. */
+  /** The address from which the user's requests come. */
   readonly from: string;
-  /** Of the user's being active. */
+  /** The time in which the user is active. */
   life: Life;
   isActive: boolean;
-  /** A request without a response may still change the user, or end sessions that start meanwhile. */
+  /** Whether a request without a response may still change the user, or end a later session. */
   isDoubtful: boolean;
 }
 
@@ -84,7 +84,7 @@ export interface Session {
   refreshToken: string;
   generation: number;
   readonly life: Life;
-  /** A refresh without a response may still arrive: this session is not refreshed any more. */
+  /** Whether a refresh without a response may still arrive, so that the session is not refreshed again. */
   isDoubtful: boolean;
 }
 
@@ -96,7 +96,7 @@ export class Ledger {
   /** Credentials whose revocation was acknowledged: they must stay refused. */
   readonly revoked: Credential[] = [];
 
-  /** @returns a function that removes what was added since: for a database that was restored */
+  /** @returns a function that removes all later entries, for a database that was restored */
   mark(): () => void {
     const lists = [this.credentials, this.users, this.sessions, this.revoked];
     const lengths = lists.map(({ length }) => length);
@@ -108,7 +108,7 @@ export class Ledger {
   }
 }
 
-/** Credentials that no actor ends: any refusal of them is a wrong verdict. */
+/** Credentials that no actor ends, so any refusal of them is wrong. */
 export interface Kept {
   readonly credentials: readonly Credential[];
   readonly sessions: readonly Session[];

@@ -15,14 +15,13 @@ const RETRY_INTERVAL_MS = 100;
 const IDLE_POLL_INTERVAL_MS = 10;
 const START_INTERVAL_MS = 10;
 const OPERATOR = '10.0.0.1';
-/** 403: the key is valid, and lacks the scope. */
+/** 403 is a verdict: the key is valid but lacks the scope. */
 const VERDICTS: readonly Answer['status'][] = [200, 401, 403];
 
 const problem = z.object({ code: z.string() });
 
-/** A request of an actor. */
 export interface LoadRequest extends Request {
-  /** The client's address; the operator's by default. */
+  /** The client's address; by default the operator's. */
   readonly from?: string | undefined;
 }
 
@@ -33,9 +32,9 @@ export interface Targets {
 
 export interface LoadOptions {
   readonly timeoutMs?: number;
-  /** Sends nothing to the replicas themselves. */
+  /** Sends all requests through the balancer, and none to a replica directly. */
   readonly onlyBalancer?: boolean;
-  /** Sometimes sends a refresh to every replica at once; by default it does. */
+  /** Whether it sometimes sends a refresh to every replica at once, as by default. */
   readonly repeatsRefreshes?: boolean;
 }
 
@@ -46,10 +45,10 @@ export interface LoadSetting {
   readonly verifiers: readonly VerifierProcess[];
 }
 
-/** Runs the actors: callers of every hot route, each of which repeats its script and records what was acknowledged. */
+/** Runs the actors, which call every hot route: each repeats its script and records what was acknowledged. */
 export class Load {
   isOver = false;
-  /** Set while the database is read-only: the first use of a new key cannot end the old one then. */
+  /** Set while the database is read-only, because the first use of a new key cannot end the old one then. */
   writesAreRefused = false;
   record: LoadRecord;
   /** Made before the fault. */
@@ -67,7 +66,7 @@ export class Load {
     this.record = this.createRecord();
   }
 
-  /** Each of the actors repeats its script until the load stops. What was recorded before is forgotten. */
+  /** Lets each actor repeat its script until the load stops, and forgets earlier records. */
   begin(actors: readonly Actor[]): void {
     this.record = this.createRecord();
     this.running = actors.map((act, index) => this.repeat(act, index));
@@ -81,7 +80,10 @@ export class Load {
     return this.setting.verifiers;
   }
 
-  /** Resolves when every actor has finished its script. They continue when the returned function is called. */
+  /**
+   * Resolves when every actor has finished its script.
+   * @returns a function that lets them continue
+   */
   async pause(): Promise<() => void> {
     let resume = (): void => undefined;
     this.resumed = new Promise((resolve) => (resume = resolve));
@@ -135,7 +137,7 @@ export class Load {
     return this.compare(route, what, answer, life.findObjection(answer.status === 200, answer));
   }
 
-  /** Judges the verdict of a verifier, as {@link judge} does. A 503 is not one, and is judged by when it was. */
+  /** Judges the verdict of a verifier, as {@link judge} does. Whether a 503 is allowed depends on its time. */
   judgeVerifier(
     { name }: VerifierProcess,
     door: VerifierQuestion['door'],
@@ -162,7 +164,10 @@ export class Load {
     return answer.status === expected;
   }
 
-  /** Retries an idempotent request until it is acknowledged. @returns false when the load ended before */
+  /**
+   * Retries an idempotent request until it is acknowledged.
+   * @returns false when the load ended before
+   */
   async insist(route: Route, what: string, attempt: () => Promise<Answer>, expected: number): Promise<boolean> {
     while (!this.isOver) {
       if (this.acknowledge(route, what, await attempt(), expected)) return true;
@@ -171,7 +176,10 @@ export class Load {
     return false;
   }
 
-  /** Records whether a verdict agrees with the ledger. @returns whether the credential was accepted */
+  /**
+   * Records whether a verdict agrees with the ledger.
+   * @returns whether the credential was accepted
+   */
   private compare(route: Route, what: string, answer: Answer, objection: string | undefined): boolean {
     if (objection === undefined) this.record.addRight(route, answer);
     else this.record.addWrongVerdict(`${route} of ${what}: ${objection}`);

@@ -4,16 +4,16 @@ import { readCommandLine } from '../tools/command-line.js';
 const SHORT_SECONDS = 1.5;
 
 export interface Options {
-  /** Length of the load before and after each fault. */
+  /** How long the load runs before and after each fault. */
   readonly seconds: number;
-  /** Every time bound is multiplied by it. */
+  /** Multiplies every bound that is a time. */
   readonly patience: number;
-  /** Names of scenarios; none: all. */
+  /** The names of scenarios; without any, all run. */
   readonly only: readonly string[];
   readonly selfTestOnly: boolean;
 }
 
-/** Reads the command line; ends the process after --help and on an invalid option. */
+/** Reads the command line. Ends the process after --help or an invalid option. */
 export function readOptions(names: readonly string[]): Options {
   const usage = `Usage: npm run chaos -- [--only NAME]... [--seconds N] [--short] [--patience N] [--help]
 

@@ -7,7 +7,7 @@ export function pickOne<Item>(items: readonly Item[]): Item {
   return item;
 }
 
-/** A random client address for each actor, so that limits by address see many callers, as in production. */
+/** Each actor has an address of its own, so that limits by address see many callers, as in production. */
 export function randomAddress(): string {
   return `10.${randomInt(256)}.${randomInt(256)}.${randomInt(1, 255)}`;
 }

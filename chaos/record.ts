@@ -5,7 +5,7 @@ import type { VerifierProgram } from './verifiers/programs.js';
 /** The hot routes: each must have correct responses again within the bound of the scenario. */
 export const HOT = ['validate-node', 'validate-app', 'users/me', 'refresh', 'login', 'admin'] as const;
 
-/** By default. */
+/** The default of REVOCATION_LEASE_MS. */
 const LEASE_MS = 500;
 
 /** A door of a verifier. */
@@ -19,7 +19,7 @@ export interface RouteTime {
   readonly ms: number;
 }
 
-/** An answer of a verifier that is not a verdict. */
+/** A 503 of a verifier. */
 export interface Unavailable extends Period {
   readonly name: VerifierRoute;
 }
@@ -62,7 +62,7 @@ export class LoadRecord {
     this.slowestRequest = `${method} ${path}`;
   }
 
-  /** A verdict that agrees with the ledger. */
+  /** Records a verdict that agrees with the ledger. */
   addRight(name: Route, { startedAt, endedAt }: Period): void {
     const route = this.find(name);
     if (!route || this.endedAt !== undefined) return;
@@ -72,12 +72,12 @@ export class LoadRecord {
     if (this.healedAt !== undefined && startedAt >= this.healedAt) route.backAt ??= endedAt;
   }
 
-  /** A response without a verdict: the caller retries. */
+  /** Records a response without a verdict, which the caller retries. */
   addError(name: Route, { label }: Answer): void {
     this.count(label, name);
   }
 
-  /** A verifier could not ask: allowed only during the fault. */
+  /** Records a 503 of a verifier, which is allowed only during the fault. */
   addUnavailable(name: VerifierRoute, { startedAt, endedAt, label }: Answer): void {
     this.unavailables.push({ name, startedAt, endedAt });
     this.count(label, name);
@@ -101,7 +101,7 @@ export class LoadRecord {
     this.healedAt = now();
   }
 
-  /** Marks the end of the load; a gap up to now counts too. */
+  /** Ends the load: a gap that is still open counts up to now. */
   end(): void {
     const endedAt = now();
     for (const route of this.routes) route.silenceMs = Math.max(route.silenceMs, endedAt - route.lastAt);
@@ -125,7 +125,7 @@ export class LoadRecord {
     return this.routes.map(({ name, silenceMs }) => ({ name, ms: silenceMs }));
   }
 
-  /** From the end of the fault to the first correct response of each route; empty without a fault. */
+  /** The times from the end of the fault to the first correct response of each route; empty without a fault. */
   get backs(): readonly RouteTime[] {
     const { healedAt } = this;
     if (healedAt === undefined) return [];
@@ -133,8 +133,9 @@ export class LoadRecord {
   }
 
   /**
-   * @returns the 503s of verifiers that neither the fault explains (they are before it, or longer after it than this) nor an
-   *   answer that took longer than its lease, which is a time-out
+   * @param graceMs how long after the fault a verifier may still answer 503
+   * @returns the 503s of verifiers that neither the fault nor a timeout (an answer that took longer than its lease)
+   * explains
    */
   listUnavailableOutside(graceMs: number): Unavailable[] {
     const { injectedAt = Infinity, healedAt = Infinity } = this;
@@ -144,7 +145,7 @@ export class LoadRecord {
     });
   }
 
-  /** @returns milliseconds from the start of the load to a moment */
+  /** @returns milliseconds from the start of the load */
   toOffset(moment: number): number {
     return Math.round(moment - this.startedAt);
   }

@@ -14,12 +14,12 @@ export class Replica {
     private readonly lines: readonly string[],
   ) {}
 
-  /** @param isReady by default, whether it is healthy */
+  /** @param isReady by default waits until it is healthy */
   static async create(cleanup: Cleanup, variables: Variables, isReady = isHealthy): Promise<Replica> {
     const lines: string[] = [];
     const onLine = (line: string): void => {
       lines.push(line);
-      // A bug of the service: without the line, the stack would be lost with the replica.
+      // Printed at once, because the stack of a fault in the service would be lost with the replica.
       if (line.includes('"internal_error"')) console.error(line);
       if (lines.length > MAX_LINES) lines.shift();
     };

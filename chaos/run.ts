@@ -1,5 +1,5 @@
 // Injects faults into the database, the network, the replicas and the disk under load, and judges every response by
-// what was acknowledged before. Starts everything it needs on loopback, and removes it at the end; see docs/chaos.md.
+// what was acknowledged before. Runs on loopback and removes everything at its end; see docs/chaos.md.
 import { Cleanup } from '../tools/cleanup.js';
 import { closeConnections } from './client.js';
 import { readOptions } from './options.js';
@@ -13,7 +13,7 @@ const options = readOptions(scenarios.map(({ name }) => name));
 const { seconds, only, selfTestOnly } = options;
 
 await Cleanup.around(async (cleanup) => {
-  // Before the load, which an installation would stop.
+  // Called before the load, which an installation would stop.
   findVerifierPrograms();
   const count = { passed: 0, failed: 0 };
   const problems: string[] = [];
@@ -37,7 +37,7 @@ await Cleanup.around(async (cleanup) => {
   process.exitCode = count.failed === 0 ? 0 : 1;
 });
 
-/** A scenario that could not be run to its end. */
+/** The result of a scenario that could not run to its end. */
 function failure(scenario: Scenario, error: unknown): Result {
   return { scenario, broken: [error instanceof Error ? (error.stack ?? error.message) : String(error)] };
 }

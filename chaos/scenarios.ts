@@ -11,7 +11,7 @@ import { loggingService } from './scenarios/logging-service.js';
 import { loginFlood } from './scenarios/login-flood.js';
 import type { Scenario } from './stage.js';
 
-/** In the order in which they run. */
+/** All scenarios, in the order in which they run. */
 export const scenarios: readonly Scenario[] = [
   postgresKilled,
   standbyPromoted,

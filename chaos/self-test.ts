@@ -6,8 +6,8 @@ import type { Scenario } from './stage.js';
 const MAX_PERIODS = 10;
 
 /**
- * Tests the judge: no fault is injected, but false entries are added to the ledger. Each must be reported as a wrong
- * verdict or a lost write, and nothing else may be reported.
+ * Tests the judge: without a fault, false entries are added to the ledger. Exactly these must be reported, as wrong
+ * verdicts or lost writes.
  */
 export const selfTest: Scenario = {
   name: 'self-test',
@@ -16,7 +16,7 @@ export const selfTest: Scenario = {
   async run(stage) {
     const load = await stage.begin({ verifiers: true });
     await stage.rest();
-    // A slow machine may not have revoked anything in one period of load; bounded by MAX_PERIODS.
+    // On a slow machine a period of load may revoke nothing.
     for (let period = 1; load.ledger.revoked.length === 0 && period < MAX_PERIODS; period += 1) await stage.rest();
     const { wrong } = load.record;
     stage.expect(wrong.length === 0, `wrong before any false entry: ${wrong.join('; ')}`);
@@ -57,7 +57,7 @@ function addFalseEntries(load: Load): void {
   ledger.credentials.push({ ...good, id: randomUUID(), key: { ...good.key, name: 'a key never minted' } });
 }
 
-/** The entries that the false ones are made of. */
+/** The true entries from which the false ones are made. */
 function chooseEntries({ kept }: Load): { good: Credential; live: Credential; session: Session } {
   const [[good, live], [session]] = [kept.credentials, kept.sessions];
   if (!good || !live || !session) throw new Error('The load has no kept credentials');

@@ -19,11 +19,14 @@ export interface Scenario {
   readonly name: string;
   readonly title: string;
   readonly bounds: Bounds;
-  /** Why it cannot run on this machine; undefined when it can. */
+  /** Why the scenario cannot run on this machine; undefined when it can. */
   readonly whyNot?: () => string | undefined;
   /** Prepares the database, calls {@link Stage.begin}, and injects the fault. */
   readonly run: (stage: Stage) => Promise<void>;
-  /** Judges the load's record instead of the bounds. @returns what is wrong with it */
+  /**
+   * Judges the load's record instead of the bounds.
+   * @returns what is wrong with it
+   */
   readonly judge?: (load: Load) => string[];
 }
 
@@ -45,15 +48,14 @@ interface RunOptions extends Pick<Options, 'seconds' | 'patience'> {
 export interface BeginOptions {
   /** Added to the environment of each replica. */
   readonly variables?: Variables;
-  /** Added to the environment of the first replica alone. */
+  /** Added to the environment of the first replica only. */
   readonly ofFirst?: Variables;
   readonly replicas?: number;
   readonly load?: LoadOptions;
-  /** Verifiers in both languages join the load. */
+  /** Whether verifiers in both languages join the load. */
   readonly verifiers?: boolean;
 }
 
-/** What a scenario acts on. */
 export class Stage {
   readonly broken: string[] = [];
   private running: Load | undefined;
@@ -78,22 +80,25 @@ export class Stage {
     return this.running;
   }
 
-  /** Load without a new fault. */
+  /** Runs the load without a new fault. */
   rest(): Promise<void> {
     return sleep(this.seconds * 1_000);
   }
 
-  /** @returns a bound that suits this machine: multiplied by --patience */
+  /** @returns the bound multiplied by --patience */
   scale(bound: number): number {
     return bound * this.patience;
   }
 
-  /** @param ms on a machine without other work: multiplied by --patience */
+  /** @param ms is multiplied by --patience */
   wait(ms: number): Promise<void> {
     return sleep(this.scale(ms));
   }
 
-  /** Asks until there is a verdict, for which a busy machine may need a moment. @returns undefined without one */
+  /**
+   * Asks until there is a verdict, for which a busy machine may need a moment.
+   * @returns undefined without one
+   */
   async verdictOf(ask: () => Promise<boolean | undefined>): Promise<boolean | undefined> {
     let verdict = await ask();
     const end = now() + this.scale(VERDICT_TIMEOUT_MS);
@@ -104,7 +109,7 @@ export class Stage {
     return verdict;
   }
 
-  /** Marks the start of the fault: from now on verifiers may answer 503. */
+  /** Marks the start of the fault, from which verifiers may answer 503. */
   markInjected(): void {
     this.load.record.markInjected();
   }
@@ -119,7 +124,7 @@ export class Stage {
     if (!holds) this.broken.push(bound);
   }
 
-  /** Every verifier gives its verdict on dead keys within the bound of a recovery, and it is a refusal. */
+  /** Every verifier must refuse the revoked credentials within the bound of a recovery. */
   async expectVerifiersRefuse(credentials: readonly Credential[]): Promise<void> {
     for (const verifier of this.load.verifiers) {
       for (const credential of credentials) {

@@ -21,7 +21,7 @@ const VERIFYING_SERVICE = 'recipes';
 
 interface ReplicaOptions {
   readonly variables?: Variables | undefined;
-  /** Of the first replica alone. */
+  /** Variables of the first replica only. */
   readonly ofFirst?: Variables | undefined;
   readonly replicas?: number | undefined;
 }
@@ -61,17 +61,17 @@ export class World {
     return replica;
   }
 
-  /** The defaults, except for a cheap bcrypt and a grace longer than any fault, so that a retried refresh succeeds. */
+  /** The defaults, except for a cheap bcrypt, and a grace longer than any fault, so that a retried refresh succeeds. */
   variables(more: Variables = {}): Variables {
     return {
       ...productionVariables(this.proxy.url, this.secrets),
-      // haproxy must notice that a replica stops.
+      // haproxy needs a delay to notice that a replica stops.
       SHUTDOWN_DELAY_MS: undefined,
       BCRYPT_COST: '4',
       REFRESH_GRACE_SECONDS: '300',
       TRUST_PROXY: 'true',
       ...more,
-      // The watchers log in again and again: their first session must stay.
+      // The watchers log in very often, and their first session must stay.
       NODE_OPTIONS: [replaceSettings({ sessionLimitPerUser: 100_000 }), more.NODE_OPTIONS ?? ''].join(' '),
     };
   }
@@ -116,7 +116,7 @@ export class World {
     return keyKinds.app.read(created);
   }
 
-  /** From now on the replicas use a promoted standby. */
+  /** Points the replicas at a promoted standby. */
   failOver(standby: PostgresServer): void {
     this.primary = standby;
     this.proxy.redirectTo(standby.url);

@@ -8,27 +8,30 @@ export interface IdAndKey {
   readonly key: string;
 }
 
-/** What node keys and app keys do not have in common. */
+/** What tells node keys from app keys. */
 export interface KeyKind {
   readonly name: string;
   readonly validation: 'validate-node' | 'validate-app';
-  /** Of a verifier. */
+  /** The door of a verifier. */
   readonly door: 'node' | 'app';
-  /** Below the admin routes. */
+  /** The path below the admin routes. */
   readonly path: string;
   readonly table: string;
-  /** The first use of a new key does not end the old one. */
+  /** Whether the old key outlives the first use of the new one. */
   readonly isShared: boolean;
-  /** The body of a request that mints one. */
+  /** The body of a request that mints a key. */
   readonly mint: () => object;
-  /** Reads the response to a request that minted or rotated one. @throws when it does not have its form */
+  /**
+   * Reads the response to a request that minted or rotated a key.
+   * @throws when the response does not have its form
+   */
   readonly read: (body: unknown) => IdAndKey;
   readonly request: (id: string, key: string) => Request;
-  /** The change after which that request is refused, as after a revocation. */
+  /** A change of the credential after which its requests are refused, as after a revocation. */
   readonly restriction: object;
 }
 
-/** What the requests of apps need. */
+/** Requests of apps need this scope. */
 const SCOPE = 'documents:write';
 
 const nodeBody = z.object({ node_id: z.string(), api_key: z.string() });

@@ -5,10 +5,10 @@ import { keyKinds, type KeyKind } from './key-kinds.js';
 import { verifyKey, verifyKeyEverywhere } from './verifiers.js';
 
 const OVERLAP_HOURS = 200;
-/** A busy machine may be slower than the time-out of the load. */
+/** Repeats a mint, because a busy machine may be slower than the timeout of the load. */
 const MAX_MINTS = 5;
 /**
- * The first use of a node's new key does not wait for the verifiers: they may use a yes about the old key for one lease more
+ * The first use of a node's new key does not wait for the verifiers, which may accept the old key for one more lease
  * (500 ms by default; docs/decisions/0044).
  */
 const OVERLAP_LAG_MS = 600;
@@ -39,7 +39,10 @@ export async function mint(load: Load, kind: KeyKind): Promise<Credential | unde
   return credential;
 }
 
-/** @throws when no request was acknowledged: for credentials that are made before the fault */
+/**
+ * Mints a credential before the fault.
+ * @throws when no request was acknowledged
+ */
 export async function issueNow(load: Load, kind: KeyKind): Promise<Credential> {
   for (let attempt = 0; attempt < MAX_MINTS; attempt += 1) {
     const credential = await mint(load, kind);
@@ -54,13 +57,13 @@ export async function issueBothNow(load: Load): Promise<Credential[]> {
 }
 
 interface Validation {
-  /** The newest one by default. */
+  /** By default the newest key. */
   readonly key?: Key;
   readonly from?: string;
   readonly base?: string;
 }
 
-/** @returns the verdict; undefined without one */
+/** @returns undefined without a verdict */
 export async function validate(
   load: Load,
   { kind, id, key: newest }: Credential,
@@ -78,7 +81,10 @@ export async function validateEverywhere(load: Load, credential: Credential, key
   await verifyKeyEverywhere(load, credential, key);
 }
 
-/** Rotates a key without overlap, and does not use its successor. @returns the ended key; undefined when it may live on */
+/**
+ * Rotates a key without overlap, and does not use its successor.
+ * @returns the ended key; undefined when it may still be valid
+ */
 export async function rotateAtOnce(load: Load, credential: Credential): Promise<Key | undefined> {
   const { key: old } = credential;
   old.life.markEnding();
@@ -91,7 +97,7 @@ function makeKey(kind: KeyKind, id: string, text: string): Key {
   return { text, life: new Life(), name: `${kind.name} ${id} (…${text.slice(-4)})` };
 }
 
-/** Takes the target or the scope of every request away: a revocation to the judge. */
+/** Takes the target or the scope of every request away, which the judge counts as a revocation. */
 async function restrict(load: Load, credential: Credential): Promise<void> {
   const { kind, id, key } = credential;
   key.life.markEnding();
@@ -123,7 +129,7 @@ async function rotate(load: Load, credential: Credential, from: string): Promise
   const overlap = Math.random() < 0.5 ? OVERLAP_HOURS : 0;
   if (overlap === 0) old.life.markEnding();
   if (!(await requestRotation(load, credential, overlap))) {
-    // It may still be done later: such a credential can only be revoked.
+    // The rotation may still happen, so this credential can only be revoked.
     credential.keyIsDoubtful = true;
     return;
   }
@@ -139,7 +145,7 @@ async function rotate(load: Load, credential: Credential, from: string): Promise
   await validateEverywhere(load, credential);
 }
 
-/** A first use ends nothing, because replicas share the key. */
+/** Needed because the first use of an app's new key ends nothing: replicas share the key. */
 async function finishRotation(load: Load, credential: Credential, old: Key): Promise<void> {
   await validateEverywhere(load, credential);
   await validateEverywhere(load, credential, old);

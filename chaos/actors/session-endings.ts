@@ -4,7 +4,7 @@ import type { Load } from '../load.js';
 import type { Route } from '../record.js';
 import { judgeRefresh, logIn, loginOf, meEverywhere, refreshOf } from './sessions.js';
 
-/** Ends a session. From the acknowledgement on, every replica refuses both of its tokens. */
+/** Ends a session. Once it is acknowledged, every replica refuses both tokens of the session. */
 type Ending = (load: Load, user: User, session: Session) => Promise<void>;
 
 const LOGOUT_PATH = '/api/v0/auth/logout';
@@ -28,7 +28,7 @@ async function endByAdmin(load: Load, user: User): Promise<void> {
     return load.askAsAdmin('DELETE', `/users/${user.id}/sessions`);
   };
   await end(load, load.ledger.listSessions(user), { route: 'admin', attempt });
-  // An attempt without a response may still be done later, and end a session that starts meanwhile: this user starts none.
+  // An attempt without a response may still end a later session, so this user starts none.
   if (attempts > 1) user.isDoubtful = true;
 }
 
@@ -44,7 +44,7 @@ async function disable(load: Load, user: User): Promise<void> {
   user.life.markEnded();
   user.isActive = false;
   for (const answer of await load.askEverywhere(loginOf(user))) load.judge('login', user.email, user.life, answer);
-  // An attempt without a response may still be done later: after more than one attempt the user stays disabled.
+  // An attempt without a response may still disable the user later, so after a retry the user stays disabled.
   if (attempts > 1) return;
   const enabled = await load.askAsAdmin('PATCH', `/users/${user.id}`, { is_active: true });
   if (!load.acknowledge('admin', `enabling ${user.email}`, enabled, 200)) return;
@@ -55,7 +55,7 @@ async function disable(load: Load, user: User): Promise<void> {
 interface EndRequest {
   readonly route: Route;
   readonly attempt: () => Promise<Answer>;
-  /** The status of an acknowledgement; 204 by default. */
+  /** The status of an acknowledgement; by default 204. */
   readonly expected?: number;
 }
 

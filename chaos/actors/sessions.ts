@@ -43,20 +43,23 @@ export async function meEverywhere(load: Load, session: Session): Promise<void> 
   await verifySessionEverywhere(load, session);
 }
 
-/** @returns the verdict; undefined without one */
+/** @returns undefined without a verdict */
 export function judgeRefresh(load: Load, { id, life }: Session, answer: Answer): boolean | undefined {
   return load.judge('refresh', `session ${id}`, life, answer);
 }
 
-/** Reads the response to a login or a refresh. @throws when it does not have its form */
+/**
+ * Reads the response to a login or a refresh.
+ * @throws when the response does not have its form
+ */
 export function readTokens({ body }: Answer): Tokens {
   const { access_token: accessToken, refresh_token: refreshToken } = tokenPair.parse(body);
   return { accessToken, refreshToken };
 }
 
 /**
- * One rotation, sometimes requested on every replica at once, and retried until there is a response. It is idempotent
- * within the grace: every response carries the same successor.
+ * Rotates once, sometimes on every replica at the same time, and retries until there is a response. Within the grace
+ * this is idempotent: every response carries the same successor.
  */
 export async function refresh(load: Load, session: Session): Promise<void> {
   const request = refreshOf(session);
@@ -70,7 +73,8 @@ export async function refresh(load: Load, session: Session): Promise<void> {
     successor = judgeRefreshes(load, session, [answer]);
   }
   if (successor === undefined) return;
-  // An attempt that arrives after the successor was used counts as reuse: this session is not refreshed any more.
+  // An attempt that arrives after the first use of the successor counts as reuse, so this session is not refreshed
+  // again.
   if (answers.some(mayStillHappen)) session.isDoubtful = true;
   else Object.assign(session, successor, { generation: session.generation + 1 });
 }
@@ -83,12 +87,12 @@ function judgeMe(load: Load, { id, life }: Session, answers: readonly Answer[]):
   for (const answer of answers) load.judge('users/me', `session ${id}`, life, answer);
 }
 
-/** @returns the tokens that follow; undefined when no response carries any */
+/** @returns undefined when no response carries tokens */
 function judgeRefreshes(load: Load, session: Session, answers: readonly Answer[]): Tokens | undefined {
   let successor: Tokens | undefined;
   for (const answer of answers) {
     const wasAccepted = judgeRefresh(load, session, answer);
-    // A refusal is either wrong or the end of a session in doubt: this session cannot be judged any more.
+    // A refused session cannot be judged any more: the refusal is wrong, or ends a session that was in doubt.
     if (wasAccepted === false) session.isDoubtful = true;
     if (!wasAccepted) continue;
     const tokens = readTokens(answer);

@@ -17,7 +17,7 @@ const ACTORS: readonly Actor[] = [
   watchRevoked,
 ];
 
-/** Makes the credentials that no actor ends, waits for the verifiers, and lets all actors begin. */
+/** Makes the credentials that no actor ends, waits for the verifiers, and starts all actors. */
 export async function startLoad(setting: LoadSetting, options: LoadOptions): Promise<Load> {
   const load = new Load(setting, options);
   load.kept = await makeKept(load);
@@ -54,7 +54,7 @@ async function watchSessions(load: Load): Promise<void> {
   for (const session of load.kept.sessions) await me(load, session);
 }
 
-/** Logs in and refreshes without a pause, so that a gap between correct responses is the service's. */
+/** Logs in and refreshes without a pause, so that a gap between correct responses is caused by the service. */
 async function watchLogins(load: Load): Promise<void> {
   for (const { user } of load.kept.sessions) {
     const session = await logIn(load, user);
@@ -62,7 +62,7 @@ async function watchLogins(load: Load): Promise<void> {
   }
 }
 
-/** Revoked credentials stay refused, also on a promoted standby and on a replica that was paused. */
+/** Checks that revoked credentials stay refused, even by a promoted standby and a replica that was paused. */
 async function watchRevoked(load: Load): Promise<void> {
   const { revoked } = load.ledger;
   if (revoked.length > 0) await validate(load, pickOne(revoked), { from: randomAddress() });

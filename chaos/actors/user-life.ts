@@ -10,7 +10,10 @@ const ROUNDS = 2;
 const REFRESHES = 4;
 const registered = z.object({ id: z.string() });
 
-/** Registers a user who repeatedly logs in, refreshes, and is logged out, ended by the admin or disabled. */
+/**
+ * Registers a user who repeatedly logs in, refreshes, and loses the session to a logout, an operator, or the disabling
+ * of the account.
+ */
 export async function liveUser(load: Load): Promise<void> {
   const user = await register(load);
   if (!user) {
@@ -37,14 +40,20 @@ async function register(load: Load): Promise<User | undefined> {
   return user;
 }
 
-/** @throws when the request was not acknowledged: for users who are made before the fault */
+/**
+ * Registers a user before the fault.
+ * @throws when the request was not acknowledged
+ */
 export async function registerNow(load: Load): Promise<User> {
   const user = await register(load);
   if (!user) throw new Error('The registration was not acknowledged');
   return user;
 }
 
-/** @throws when the requests were not acknowledged: for sessions that are made before the fault */
+/**
+ * Starts a session before the fault.
+ * @throws when the requests were not acknowledged
+ */
 export async function startSessionNow(load: Load): Promise<Session> {
   const session = await logIn(load, await registerNow(load));
   if (!session) throw new Error('The login was not acknowledged');

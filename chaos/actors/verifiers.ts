@@ -4,7 +4,7 @@ import type { Load } from '../load.js';
 import { pickOne } from '../random.js';
 import type { VerifierProcess } from '../verifiers/verifier-process.js';
 
-/** @returns the verdict; undefined without one */
+/** @returns undefined without a verdict */
 export async function verifyKey(
   load: Load,
   verifier: VerifierProcess,
@@ -15,7 +15,10 @@ export async function verifyKey(
   return load.judgeVerifier(verifier, kind.door, key, answer);
 }
 
-/** Presents the newest access token of a session. @returns the verdict; undefined without one */
+/**
+ * Presents the newest access token of a session.
+ * @returns undefined without a verdict
+ */
 async function verifySession(load: Load, verifier: VerifierProcess, session: Session): Promise<boolean | undefined> {
   const answer = await verifier.verify('user', bearerOf(session));
   return load.judgeVerifier(verifier, 'user', nameOf(session), answer);
@@ -30,7 +33,7 @@ export async function verifySessionEverywhere(load: Load, session: Session): Pro
   await Promise.all(load.verifiers.map((verifier) => verifySession(load, verifier, session)));
 }
 
-/** Presents what lives and what is dead to one verifier, again and again. */
+/** Presents valid and ended credentials to one verifier, again and again. */
 export function watchVerifier(verifier: VerifierProcess): (load: Load) => Promise<void> {
   return async (load) => {
     const { credentials, sessions } = load.kept;
@@ -41,7 +44,7 @@ export function watchVerifier(verifier: VerifierProcess): (load: Load) => Promis
   };
 }
 
-/** Judges a token by a life of its own, such as one whose signing key was revoked. */
+/** Judges a token by a life of its own, such as a token whose signing key was revoked. */
 export async function verifyToken(load: Load, verifier: VerifierProcess, token: string, key: Key): Promise<Answer> {
   const answer = await verifier.verify('user', { Authorization: `Bearer ${token}` });
   load.judgeVerifier(verifier, 'user', key, answer);

@@ -12,7 +12,7 @@ const HELD_MS = 400;
 const COMMIT_TIMEOUT_MS = 3_000;
 const POLL_INTERVAL_MS = 20;
 
-/** The database commits, the response is delayed, and the replica that waits for it is killed: acceptance 15. */
+/** The database commits, the response is delayed, and the replica that waits for it is killed. */
 export const answerLost: Scenario = {
   name: 'answer-lost',
   title: 'a replica: kill -9 between the commits of refreshes and their answers',
@@ -22,7 +22,7 @@ export const answerLost: Scenario = {
     const load = await stage.begin();
     const [victim, second, third] = [world.replica(0), world.replica(1), world.replica(2)];
     let sessions = await loseAnswers(stage, load, victim);
-    // On a busy machine an answer may have left before the kill.
+    // On a busy machine an answer may leave before the kill, so the scenario tries again.
     for (let attempt = 1; sessions === undefined && attempt < MAX_ATTEMPTS; attempt += 1) {
       await victim.start();
       sessions = await loseAnswers(stage, load, victim);
@@ -39,7 +39,7 @@ export const answerLost: Scenario = {
   },
 };
 
-/** @returns sessions whose refreshes got no answer, at least one of them committed; undefined when an answer arrived or none was committed */
+/** @returns sessions whose refreshes got no answer, with at least one of them committed; otherwise undefined */
 async function loseAnswers(stage: Stage, load: Load, victim: Replica): Promise<Session[] | undefined> {
   const sessions: Session[] = [];
   for (let made = 0; made < SESSIONS; made += 1) sessions.push(await startSessionNow(load));
@@ -61,7 +61,7 @@ async function loseAnswers(stage: Stage, load: Load, victim: Replica): Promise<S
   return isLost ? sessions : undefined;
 }
 
-/** @returns the refresh token that follows; undefined when the retry was not accepted */
+/** @returns the next refresh token; undefined when the retry was not accepted */
 async function retry(load: Load, session: Session, { url }: Replica): Promise<string | undefined> {
   const answer = await load.ask(refreshOf(session), url);
   return judgeRefresh(load, session, answer) ? readTokens(answer).refreshToken : undefined;

@@ -17,10 +17,9 @@ import type { World } from '../world.js';
 
 const ROOT = '/usr/lib';
 
-/** The path of libfaketime, which changes the clock of a process; undefined when it is not installed. */
+/** The library that changes the clock of a process; undefined when it is not installed. */
 const FAKETIME = findLibrary();
 
-/** For `whyNot` of a scenario. */
 function whyNoFaketime(): string | undefined {
   return FAKETIME === undefined ? 'libfaketime is not installed' : undefined;
 }
@@ -34,11 +33,14 @@ const DAY_MS = 24 * 3_600_000;
 const JUMP_TIMEOUT_MS = 60_000;
 const POLL_INTERVAL_MS = 100;
 
-/** The replica whose clock jumps is out of the balancer's rotation, and asked beside it. The load goes on during each jump. */
+/**
+ * The replica whose clock jumps is asked directly, because the balancer takes it out of its rotation. The load goes on
+ * during each jump.
+ */
 export const clockJumps: Scenario = {
   name: 'clock-jumps',
   title: 'the clock of a replica jumps by +2 days, then to −2 days, then back',
-  // Until the balancer has noticed.
+  // The balancer needs this long to notice.
   bounds: { errors: ['503'], silenceMs: 3_000, slowestMs: 3_000 },
   whyNot: () => (hasBalancer ? whyNoFaketime() : 'haproxy is not installed'),
   async run(stage) {
@@ -71,7 +73,7 @@ export const clockJumps: Scenario = {
     stage.expect(old !== undefined, 'no key was rotated at +2 days');
     await stage.rest();
     await jump(-2);
-    // No clock decides about a key that was rotated away without an overlap.
+    // A key that was rotated away without an overlap is refused, whatever the clock says.
     const accepted = old && (await validate(load, rotated, { key: old, base: jumping.url }));
     stage.expect(accepted === false, 'the old key of a rotation was not refused at −2 days');
     await stage.rest();
@@ -80,7 +82,7 @@ export const clockJumps: Scenario = {
   },
 };
 
-/** Waits until the Date header of a replica's responses shows the changed clock. */
+/** Waits until the Date header of the replica shows the changed clock. */
 async function hasJumped({ url }: Replica, days: number): Promise<boolean> {
   for (const deadline = now() + JUMP_TIMEOUT_MS; now() < deadline;) {
     const { headers, body } = await fetch(`${url}/health/live`);
@@ -93,12 +95,12 @@ async function hasJumped({ url }: Replica, days: number): Promise<boolean> {
 }
 
 const DAYS = 500;
-/** Jobs run every minute, the shortest interval. */
+/** Jobs run every minute, their shortest interval. */
 const JOBS_TIMEOUT_MS = 120_000;
 const JOBS_SETTLE_DELAY_MS = 2_000;
 const WARNING = 'clock_skewed_nothing_is_deleted';
 
-/** The names of everything that retention may delete, by what it is. */
+/** What retention may delete, by name. */
 const KEPT = {
   sessions: 'SELECT id AS name FROM sessions',
   nodes: 'SELECT id AS name FROM nodes',
@@ -113,7 +115,7 @@ export const wrongClock: Scenario = {
   title: `two more replicas, their clocks ${DAYS} days ahead and behind, run their jobs beside the others`,
   bounds: { errors: [], silenceMs: 3_000, slowestMs: 3_000 },
   whyNot: whyNoFaketime,
-  /** They are unready and serve no load: what their jobs delete is tested. */
+  /** These replicas are unready and serve no load: only what their jobs delete is tested. */
   async run(stage) {
     const { world } = stage;
     await stage.begin();

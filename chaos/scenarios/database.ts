@@ -23,7 +23,7 @@ export const postgresKilled: Scenario = {
 
 const replications = z.array(z.object({ sync_state: z.string() }));
 
-/** A commit is acknowledged only after the standby has applied it, so that no acknowledged write is lost. */
+/** A commit is acknowledged only after the standby has applied it, so no acknowledged write may be lost. */
 export const standbyPromoted: Scenario = {
   name: 'standby-promoted',
   title: 'primary: kill -9, its streaming standby is promoted',
@@ -48,7 +48,7 @@ export const standbyPromoted: Scenario = {
 const CUTS = 15;
 const CUT_INTERVAL_MS = 200;
 
-/** Some transactions are committed and their response is lost. */
+/** Some transactions commit although their response is lost. */
 export const connectionsCut: Scenario = {
   name: 'connections-cut',
   title: `all connections to the database cut, ${CUTS} times in ${(CUTS * CUT_INTERVAL_MS) / 1_000} s`,
@@ -67,7 +67,7 @@ export const connectionsCut: Scenario = {
 
 const HOLE_MS = 10_000;
 
-/** Connections stay open and no byte arrives: only the service's own timeouts end the wait. */
+/** Connections stay open but no byte arrives, so only the service's own timeouts end the wait. */
 export const blackHole: Scenario = {
   name: 'black-hole',
   title: 'the database swallows everything for 10 s',
@@ -84,7 +84,7 @@ export const blackHole: Scenario = {
   },
 };
 
-/** Slowness is not an outage: every request has a correct response. */
+/** Slowness is not an outage: every request must get a correct response. */
 export const slowNetwork: Scenario = {
   name: 'slow-network',
   title: 'every packet to and from the database 200 ms late',

@@ -10,13 +10,14 @@ import { meEverywhere } from '../actors/sessions.js';
 import { startSessionNow } from '../actors/user-life.js';
 
 const IDS = 2_000;
-/** Long enough for each replica to poll the old primary, and later the new one (backoff of at most 1.5 s). */
+/** Long enough for each replica to poll the old primary and later the new one (the backoff is at most 1.5 s). */
 const HEARD_MS = 1_000;
 const BACK_MS = 3_000;
 
 /**
- * The old primary assigns transaction ids that are not replicated, every replica's cursor moves past them, and the promoted
- * standby assigns the same ids to revocations. The load is paused meanwhile: its writes would wait for the standby.
+ * The old primary assigns transaction ids that are not replicated, and the promoted standby assigns the same ids to
+ * revocations after every replica's cursor has passed them. The load is paused meanwhile, because its writes would wait
+ * for the standby.
  */
 function failover(name: string, words: string, variables: Variables): Scenario {
   return {
@@ -41,7 +42,7 @@ function failover(name: string, words: string, variables: Variables): Scenario {
       await standby.promote();
       stage.expect((await readNextId(standby)) < seen, 'the promoted standby did not assign an id a second time');
       for (const credential of known) await revokeOn(standby, credential);
-      // A replica that compares only the newest id would not notice the failover.
+      // A replica that compared only the newest id would not notice the failover.
       await assignIds(standby, 2 * IDS);
       stage.world.failOver(standby);
       await stage.wait(BACK_MS);
@@ -82,13 +83,12 @@ export const failoverReusesIdsWithGrace = failover('failover-reuses-ids-grace', 
   OUTAGE_GRACE_SECONDS: '3600',
 });
 
-/** Long enough for each replica to poll the database that was restored (backoff of at most 1.5 s). */
+/** Long enough for each replica to poll the restored database (the backoff is at most 1.5 s). */
 const RESTORED_HEARD_MS = 3_000;
 
 /**
- * What was minted since does not exist any more, but replicas and verifiers remember it; and transaction ids that their
- * cursors have passed are assigned anew. The load rests before the restore, and the ledger
- * forgets what the database forgot.
+ * Keys that were minted since the backup do not exist any more, but caches hold them; and transaction ids that cursors
+ * have passed are assigned again. The load pauses before the restore, and the ledger forgets what the database forgot.
  */
 export const restored: Scenario = {
   name: 'restored',

@@ -13,10 +13,7 @@ const CLI = fileURLToPath(new URL('../../service/platform-auth.js', import.meta.
 const kids = z.array(z.object({ kid: z.string(), state: z.string() }));
 const run = promisify(execFile);
 
-/**
- * Nothing is broken: every answer is right, of tokens of the old and the new key. Node and app keys are rotated with an
- * overlap all the time, as in every other load.
- */
+/** No fault: every answer must be right, for tokens of the old and the new signing key. */
 export const keysRotated: Scenario = {
   name: 'keys-rotated',
   title: 'ES256: the signing key is rotated, then revoked as a stolen one; node and app keys are rotated with overlap',
@@ -27,7 +24,7 @@ export const keysRotated: Scenario = {
     await stage.begin({ variables, verifiers: true });
     await stage.rest();
     const [first] = await findKids(postgres, 'active');
-    // As if it had been shown for longer than a JWKS may be cached.
+    // Makes the key look older than the longest time for which a JWKS may be cached.
     await postgres.query(`UPDATE signing_keys SET created_at = created_at - interval '1 hour'`);
     await operate(postgres, 'rotate');
     const [second] = await findKids(postgres, 'active');
@@ -38,7 +35,7 @@ export const keysRotated: Scenario = {
   },
 };
 
-/** Without load (the silence is the length of the command), because each session has a token of the key: all of them are refused, and a refresh brings another. */
+/** The load is paused, because every session has a token of the revoked key: all are refused until a refresh. */
 async function revokeActive(stage: Stage, kid: string): Promise<void> {
   const { load, world } = stage;
   const resume = await load.pause();
@@ -59,7 +56,7 @@ async function revokeActive(stage: Stage, kid: string): Promise<void> {
     for (const answer of await load.askEverywhere(request)) load.judge('users/me', key.name, key.life, answer);
   }
   for (const session of sessions) await refresh(load, session);
-  // Of every other session the ledger has a token that is refused until it is refreshed, which no actor does any more.
+  // No actor refreshes the other sessions any more, and their tokens are refused until then.
   for (const session of load.ledger.sessions) if (!sessions.includes(session)) session.life.markEnding();
   stage.expect(
     sessions.every((session) => stolen.every(({ token }) => bearerOf(session).Authorization !== `Bearer ${token}`)),
@@ -77,7 +74,7 @@ async function findKids(postgres: PostgresServer, state: string): Promise<string
   return rows.filter((row) => row.state === state).map(({ kid }) => kid);
 }
 
-/** As an operator does. */
+/** Runs a command of an operator. */
 async function operate(postgres: PostgresServer, ...words: readonly string[]): Promise<void> {
   const env = { PATH: process.env.PATH, DATABASE_URL: postgres.url };
   await run(process.execPath, [CLI, 'keys', ...words], { env });

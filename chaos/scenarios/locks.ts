@@ -14,7 +14,7 @@ const SHORT_SECONDS = 2;
 /** Longer than a lease and one poll of the feed. */
 const HEARD_MS = 1_500;
 
-/** More keys change than one response of the feed names, while a transaction stays open in another database. */
+/** More keys change than one response of the feed can name, while a transaction stays open in another database. */
 export const bulkChange: Scenario = {
   name: 'bulk-change',
   title: `one UPDATE changes ${NODES} keys (${SHORT_RUN_NODES} with --short), and a transaction is open in another database`,
@@ -36,7 +36,7 @@ export const bulkChange: Scenario = {
     changed.isRevoked = true;
     await validateEverywhere(load, changed);
     await stage.rest();
-    // Pause the load, whose requests the lock would block.
+    // The lock would block the requests of the load.
     const resume = await load.pause();
     await expectCached(stage);
     resume();
@@ -62,13 +62,13 @@ async function leaveTransactionOpen({ world: { postgres, cleanup } }: Stage): Pr
   await client.query('BEGIN; SELECT pg_current_xact_id()');
 }
 
-/** Every replica validates a key from its cache: it cannot be read from the database. */
+/** Every replica must validate a key from its cache, because the lock keeps it from the database. */
 async function expectCached(stage: Stage): Promise<void> {
   const { load, world } = stage;
   const [kept] = load.kept.credentials;
   if (!kept) throw new Error('The load has no kept credentials');
   for (const { url } of world.replicas) {
-    // A lease may end while a busy machine takes the lock: the replica then cannot look, and answers 503.
+    // A lease may end while a busy machine takes the lock; the replica then answers 503.
     const wasAccepted = await stage.verdictOf(async () => {
       await validate(load, kept, { base: url });
       return withClient(world.postgres.url, async (locker) => {
@@ -84,8 +84,8 @@ const DEADLOCK = '40P01';
 const MAX_ATTEMPTS = 5;
 
 /**
- * Begins a transaction that locks tables against every other. Tries again when PostgreSQL ends it because of a deadlock: a
- * transaction of a replica may hold one of the tables and wait for another.
+ * Begins a transaction that locks tables. Tries again after a deadlock: a transaction of a replica may hold one table
+ * and wait for another.
  */
 async function lockTables(client: Client, tables: readonly string[]): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
@@ -106,7 +106,7 @@ const PROBE_INTERVAL_MS = 100;
 const PROBE_TIMEOUT_MS = 2_000;
 const MAX_LIVE_MS = 500;
 
-/** A transaction locks all tables, until every connection of every pool waits for it. */
+/** A transaction locks all tables until every connection of every pool waits for it. */
 export const poolExhausted: Scenario = {
   name: 'pool-exhausted',
   title: 'all tables locked for 5 s: every connection of the pools waits',
@@ -126,7 +126,7 @@ export const poolExhausted: Scenario = {
   },
 };
 
-/** @returns milliseconds of the slowest response of /health/live; Infinity when one was not 200 */
+/** @returns the slowest response of /health/live in milliseconds; Infinity when one was not 200 */
 async function probe(replicas: readonly Replica[], lengthMs: number): Promise<number> {
   let slowest = 0;
   const request = { method: 'GET', path: '/health/live', timeoutMs: PROBE_TIMEOUT_MS };

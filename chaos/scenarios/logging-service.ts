@@ -4,14 +4,14 @@ import { claimPort } from '../../tools/claim-port.js';
 import type { Scenario, Stage } from '../stage.js';
 
 const MISBEHAVIOURS: readonly RequestListener[] = [
-  // Hangs.
+  // Never answers.
   () => undefined,
   (_request, response) => response.writeHead(500).end(),
   (_request, response) => response.writeHead(307, { Location: '/elsewhere' }).end(),
   (request) => request.socket.destroy(),
 ];
 
-/** Callers are not affected. */
+/** Faults of the logging service must not affect callers. */
 export const loggingService: Scenario = {
   name: 'logging-service',
   title: 'the logging service hangs, then answers 500, redirects, hangs up',
@@ -33,7 +33,7 @@ export const loggingService: Scenario = {
   },
 };
 
-/** It accepts everything, until told otherwise. */
+/** Accepts everything until the scenario changes it. */
 class LoggingService {
   /** The paths of all requests. */
   readonly paths = new Set<string | undefined>();

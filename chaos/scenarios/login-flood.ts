@@ -16,8 +16,8 @@ const MIN_KEPT = 0.8;
 type Statuses = Map<Answer['status'], number>;
 
 /**
- * One address keeps 154 logins in flight, with correct and with wrong passwords, and sends the next one after each response.
- * Slices with and without the flood alternate, so that a slow machine slows both.
+ * One address keeps 154 logins in flight, with right and with wrong passwords. Slices with and without the flood
+ * alternate, so that a slow machine slows both.
  */
 export const loginFlood: Scenario = {
   name: 'login-flood',
@@ -47,7 +47,7 @@ export const loginFlood: Scenario = {
   },
 };
 
-/** @returns the number of logins that the users completed, each one at a time, in a number of seconds */
+/** @returns how many logins the users completed in the time, each user one at a time */
 async function countLogins(load: Load, users: readonly User[], seconds: number): Promise<number> {
   let done = 0;
   const end = Date.now() + seconds * 1_000;

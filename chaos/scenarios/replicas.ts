@@ -8,7 +8,7 @@ import { now } from '../client.js';
 
 const DOWN_MS = 2_000;
 
-/** Its callers retry on another replica; the load balancer notices within two health checks. */
+/** Callers of the killed replica retry on another one, and the load balancer notices within two health checks. */
 export const replicaKilled: Scenario = {
   name: 'replica-killed',
   title: 'a replica: kill -9, started again after 2 s',
@@ -30,8 +30,8 @@ const PAUSED_MS = 10_000;
 const ARRIVES_MS = 50;
 
 /**
- * Keys in its cache, and in those of verifiers that are led to it, are revoked during the pause; the first requests after it
- * validate them.
+ * During the pause, keys are revoked that the replica and its verifiers have cached; the first requests afterwards
+ * present them.
  */
 export const replicaPaused: Scenario = {
   name: 'replica-paused',
@@ -39,7 +39,7 @@ export const replicaPaused: Scenario = {
   bounds: {
     errors: ['timeout', 'network', 'balancer 502', 'balancer 503', 'balancer 504'],
     silenceMs: 5_000,
-    // They are led to the paused replica.
+    // The verifiers are led to the paused replica.
     verifierSilenceMs: PAUSED_MS + 4_000,
     slowestMs: PAUSED_MS + 5_000,
     backMs: 3_000,
@@ -81,7 +81,7 @@ export const replicaPaused: Scenario = {
 const SWITCHES = 24;
 const SWITCH_INTERVAL_MS = 150;
 
-/** Each switch cuts the connections of the verifier, and takes its cursor to a replica that may have read less. */
+/** Each switch cuts the verifier's connections, and takes its cursor to a replica that may have read less. */
 export const replicasSwitched: Scenario = {
   name: 'replicas-switched',
   title: `verifiers: led to another replica ${SWITCHES} times in ${(SWITCHES * SWITCH_INTERVAL_MS) / 1_000} s, their connections cut`,
@@ -103,7 +103,7 @@ export const replicasSwitched: Scenario = {
 
 const STOP_TIMEOUT_MS = 15_000;
 
-/** Callers behind the load balancer are not affected. */
+/** A rolling restart must not affect callers behind the load balancer. */
 export const rollingRestart: Scenario = {
   name: 'rolling-restart',
   title: 'each replica in turn: SIGTERM, exit 0, started again',

@@ -17,7 +17,7 @@ const MAX_ROWS = 1_000;
 const MAX_CHUNK_BLOCKS = 256;
 const READING: readonly HotRoute[] = ['validate-node', 'validate-app', 'users/me'];
 
-/** The tables cannot grow. Routes that only read continue to work. */
+/** The tables cannot grow, but routes that only read must go on. */
 export const diskFull: Scenario = {
   name: 'disk-full',
   title: 'the disk of the tables is full for 4 s',
@@ -93,7 +93,7 @@ async function setReadOnly(postgres: PostgresServer, value: 'on' | 'off'): Promi
 
 const run = promisify(execFile);
 
-/** Moves the tables to a small tmpfs; the WAL stays on the normal disk. Needs root for mount(8). */
+/** Moves the tables to a small tmpfs, while the WAL stays on the normal disk. Needs root for mount(8). */
 async function moveToSmallDisk(cleanup: Cleanup, postgres: PostgresServer, megabytes: number): Promise<void> {
   const { dataFolder } = postgres;
   const [aside, wal] = [`${dataFolder}-aside`, `${dataFolder}-wal`];

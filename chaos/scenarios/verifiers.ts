@@ -6,7 +6,10 @@ import type { Scenario, Stage } from '../stage.js';
 /** Several times the lease. */
 const CUT_MS = 2_000;
 
-/** Keys that they remember are revoked meanwhile: they answer 503, and refuse them afterwards. */
+/**
+ * Keys that the verifiers have cached are revoked while they are cut off: they must answer 503, and refuse the keys
+ * afterwards.
+ */
 export const verifiersCut: Scenario = {
   name: 'verifiers-cut',
   title: 'verifiers: the network to the service swallows everything for 2 s, then refuses connections for 2 s',
@@ -31,7 +34,7 @@ export const verifiersCut: Scenario = {
 
 type Mend = () => unknown;
 
-/** @param cut returns what ends it */
+/** @param cut returns a function that ends the cut */
 async function whileCut(stage: Stage, cut: () => Mend | Promise<Mend>): Promise<void> {
   const { load } = stage;
   const known = await issueBothNow(load);
@@ -46,7 +49,7 @@ async function whileCut(stage: Stage, cut: () => Mend | Promise<Mend>): Promise<
 
 const PAUSED_MS = 2_000;
 
-/** The questions wait in a pipe: they are the first thing that the processes read, before their timers and answers. */
+/** The questions wait in a pipe, so that the resumed processes read them before their timers and answers. */
 export const verifiersPaused: Scenario = {
   name: 'verifiers-paused',
   title: 'verifiers: SIGSTOP for 2 s; their first act is to verify what was revoked meanwhile',

@@ -6,7 +6,7 @@ export interface VerifierProgram {
   readonly name: 'typescript' | 'python';
   readonly command: string;
   readonly words: readonly string[];
-  /** Added to its environment. */
+  /** Added to the environment of the program. */
   readonly variables: Readonly<Record<string, string>>;
 }
 

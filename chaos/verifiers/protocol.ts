@@ -1,4 +1,4 @@
-/** What is presented at one of the doors that verifiers guard. */
+/** What a caller presents at a door that a verifier guards. */
 export interface VerifierQuestion {
   readonly id: number;
   readonly door: 'app' | 'node' | 'user';
@@ -6,7 +6,7 @@ export interface VerifierQuestion {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** `status`: 200 accepted, 401 refused, 403 without the scope, 503 unavailable; anything else is a mistake of the verifier. */
+/** `status` is 200, 401, 403 for a missing scope, or 503; anything else is a fault of the verifier. */
 export interface VerifierAnswer {
   readonly id: number;
   readonly status: number;

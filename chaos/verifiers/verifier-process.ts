@@ -7,16 +7,16 @@ import { now, type Answer } from '../client.js';
 import type { VerifierAnswer, VerifierQuestion } from './protocol.js';
 import type { VerifierProgram } from './programs.js';
 
-/** A verdict takes 3 s at most; the rest is for a process that is paused. */
+/** A verdict takes 3 s at most; a paused process takes the rest. */
 const ANSWER_TIMEOUT_MS = 20_000;
-/** An outage is never a mistake in the verifier's configuration. */
+/** An outage must never be reported as a mistake in the configuration. */
 const MISCONFIGURED = 'verifier_misconfigured';
 
 /** A process with a verifier, and the network between it and the service. */
 export class VerifierProcess {
   private lastId = 0;
   private readonly waiting = new Map<number, (answer: VerifierAnswer | undefined) => void>();
-  /** What it logged about its configuration, and why it ended. */
+  /** What the process logged about its configuration, and why it ended. */
   readonly complaints: string[] = [];
 
   private constructor(
@@ -36,7 +36,10 @@ export class VerifierProcess {
     });
   }
 
-  /** @param upstream URL that it asks through its proxy; variables: those that `init` writes, except AUTH_URL and AUTH_JWKS_URL */
+  /**
+   * @param upstream URL to which its proxy leads
+   * @param variables that `init` writes, except AUTH_URL and AUTH_JWKS_URL
+   */
   static async start(
     cleanup: Cleanup,
     { name, command, words, variables: more }: VerifierProgram,
