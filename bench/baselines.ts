@@ -62,7 +62,7 @@ function write(response: ServerResponse, answer: object): void {
   response.writeHead(200, head).end(body);
 }
 
-/** The read of validate-node, and nothing else. */
+/** Does the read of validate-node, and nothing else. */
 function startPg(): void {
   const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL, max: POOL_SIZE });
   const server = createServer((request, response) => {

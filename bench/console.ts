@@ -1,5 +1,6 @@
-// How long the pages of the console take, and how large they are, with 20,000 nodes, 1,000 app credentials of 200 services,
-// 200,000 users, 100,000 audit events and 200,000 known networks. Loopback only. The figures are printed and fail nothing.
+// How long the pages of the console take, and how large they are, with 20,000 nodes, 1,000 app credentials of 200
+// services, 200,000 users, 100,000 audit events and 200,000 known networks. It runs on loopback, prints the figures,
+// and fails for none of them.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { claimPort } from '../tools/claim-port.js';
 import { Cleanup } from '../tools/cleanup.js';

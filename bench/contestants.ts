@@ -15,7 +15,7 @@ import type { WorkKind, WorkTask } from './work-messages.js';
 
 const passwordHashRow = z.object({ password_hash: z.string() });
 
-/** Makes every contestant that is wanted; only their processes are started. */
+/** Makes the wanted contestants, and starts only their processes. */
 export async function makeContestants(
   testbed: Testbed,
   isWanted: (name: string) => boolean,
@@ -38,7 +38,7 @@ export async function makeContestants(
 function listServers({ testbed, service, known }: Setting): [string, Maker][] {
   const nodes = known.nodes.map(({ node_id, api_key }) => [toNodeRequest(node_id, api_key)]);
   const apps = known.apps.map(({ app_id, app_key }) => [toAppRequest(app_id, app_key)]);
-  // A baseline has one route, and receives the requests of validate-node.
+  // A baseline has one route, which receives the requests of validate-node.
   const baseline =
     (kind: BaselineKind, flags?: string[]): Maker =>
     async (name) => {
@@ -86,7 +86,7 @@ function listRoutes({ testbed, service, client, known }: Setting): [string, Make
   ];
 }
 
-/** The first node's request, for a load that needs only one. */
+/** The first node's request, for a load that sends only one. */
 export function chooseValidation({ nodes }: Known) {
   const { node_id, api_key } = itemOf(nodes, 0);
   return toNodeRequest(node_id, api_key);

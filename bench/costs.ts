@@ -1,4 +1,4 @@
-// What one call costs the service and PostgreSQL: the figures from which docs/operations/sizing.md computes.
+// What one call costs the service and PostgreSQL: docs/operations/sizing.md computes from these figures.
 import { ApiClient } from '../tools/api-client.js';
 import { readCpuMicroseconds } from '../tools/process-usage.js';
 import { formatFigure, printHead, printRow } from '../tools/table.js';
@@ -13,7 +13,7 @@ const WARM_UP_SECONDS = 2;
 const SECONDS = 6;
 const LOGINS_AT_ONCE = 4;
 
-/** Each alone, one after the other. A bare node:http server comes first, so that runs can be compared. */
+/** Measures one call after the other. A bare node:http server comes first, so that runs can be compared. */
 export async function measureCosts(testbed: Testbed): Promise<void> {
   const service = await testbed.startService();
   const known = await populate(new ApiClient(service.url, testbed.secrets.ADMIN_API_KEY));

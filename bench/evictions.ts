@@ -29,7 +29,7 @@ interface Watched {
   evictedAt?: number;
 }
 
-/** Deletes remembered nodes in the database, and asks until each is no longer remembered. */
+/** Revokes remembered nodes in the database, and asks until each is no longer remembered. */
 export function createEvictions({ name, own, client, databaseUrl }: Evictions): Contestant {
   const load = async (seconds: number) => {
     const nodes = await issueNodes(client, Math.round(seconds * REVOCATIONS_PER_SECOND));
@@ -39,7 +39,7 @@ export function createEvictions({ name, own, client, databaseUrl }: Evictions): 
     try {
       const verify = ({ header }: Watched): Promise<unknown> =>
         verifier.verifyNode(toRequest('X-API-Key', header)).catch(() => undefined);
-      // Twice: what is asked before the first poll is answered is not remembered.
+      // Two rounds, because a verifier remembers nothing before its first poll is answered.
       for (let round = 0; round < 2; round += 1) {
         for (const node of nodes) await verify(node);
         await sleep(500);
@@ -88,7 +88,7 @@ async function issueNodes(client: ApiClient, count: number): Promise<Watched[]> 
   return nodes;
 }
 
-/** In the database, because the service answers a revocation only when every verifier has taken it over. */
+/** Revokes in the database, because the service answers a revocation only after every verifier has applied it. */
 async function revokeAll(database: pg.Client, nodes: readonly Watched[]): Promise<void> {
   for (const node of nodes) {
     await sleep((2_000 / REVOCATIONS_PER_SECOND) * Math.random());

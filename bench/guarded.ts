@@ -1,4 +1,5 @@
-// A service that embeds a verifier: `guarded.js` listens on PORT of loopback, with the variables of `platform-auth init`.
+// A service that embeds a verifier: `guarded.js` listens on PORT of loopback, with the variables that `platform-auth
+// init` writes.
 import express from 'express';
 import { requireNode } from '../clients/typescript/src/express.js';
 import { Verifier } from '../clients/typescript/src/verifier.js';

@@ -1,5 +1,5 @@
-// How long `platform-auth users import` and `export` take, as an operator runs them: processes with a PostgreSQL of their
-// own on loopback, which keeps its defaults (fsync). The figures are printed and fail nothing.
+// How long `platform-auth users import` and `export` take, as an operator runs them: as processes, with a PostgreSQL on
+// loopback that has its defaults (fsync). It prints the figures, and fails for none of them.
 import { execFileSync } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ const USAGE = `Usage: npm run bench:import -- [--accounts N]
   --help        print this text`;
 
 const PROGRAM = fileURLToPath(new URL('../service/platform-auth.js', import.meta.url));
-/** Different hashes; each stands in many lines. An import reads them, and computes none. */
+/** The number of different hashes. Many lines share one, because an import reads hashes and computes none. */
 const HASHES = 500;
 const BCRYPT_COST = 4;
 

@@ -14,10 +14,10 @@ export interface HttpLoad {
   readonly prepare?: () => Promise<void>;
   /** Sets up one connection: what it sends, and how it handles a response. */
   readonly setupClient?: (client: autocannon.Client, connection: number) => void;
-  /** What every connection sends, when all send the same. */
+  /** The request of every connection, when all send the same. */
   readonly request?: HttpRequest;
   readonly connections?: number;
-  /** Threads of the load generator; with them all connections send the same. */
+  /** The threads of the load generator. With threads, all connections send the same. */
   readonly workers?: number;
 }
 
@@ -62,7 +62,10 @@ export function createOwnRequests(name: string, target: Target, requests: readon
   return createHttpContestant({ name, target, setupClient });
 }
 
-/** The item for a connection. @throws when there are fewer items than connections */
+/**
+ * @returns the item for a connection
+ * @throws when there are fewer items than connections
+ */
 export function itemOf<Item>(items: readonly Item[], connection: number): Item {
   const item = items[connection];
   if (item === undefined) throw new Error(`item ${connection} was asked for, of ${items.length}`);

@@ -10,7 +10,7 @@ const SETTLE_DELAY_MS = 1_000;
 const MIN_FLOOD_SECONDS = 6;
 /** A light stream that leaves the CPU to the logins: 16 callers that pause between two validations. */
 const STREAM = { callers: 16, restMs: 20 };
-/** The tick of prom-client's event loop monitor; its figures include one tick. */
+/** The interval of prom-client's event loop monitor, whose figures include one interval. */
 const LAG_INTERVAL_MS = 10;
 
 interface LoginFlood {
@@ -22,8 +22,8 @@ interface LoginFlood {
 }
 
 /**
- * Logins without a pause: first alone, for their throughput; then beside a stream of validations, whose p99 is compared
- * with that of the same stream before the flood. The delay of the event loop is measured throughout.
+ * Measures logins without a pause: first alone, for their throughput; then beside a stream of validations, whose p99 is
+ * compared with that of the same stream before the flood.
  */
 export function createLoginFlood({ name, service, logins, validation, connections }: LoginFlood): Contestant {
   const load = async (seconds: number): Promise<Sample> => {
@@ -58,7 +58,7 @@ class Flood {
   ) {
     const callers = Array.from({ length: connections }, (_, first) => this.repeat(first, connections));
     this.callers = Promise.all(callers);
-    // A failure is thrown by `during` or `stop`, whichever comes next.
+    // `during` or `stop` throws a failure, whichever comes next.
     this.callers.catch(() => undefined);
   }
 
@@ -96,7 +96,7 @@ async function stream(service: Service, validation: HttpRequest, lengthMs: numbe
   const latencies: number[] = [];
   const repeat = async (): Promise<void> => {
     await sleep(Math.random() * STREAM.restMs);
-    // The first one opens the connection.
+    // The first validation only opens the connection.
     for (let isFirst = true; performance.now() < endsAt; isFirst = false) {
       const startedAt = performance.now();
       await send(agent, service, validation);

@@ -1,7 +1,10 @@
 import { percentile } from '../tools/statistics.js';
 import type { Load } from './measure.js';
 
-/** Repeats the work on every item, on all of them at the same time. @param work returns whether it counts */
+/**
+ * Repeats the work on all items at the same time.
+ * @param work returns whether it counts
+ */
 export function repeatConcurrently<Item>(items: readonly Item[], work: (item: Item) => Promise<boolean>): Load {
   return async (seconds) => {
     const startedAt = performance.now();
@@ -25,7 +28,7 @@ export function repeatConcurrently<Item>(items: readonly Item[], work: (item: It
   };
 }
 
-/** @returns the CPU time of this process since then, in microseconds */
+/** @returns the CPU time of this process since `before`, in microseconds */
 export function measureCpuSince(before: NodeJS.CpuUsage): number {
   const { user, system } = process.cpuUsage(before);
   return user + system;

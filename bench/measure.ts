@@ -2,8 +2,8 @@ export const CONNECTIONS = 64;
 const WARM_UP_SECONDS = 2;
 
 /**
- * Times are in milliseconds, `cpu` in microseconds for one answer, `core` in percent of one core. `beside` to `delayMs` are of the
- * login flood; the shares, in percent, of the flood before a verifier.
+ * Times are in milliseconds, `cpu` in microseconds for one answer, `core` in percent of one core. `beside` to `delayMs`
+ * belong to the login flood, and the shares in percent to the flood of a verifier.
  */
 const FIGURES = [
   'throughput',
@@ -22,7 +22,7 @@ const FIGURES = [
 
 export type Figure = (typeof FIGURES)[number];
 
-/** What was measured of a contestant; NaN where the machine does not provide it. */
+/** The figures of one contestant; NaN where the machine does not provide a figure. */
 export type Sample = Readonly<Partial<Record<Figure, number>>>;
 export type Results = ReadonlyMap<string, Sample>;
 
@@ -40,7 +40,7 @@ export interface MeasureOptions {
 }
 
 /**
- * Measures every contestant in turn, round after round, so that a machine that slows down slows all of them down.
+ * Measures every contestant in turn, round after round, so that a machine that slows down affects all alike.
  * @returns medians over the rounds; the maximum for delays
  */
 export async function measure(

@@ -1,4 +1,4 @@
-/** What is measured, by the name under which it is printed and chosen with `--only`. */
+/** The contestants, by the name under which they are printed and chosen with `--only`. */
 export const NAMES = {
   http: 'bare node:http',
   nest: 'bare Nest + Express',

@@ -1,6 +1,6 @@
-// Verifiers that only poll, as clients/typescript/src/poller.ts does: each on one kept-alive connection, one poll at a time,
-// every third of the lease less a jitter. HTTP is written by hand on sockets, because thousands share this process with
-// nothing else, and an http.Agent for each would cost more than the service that is measured.
+// Verifiers that only poll, as clients/typescript/src/poller.ts does: one poll at a time on a kept-alive connection,
+// every third of the lease less a jitter. HTTP is written by hand on sockets, because thousands share this process, and
+// an http.Agent for each would cost more than the service that is measured.
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { percentile } from '../tools/statistics.js';
@@ -17,7 +17,7 @@ export interface PollCounts {
   readonly polls: number;
   /** Polls without a 200: the connection broke, or the replica had no lease. */
   readonly failed: number;
-  /** Polls that were answered when the lease of the last one was over: the verifier had to ask for each request. */
+  /** Polls whose answer came after the lease had ended, so that the verifier had to ask for each request. */
   readonly late: number;
   readonly p50: number;
   readonly p99: number;
@@ -25,7 +25,7 @@ export interface PollCounts {
   readonly bytesReceived: number;
 }
 
-/** Counts of all verifiers of a fleet. */
+/** The counts of all verifiers of a fleet. */
 class Tally {
   readonly latencies: number[] = [];
   failed = 0;
@@ -43,10 +43,10 @@ class Tally {
 
 interface Fleet {
   readonly count: number;
-  /** Of the services, whose verifiers take turns, and so do the replicas that the keys name. */
+  /** The keys of the services: verifiers take turns at them, and so at the replicas that they name. */
   readonly keys: readonly OwnKey[];
   readonly leaseMs: number;
-  /** Whether each poll tells of a key that was accepted from memory. */
+  /** Whether each poll reports a use from memory. */
   readonly reportsUse?: boolean;
 }
 
@@ -62,7 +62,7 @@ export class PollingFleet {
       if (own) verifiers.push(new PollingVerifier(own, leaseMs, reportsUse, () => fleet.tally));
       if (verifiers.length % (CONNECTIONS_PER_SECOND / 10) === 0) await sleep(100);
     }
-    // The connections and the first polls, which bring a reset, are not what a poll costs.
+    // Connecting and the first polls, which bring a reset, are not what a poll costs.
     await sleep(1_000 + leaseMs / POLLS_PER_LEASE);
     return fleet;
   }

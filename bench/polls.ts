@@ -1,4 +1,5 @@
-// What verifiers that poll cost: their polls of one replica, and `npm run bench -- polls`, fleets of them at two replicas.
+// The cost of verifiers that poll: one replica's share of it, and, with `npm run bench -- polls`, fleets of them at two
+// replicas.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
@@ -20,7 +21,7 @@ interface Polling {
   readonly own: OwnKey;
 }
 
-/** The CPU of the service while they poll, without what it takes when they do not. Nothing changes meanwhile. */
+/** Measures the CPU of the service while they poll, less that of an idle service. Nothing changes meanwhile. */
 export function createPolling({ name, verifiers, service, own }: Polling): Contestant {
   const load = async (seconds: number) => {
     const idle = await measureCores([service.pid], () => sleep(seconds * 1_000));
@@ -32,7 +33,7 @@ export function createPolling({ name, verifiers, service, own }: Polling): Conte
   return { name, load };
 }
 
-/** @returns percent of one core that these processes took meanwhile */
+/** @returns percent of one core that the processes use during the work */
 async function measureCores<Result>(
   pids: readonly number[],
   work: () => Promise<Result>,
@@ -52,12 +53,12 @@ const FLEETS = [
   { verifiers: 10_000, leaseMs: MAX_LEASE_MS },
 ];
 const REPLICAS = 2;
-/** Each of them has many processes, which present the same key. */
+/** Each service has many processes, which present the same key. */
 const SERVICES = 50;
 const SECONDS = 15;
-/** Revoking calls in flight, one after the other each. */
+/** The revoking calls in flight: each revoker makes one after the other. */
 const REVOKERS = 4;
-/** Sessions that end while a fleet polls, so that no cursor stays the newest, as on a platform with people on it. */
+/** Sessions end while a fleet polls, so that cursors do not stay the newest, as on a real platform. */
 const ENDED_SESSIONS_PER_SECOND = 20;
 const RETRY_DELAY_MS = 100;
 const FILES_BESIDE_CONNECTIONS = 200;
@@ -72,12 +73,12 @@ interface Change {
 interface FleetResult extends PollCounts, Change {
   readonly verifiers: number;
   readonly leaseMs: number;
-  /** Percent of one core, without what the same changes take while no verifier polls. */
+  /** Percent of one core, less what the same changes take while no verifier polls. */
   readonly replicas: number;
   readonly postgres: number;
   readonly client: number;
   readonly postgresConnections: number;
-  /** Resident memory of one replica. */
+  /** The resident memory of one replica. */
   readonly megabytes: number;
 }
 
@@ -118,7 +119,7 @@ export async function measureFleets(testbed: Testbed): Promise<void> {
   printFleets(results);
 }
 
-/** Two replicas over a database of their own, because a revoking call waits for the longest lease of all replicas. */
+/** Two replicas with a database of their own, because a revoking call waits for the longest lease of all replicas. */
 class Platform {
   private constructor(
     private readonly replicas: readonly Service[],
@@ -149,7 +150,7 @@ class Platform {
     return new Platform(replicas, testbed.database.url(name), pid, client, keys);
   }
 
-  /** @returns percent of one core of the replicas and of PostgreSQL, and what the work returns */
+  /** @returns percent of one core of the replicas and of PostgreSQL, and the result of the work */
   async measureCores<Result>(work: () => Promise<Result>): Promise<[number, number, Result]> {
     const replicas = this.replicas.map(({ pid }) => pid);
     const { result, percent } = await measureCores(replicas, () => measureCores([this.postmasterPid], work));
@@ -166,13 +167,13 @@ class Platform {
       await this.client.revokeAppCredential(credential);
       waits.push(performance.now() - startedAt);
     };
-    // A 503 on a busy machine is not what is measured.
+    // Repeats a 503, which a busy machine may cause.
     const revokeOnAndOn = async (): Promise<void> => {
       while (performance.now() < endAt) await revoke().catch(() => sleep(RETRY_DELAY_MS));
     };
     const endSessions = (): Promise<void> =>
       withClient(this.databaseUrl, async (client) => {
-        // What the trigger of an ended session writes.
+        // Writes what the trigger of an ended session writes.
         const end = `INSERT INTO credential_changes (kind, credential_id) VALUES ('session', gen_random_uuid())`;
         while (performance.now() < endAt) {
           await client.query(end);

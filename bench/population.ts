@@ -29,7 +29,7 @@ export async function populate(client: ApiClient): Promise<Known> {
     numbers.map((number) => client.issueAppCredential({ caller: `caller-${number}`, target: 'auth' })),
   );
   const bearers: Bearer[] = [];
-  // Not all at once: on a busy machine the queue of passwords would be full.
+  // In batches, because all logins at once would fill the queue of passwords on a busy machine.
   for (let first = 0; first < people.length; first += PEOPLE_AT_ONCE) {
     const some = people.slice(first, first + PEOPLE_AT_ONCE);
     bearers.push(...(await Promise.all(some.map((person) => logInAsNew(client, person)))));

@@ -14,7 +14,7 @@ import type { Target } from './testbed.js';
 import { memoize, issueAskingKey, issueOwnKey, createRoute, toKeys, toVariables } from './verifiers.js';
 import { workReady, workSample, type OwnKey, type WorkKind, type WorkTask } from './work-messages.js';
 
-/** Sources are not compiled: they are beside dist/. */
+/** Python's sources are not compiled into dist/. */
 const PROGRAMS = fileURLToPath(new URL('../../bench/python', import.meta.url));
 
 const environment = (own?: OwnKey): NodeJS.ProcessEnv => ({
@@ -30,7 +30,7 @@ export function findPythonObstacle(): string | undefined {
   return 'obstacle' in found ? found.obstacle : undefined;
 }
 
-/** Of one process, on one core. */
+/** Each runs in one process, on one core. */
 export function listPythonVerifiers(setting: Setting): [string, Maker][] {
   const found = findVerifierPython();
   if ('obstacle' in found) return [];

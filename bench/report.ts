@@ -5,7 +5,7 @@ import type { ScaleResult } from './scale.js';
 import type { JudgedTarget } from './targets.js';
 import type { WorkersResult } from './workers.js';
 
-/** What the lines and columns of the tables mean. */
+/** Explains the lines and columns of the tables. */
 const LEGEND: readonly (readonly [string, string])[] = [
   [
     'bare node:http',

@@ -31,10 +31,11 @@ export function createRefreshing(name: string, target: Target, client: ApiClient
     name,
     target,
     request: { method: 'POST', path: '/api/v0/auth/refresh', headers: JSON_BODY },
-    // The last responses of a measurement are lost; after the grace, retrying with the old tokens would count as reuse.
+    // Logs in again, because the last responses of a measurement are lost, and after the grace their predecessors count
+    // as reuse.
     prepare: async () => {
       bodies = [];
-      // Not all at once: on a busy machine the queue of passwords would be full.
+      // One after the other, because all logins at once would fill the queue of passwords on a busy machine.
       for (const person of people) bodies.push(bodyWith(await client.logIn(person)));
     },
     setupClient: (connection) => {

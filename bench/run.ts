@@ -1,5 +1,5 @@
-// Throughput, latency and CPU of the hot routes, compared with baselines that are measured in turn in the same run.
-// Loopback only; stops by itself.
+// Throughput, latency and CPU of the hot routes, compared with baselines that are measured in turn in the same run. It
+// runs on loopback, and stops by itself.
 import { parseArgs } from 'node:util';
 import { Cleanup } from '../tools/cleanup.js';
 import { readCommandLine } from '../tools/command-line.js';

@@ -15,7 +15,7 @@ import type { Target, Testbed } from './testbed.js';
 
 const SIZES = { few: 1_000, many: 1_000_000 };
 const MAX_RATIO = 1.2;
-/** Different credentials presented at either size, evenly spread over the tables. */
+/** The number of credentials that are presented at either size, evenly spread over the tables. */
 const CREDENTIALS = 1_000;
 
 const planRow = z.object({ 'QUERY PLAN': z.string() }).transform((row) => row['QUERY PLAN']);
@@ -40,8 +40,8 @@ export interface ScaleResult {
 }
 
 /**
- * The hot routes on two databases, in turn: one with a thousand rows in each table, one with a million.
- * bcrypt has its lowest cost here, so that the rest of a login is visible.
+ * Measures the hot routes on two databases in turn, with a thousand and a million rows in each table. bcrypt has its
+ * lowest cost, so that the rest of a login is visible.
  */
 export async function measureScale(testbed: Testbed, options: MeasureOptions): Promise<ScaleResult> {
   const few = await routesAt(testbed, 'few');
@@ -116,11 +116,11 @@ const STATEMENTS: readonly [name: string, text: string][] = [
   ['refresh', ROTATE.text],
   ['login', 'SELECT id, email, password_hash, is_active FROM users WHERE email = $1'],
   ['throttle', RESERVE.text],
-  // Not a prepared statement: planned for its values each time.
+  // Not prepared, because PostgreSQL plans it for its values each time.
   ['purge', buildDeletion(SESSIONS).replace('$1', `now() - interval '30 days'`).replace('$2', '1000')],
 ];
 
-/** Generic plans, as prepared statements use them. */
+/** Explains generic plans, which prepared statements use. */
 function explainStatements(url: string): Promise<Plan[]> {
   return withClient(url, async (client) => {
     const plans: Plan[] = [];
@@ -134,7 +134,7 @@ function explainStatements(url: string): Promise<Plan[]> {
 
 const sqlId = (text: string): string => `overlay(overlay(md5(${text}) placing '4' from 13) placing '8' from 17)::uuid`;
 
-/** `$1`: the number of rows. */
+/** `$1` is the number of rows. */
 const FILL = [
   `INSERT INTO users (id, email, password_hash, is_active, created_at, updated_at)
    SELECT ${sqlId(`'u' || i`)}, 'u' || i || '@example.org', '$2b$04$', true, now(), now() FROM generate_series(1, $1::int) i`,

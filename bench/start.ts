@@ -1,5 +1,5 @@
-// How long a start takes until the first answer, its CPU, and the memory of the idle process, compared with a bare node:http
-// server that starts in turn in the same run. Loopback only. The figures are printed and fail nothing.
+// How long a start takes until the first answer, its CPU, and the memory of the idle process, compared with a bare
+// node:http server in the same run. It runs on loopback, prints the figures, and fails for none of them.
 import { writeFileSync } from 'node:fs';
 import { get } from 'node:http';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ const USAGE = `Usage: npm run bench:start -- [--rounds N]
 
 const BARE_SERVER = `require('node:http').createServer((_, response) => response.end('ok')).listen(process.env.PORT, '127.0.0.1')`;
 const POLL_INTERVAL_MS = 5;
-/** The collector has returned by then what only the start needed. */
+/** After this time the garbage collector has returned the memory that only the start needed. */
 const IDLE_DELAY_MS = 5_000;
 
 interface Figures {
@@ -59,7 +59,7 @@ await Cleanup.around(async (cleanup) => {
     await server.kill();
     return { startMs, cpuMs, idleMegabytes };
   };
-  // The first start migrates the database, and does not count.
+  // The first start migrates the database, so it does not count.
   const measured = programs.map(({ name }) => ({ name, figures: [] as Figures[] }));
   for (let round = 0; round <= rounds; round += 1) {
     for (const [index, { program }] of programs.entries()) {

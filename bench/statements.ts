@@ -1,7 +1,7 @@
 /** The default of DATABASE_POOL_SIZE. */
 export const POOL_SIZE = 10;
 
-// The statements of one request. The service batches requests that arrive together into one statement.
+// The statements of one request, without the batching with which the service serves concurrent ones.
 
 export const READ_NODE = {
   name: 'bench_nodes_read',

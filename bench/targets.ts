@@ -23,7 +23,7 @@ export interface JudgedTarget {
   readonly isHeld: boolean;
 }
 
-/** The target of each figure; a ratio compares two contestants of the same run. */
+/** The target of each figure. A ratio compares two contestants of the same run. */
 const TARGETS: readonly Wanted[] = [
   ...[NAMES.node, NAMES.app].flatMap((name) => [
     ratio(name, NAMES.http, 'throughput', 'of bare node:http', { least: 0.4 }),
@@ -63,7 +63,7 @@ function ratio(name: string, other: string, figure: Figure, unit: string, bound:
   };
 }
 
-/** How many times as many a core does, which other work on the machine disturbs less than requests per second. */
+/** Compares the work of one core, which other programs on the machine disturb less than requests per second. */
 function rate(name: string, other: string, unit: string, bound: Bound): Wanted {
   return { name, unit, bound, read: (results) => readFigure(results, other, 'cpu') / readFigure(results, name, 'cpu') };
 }
@@ -76,7 +76,7 @@ function readFigure(results: Results, name: string, figure: Figure): number {
   return results.get(name)?.[figure] ?? NaN;
 }
 
-/** @returns the targets whose contestants were measured, each with its figure and whether it was held */
+/** @returns the targets of the measured contestants, each with its figure and whether it was met */
 export function judgeTargets(results: Results): JudgedTarget[] {
   return TARGETS.map(({ name, unit, bound, read }) => ({ name, unit, bound, figure: read(results) }))
     .filter(({ figure }) => Number.isFinite(figure))

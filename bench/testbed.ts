@@ -39,9 +39,9 @@ export class Testbed {
     private readonly profiles: string | undefined,
   ) {}
 
-  /** @param profiles folder for the CPU profiles of the service's processes, if they are wanted */
+  /** @param profiles folder for the CPU profiles of the service's processes; undefined makes none */
   static async start(cleanup: Cleanup, profiles: string | undefined): Promise<Testbed> {
-    // Several services and baselines are connected at once.
+    // More connections than the default, because several services and baselines are connected at once.
     const database = await startPostgres({ cleanup, purpose: 'bench', settings: { max_connections: '300' } });
     return new Testbed(database, cleanup, profiles);
   }
@@ -57,7 +57,7 @@ export class Testbed {
       variables: {
         ...productionVariables(this.database.url(databaseName), this.secrets),
         METRICS_PORT: String(metricsPort),
-        // All requests come from one address: the throttle counts them, and must not refuse them.
+        // High, because all requests come from one address, and the throttle must count them without refusing.
         REFRESH_LIMIT_PER_ADDRESS: '9999999/3600',
         ...variables,
       },
@@ -81,7 +81,10 @@ export class Testbed {
     this.cleanup.defer(undo);
   }
 
-  /** Starts another server, with the flags of the service. @param script the compiled program */
+  /**
+   * Starts another server, with the flags of the service.
+   * @param script the compiled program
+   */
   async startProgram(script: string, variables: Variables): Promise<Target> {
     const options = { cleanup: this.cleanup, script, flags: SERVICE_FLAGS, variables };
     const { url, pid } = await new ServerProcess(await claimPort(), options).start();
@@ -101,7 +104,7 @@ export class Testbed {
     return { url, pid };
   }
 
-  /** Starts a process that runs a load without HTTP; see work.ts. */
+  /** Starts a process that runs a load without HTTP (work.ts). */
   async startWork<Kind extends WorkKind>(kind: Kind, task: WorkTask<Kind>): Promise<Load> {
     this.cleanup.assertOpen();
     const child = fork(WORK, [kind], { execArgv: SERVICE_FLAGS, env: { PATH: process.env.PATH } });

@@ -1,4 +1,5 @@
-// What a verifier of a service costs, in a process that takes orders over IPC (work-messages.ts): no server, no load generator.
+// What a verifier costs, without a server or a load generator, in a process that takes orders over IPC (work-
+// messages.ts).
 import { timingSafeEqual } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { exportJWK, generateKeyPair, importJWK, jwtVerify, SignJWT } from 'jose';
@@ -12,10 +13,10 @@ import { measureCpuSince, repeatConcurrently } from './loops.js';
 import type { Load } from './measure.js';
 import type { OwnKey, WorkTask } from './work-messages.js';
 
-/** Between two turns of the event loop: a verifier polls beside the requests. */
+/** The loop yields after this many, so that the verifier can poll. */
 const BATCH = 200;
 
-/** Verifies the keys of nodes, one after the other: what is asked once is remembered. */
+/** Verifies the keys of nodes, one after the other. After the first question each is remembered. */
 export async function verifyRememberedKeys({ own, nodes }: WorkTask<'rememberedKey'>): Promise<Load> {
   const verifier = createVerifier(own);
   const requests = nodes.map((key) => toRequest('X-API-Key', key));
@@ -28,14 +29,14 @@ export async function verifyRememberedTokens({ own, tokens }: WorkTask<'remember
   return repeatBatches(requests, (request) => verifier.verifyUser(request));
 }
 
-/** As many in flight as there are nodes. Of a service without a lease, which is asked each time. */
+/** Verifies as many keys at once as there are nodes, against a service without a lease, which is asked each time. */
 export function verifyAskingEachTime({ own, nodes }: WorkTask<'askingKey'>): Load {
   const verifier = createVerifier(own);
   const requests = nodes.map((key) => toRequest('X-API-Key', key));
   return repeatConcurrently(requests, (request) => orUnavailable(verifier.verifyNode(request)));
 }
 
-/** SHA-256, a map's look-up and a comparison in constant time. */
+/** The least work for a key: SHA-256, a look-up in a map, and a constant-time comparison. */
 export function verifyBareKeys({ nodes }: WorkTask<'bareKey'>): Promise<Load> {
   const pairs = nodes.map((key) => key.split(':') as [string, string]);
   const digests = new Map(pairs.map(([id, key]) => [id, computeDigest(key)]));
@@ -45,7 +46,7 @@ export function verifyBareKeys({ nodes }: WorkTask<'bareKey'>): Promise<Load> {
   });
 }
 
-/** The verification of a JWT library, with everything that it can keep kept. */
+/** The least work for a token: the verification of a JWT library, with its keys cached. */
 export async function verifySignatures({ tokens }: WorkTask<'es256'>): Promise<Load> {
   const { privateKey, publicKey } = await generateKeyPair('ES256', { extractable: true });
   const key = await importJWK(await exportJWK(publicKey), 'ES256');
@@ -83,7 +84,7 @@ export function toRequest(name: string, value: string): PresentedRequest {
   };
 }
 
-/** Goes through all items once, so that they are remembered; then repeats them for the time that it is told. */
+/** Goes through all items once, so that they are remembered; then repeats them for the ordered time. */
 async function repeatBatches<Item>(
   items: readonly Item[],
   once: (item: Item) => unknown,
@@ -97,7 +98,7 @@ async function repeatBatches<Item>(
     while (performance.now() - startedAt < seconds * 1_000) {
       await nextTurn();
       for (const last = count + batch; count < last; count += 1) {
-        // Not awaited where there is nothing to wait for: the bare work is synchronous.
+        // Awaited only when it is a promise, because the bare work is synchronous.
         const work = once(items[count % items.length] as Item);
         if (work instanceof Promise) await orUnavailable(work);
       }
@@ -106,7 +107,7 @@ async function repeatBatches<Item>(
   };
 }
 
-/** On a busy machine a question may time out, which is not what is measured. */
+/** Accepts a timeout of a question, which a busy machine may cause. */
 async function orUnavailable(work: Promise<unknown>): Promise<boolean> {
   try {
     await work;

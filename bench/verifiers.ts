@@ -64,7 +64,7 @@ export function toKeys({ nodes }: Known): string[] {
   return nodes.map(({ node_id, api_key }) => `${node_id}:${api_key}`);
 }
 
-/** A route to which each connection sends the key of its own node. Before each measurement, all of them are remembered. */
+/** A route to which each connection sends the key of its own node. All are remembered before each measurement. */
 export function createRoute(name: string, target: Target, known: Known, path: string): Contestant {
   const requests = toKeys(known).map((key): HttpRequest => ({ method: 'GET', path, headers: { 'X-API-Key': key } }));
   const isServed = async ({ headers = {} }: HttpRequest): Promise<boolean> =>
@@ -79,14 +79,14 @@ export function createRoute(name: string, target: Target, known: Known, path: st
   });
 }
 
-/** The key of a service with a name of its own, for the measured service. */
+/** Issues a key for a service with a name of its own, at the measured service. */
 export async function issueOwnKey({ client, service, testbed }: Setting): Promise<OwnKey> {
   const serviceName = `recipes-${randomUUID()}`;
   const { app_id, app_key } = await client.issueAppCredential({ caller: serviceName, target: 'auth' });
   return { url: service.url, appId: app_id, appKey: app_key, serviceName, secretKey: testbed.secrets.SECRET_KEY };
 }
 
-/** The same, for a service that hands no lease on: an answer may then be used for half a second. */
+/** Issues a key at a service that hands no lease on, so that an answer may be used for half a second only. */
 export async function issueAskingKey(setting: Setting): Promise<OwnKey> {
   const { url } = await setting.testbed.startService({ REVOCATION_LEASE_MS: '0' });
   return { ...(await issueOwnKey(setting)), url };
@@ -101,13 +101,13 @@ async function startGuarded(setting: Setting): Promise<Target> {
   return setting.testbed.startProgram(GUARDED, toVariables(await issueOwnKey(setting)));
 }
 
-/** Starts, at the first call, what several contestants share. */
+/** Starts what several contestants share, at the first call. */
 export function memoize<Result>(start: () => Promise<Result>): () => Promise<Result> {
   let started: Promise<Result> | undefined;
   return () => (started ??= start());
 }
 
-/** More than the questions that one door has. */
+/** More callers than one door has questions. */
 const FLOOD_CALLERS = 400;
 const ATTACKER = '203.0.113.9';
 const OTHER = '198.51.100.1';
@@ -120,8 +120,8 @@ interface VerifierFlood {
 }
 
 /**
- * Counts how many new nodes of another address, and how many requests of remembered nodes at the address of the attacker, are
- * accepted while the flood lasts.
+ * Counts how many new nodes at another address, and how many requests of remembered nodes at the attacker's address,
+ * are accepted during the flood.
  */
 function createVerifierFlood({ name, own, client }: VerifierFlood): Contestant {
   const load = async (seconds: number) => {
@@ -175,7 +175,7 @@ class Flood {
     while (!this.isOver) {
       await this.call();
       this.count += 1;
-      // A call that is turned away at once would never leave the event loop to others.
+      // A refusal is immediate, so that without a pause these calls would never leave the event loop to others.
       await sleep(1);
     }
   }

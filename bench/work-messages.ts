@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-/** What one connection presents as a user. */
+/** The credentials with which one connection presents a user. */
 const bearer = z.object({ userId: z.string(), sessionId: z.string(), token: z.string() });
 
-/** With which a service asks; `secretKey` verifies its users' tokens. */
+/** The key with which a service asks; `secretKey` verifies its users' tokens. */
 const ownKey = z.object({
   url: z.string(),
   appId: z.string(),
@@ -34,10 +34,10 @@ export type Bearer = z.output<typeof bearer>;
 /** The reply to the first message. */
 export const workReady = z.object({ isReady: z.literal(true) });
 
-/** Every other message: how long to work. */
+/** Every other message says how long to work. */
 export const workOrder = z.object({ seconds: z.number().positive() });
 
-/** The reply to it. */
+/** The reply to an order. */
 export const workSample = z.object({
   throughput: z.number(),
   cpu: z.number(),

@@ -18,14 +18,14 @@ import {
 import { bcryptCount, workOrder, workTasks, type Bearer, type WorkTask } from './work-messages.js';
 
 const DAY_MS = 24 * 3_600_000;
-/** Spends one of a million points an hour. */
+/** Counts one call with a limit of a million points an hour. */
 const ONE_CALL = [['bench:address'], [1_000_000], [3_600], [1], [0], []];
 const key = createSecretKey(randomBytes(32));
 const mac = (text: string): Buffer => createHmac('sha256', key).update(text).digest();
 const digest = (text: string): Buffer => hash('sha256', text, 'buffer');
 const openPool = (databaseUrl: string): pg.Pool => new pg.Pool({ connectionString: databaseUrl, max: POOL_SIZE });
 
-/** Makes the load of each kind, given the first message. */
+/** Makes the load of each kind from the first message. */
 const kinds: Readonly<Record<string, (message: unknown) => Load | Promise<Load>>> = {
   pg: (message) => readNodes(workTasks.pg.parse(message)),
   users: (message) => readUsers(workTasks.users.parse(message)),
@@ -38,13 +38,13 @@ const kinds: Readonly<Record<string, (message: unknown) => Load | Promise<Load>>
   es256: (message) => verifySignatures(workTasks.es256.parse(message)),
 };
 
-/** The read of validate-node, through the pool alone. */
+/** The read of validate-node, through the pool only. */
 function readNodes({ databaseUrl, nodeIds }: WorkTask<'pg'>): Load {
   const pool = openPool(databaseUrl);
   return repeatConcurrently(nodeIds, async (id) => requireRow(await pool.query({ ...READ_NODE, values: [id] })));
 }
 
-/** Verifies a bearer's signature, reads its session and the user. */
+/** Verifies a bearer's signature, and reads its session and user. */
 function readUsers({ databaseUrl, bearers }: WorkTask<'users'>): Load {
   const pool = openPool(databaseUrl);
   const signed = bearers.map((bearer) => ({ ...bearer, signature: mac(bearer.token) }));
@@ -55,7 +55,7 @@ function readUsers({ databaseUrl, bearers }: WorkTask<'users'>): Load {
   });
 }
 
-/** Counts the call, rotates the session with both digests and the next token's HMAC, signs the access token. */
+/** Counts the call, rotates the session with both digests and the next token's HMAC, and signs the access token. */
 async function refreshSessions({ databaseUrl, bearers }: WorkTask<'refresh'>): Promise<Load> {
   const pool = openPool(databaseUrl);
   const sessions = await Promise.all(bearers.map((bearer) => startSession(pool, bearer)));
@@ -84,13 +84,13 @@ async function startSession(pool: pg.Pool, { userId, token }: Bearer): Promise<W
   return session;
 }
 
-/** @throws when the statement found nothing: that would be less work than the route's */
+/** @throws when the statement found nothing, because that is less work than the route's */
 function requireRow({ rowCount }: pg.QueryResult): true {
   if (rowCount !== 1) throw new Error('a statement found nothing');
   return true;
 }
 
-/** Only bcrypt: one comparison after the other on each thread. */
+/** Runs bcrypt only: one comparison after the other on each thread. */
 function compareOnThreads({ passwordHash, threads }: WorkTask<'bcrypt'>): Load {
   return async (seconds) => {
     const before = process.cpuUsage();

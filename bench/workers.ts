@@ -8,7 +8,7 @@ const NUMBERS = [1, 2, 4];
 
 export type WorkersResult = Sample & { readonly name: string };
 
-/** Measures validate-node by the number of processes; two threads of load keep several processes busy. */
+/** Measures validate-node by the number of processes. Two threads of load keep several processes busy. */
 export async function measureWorkers(
   testbed: Testbed,
   known: Known,

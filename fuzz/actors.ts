@@ -14,7 +14,7 @@ export type CredentialKind = 'user' | 'session' | 'node' | 'app' | 'enrolment' |
 /** Live values by the names of their symbols. */
 type Values = Readonly<Record<string, string>>;
 
-/** The kind of credential that each symbol of a generated request belongs to. */
+/** The kind of credential behind each symbol of a generated request. */
 const KINDS: Readonly<Partial<Record<string, CredentialKind>>> = {
   user_id: 'user',
   email: 'user',
@@ -43,8 +43,8 @@ const enrolmentIssued = z.object({ enrolment_id: z.string(), code: z.string() })
 const page = z.object({ next_cursor: z.string() });
 
 /**
- * Real accounts and keys. Generated requests name them by symbols, `{{app_key}}`, so that a seed generates the same
- * requests in every run. A credential that a request has ended is replaced for the next one.
+ * Real accounts and keys. Generated requests name them by symbols such as `{{app_key}}`, so that a seed generates the
+ * same requests in every run; a credential that a request has ended is replaced.
  */
 export class Actors {
   private readonly minted = new Map<CredentialKind, Promise<Values>>();
@@ -55,7 +55,7 @@ export class Actors {
     private readonly adminKey: string,
   ) {}
 
-  /** @returns a function that replaces the symbols in a text by live values, after minting all that it needs */
+  /** @returns a function that replaces the symbols in a text by live values, once it has minted all that the text needs */
   async valuesFor(
     ...texts: readonly string[]
   ): Promise<{ kinds: ReadonlySet<CredentialKind>; fill: (text: string) => string }> {
@@ -66,7 +66,7 @@ export class Actors {
     return { kinds, fill: (text) => text.replace(SYMBOL, (symbol, name: string) => live.get(name) ?? symbol) };
   }
 
-  /** Discards credentials: the next request that names them gets new ones. */
+  /** Discards credentials, so that the next request that names them gets new ones. */
   spend(kinds: ReadonlySet<CredentialKind>): void {
     for (const kind of kinds) this.minted.delete(kind);
     if (kinds.has('user')) this.minted.delete('session');
@@ -115,7 +115,7 @@ export class Actors {
     return { user_id: userCreated.parse(created).id, email, password: PASSWORD };
   }
 
-  /** A generated request may disable or delete the user at any moment: then retries with a new user. */
+  /** A generated request may disable or delete the user at any moment, so a failure is retried with a new user. */
   private async logIn(): Promise<Values> {
     for (let left = MAX_ATTEMPTS; left > 0; left -= 1) {
       const { email, password } = await this.live('user');
@@ -127,7 +127,7 @@ export class Actors {
     throw new Error(`No login succeeded in ${MAX_ATTEMPTS} attempts`);
   }
 
-  /** Without a confirmation, so that logins go on to need the password alone. */
+  /** Leaves the factor unconfirmed, so that logins go on to need the password only. */
   private async enrolTotp(accessToken: string): Promise<boolean> {
     const headers = { Authorization: `Bearer ${accessToken}` };
     const { status } = await this.callWithRetry('POST', '/api/v0/users/me/totp', { password: PASSWORD }, headers);

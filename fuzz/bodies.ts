@@ -66,19 +66,19 @@ export function hostileBody(operation: WithBody, symbolOf: SymbolOf): fc.Arbitra
   return fc.oneof(...arbitraries);
 }
 
-/** Writes members in order, so that a name may occur twice. */
+/** Writes members in order, because a name may occur twice. */
 function write(members: readonly Member[], isForm: boolean): string {
   if (isForm) return members.map(([name, value]) => `${toFormText(name)}=${toFormText(value)}`).join('&');
   return `{${members.map(([name, value]) => `${JSON.stringify(name)}:${toJson(value)}`).join(',')}}`;
 }
 
-/** Symbols stay as they are. */
+/** Leaves symbols unescaped, so that they can be replaced later. */
 function toFormText(value: unknown): string {
   const text = typeof value === 'string' ? value : toJson(value);
   return /^\{\{\w+\}\}$/.test(text) ? text : encodeURIComponent(text.toWellFormed());
 }
 
-/** `JSON.stringify` has no text for `undefined`. */
+/** `JSON.stringify` returns no text for `undefined`. */
 function toJson(value: unknown): string {
   return value === undefined ? 'null' : JSON.stringify(value);
 }

@@ -1,23 +1,23 @@
-/** Part of every secret and of every invalid value: may appear in no response and in no log line. */
+/** Part of every secret and of every invalid value. It must appear in no response and in no log line. */
 export const SECRET = 'SECRETCANARY7F3A91';
-/** Part of e-mail addresses and labels: may appear where they are read, in no log line and in no error. */
+/** Part of e-mail addresses and labels. It may appear in a response that reads them, but in no log line and in no error. */
 export const LABEL = 'LABELCANARY7F3A91';
 
 const RETURNED = new Set(['email', 'room', 'name']);
-/** Names of services are returned and logged by contract. */
+/** By contract, names of services are returned and logged. */
 const PUBLIC = new Set(['caller', 'target']);
 /** The prefixes of refresh tokens, keys, JWTs and bcrypt hashes. */
 const MINTED = /pa_(rt|app|node)_|eyJ[\w-]{10}|\$2[aby]\$\d\d\$/;
 const MAX_LEAKS = 5;
 const MAX_LEAK_LENGTH = 500;
 
-/** @returns the canary that a field may hold */
+/** @returns the canary for a field */
 export function canaryOf(field: string): string {
   if (PUBLIC.has(field)) return '';
   return RETURNED.has(field) ? LABEL : SECRET;
 }
 
-/** @returns what a response leaks, or undefined */
+/** @returns what a response leaks; undefined when it leaks nothing */
 export function leakOfAnswer(status: number, text: string): string | undefined {
   if (shows(text, SECRET)) return 'the answer shows a secret that was sent';
   if (status >= 300 && shows(text, LABEL)) return 'an error repeats what was sent';
@@ -28,7 +28,7 @@ export function leakOfAnswer(status: number, text: string): string | undefined {
 /** Checks every line that the service writes. */
 export class LogWatch {
   lines = 0;
-  /** At most five: one bug may leak in a hundred thousand lines. */
+  /** At most five, because one fault may leak in a hundred thousand lines. */
   readonly leaks: string[] = [];
 
   /** @param secrets of the service's configuration, which must never be logged */

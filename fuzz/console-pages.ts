@@ -52,7 +52,10 @@ interface PageRequest {
   readonly isProven: boolean;
 }
 
-/** @returns a lane that calls the pages of operators, with a session and without; no act succeeds without a page's proof */
+/**
+ * @returns a lane that calls the pages of operators, with and without a session; no act may succeed without a page's
+ * proof
+ */
 export function createConsoleLane(client: Client, adminKey: string, progress: Progress): Lane<PageRequest> {
   const origin = `http://127.0.0.1:${client.port}`;
   let session: Promise<string> | undefined;
@@ -60,7 +63,7 @@ export function createConsoleLane(client: Client, adminKey: string, progress: Pr
     session ??= logIn(client, origin, adminKey);
     const answer = await client.send(await toWire(request, { client, origin, session: await session }));
     progress.requests += 1;
-    // A form that ended the session, or a key in the log-in form: the next request begins another one.
+    // The form ended the session, or logged in with a key, so the next request begins a new session.
     if ('status' in answer && answer.status === 303 && request.cookie === 'own') session = undefined;
     const wrong = judge(answer);
     return wrong && `${request.method} ${request.path}: ${wrong}`;
@@ -137,11 +140,11 @@ function send(client: Client, method: string, target: string, headers: readonly 
   return client.send({ method, target, headers, body, chunked: false });
 }
 
-/** No 5xx, the policy on every page, one script, which is ours, and no redirect to another place. */
+/** Refuses a 5xx, a page without the policy, a foreign script, and a redirect to another origin. */
 function judge(answer: Answer | Failure): string | undefined {
   if ('failure' in answer) return answer.failure;
   const { status, headers, body } = answer;
-  // A busy machine may let the lease of the service end, or fill its queue of passwords.
+  // On a busy machine the service may lose its lease, or its queue of passwords may be full.
   if (status >= 500 && status !== 503) return `the service failed: ${status}`;
   if (status === 303)
     return /^\/console(\/|\?|$)/.test(headers.location ?? '') ? undefined : `a redirect to ${headers.location}`;

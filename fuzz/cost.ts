@@ -21,7 +21,7 @@ const megabytes = Buffer.alloc(20 * 1024 * 1024, 'x');
 
 type CostlyRequest = readonly [name: string, line: string, headers: readonly string[], body?: string | Buffer];
 
-/** They need no credential. */
+/** These requests need no credential. */
 const REQUESTS: readonly CostlyRequest[] = [
   ['the health of the database', 'GET /health', []],
   ['the document in YAML', 'GET /docs-yaml', []],
@@ -54,7 +54,10 @@ const REQUESTS: readonly CostlyRequest[] = [
   ['many encodings', 'GET /docs-json', [`Accept-Encoding: ${'a,'.repeat(7_500)}`]],
 ];
 
-/** Sends each costly request alone, several times. @returns which cost too much CPU, or have too large a response */
+/**
+ * Sends each costly request alone, several times.
+ * @returns which requests cost too much CPU, or have too large a response
+ */
 export async function judgeCost(service: FuzzedService): Promise<string | undefined> {
   const wrong: string[] = [];
   for (const costly of REQUESTS) {
@@ -62,7 +65,7 @@ export async function judgeCost(service: FuzzedService): Promise<string | undefi
     const request = toBytes(costly);
     let answered = await sizeOfAnswer(service.port, request);
     let cost = Infinity;
-    // What else the machine does can only add to the time.
+    // Measures again, because other work on the machine can only add to the time.
     for (let looks = 0; cost > MAX_CPU_MS && looks < MAX_LOOKS; looks += 1) {
       const before = service.cpuMilliseconds();
       for (let round = 0; round < ROUNDS; round += 1) answered = await sizeOfAnswer(service.port, request);

@@ -4,14 +4,14 @@ import type { Operation, Requirement } from './document.js';
 import { hostileText } from './values.js';
 import type { Header } from './send.js';
 
-/** A change of one character, after which the credential is not valid any more. */
+/** A change of one character, which makes the credential invalid. */
 export interface Spoil {
   readonly change: 'flip' | 'cut' | 'append';
   readonly at: number;
 }
 
 export interface GeneratedCredentials {
-  /** `mixed`: of other doors, or of all of them; the operation may accept one. */
+  /** `mixed`: credentials of other doors, or of all of them, which the operation may accept. */
   readonly verdict: 'none' | 'good' | 'bad' | 'mixed';
   readonly headers: readonly Header[];
   readonly spoil?: Spoil;
@@ -34,14 +34,14 @@ export function toHeaderValue(text: string): string {
   return text.replace(/[^\t\x20-\x7e\x80-\xff]/g, '~').slice(0, MAX_HEADER_LENGTH);
 }
 
-/** Live credentials of one of the doors that lead to the operation. */
+/** Live credentials of one of the doors of the operation. */
 export function goodCredentials({ security }: Pick<Operation, 'security'>): fc.Arbitrary<GeneratedCredentials> {
   const alternatives = security.filter(isDoor);
   if (alternatives.length === 0) return fc.constant(NONE);
   return fc.constantFrom(...alternatives).map((schemes) => ({ verdict: 'good', headers: live(schemes) }));
 }
 
-/** No credential, an invented one, one with a changed character, of another door, twice, or of every door at once. */
+/** No credential, an invented one, one with a changed character, one of another door, one twice, or one of every door. */
 export function badCredentials({ security }: Pick<Operation, 'security'>): fc.Arbitrary<GeneratedCredentials> {
   const fitting = security.filter(isDoor);
   const schemes = fc.constantFrom<Requirement[]>(...(fitting.length > 0 ? fitting : [{ user: [] }, { node: [] }]));
@@ -62,7 +62,6 @@ export function badCredentials({ security }: Pick<Operation, 'security'>): fc.Ar
   );
 }
 
-/** Changes the first header. */
 export function spoil(headers: readonly Header[], { change, at }: Spoil): Header[] {
   const [first, ...others] = headers;
   if (!first) return others;
@@ -76,7 +75,10 @@ export function spoil(headers: readonly Header[], { change, at }: Spoil): Header
   return [[name, changed[change]], ...others];
 }
 
-/** An empty requirement needs no credential. HTTP Basic is left out: in Base64, a changed text may stand for the same key. */
+/**
+ * An empty requirement needs no credential. HTTP Basic is left out, because a changed text in Base64 may stand for the
+ * same key.
+ */
 function isDoor(schemes: Requirement): boolean {
   return Object.keys(schemes).length > 0 && !('app_basic' in schemes);
 }

@@ -5,7 +5,7 @@ import { z } from 'zod';
 export const FORM_TYPE = 'application/x-www-form-urlencoded';
 const METHODS = ['get', 'put', 'post', 'delete', 'patch', 'head', 'options', 'trace'];
 
-/** The members of a JSON schema that requests are generated from; validators use all of it. */
+/** The members of a JSON schema from which requests are generated; validators use all members. */
 export interface Schema {
   readonly $ref?: string;
   readonly type?: string | readonly string[];
@@ -77,16 +77,16 @@ export interface Operation {
   readonly query: readonly Parameter[];
   readonly requiredHeaders: readonly Parameter[];
   readonly body: Schema | undefined;
-  /** What may be accepted: the body, or more than is documented. */
+  /** The schema of what may be accepted, which may be more than is documented. */
   readonly acceptedBody: Schema | undefined;
   readonly bodyRequired: boolean;
   readonly isForm: boolean;
-  /** Alternatives. */
+  /** Any one of them suffices. */
   readonly security: readonly Requirement[];
   readonly responses: Readonly<Record<string, z.output<typeof response>>>;
   /** Whether it may answer 503 because the hashing queue is full. */
   readonly hashes: boolean;
-  /** Gateways pass requests of any method, path below and body on to it. */
+  /** Whether gateways pass requests of any method, path below and body on to it. */
   readonly isGateway: boolean;
 }
 
@@ -98,7 +98,10 @@ export class ApiDocument {
   private readonly validators: Validators;
   private readonly coercing: Validators;
 
-  /** @param json the document as the service returned it. @throws when it does not have the form of one */
+  /**
+   * @param json the document as the service returned it
+   * @throws when it is not an OpenAPI document
+   */
   constructor(json: unknown) {
     this.document = openApi.parse(json);
     this.validators = new Validators(this.document, { allErrors: true });
@@ -110,8 +113,8 @@ export class ApiDocument {
   }
 
   /**
-   * @returns the operation of a path, matched as the router does: case-sensitive, with or without the prefix, and a name before
-   * an id, also when only the id has the method
+   * @returns the operation of a path, matched as the router does: case-sensitive, with or without the prefix, and a
+   * literal segment before an id, even when only the id has the method
    */
   operationAt(method: string, target: string): Operation | undefined {
     const [path = ''] = target.split(/[?#]/);
@@ -122,7 +125,10 @@ export class ApiDocument {
     return here.find((one) => one.template === first?.template && (one.isGateway || one.method === wanted));
   }
 
-  /** @returns what violates a schema, or undefined. With `coerce`, a string may hold a number, as in a query. */
+  /**
+   * @param coerce allows a string to hold a number, as in a query
+   * @returns what violates a schema, or undefined
+   */
   difference(wanted: Schema, value: unknown, coerce = false): string | undefined {
     return (coerce ? this.coercing : this.validators).difference(wanted, value);
   }
@@ -157,7 +163,7 @@ export class ApiDocument {
     };
   }
 
-  /** @returns the schema that a reference names, and those of its members */
+  /** @returns the schema that a reference names, with its members resolved too */
   private resolve(given: Schema): Schema {
     const { items, properties, ...schema } = this.find(given);
     const members = Object.entries(properties ?? {}).map(([name, member]) => [name, this.resolve(member)] as const);
@@ -177,7 +183,7 @@ export class ApiDocument {
   }
 }
 
-/** By contract, a cursor that is not one of the feed is answered with a reset and never 400, and times are rounded. */
+/** By contract, an unknown cursor is answered with a reset and never with 400, and times are rounded. */
 const TOLERATED: Readonly<Record<string, Schema>> = { cursor: {}, ago_ms: { type: 'number' } };
 
 function tolerate({ items, properties, ...schema }: Schema): Schema {

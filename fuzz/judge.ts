@@ -6,7 +6,7 @@ import type { Answer, Failure, Wire } from './send.js';
 import type { GeneratedRequest, SentRequest } from './wire.js';
 
 const PROBLEM = 'application/problem+json';
-/** Statuses of requests that are refused before they reach an operation. */
+/** The statuses of requests that are refused before they reach an operation. */
 const BEFORE_ROUTING = new Set([400, 404, 413, 415, 417, 431]);
 const PROTOTYPE_NAMES = /^(__proto__|constructor|prototype)$/;
 
@@ -20,19 +20,19 @@ export type Intent = { readonly credentials: Pick<GeneratedRequest['credentials'
 /** Numbers of responses by status. */
 export type StatusCounts = Record<string, number>;
 
-/** Operations that need a code of an app, an authenticator, a token of a mail, or a session of the caller to end. */
+/** These operations need a code of an app, an authenticator, a token of a mail, or another session of the caller. */
 const NEEDS_MORE =
   /(login\/second-factor|login\/passkey|\/confirm|totp\/remove|recovery-codes|me\/passkeys|passkeys\/\{id\}(\/remove)?|sessions\/\{id\})$/;
 
 /** Decides whether the document and the contract allow a response. */
 export class Judge {
-  /** By operation. */
+  /** Counts by operation. */
   readonly counts = new Map<string, StatusCounts>();
   busy = 0;
 
   constructor(private readonly document: ApiDocument) {}
 
-  /** @returns what is wrong, or undefined */
+  /** @returns what is wrong; undefined when nothing is */
   verdict(
     intent: Intent,
     { wire, text }: Pick<SentRequest, 'wire' | 'text'>,
@@ -48,7 +48,7 @@ export class Judge {
     return this.differenceOfSuccess(operation, wire, answer) ?? this.wronglyAccepted(operation, intent, text, wire);
   }
 
-  /** @returns the ids of the operations that never succeeded, but for those that cannot */
+  /** @returns the ids of the operations that never succeeded, except those that cannot */
   get unreached(): readonly string[] {
     const hasSucceeded = (id: string): boolean =>
       Object.keys(this.counts.get(id) ?? {}).some((status) => Number(status) < 300);
@@ -62,7 +62,7 @@ export class Judge {
     this.counts.set(id, counts);
   }
 
-  /** The only allowed 5xx are the 503 of a full hashing queue, and of a gateway that names no target. */
+  /** Two 503s are allowed: that of a full hashing queue, and that of a gateway that names no target. */
   private failureOf(operation: Operation | undefined, { status, headers, body }: Answer): string | undefined {
     if (status < 500) return undefined;
     if (status === 503 && operation?.hashes && body.includes('"hashing_busy"') && headers['retry-after']) {
@@ -120,7 +120,7 @@ export class Judge {
     { target, body }: Wire,
   ): string | undefined {
     const wronglyTrusted = operation && credentialsRefusal(operation, verdict);
-    // A gateway passes on the query and the body of its own client, which are not read.
+    // A gateway passes on the query and the body of its own client, which the service does not read.
     if (wronglyTrusted !== undefined || operation?.isGateway) return wronglyTrusted;
     const [, search = ''] = /\?([^]*)$/.exec(target) ?? [];
     const parameters = [...new URLSearchParams(search).entries()];
@@ -172,7 +172,7 @@ function typeOf(headers: IncomingHttpHeaders): string {
   return type;
 }
 
-/** The documentation's pages are not operations of the document. */
+/** The pages of the documentation are not operations of the document. */
 function isDocumentation(target: string, status: number): boolean {
   return /^\/(docs|$|\?)/.test(target) && [200, 206, 301, 302, 304].includes(status);
 }

@@ -6,23 +6,29 @@ import type { Client, Answer, Failure } from './send.js';
 import { toCurl, toWire, type GeneratedRequest, type SentRequest } from './wire.js';
 
 const CHANGING = /^(POST|PATCH|DELETE|PUT)$/;
-/** A busy machine may have let the lease of the service end. */
+/** Repeats a 503, because on a busy machine the service may lose its lease. */
 const REPETITION = { maxCalls: 6, pauseMs: 500 };
 
 /** Requests of one sort, sent one after the other. */
 export interface Lane<Request = unknown> {
   readonly name: string;
   readonly requests: fc.Arbitrary<Request>;
-  /** Sends one. @returns what is wrong with its response, or undefined */
+  /**
+   * Sends one request.
+   * @returns what is wrong with its response, or undefined
+   */
   readonly attempt: (request: Request) => Promise<string | undefined>;
 }
 
-/** A lane with the type of its requests hidden. */
+/** A lane whose type of requests is hidden, so that lanes of different types fit into one list. */
 export interface RunnableLane {
   readonly name: string;
-  /** Of the requests of a run, compared with the 1 of most lanes. */
+  /** Its share of the requests of a run; most lanes have 1. */
   readonly share: number;
-  /** Sends until a response is wrong, and then shrinks that request. @returns a report of what is wrong, or undefined */
+  /**
+   * Sends until a response is wrong, and then shrinks that request.
+   * @returns a report of what is wrong, or undefined
+   */
   readonly run: (options: LaneOptions) => Promise<string | undefined>;
 }
 
@@ -37,7 +43,7 @@ export interface Progress {
   requests: number;
 }
 
-/** What the lanes that send well-formed HTTP share. */
+/** What all lanes that send well-formed HTTP share. */
 export interface Tools {
   readonly client: Client;
   readonly actors: Actors;
@@ -92,12 +98,15 @@ function describe(error: unknown): string {
   return error instanceof Error ? error.message : JSON.stringify(error);
 }
 
-/** A different seed for each lane, derived from the run's seed. */
+/** Derives a seed for each lane from the run's seed. */
 function seedOf(name: string, seed: number): number {
   return [...name].reduce((sum, character) => (sum * 31 + character.charCodeAt(0)) | 0, seed);
 }
 
-/** A successful change may have ended a credential; a valid one that is refused was ended by another lane. */
+/**
+ * Discards credentials that a successful change may have ended, and valid ones that are refused because another lane
+ * ended them.
+ */
 function replaceUsedUp(
   actors: Actors,
   { wire, kinds }: SentRequest,

@@ -1,4 +1,5 @@
-// Lanes that write to the socket themselves: pipelined requests, responses that the client does not read, and bytes that are not quite HTTP.
+// Lanes that write to the socket themselves: pipelined requests, responses that the client does not read, and malformed
+// HTTP.
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
@@ -8,15 +9,15 @@ import type { FuzzedService } from './service.js';
 import { leakOfAnswer, SECRET } from './canaries.js';
 
 const TIMEOUT_MS = 60_000;
-/** The service closes a connection whose responses are not read for 10 s; it checks once a second. */
+/** The service closes a connection whose responses are not read for 10 s, and checks once a second. */
 const UNREAD_MS = 20_000;
 const SLOW_READ_INTERVAL_MS = 1_000;
 const UNREAD_REQUESTS = 2_000;
 const UNREAD_CONNECTIONS = 6;
-/** The memory that those connections may cost: it was 2.6 GB before the limit existed. */
+/** The most memory that these connections may cost. Without a limit they would cost gigabytes. */
 const MAX_UNREAD_MEGABYTES = 128;
 
-/** Its status is known, so that a response out of order is noticed. */
+/** A request with a known status, so that a response out of order is noticed. */
 interface KnownRequest {
   readonly text: string;
   readonly status: number;
@@ -38,7 +39,7 @@ const KNOWN: readonly KnownRequest[] = [
 ];
 const LAST = 'GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
 
-/** @returns a lane that pipelines requests on one connection; each must have a response, in order */
+/** @returns a lane that pipelines requests on one connection, each of which must have a response, in order */
 export function createPipelineLane(port: number, progress: Progress): Lane<KnownRequest[]> {
   const attempt = async (pipeline: KnownRequest[]): Promise<string | undefined> => {
     const text = pipeline.map((request) => request.text).join('') + LAST;
@@ -66,7 +67,7 @@ async function readAll(port: number, text: string): Promise<string> {
 
 /**
  * Clients pipeline requests for the largest page and do not read the responses; one reads a byte a second.
- * @returns what is wrong: the service must close them, and use little memory for them
+ * @returns what is wrong: the service must close the connections, and use little memory for them
  */
 export async function judgeUnread(service: FuzzedService): Promise<string | undefined> {
   const before = service.residentMegabytes();
@@ -88,7 +89,7 @@ export async function judgeUnread(service: FuzzedService): Promise<string | unde
   return undefined;
 }
 
-/** @returns the number of responses received until the connection ends */
+/** @returns the number of responses until the connection ends */
 async function restOf(client: Socket): Promise<number> {
   let answers = 0;
   const timer = setTimeout(() => {
@@ -134,7 +135,7 @@ const BODIES = [
 const LINE_ENDS = ['\r\n', '\r\n', '\r\n', '\n', '\r'];
 const BINARIES = ['160301020001000', '00', 'ffff', '0d0a0d0a'];
 
-/** @returns a lane that sends malformed HTTP; each response must be valid HTTP, and none may be a 5xx */
+/** @returns a lane that sends malformed HTTP, to which each response must be valid HTTP and not a 5xx */
 export function createRawLane(port: number, progress: Progress): Lane<string> {
   const attempt = async (text: string): Promise<string | undefined> => {
     const wrong = wrongIn(await exchange(port, text));
@@ -179,7 +180,7 @@ function exchange(port: number, text: string): Promise<string> {
   });
 }
 
-/** Closing without a response is allowed: some requests cannot be answered. */
+/** The service may close without a response, because some requests cannot be answered. */
 function wrongIn(answer: string): string | undefined {
   if (answer !== '' && !answer.startsWith('HTTP/1.1 ')) return `the response is not HTTP: ${answer.slice(0, 100)}`;
   for (const [head, status] of answer.matchAll(/^HTTP\/1\.1 (\d{3}) [^]*?\r\n\r\n/gm)) {

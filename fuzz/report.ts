@@ -11,12 +11,15 @@ export type Verdicts = ReadonlyMap<string, string | undefined>;
 export interface Totals {
   readonly seed: number;
   readonly requests: number;
-  /** Of the log. */
+  /** The number of log lines. */
   readonly lines: number;
   readonly memory: MemoryWatch;
 }
 
-/** Prints the progress on stderr. @returns a function that stops it */
+/**
+ * Prints the progress on stderr.
+ * @returns a function that stops it
+ */
 export function showProgress(progress: Progress, total: number): () => void {
   const startedAt = Date.now();
   const timer = setInterval(() => {

@@ -58,7 +58,7 @@ const DOCS_ROOTS = [
 ];
 const DOCS_FILES = ['/docs/LICENSE', '/docs/package.json', '/favicon.ico', '/.env', '/metrics'];
 
-/** Any request to an operation: valid by the document, with one invalid part, or with any number of them. */
+/** Any request to an operation: valid by the document, with one invalid part, or with several. */
 export function createRequest(operation: Operation): fc.Arbitrary<GeneratedRequest> {
   const good = goodParts(operation);
   const bad = badParts(operation);
@@ -70,7 +70,7 @@ export function createRequest(operation: Operation): fc.Arbitrary<GeneratedReque
   );
 }
 
-/** A request that reaches no operation: the documentation's files, and path traversal. */
+/** A request that reaches no operation: for the documentation's files, or with path traversal. */
 export function createStrayRequest(operations: readonly Operation[]): fc.Arbitrary<GeneratedRequest> {
   const paths = fc.oneof(
     fc.constantFrom('/', ...DOCS_ROOTS, ...DOCS_FILES),
@@ -118,7 +118,7 @@ function badParts(operation: Operation): Parts {
   };
 }
 
-/** The only one so far names the target of an app key. */
+/** The only required header so far names the target of an app key. */
 function requiredHeaders(parameters: readonly Parameter[]): fc.Arbitrary<Header[]> {
   const headers = parameters.map(({ name, schema }) =>
     validValue('target', schema, '{{target}}').map((value): Header => [name, String(value)]),
@@ -155,9 +155,9 @@ function extraHeaders(): fc.Arbitrary<Header[]> {
   );
   const sane = fc.constantFrom<Header[]>(['X-Request-Id', 'caller-1.a_B'], ['Origin', 'null'], ['Accept', 'text/html']);
   const hostile = fc.tuple(fc.constantFrom(...HEADER_NAMES), values).map(([name, value]): Header => {
-    // A valid request id of the caller is logged, so that a canary must not be a valid one.
+    // Makes the id invalid, because a valid request id is logged, and a canary must not be.
     if (name === 'X-Request-Id') return [name, `${value}<`];
-    // The list of sessions shows the user agent of a login.
+    // The user agent gets the other canary, because the list of sessions shows it.
     if (name === 'User-Agent') return [name, value.replaceAll(SECRET, LABEL)];
     return [name, value];
   });

@@ -1,5 +1,5 @@
 // Sends requests generated from the service's own OpenAPI document: valid, nearly valid and hostile, at all doors.
-// docs/fuzzing.md has the invariants and how to read a failure. Loopback only; stops by itself.
+// docs/fuzzing.md has the invariants and explains how to read a failure. It runs on loopback, and stops by itself.
 import { parseArgs } from 'node:util';
 import { Cleanup } from '../tools/cleanup.js';
 import { Actors } from './actors.js';
@@ -31,11 +31,11 @@ interface Options {
   readonly requests: number;
   readonly seed: number;
   readonly short: boolean;
-  /** Part of the names of lanes; empty: all. */
+  /** Runs only lanes whose name contains this text; empty runs all. */
   readonly only: string;
 }
 
-/** Reads the command line; ends the process after --help and on an invalid option. */
+/** Reads the command line. Ends the process after --help or an invalid option. */
 function readOptions(): Options {
   return readCommandLine(USAGE, () => {
     const { values } = parseArgs({
@@ -59,15 +59,15 @@ const SHORT_RESTS = 5;
 /** After this number of requests the service is warm: its code is compiled and its heap has grown. */
 const WARM_UP_REQUESTS = 4_000;
 const WARM_UP_SHARE = 0.2;
-/** Each malformed request needs its own connection and waits for a silence. */
+/** Small, because each malformed request needs its own connection and waits for a silence. */
 const RAW_SHARE = 0.2;
-/** Each pipeline is a connection with up to 300 requests. */
+/** Small, because each pipeline is a connection with up to 300 requests. */
 const PIPELINE_SHARE = 0.1;
-/** About every third request is valid, so that one of these succeeds unless the operation cannot. */
+/** About every third request is valid, so this many reach every operation that can succeed. */
 const REQUESTS_TO_REACH = 60;
 const REACHING_MS = 10_000;
-// A cheap hash, so that bcrypt does not limit the rate; a short queue, so that it fills up; a small heap, so that V8
-// collects garbage early and a leak is visible. The metadata of RFC 8414 has an issuer with https.
+// A cheap hash, so that bcrypt does not limit the rate; a short queue, so that it fills up; a small heap, so that a
+// leak is visible. The metadata of RFC 8414 needs an https issuer.
 const START = {
   variables: { CONSOLE: 'on', LOG_LEVEL: 'debug', BCRYPT_COST: '4', JWT_ISSUER: 'https://auth.example.org' },
   settings: { hashThreads: 2, hashQueueLimit: 4 },
@@ -117,7 +117,7 @@ function makeLanes(document: ApiDocument, service: FuzzedService, tools: Tools):
   return lanes.filter(({ name }) => name.includes(only));
 }
 
-/** Warms the service up and sends everything. A run of chosen lanes judges only them. */
+/** Warms the service up and runs the lanes. A run of chosen lanes judges only these. */
 async function runLanes(
   lanes: readonly RunnableLane[],
   { service, verdicts, judge }: { service: FuzzedService; verdicts: Map<string, string | undefined>; judge: Judge },
@@ -131,7 +131,7 @@ async function runLanes(
   if (isWhole && requests >= SHORT_REQUESTS / 2) verdicts.set('coverage', await reachAll(lanes, verdicts, judge));
   if (isWhole) {
     verdicts.set('memory', await memory.judge(short ? SHORT_RESTS : undefined));
-    // After the memory was judged, because these use bounded memory that is not a leak.
+    // Runs after the memory was judged, because it uses bounded memory that is not a leak.
     verdicts.set('answers that are not read', await judgeUnread(service));
     verdicts.set('the cost of one request', await judgeCost(service));
   }
@@ -139,9 +139,8 @@ async function runLanes(
 }
 
 /**
- * All lanes share the accounts and end each other's sessions, so each operation that has not succeeded is tried again,
- * alone. Requests that all fail at the first check would test little.
- *
+ * Lanes end each other's sessions, so each operation that has not succeeded is tried again, alone. An operation whose
+ * requests all fail at the first check would test little.
  * @returns which operations never succeeded, or undefined
  */
 async function reachAll(

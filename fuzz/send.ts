@@ -32,7 +32,7 @@ export interface JsonRequest {
 
 export interface JsonAnswer {
   readonly status: number;
-  /** Undefined when there is no body. */
+  /** Undefined without a body. */
   readonly json: unknown;
 }
 

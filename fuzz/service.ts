@@ -9,7 +9,7 @@ import { PATIENT_SETTINGS, replaceSettings } from '../tools/replace-settings.js'
 import { isHealthy, ServerProcess } from '../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../tools/service.js';
 
-/** Otherwise the fuzzer, which sends from one address, would soon be answered only 429. */
+/** Without limits, because the fuzzer sends from one address and would soon be answered only 429. */
 const NO_THROTTLES = Object.fromEntries(
   [
     ...['LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS', 'LOGIN_LIMIT_PER_ACCOUNT', 'LOGIN_LIMIT_PER_ADDRESS'],
@@ -35,7 +35,7 @@ export class FuzzedService {
     private readonly server: ServerProcess,
     readonly databaseUrl: string,
     readonly adminKey: string,
-    /** Of its configuration. */
+    /** The secrets of its configuration. */
     readonly secrets: readonly string[],
   ) {}
 
@@ -66,7 +66,7 @@ export class FuzzedService {
     return this.server.port;
   }
 
-  /** What is wrong when the process has exited; undefined while it runs. */
+  /** Why the process has exited; undefined while it runs. */
   get exit(): string | undefined {
     return this.server.hasExited ? `it exited:\n${this.server.lastLines.join('\n')}` : undefined;
   }
@@ -104,7 +104,10 @@ export class MemoryWatch {
     this.sample();
   }
 
-  /** Waits until the service holds at most as much memory as before. @returns what is wrong when it does not */
+  /**
+   * Waits until the service uses no more memory than before.
+   * @returns what is wrong when it does not
+   */
   async judge(rests = MAX_RESTS): Promise<string | undefined> {
     const { before } = this;
     for (let rest = 0; rest < rests; rest += 1) {

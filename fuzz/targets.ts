@@ -21,7 +21,7 @@ const SYMBOLIC = new Set([
   'household_id',
 ]);
 const PLACES: readonly Place[] = ['in', 'after', 'before', 'slash', 'case', 'double', 'short'];
-/** Operations whose password is one that exists. Others take a new one. */
+/** The password of these operations must be the current one; others take a new one. */
 const PROVES_PASSWORD =
   /\/login$|\/me\/(delete|email|recovery-codes|totp(\/remove)?|passkeys\/(options|\{id\}\/remove))$/;
 const MAX_SEGMENT_LENGTH = 6_000;

@@ -1,4 +1,5 @@
-// Accounts of every kind, and the routes that must answer an anonymous client alike, and in the same time, for all of them.
+// Accounts of every kind, and the routes that must answer an anonymous client alike, and in the same time, for all of
+// them.
 import { randomBytes } from 'node:crypto';
 import { TOTP } from 'otpauth';
 import { parse } from 'uuid';
@@ -11,7 +12,7 @@ import type { FuzzedService } from './service.js';
 
 const ACCOUNTS = 20;
 const PASSWORD = 'a perfectly fine passphrase';
-/** Of the same length. */
+/** As long as the right one. */
 const WRONG_PASSWORD = 'a perfectly poor passphrase';
 
 /** The local parts of the addresses, all of the same length. `verified` and `factor` are active accounts too. */
@@ -95,7 +96,7 @@ function toRoutes(ids: Ids, challenge: Buffer): readonly Route[] {
       toBody: toLinkRequest,
     },
     {
-      // That an address is taken, it tells by design. What kind of account has it, it must not tell.
+      // Registration reveals by design that an address is taken, but must not reveal which kind of account has it.
       name: 'registration',
       path: '/api/v0/auth/register',
       status: 409,
@@ -112,7 +113,7 @@ function toRoutes(ids: Ids, challenge: Buffer): readonly Route[] {
   ];
 }
 
-/** Here `disabled` is a code that has expired, `active` text that is no code. */
+/** Here `disabled` stands for an expired code, and `active` for text that is not a code. */
 function toEnrolRoute(expired: readonly string[]): Route {
   const toCode: Partial<Record<Kind, (round: number) => string | undefined>> = {
     disabled: (round) => expired[round % ACCOUNTS],
@@ -142,7 +143,7 @@ class Setup {
     return this.call(method, path, body, { 'X-Admin-Key': this.adminKey });
   }
 
-  /** @returns the ids */
+  /** @returns the ids of the accounts */
   async create(kind: Kind): Promise<string[]> {
     const ids: string[] = [];
     for (let number = 0; number < ACCOUNTS; number += 1) {
@@ -159,7 +160,7 @@ class Setup {
     return codes;
   }
 
-  /** From now on a login of the account needs a code. */
+  /** Adds a confirmed authenticator app, so that a login needs a code. */
   async enrolTotp(email: string): Promise<void> {
     const tokens = await this.call('POST', '/api/v0/auth/login', { email, password: PASSWORD });
     const bearer = { Authorization: `Bearer ${tokenPair.parse(tokens).access_token}` };
@@ -168,7 +169,10 @@ class Setup {
     await this.call('POST', '/api/v0/users/me/totp/confirm', { code: new TOTP({ secret }).generate() }, bearer);
   }
 
-  /** @throws when a challenge has another layout than {@link forge} knows: forged ones would all be refused unread */
+  /**
+   * @throws when a challenge has another layout than {@link forge} knows, because every forged one would then be
+   * refused unread
+   */
   async readChallenge(email: string, userId: string): Promise<Buffer> {
     const body = { email, password: PASSWORD };
     const { status, json } = await this.client.json('POST', '/api/v0/auth/login', { headers: {}, body });
@@ -196,22 +200,22 @@ function emailOf(kind: Kind, round: number): string {
 }
 
 function toCredentials(kind: Kind, round: number): object {
-  // The correct password: whether an account is disabled is only checked after the password was verified.
+  // A disabled account gets its right password, because only then the login finds out that it is disabled.
   const password = kind === 'disabled' ? PASSWORD : WRONG_PASSWORD;
   return { email: emailOf(kind, round), password };
 }
 
-/** Meanwhile the worker mails to active accounts alone, and verifications to unverified ones. */
+/** Alternates the links: the worker mails the one to active accounts only, and the other to unverified ones. */
 function toLinkRequest(kind: Kind, round: number): object {
   return { email: emailOf(kind, round) };
 }
 
-/** @returns an id without an account, beside the given one in the index */
+/** @returns an id without an account, next to the given one in the index */
 function toUnknownId(id: string): string {
   return `${id.slice(0, -2 * UNKNOWN_TAIL_BYTES)}${randomBytes(UNKNOWN_TAIL_BYTES).toString('hex')}`;
 }
 
-/** @returns a fresh challenge of the user whose HMAC is wrong */
+/** @returns a fresh challenge of the user with a wrong HMAC */
 function forge(challenge: Buffer, userId: string): string {
   const { timeAt, timeBytes, userAt, userBytes } = CHALLENGE;
   const forged = Buffer.from(challenge);

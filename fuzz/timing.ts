@@ -1,5 +1,5 @@
 // Account enumeration by timing or answer: calls each route of timing-routes.ts with accounts of several kinds in turn,
-// and compares the times. The figures are printed and not asserted, because a shared machine is too noisy. An answer that
+// and compares the times. It prints times without judging them, because a shared machine is too noisy; an answer that
 // tells the kinds apart fails the run.
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
@@ -22,12 +22,12 @@ const USAGE = `Usage: npm run timing -- [--rounds N] [--cost C] [--short] [--onl
 
 const WARM_UP_ROUNDS = 50;
 const PROGRESS_ROUNDS = 250;
-/** Differs in every answer, and stands in its body too. */
+/** Differs in every answer, in its header and in its body. */
 const REQUEST_ID = 'x-request-id';
-/** The second one counts the calls of the network that are left. */
+/** These differ in every answer; `ratelimit` counts the remaining calls of the network. */
 const VARYING_HEADERS = new Set([REQUEST_ID, 'ratelimit', 'date']);
 
-/** Milliseconds. */
+/** In milliseconds. */
 type Times = ReadonlyMap<Kind, number[]>;
 type Recorder = (kind: Kind, milliseconds: number) => void;
 
@@ -54,7 +54,7 @@ await Cleanup.around(async (cleanup) => {
   const routes = await prepareRoutes(service, client);
   const measured = routes.filter(({ name }) => only.length === 0 || only.includes(name));
   for (const route of measured) print(route, await measure(client, route));
-  // A route whose answers differ has ended the run.
+  // Every route passed, because one with different answers ends the run.
   console.log(`\n${measured.length} passed, 0 failed`);
 });
 
@@ -70,7 +70,7 @@ async function measure(client: Client, route: Route): Promise<Times> {
 }
 
 /**
- * One call of each kind in random order, one after the other, so that noise affects all kinds alike.
+ * Calls once for each kind in random order, one after the other, so that noise affects all kinds alike.
  * @throws when the answers differ
  */
 async function callInRandomOrder(client: Client, route: Route, round: number, record: Recorder): Promise<void> {
@@ -103,7 +103,7 @@ async function call(
   return { answer, milliseconds };
 }
 
-/** @returns the answer without what differs in each one */
+/** @returns the answer without the parts that always differ */
 function toComparable({ status, headers, body }: Answer): string {
   const requestId = headers[REQUEST_ID];
   const compared = Object.entries(headers).map(([name, value]) => (VARYING_HEADERS.has(name) ? [name] : [name, value]));

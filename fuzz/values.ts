@@ -8,7 +8,7 @@ export const FOREIGN_NAMES: readonly string[] = [
   ...['email.', 'email[]', 'expires_at[$gt]', '', ' ', '0', 'a\u0000b', '\ud800', SECRET, `x${SECRET}`.repeat(50)],
 ];
 
-/** Of generated texts, where the schema allows longer ones. */
+/** The longest generated text, where the schema allows longer ones. */
 const MAX_LENGTH = 60;
 const MAX_ITEMS = 10;
 
@@ -42,7 +42,7 @@ export function hostileValue(field: string): fc.Arbitrary<unknown> {
 }
 
 /**
- * A value that is valid by the document. A credential cannot be invented: it is named by the symbol of a live one.
+ * A value that is valid by the document. A credential cannot be invented, so the symbol of a live one stands for it.
  * @param symbol of that credential, if this field has one
  */
 export function validValue(field: string, schema: Schema, symbol: string | undefined): fc.Arbitrary<unknown> {
@@ -66,7 +66,7 @@ function ofType(field: string, schema: Schema): fc.Arbitrary<unknown> {
   throw new Error(`The generator does not know the type of ${field}: ${JSON.stringify(schema)}`);
 }
 
-/** With `null` last, where it is allowed. */
+/** @returns the types, with `null` last */
 function typesOf({ type }: Schema): readonly (string | undefined)[] {
   return typeof type === 'string' ? [type] : (type ?? [undefined]);
 }

@@ -27,7 +27,7 @@ export interface SentRequest {
   readonly wire: Wire;
   /** The body before compression, when it is text. */
   readonly text: string | undefined;
-  /** Of the credentials that it names. */
+  /** The kinds of the credentials that it names. */
   readonly kinds: ReadonlySet<CredentialKind>;
 }
 
