@@ -205,7 +205,7 @@ function toCredentials(kind: Kind, round: number): object {
   return { email: emailOf(kind, round), password };
 }
 
-/** Alternates the links: the worker mails the one to active accounts only, and the other to unverified ones. */
+/** While the times are taken, the worker mails resets to active accounts only, and verifications to unverified ones only. */
 function toLinkRequest(kind: Kind, round: number): object {
   return { email: emailOf(kind, round) };
 }

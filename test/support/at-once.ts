@@ -6,7 +6,7 @@ export async function atOnce<Answer>(count: number, call: (index: number) => Pro
 }
 
 export const ROUNDS = IS_NIGHTLY ? 50 : 10;
-/** Rounds wait for leases most of their time. */
+/** Rounds run together, because they mostly wait for leases. */
 const AT_ONCE = 5;
 
 /** Runs a race often enough that its participants meet in each order. The rounds share no session. */
@@ -16,7 +16,7 @@ export async function repeatRace(race: () => Promise<void>): Promise<void> {
 
 type Method = (...parameters: unknown[]) => Promise<unknown>;
 
-/** Interleaves: runs an act after the next call of a method has its result, and before the caller gets it. */
+/** Interleaves two calls: runs an act after the next call of a method has its result, and before the caller gets it. */
 export function afterNext<Service extends object>(
   service: Service,
   name: keyof Service & string,

@@ -17,7 +17,7 @@ export class CallFailed extends Error {
   }
 }
 
-/** A client with one kept-alive connection, as a service that calls this one has. */
+/** A client with one keep-alive connection, as a service that calls this one has. */
 export class Caller {
   private readonly agent = new Agent({ keepAlive: true, maxSockets: 1 });
 

@@ -11,17 +11,17 @@ import { runCommand } from '../../src/cli/program.js';
 
 const PROGRAM = fromRoot('dist/service/platform-auth.js');
 
-/** What a command says on a slow machine while it waits. */
+/** Matches what a command prints while it waits on a slow machine. */
 const PROGRESS = /^(… \d+ (lines )?so far|(Waiting for|Reading|Writing|Calling|Bringing|Another init) .* …)\n/gm;
 
 export interface Run {
-  /** null when a signal ended it */
+  /** Null when a signal ended it. */
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** The working directories that were made here, and that {@link Cli.remove} may remove. */
+/** The working directories that this module made, and so may remove. */
 const made = new Set<string>();
 
 function makeFolder(): string {
@@ -30,22 +30,22 @@ function makeFolder(): string {
   return folder;
 }
 
-/** A command is given as one line, or as words where one of them holds a blank. */
+/** A command is one line, or separate words when one of them holds a blank. */
 function toWords(parameters: readonly string[]): string[] {
   const [line = '', ...more] = parameters;
   return more.length === 0 ? line.split(' ') : [...parameters];
 }
 
-/** Commands in the process of the tests take turns: they share its environment, its folder and its streams. */
+/** Commands in the process of the tests take turns, because they share its environment, its folder and its streams. */
 let turn: Promise<unknown> = Promise.resolve();
 
 /**
- * The command line of an operator, in a folder of its own. It runs in the process of the tests, which saves the start of a
- * process, where that makes no difference: without input, and unless the test is about the process.
+ * The command line of an operator, in a folder of its own. It runs in the process of the tests, which saves the start
+ * of a process, unless it reads input or the test is about the process.
  */
 export class Cli {
   constructor(
-    /** Of the service; a function when the service is not started yet. */
+    /** The service's address; a function when the service is not started yet. */
     private readonly url: string | (() => string),
     private readonly variables: Readonly<Record<string, string>> = { ADMIN_API_KEY: ADMIN_KEY },
     /** The working directory. */
@@ -53,12 +53,12 @@ export class Cli {
     private readonly process?: { readonly input: string; readonly staysOpen: boolean },
   ) {}
 
-  /** The same command line with more variables. */
+  /** @returns the same command line with more variables */
   with(more: Readonly<Record<string, string>>): Cli {
     return new Cli(this.url, { ...this.variables, ...more }, this.folder, this.process);
   }
 
-  /** The same command line with text on standard input, which ends after it unless it stays open. */
+  /** @returns the same command line with text on standard input, which ends after it unless it stays open */
   withInput(input: string, { staysOpen = false } = {}): Cli {
     return new Cli(this.url, this.variables, this.folder, { input, staysOpen });
   }
@@ -67,19 +67,19 @@ export class Cli {
     return join(this.folder, name);
   }
 
-  /** Starts a command; it may be killed while it runs. */
+  /** Starts a command, which a test may kill while it runs. */
   start(...parameters: string[]) {
     return this.spawn(process.execPath, [PROGRAM, ...toWords(parameters)]);
   }
 
-  /** Runs a command whose standard output is a pipe that its reader has closed, as in `… | head -0`. */
+  /** Runs a command whose standard output is a pipe with a closed reader, as in `… | head -0`. */
   async runIntoClosedPipe(...parameters: string[]): Promise<Run> {
     const script = 'exec 3> >(:); wait $!; exec "$@" >&3 3>&-';
     return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...toWords(parameters)])
       .ended;
   }
 
-  /** Runs a command with its standard output in a file that cannot be written, or with none. */
+  /** Runs a command whose standard output cannot be written, or is closed. */
   async runInto(output: '/dev/full' | '&-', ...parameters: string[]): Promise<Run> {
     const script = `exec "$@" >${output}`;
     return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...toWords(parameters)])
@@ -155,7 +155,7 @@ export class Cli {
     return stderr;
   }
 
-  /** Removes the working directory, unless it was given. */
+  /** Removes the working directory, if this instance made it. */
   remove(): void {
     if (made.delete(this.folder)) rmSync(this.folder, { recursive: true, force: true });
   }

@@ -11,10 +11,10 @@ interface Documented {
   readonly content?: Record<string, { schema: object }>;
 }
 
-/** The same for all applications: compiling the validators takes CPU. */
+/** Shared by all applications, because compiling the validators takes CPU. */
 let answers: DocumentedAnswers | undefined;
 
-/** Validates every response of an application; must be called before the application's own middleware. */
+/** Validates every response of an application. Call it before the application installs its own middleware. */
 export function recordAnswers(app: NestExpressApplication): void {
   app.use((request: Request, response: Response, next: NextFunction) => {
     const send = response.send.bind(response);
@@ -49,7 +49,7 @@ class DocumentedAnswers {
     if (typeof path !== 'string') return undefined;
     const template = path.replace(/:(\w+)/g, '{$1}');
     const item = this.document.paths[template];
-    // The router reports a route also for HEAD without GET; 405 is documented once, for all paths.
+    // The router also reports a route for HEAD without GET, and 405 is documented once for all paths.
     if (!item || response.statusCode === 405) return undefined;
     const method = request.method.toLowerCase() as 'get';
     const where = `${request.method} ${template} → ${response.statusCode}`;

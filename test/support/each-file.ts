@@ -1,7 +1,8 @@
 import { recordLogLine, undocumented, writeRunLog } from './run-log.js';
 import { endAll } from './service-process.js';
 
-// Jest runs this for every test file. Other modules are loaded once for many files: hooks in them would run for one.
+// Jest runs this file for every test file. Other modules are loaded once for many test files, so hooks in them would
+// run for one.
 beforeEach(() => recordLogLine(`── ${expect.getState().currentTestName}`));
 afterEach(() => expect(undocumented.splice(0)).toEqual([]));
 afterAll(writeRunLog);

@@ -2,7 +2,7 @@ import type { Response } from 'supertest';
 import { problems, toProblemType, type Problem } from '../../src/foundation/problems/problems.js';
 import type { TestApp, Tokens } from './test-app.js';
 
-/** Expects exactly this problem of the catalogue, in full (RFC 9457). */
+/** Expects the whole problem document (RFC 9457) of this entry of the catalogue. */
 export function expectProblem(response: Response, problem: Problem): void {
   expect({ status: response.status, code: (response.body as { code?: string }).code }).toEqual({
     status: problem.status,

@@ -33,12 +33,12 @@ export class FirstRunFolder {
     return existsSync(this.server);
   }
 
-  /** The pid of the embedded server, from its pid file. */
+  /** The process id of the embedded server, from its pid file. */
   get serverPid(): number | undefined {
     return existsSync(this.pidFile) ? Number(readFileSync(this.pidFile, 'utf8').split('\n')[0]) : undefined;
   }
 
-  /** Kills the server and its children, as a power cut does; afterwards the pid file names a dead process. */
+  /** Kills the server and its children, as a power cut does, so that the pid file names a dead process. */
   async cutPower(): Promise<void> {
     const server = this.serverPid!;
     const children = execFileSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' })
@@ -51,7 +51,7 @@ export class FirstRunFolder {
     writeFileSync(this.pidFile, [spawnSync('true').pid, ...left.slice(1)].join('\n'));
   }
 
-  /** Deletes the data: `.data`, and for root the folder that the start message names. */
+  /** Deletes the data: `.data`, and, for root, the folder that the start message names. */
   deleteData(): void {
     rmSync(this.server, { recursive: true, force: true });
     rmSync(join(this.path, '.data'), { recursive: true, force: true });
@@ -86,7 +86,7 @@ function endProcess(pid: number): void {
   }
 }
 
-/** @returns whether a process runs; a zombie does not */
+/** @returns whether a process runs, which a zombie does not */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);

@@ -9,10 +9,10 @@ export interface Cut {
   readonly when: 'before' | 'after';
 }
 
-/** A proxy between a caller and the service that pauses the caller at one step, or answers instead of the service. */
+/** A proxy between a caller and the service that pauses the caller at one step, or answers in place of the service. */
 export class HttpGate {
   readonly seen: string[] = [];
-  /** By method and path. */
+  /** Answers in place of the service, by method and path. */
   readonly replaced = new Map<string, readonly [status: number, type: string, body: string]>();
   private cut: Cut | undefined;
   private reached: () => void = () => undefined;
@@ -37,7 +37,10 @@ export class HttpGate {
     return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
   }
 
-  /** Forwards everything up to a step. @returns when that step is reached */
+  /**
+   * Forwards everything up to a step.
+   * @returns when that step is reached
+   */
   stopAt(cut: Cut | undefined): Promise<void> {
     this.seen.length = 0;
     this.cut = cut;

@@ -16,7 +16,7 @@ interface ReceivedMail {
   readonly headers: string;
   readonly text: string;
   readonly html: string;
-  /** Of the link, if there is one. */
+  /** The token of the link, if there is one. */
   readonly token: string | undefined;
 }
 
@@ -25,9 +25,9 @@ type Step = 'connect' | 'mail' | 'rcpt' | 'data';
 /** A real SMTP server on loopback, which keeps what it accepts. */
 export class MailServer {
   readonly mails: ReceivedMail[] = [];
-  /** Recipients of refused and accepted mails alike. */
+  /** Counts the recipients of refused and accepted mails alike. */
   attempts = 0;
-  /** The conversations that the server lets hang, and how to end each. */
+  /** How to end each conversation that the server lets hang. */
   readonly held = new Map<string, (error: Error) => void>();
   isSlow: (address: string) => boolean = () => false;
   private refusal: { step: Step; code: number } | undefined;
@@ -44,7 +44,7 @@ export class MailServer {
     return `smtp://127.0.0.1:${this.port}`;
   }
 
-  /** Listens; again on the same port after a stop. */
+  /** Listens. After a stop it listens on the same port again. */
   async start(): Promise<void> {
     this.smtp = new SMTPServer({
       authOptional: true,
@@ -107,13 +107,13 @@ export class MailServer {
 }
 
 /**
- * Runs a mail server for all tests of the file, before the application that uses its variables starts.
+ * Runs a mail server for all tests of the file. Call it before the application that uses its variables starts.
  * @param more variables of that application
  */
 export function useMailServer(more: Variables = {}): { server: MailServer; variables: Variables } {
   const server = new MailServer();
   const variables: Variables = { ...MAIL_VARIABLES, ...more };
-  // The port is known only now; the application reads the variables when it starts.
+  // A getter, because the port is known only when the application reads the variables.
   Object.defineProperty(variables, 'MAIL_URL', { get: () => server.url, enumerable: true });
   beforeAll(() => server.start());
   afterAll(() => server.stop());
@@ -126,7 +126,7 @@ export const MAIL_VARIABLES = {
   EMAIL_VERIFICATION_URL: 'https://app.example.org/verify',
 } as const;
 
-/** A server that accepts connections and says nothing. */
+/** A server that accepts connections but never answers. */
 export class SilentServer {
   readonly sockets: Socket[] = [];
   private constructor(private readonly server: Server) {
@@ -149,10 +149,10 @@ export class SilentServer {
   }
 }
 
-/** Makes every request due, and works the outbox off. */
+/** Makes every request due, and sends all due mails. */
 export async function workOff(app: TestApp): Promise<void> {
   const worker = app.nest.get(MailWorker);
-  // A run that has begun already may have missed the newest request.
+  // Sends twice, because a run that has begun already may have missed the newest request.
   await worker.sendDueMails();
   await app.database.query('UPDATE mail_requests SET next_attempt_at = now()');
   await worker.sendDueMails();
@@ -163,21 +163,24 @@ export async function countWaiting(app: TestApp): Promise<number> {
   return row!.count;
 }
 
-/** The newest mail to this address, once it is there. */
+/** Waits for the newest mail to this address. */
 export async function receive(app: TestApp, server: MailServer, address: string, count = 1): Promise<ReceivedMail> {
   await workOff(app);
   await eventually('the mail arrives', () => server.to(address).length >= count);
   return server.to(address).at(-1)!;
 }
 
-/** The token of the newest mail with a link to this address. @param count of the mails with a link; others may be notices */
+/**
+ * @param count of the mails with a link; others may be notices
+ * @returns the token of the newest mail with a link to this address
+ */
 export async function receiveToken(app: TestApp, server: MailServer, address: string, count = 1): Promise<string> {
   await workOff(app);
   await eventually('the mail with the link arrives', () => server.tokensTo(address).length >= count);
   return server.tokensTo(address).at(-1)!;
 }
 
-/** Of the two alternatives that nodemailer composes. */
+/** Reads both alternatives that nodemailer composes. */
 function parseMail(to: string, raw: string): ReceivedMail {
   const [headers = '', ...body] = raw.split('\r\n\r\n');
   const boundary = /boundary="([^"]+)"/.exec(headers)?.[1] ?? '';
@@ -223,12 +226,14 @@ export class Links {
     return this.app.post('/api/v0/auth/email-verification', { email });
   }
 
-  /** Proves an address, or changes it. */
   confirmEmail(token: string, app = this.app): SupertestRequest {
     return app.post('/api/v0/auth/email-verification/confirm', { token });
   }
 
-  /** Makes a request that is answered with 202. @returns the token of the mail that it causes */
+  /**
+   * Makes a request that is answered with 202.
+   * @returns the token of the mail that it causes
+   */
   async tokenOf(request: SupertestRequest, email: string): Promise<string> {
     const count = this.server.tokensTo(email).length + 1;
     await request.expect(202);
@@ -243,7 +248,7 @@ export class Links {
     return this.tokenOf(this.requestVerification(email), email);
   }
 
-  /** The token that an operator hands over. */
+  /** @returns the token that an operator hands over */
   async handOver(userId: string): Promise<{ token: string; expires_at: string }> {
     const { body } = await this.app.admin.post(`/users/${userId}/password-reset`).expect(201);
     return body as { token: string; expires_at: string };

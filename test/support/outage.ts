@@ -13,7 +13,7 @@ export const SHORT_WAITS = {
 };
 
 /**
- * Makes what a test needs for an outage through a replica with long timeouts: on a machine that stalls, the short ones of the
+ * Prepares an outage through a replica with long timeouts, because on a machine that stalls the short ones of the
  * application would refuse it.
  */
 export async function withPatientReplica<Result>(
@@ -99,7 +99,7 @@ export class Callers {
     await this.expectUnready();
   }
 
-  /** Every route that needs a connection of the pool answers 503. */
+  /** Expects 503 on every route that needs a connection of the pool. */
   async expectAllUnavailable(): Promise<void> {
     for (const answer of await this.askEverything()) {
       expectProblem(answer, problems.unavailable);
@@ -108,7 +108,7 @@ export class Callers {
   }
 
   async expectUnready(): Promise<void> {
-    // The result of a check is kept for a moment.
+    // Waits, because the result of a health check is cached for a moment.
     await eventually('it is unready', async () => (await this.app.get('/health')).status === 503);
     const health = await this.app.get('/health');
     expect(health.status).toBe(503);
@@ -118,7 +118,7 @@ export class Callers {
     await this.app.get('/health/live').expect(200, { status: 'ok' });
   }
 
-  /** Expects that the service has reconnected by itself, and that every credential is valid as before. */
+  /** Expects that the service has reconnected by itself, and that every credential is as valid as before. */
   async expectRecovered(): Promise<void> {
     const { app, alice, node, service } = this;
     await eventually('the service is healthy again', async () => (await app.get('/health')).status === 200);

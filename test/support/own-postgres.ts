@@ -3,7 +3,7 @@ import { withClient } from '../../tools/postgres.js';
 import { PostgresServer } from '../../tools/postgres-server.js';
 import type { TestDatabase } from './test-database.js';
 
-/** A PostgreSQL server for one test, which may stop, restart and replicate it. It is durable. */
+/** A durable PostgreSQL server for one test, which may stop, restart and replicate it. */
 export class OwnPostgres {
   private constructor(
     private readonly server: PostgresServer,

@@ -30,7 +30,7 @@ export class Owner {
     return new this(app, user, await user.logsIn());
   }
 
-  /** A further session of a user. */
+  /** @returns the user in another session */
   static async in(app: TestApp, user: User): Promise<Owner> {
     return new Owner(app, user, await user.logsIn());
   }
@@ -73,7 +73,7 @@ export class Owner {
     return (await this.sessions()).find(({ is_current }) => is_current)!.id;
   }
 
-  /** Uses both tokens. */
+  /** Whether both tokens are accepted. */
   async isLive(app = this.app): Promise<boolean> {
     const { status } = await app.me(this.tokens.access_token);
     const refreshed = await app.refresh(this.tokens.refresh_token);

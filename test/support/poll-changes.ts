@@ -9,7 +9,7 @@ export interface Changes {
   readonly changes: { kind: string; id: string }[];
 }
 
-/** Polls as a verifier does. Asks again on 503: on a slow machine a lease may have ended. */
+/** Polls as a verifier does. Repeats a 503, because on a slow machine a lease may have ended. */
 export async function pollChanges(app: TestApp, { headers }: Service, cursor?: unknown): Promise<Changes> {
   let answer: Changes | undefined;
   await eventually('the replica holds a lease', async () => {

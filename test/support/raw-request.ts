@@ -1,7 +1,10 @@
 import { connect, type AddressInfo } from 'node:net';
 import type { TestApp } from './test-app.js';
 
-/** Sends lines as a request of their own, without a check of what they say. @returns the response, byte for byte (Latin-1) */
+/**
+ * Sends lines as a request, without checking them.
+ * @returns the response, byte for byte (Latin-1)
+ */
 export async function sendRaw({ server }: TestApp, ...lines: string[]): Promise<string> {
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
   socket.write(Buffer.from(`${[...lines, 'Connection: close'].join('\r\n')}\r\n\r\n`, 'latin1'));

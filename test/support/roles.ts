@@ -3,7 +3,7 @@ import { createTestDatabase, type TestDatabase } from './test-database.js';
 
 /** A database whose owner and whose user are two roles, neither of them a superuser. */
 export interface TwoRoles {
-  /** SQL runs as a superuser, as in every test; the URL is that of the service's role. */
+  /** Its SQL runs as a superuser, as in every test; its URL is that of the service's role. */
   readonly database: TestDatabase;
   readonly ownerUrl: string;
   readonly superuserUrl: string;

@@ -3,7 +3,7 @@ import type { Response, Test as SupertestRequest } from 'supertest';
 import { eventually } from '../../tools/eventually.js';
 import type { TestDatabase } from './test-database.js';
 
-/** Begins a transaction with a statement and leaves it open: `end()` rolls it back. */
+/** Begins a transaction with a statement and leaves it open; `end()` rolls it back. */
 export async function openTransaction({ url }: TestDatabase, statement: string): Promise<Client> {
   const client = new Client({ connectionString: url });
   await client.connect();
@@ -11,7 +11,7 @@ export async function openTransaction({ url }: TestDatabase, statement: string):
   return client;
 }
 
-/** So that statements which read or write the tables wait. */
+/** Makes statements that read or write the tables wait. */
 export function lockTables(database: TestDatabase, tables: string): Promise<Client> {
   return openTransaction(database, `LOCK TABLE ${tables} IN ACCESS EXCLUSIVE MODE`);
 }
@@ -20,7 +20,7 @@ export function lockTables(database: TestDatabase, tables: string): Promise<Clie
 export const holdRow = (database: TestDatabase, table: string, id: string) =>
   hold(database, `SELECT id FROM ${table} WHERE id = '${id}' FOR UPDATE`);
 
-/** Locks a table, so that every statement about it waits. */
+/** Locks a table, so that every statement on it waits. */
 export const holdTable = (database: TestDatabase, table: string) =>
   hold(database, `LOCK TABLE ${table} IN ACCESS EXCLUSIVE MODE`);
 
@@ -41,7 +41,7 @@ async function hold(database: TestDatabase, lock: string) {
   };
 }
 
-/** Sends calls that lock a row, and lets them lock it only when several have found what they race for. */
+/** Sends calls that lock a row, and holds the row until several calls wait for it. */
 export async function raceForRow(
   database: TestDatabase,
   table: string,
@@ -65,7 +65,10 @@ export async function endLockHolder(database: TestDatabase, lock: number): Promi
 
 const LOCK = 4_713;
 
-/** Holds every transaction that writes such a row, until it is released. @param condition SQL about NEW */
+/**
+ * Holds every transaction that writes such a row, until it is released.
+ * @param condition SQL about NEW
+ */
 export async function holdWrites(database: TestDatabase, table: string, condition = 'true') {
   const holder = new Client({ connectionString: database.url });
   await holder.connect();

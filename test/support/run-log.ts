@@ -3,7 +3,7 @@ import { logFileOf } from './programs/log-file.js';
 
 const lines: string[] = [];
 
-/** How responses in the running test differed from the OpenAPI document: any difference fails the test (each-file.ts). */
+/** How responses in the running test differed from the OpenAPI document. Any difference fails the test (each-file.ts). */
 export const undocumented: string[] = [];
 
 /** Keeps a line of a service until the test file ends. The reporter shows the lines of a file in which a test failed. */

@@ -19,7 +19,7 @@ export class Scrape {
     }
   }
 
-  /** The names of all metrics, also without a sample. */
+  /** The names of all metrics, including those without a sample. */
   get names(): string[] {
     return [...this.text.matchAll(/^# TYPE (\S+)/gm)].map((match) => match[1]!);
   }

@@ -4,7 +4,8 @@ import type { AddressInfo } from 'node:net';
 
 /** Starts a server on loopback that answers as the test says. */
 export async function serve(answer: RequestListener): Promise<{ url: string; close: () => void }> {
-  // An idle connection stays: in a process without CPU, a server would close it just as the caller sends on it (ECONNRESET).
+  // Idle connections stay open, because a server in a process without CPU may close one just as the caller sends
+  // (ECONNRESET).
   const server = createServer({ keepAliveTimeout: 0 }, answer);
   await once(server.listen(0, '127.0.0.1').unref(), 'listening');
   const close = (): void => {

@@ -13,7 +13,7 @@ const MAIN = fromRoot('dist/service/main.js');
 const START_MS = 90_000;
 const running = new Set<ChildProcess>();
 
-/** The built service as a separate process, as an operator runs it. It is killed when the test file ends (each-file.ts). */
+/** The built service as a separate process, as an operator runs it. each-file.ts kills it when the test file ends. */
 export class ServiceProcess {
   output = '';
   /** Resolves when it has exited and all its output was read, which may come later. */
@@ -35,8 +35,8 @@ export class ServiceProcess {
   }
 
   /**
-   * @param variables the whole environment: nothing is inherited but PATH and HOME
-   * @param uid the user of the operating system, if it is another one
+   * @param variables the whole environment, because nothing but PATH and HOME is inherited
+   * @param uid of another user of the operating system
    */
   static async spawn(
     variables: Variables,
@@ -61,13 +61,13 @@ export class ServiceProcess {
     return this.child.pid!;
   }
 
-  /** The pids of its running child processes. */
+  /** The process ids of its running children. */
   get children(): number[] {
     const pids = readFileSync(`/proc/${this.pid}/task/${this.pid}/children`, 'utf8').match(/\d+/g) ?? [];
     return pids.map(Number);
   }
 
-  /** The complete lines of the output: after the last line break may be half a line. */
+  /** The complete lines of the output, without half a line at its end. */
   get lines(): string[] {
     return this.output.split('\n').slice(0, -1);
   }
@@ -96,7 +96,10 @@ export class ServiceProcess {
     }
   }
 
-  /** @returns a node with its id and the header of its key, registered at another port if one is given */
+  /**
+   * @param port at which the node is issued
+   * @returns the id of a new node and the header with its key
+   */
   async issueNode(port = this.port): Promise<{ id: string; headers: Record<string, string> }> {
     const home = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
     const { node_id, api_key } = await new ApiClient(`http://127.0.0.1:${port}`, ADMIN_KEY).issueNode(home);
@@ -107,7 +110,10 @@ export class ServiceProcess {
     this.child.kill(signal);
   }
 
-  /** Waits for its output too. @returns the exit code; null when a signal ended it */
+  /**
+   * Waits for the process and its output.
+   * @returns the exit code; null when a signal ended it
+   */
   async exited(): Promise<number | null> {
     await this.closed;
     return this.child.exitCode;

@@ -8,14 +8,14 @@ export const PASSWORD = 'a perfectly fine passphrase';
 
 /** The fixed settings of a service in tests. */
 export const SETTINGS: Partial<FixedSettings> = {
-  // All test users share one address. The tests of throttles and outages set their own.
+  // All test users share one address. Tests of throttles and outages set their own values.
   ...PATIENT_SETTINGS,
   healthTimeoutMs: 20_000,
-  // A thread takes a third of a second of CPU to start.
+  // One thread, because each takes a third of a second of CPU to start.
   hashThreads: 1,
-  // Beside other tests a thread of low priority would hardly ever run.
+  // Normal priority, because beside other tests a thread of low priority would hardly ever run.
   hashNiceness: 0,
-  // Tests seal by hand.
+  // Rarely, because tests seal by hand.
   auditSealIntervalSeconds: 3_600,
 };
 
@@ -24,7 +24,7 @@ export function withSettings(settings: Partial<FixedSettings>): Variables {
   return { NODE_OPTIONS: replaceSettings({ ...SETTINGS, ...settings }) };
 }
 
-/** The environment of a service in tests. Without an import of the application: cheap for tests of processes. */
+/** The environment of a service in tests. This module does not import the application, so tests of processes load fast. */
 export const VARIABLES: Variables = {
   ...withSettings({}),
   NODE_ENV: 'test',
@@ -33,7 +33,7 @@ export const VARIABLES: Variables = {
   BCRYPT_COST: '4',
   // Longer than the machine stalls. Tests advance their clock beyond it.
   REFRESH_GRACE_SECONDS: '60',
-  // Every revocation waits for the lease to expire.
+  // Short, because every revocation waits for the lease to expire.
   REVOCATION_LEASE_MS: '100',
   LOG_LEVEL: 'silent',
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '1000000/60',

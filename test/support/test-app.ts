@@ -25,7 +25,7 @@ import { TestLog } from './test-log.js';
 export interface TestAppOptions {
   readonly variables?: Variables;
   readonly settings?: Partial<FixedSettings>;
-  /** Without it the application gets a database of its own, and drops it at the end. */
+  /** Without it, the application gets a database of its own, and drops it at the end. */
   readonly database?: TestDatabase;
   readonly clock?: TestClock;
   /** Puts {@link TestApp.proxy} between the application, with its replicas, and the database. */
@@ -46,13 +46,13 @@ export class TestApp {
   database!: TestDatabase;
   proxy!: TcpProxy;
   log!: TestLog;
-  /** The server of INTERNAL_PORT, where it is set. */
+  /** The server of INTERNAL_PORT, when that is set. */
   internal: Server | undefined;
   private readonly replicas = new Set<TestApp>();
 
   constructor(
     private readonly options: TestAppOptions = {},
-    /** The application that this is a replica of. */
+    /** The application of which this is a replica. */
     private readonly original?: TestApp,
   ) {
     this.clock = options.clock ?? new TestClock();
@@ -84,7 +84,7 @@ export class TestApp {
       })
       .overrideProvider(Log)
       .useValue(this.log);
-    // Without a mail server, mails are printed. Here they are discarded, except by a test of the development.
+    // Discards the mails that would be printed without a mail server, except in a test of development.
     if (environment.nodeEnv === 'test' && !environment.mailUrl)
       builder.overrideProvider(MailTransport).useValue({ send: () => Promise.resolve() });
     const testing = await builder.compile();
@@ -100,19 +100,18 @@ export class TestApp {
     return this;
   }
 
-  /** Stops its replicas first. */
   async stop(): Promise<void> {
     for (const replica of [...this.replicas].reverse()) await replica.stop();
     // A replica stops once: with its `describe`, or with its application.
     if (this.original?.replicas.delete(this) === false) return;
     this.internal?.close();
-    // First, because a stop waits for connections that hang.
+    // Closed first, because a stop waits for connections that hang.
     if (this.options.isBehindProxy) await this.proxy.close();
     await this.nest.close();
     if (!this.original && !this.options.database) await this.database.drop();
   }
 
-  /** @returns a replica that is not started yet: it has the same database, clock and settings, unless told otherwise */
+  /** @returns a replica that is not started yet, with the same database, clock and settings unless told otherwise */
   newReplica({ clock = this.clock, variables, settings }: ReplicaOptions = {}): TestApp {
     const { options } = this;
     const own = { variables: { ...options.variables, ...variables }, settings: { ...options.settings, ...settings } };
@@ -160,27 +159,27 @@ export class TestApp {
     };
   }
 
-  /** A registered user who has not logged in. */
+  /** @returns a registered user who has not logged in */
   async user(email = `${randomUUID()}@example.org`, password = PASSWORD): Promise<User> {
     const { body } = await this.post('/api/v0/auth/register', { email, password }).expect(201);
     return new User(this, body.id as string, email, password);
   }
 
-  /** A registered node with its key. */
+  /** @returns a new node with its key */
   async node(householdId: string = randomUUID()): Promise<Device> {
     const registration = { household_id: householdId, room: 'kitchen', name: 'speaker' };
     const { body } = await this.admin.post('/nodes', registration).expect(201);
     return { nodeId: body.node_id, apiKey: body.api_key, header: `${body.node_id}:${body.api_key}`, householdId };
   }
 
-  /** A minted credential for a pair of services. */
+  /** @returns a new credential for a pair of services */
   async service(caller = `caller-${randomUUID()}`, target = 'recipes', scopes?: string[]): Promise<Service> {
     const { body } = await this.admin.post('/app-credentials', { caller, target, scopes }).expect(201);
     const headers = { 'X-Platform-App-Id': body.app_id as string, 'X-Platform-App-Key': body.app_key as string };
     return { appId: body.app_id, appKey: body.app_key, caller, target, headers };
   }
 
-  /** An operator with a key of its own. */
+  /** @returns an operator with a key of its own */
   async operator(
     scopes: readonly Scope[] = ['read'],
     name = `operator-${randomUUID()}`,
@@ -206,7 +205,7 @@ export class TestApp {
     return this.post('/api/v0/auth/refresh', { refresh_token: refreshToken });
   }
 
-  /** @returns the pair that a refresh token is exchanged for */
+  /** @returns the tokens that a refresh token is exchanged for */
   async rotate(refreshToken: string): Promise<Tokens> {
     return (await this.refresh(refreshToken).expect(200)).body as Tokens;
   }
@@ -228,12 +227,12 @@ export class User {
     readonly password: string,
   ) {}
 
-  /** Logs in, through another replica if one is given. */
+  /** Logs in, at another replica if one is given. */
   async logsIn(app = this.app): Promise<Tokens> {
     return (await app.login(this.email, this.password).expect(200)).body as Tokens;
   }
 
-  /** As it is stored. */
+  /** @returns the stored hash */
   async passwordHash(): Promise<string> {
     const sql = 'SELECT password_hash AS hash FROM users WHERE id = $1';
     return (await this.app.database.query<{ hash: string }>(sql, [this.id]))[0]!.hash;

@@ -25,29 +25,32 @@ export class TestClock extends Clock {
   }
 
   /**
-   * From now on only {@link advance} moves it, and PostgreSQL's clock with it: for bounds of seconds, which a machine that
-   * stalls would cross by itself.
+   * From now on only {@link advance} moves it, and PostgreSQL's clock with it: for bounds of seconds, which a machine
+   * that stalls would cross by itself.
    */
   stop(): void {
     this.stoppedAt ??= { nowMs: Date.now(), monotonicMs: super.monotonicMs() };
   }
 
-  /** Time passes: for this replica, and for PostgreSQL as the replica is told. */
+  /** Moves this replica's clock, and PostgreSQL's clock as the replica reads it. */
   advance(duration: Duration): void {
     this.passedMs += millisecondsOf(duration);
   }
 
-  /** Advances to the next quarter of an hour: refusals that follow are counted in one row of the audit log, not in two. */
+  /**
+   * Advances to the next quarter of an hour, so that later refusals are counted in one row of the audit log instead of
+   * two.
+   */
   enterNextWindow(): void {
     this.advance({ seconds: WINDOW_SECONDS - ((this.now().getTime() / 1_000) % WINDOW_SECONDS) + 1 });
   }
 
-  /** The clock of this replica becomes wrong. */
+  /** Makes the clock of this replica wrong. */
   drift(duration: Duration): void {
     this.errorMs += millisecondsOf(duration);
   }
 
-  /** What PostgreSQL's clock says once that time has passed. */
+  /** @returns what PostgreSQL's clock says after the time that the test let pass */
   ofDatabase(now: Date): Date {
     return new Date((this.stoppedAt?.nowMs ?? now.getTime()) + this.passedMs);
   }

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 
 const TEMPLATE_LOCK = 1_763_683_200;
 
-/** A database of a test's own on the server of this run. */
+/** A test's own database on the server of this run. */
 export interface TestDatabase {
   readonly url: string;
   /** Runs SQL as a superuser. */
@@ -52,12 +52,12 @@ function server(): Pool {
   return (serverPool ??= openPool(process.env.TEST_DATABASE_URL!));
 }
 
-/** The migrations run once a test run, for the first test that asks; other databases are copies of this one. */
+/** The migrations run once a test run, for the first test that needs them; other databases are copies of this one. */
 async function prepareTemplate(): Promise<string> {
   const template = process.env.TEST_TEMPLATE_DATABASE!;
   const client = await server().connect();
   try {
-    // Test files run in parallel.
+    // The lock is needed because test files run in parallel.
     await client.query('SELECT pg_advisory_lock($1)', [TEMPLATE_LOCK]);
     const { rows } = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [template]);
     if (rows.length > 0) return template;
@@ -73,10 +73,10 @@ async function prepareTemplate(): Promise<string> {
   }
 }
 
-/** Keeps connections: making one costs PostgreSQL and the test more CPU than most queries. */
+/** Keeps connections, because making one costs PostgreSQL and the test more CPU than most queries. */
 function openPool(connectionString: string): Pool {
   const pool = new Pool({ connectionString, max: 5, idleTimeoutMillis: 30_000, allowExitOnIdle: true });
-  // The server was stopped, or the database dropped: the next query connects again.
+  // The test has stopped the server or dropped the database; the next query connects again.
   return pool.on('error', () => undefined);
 }
 

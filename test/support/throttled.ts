@@ -9,7 +9,7 @@ export interface Throttled {
   readonly retryAfterSeconds: number;
 }
 
-/** Expects a 429 in full, with its header fields (draft-ietf-httpapi-ratelimit-headers). */
+/** Expects a whole 429, with its header fields (draft-ietf-httpapi-ratelimit-headers). */
 export function expectThrottled({ status, headers, body }: Response): Throttled {
   const { code, type } = body as { code?: string; type?: string };
   const { tooManyRequests } = problems;

@@ -77,7 +77,8 @@ export class TransactionPooler {
 
   private fromClient(client: Client, message: Buffer): void {
     if (message[0] === TERMINATE) return;
-    // Like server_round_robin of PgBouncer: the oldest idle session first, so that a client does not keep one by luck.
+    // Takes the oldest idle session, as server_round_robin of PgBouncer does, so that a client does not keep one by
+    // chance.
     client.backend ??= this.idle.shift();
     if (client.backend) {
       client.backend.client = client;
@@ -95,7 +96,7 @@ export class TransactionPooler {
   }
 
   private leave(client: Client): void {
-    // One session per client. An unfinished transaction must not reach the next client.
+    // Closes one session per client, its own if it has one: an unfinished transaction must not reach the next client.
     const backend = client.backend ?? this.idle.shift();
     client.backend = undefined;
     if (!backend) return;
@@ -112,7 +113,7 @@ export class TransactionPooler {
   }
 }
 
-/** Splits a PostgreSQL protocol stream into messages: a type, and a length that includes itself. */
+/** Splits a stream of the PostgreSQL protocol into messages: a type, and a length that includes itself. */
 function splitter(onMessage: (message: Buffer) => void): (chunk: Buffer) => void {
   let rest: Buffer = Buffer.alloc(0);
   return (chunk) => {

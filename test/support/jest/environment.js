@@ -2,12 +2,12 @@ import { ModuleMocker } from 'jest-mock';
 
 const TEST_TIMEOUT = Symbol.for('TEST_TIMEOUT_SYMBOL');
 
-/** Runs tests in the process of the worker, without a context of their own: see runtime.js. */
+/** Runs tests in the process of the worker, without a context of their own (runtime.js). */
 export default class NativeEnvironment {
   global = globalThis;
   moduleMocker = new ModuleMocker(globalThis);
 
-  /** Sets the `jest` of the tests of a file. */
+  /** Sets the `jest` object of each test file. */
   setup() {
     const { moduleMocker } = this;
     Reflect.deleteProperty(globalThis, TEST_TIMEOUT);

@@ -1,4 +1,4 @@
-// A worker for the tests of the fleet: it listens, or reports the text in CANNOT as its start failure.
+// A worker for the tests of the fleet. It listens, or reports the text in CANNOT as its start failure.
 import { createServer } from 'node:http';
 
 const { CANNOT } = process.env;

@@ -9,7 +9,7 @@ export default async function prepareRunDatabase(): Promise<void> {
   process.env.TEST_DATABASE_URL ??= await startServer();
   const url = process.env.TEST_DATABASE_URL;
   const template = `test_template_${randomBytes(6).toString('hex')}`;
-  // The first test that needs it creates it (test-database.ts).
+  // The first test that needs this database creates it (test-database.ts).
   process.env.TEST_TEMPLATE_DATABASE = template;
   cleanup.defer(() => withClient(url, (client) => client.query(`DROP DATABASE IF EXISTS ${template}`)));
 }
@@ -20,7 +20,7 @@ export function removeRunDatabase(): Promise<void> {
 
 async function startServer(): Promise<string> {
   const server = await startPostgres({ cleanup, purpose: 'test', settings: { ...UNSAFE, max_connections: '300' } });
-  // In watch mode, the next run starts a server of its own.
+  // In watch mode, the next run must start a server of its own.
   cleanup.defer(() => delete process.env.TEST_DATABASE_URL);
   return server.url();
 }

@@ -1,10 +1,10 @@
 import { join, relative, sep } from 'node:path';
 import { fromRoot } from '../from-root.js';
 
-/** Set by the reporter of the run (reporter.ts); the workers of Jest inherit it. */
+/** The reporter of the run sets it (reporter.ts), and the workers of Jest inherit it. */
 export const LOG_FOLDER_VARIABLE = 'TEST_LOG_FOLDER';
 
-/** Read at once, because a test may replace the environment of its process. */
+/** Read when the module is loaded, because a test may replace the environment of its process. */
 const folder = process.env[LOG_FOLDER_VARIABLE];
 
 /** @returns the file in the folder for the log lines of the services that a test file starts */

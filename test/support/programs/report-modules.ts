@@ -1,5 +1,5 @@
-// Preloaded with --import: prints how many modules of OpenTelemetry were loaded. Its API package is a dependency of
-// prom-client and does nothing by itself: it is not counted.
+// Preloaded with --import: prints how many modules of OpenTelemetry were loaded. Its API package does not count,
+// because prom-client depends on it and it does nothing by itself.
 import { createRequire } from 'node:module';
 
 process.on('exit', () => {

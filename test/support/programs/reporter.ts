@@ -18,9 +18,8 @@ const MS_PER_SECOND = 1_000;
 const BaseReporter = process.argv.includes('--verbose') ? VerboseReporter : DefaultReporter;
 
 /**
- * Prints how many files have run, and names each file by its source, as `npm run test:jest -- <path>` takes it.
- * Makes the folder for the log files of one run before the workers start, and removes that one folder after a green run.
- * Shows what the services logged when a test of a file failed.
+ * Prints how many files have run, and names each by its source, as `npm run test:jest -- <path>` takes it. Makes the
+ * folder for the log files of one run before the workers start, and removes that folder after a green run.
  */
 export default class RunReporter extends BaseReporter {
   private folder?: string;
