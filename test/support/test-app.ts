@@ -86,7 +86,7 @@ export class TestApp {
       .useValue(this.log);
     // Discards the mails that would be printed without a mail server, except in a test of development.
     if (environment.nodeEnv === 'test' && !environment.mailUrl)
-      builder.overrideProvider(MailTransport).useValue({ send: () => Promise.resolve() });
+      builder.overrideProvider(MailTransport).useValue({ sendMail: () => Promise.resolve() });
     const testing = await builder.compile();
     this.nest = testing.createNestApplication<NestExpressApplication>(new LinkedExpressAdapter(), {
       bodyParser: false,

@@ -24,6 +24,6 @@ export class BackgroundWorkAdminController {
     returns: BackgroundWorkResponse,
   })
   async getBackgroundWork(): Promise<BackgroundWorkResponse> {
-    return { items: await this.work.measure() };
+    return { items: await this.work.measureWork() };
   }
 }

@@ -26,7 +26,7 @@ export class AuthService {
    */
   async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
-    const claims = bearer === undefined ? undefined : await this.accessTokens.verifyIgnoringExpiry(bearer);
+    const claims = bearer === undefined ? undefined : await this.accessTokens.verifyTokenIgnoringExpiry(bearer);
     // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
     const isRefreshToken =

@@ -65,7 +65,7 @@ export class ChangesService {
     const now = this.clock.now().getTime();
     for (const { kind, id, ago_ms, scope, previous: isPrevious } of used) {
       const { keys } = kind === 'node' ? this.nodes : this.appCredentials;
-      keys.verifier.lastUses.addReported(id.toLowerCase(), service, new Date(now - ago_ms), scope, isPrevious);
+      keys.verifier.lastUses.addReportedUse(id.toLowerCase(), service, new Date(now - ago_ms), scope, isPrevious);
     }
   }
 

@@ -32,7 +32,7 @@ export class LinkRequests {
   /** @throws {ProblemException} too_many_requests, for addresses without an account too */
   async requestLink(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
     await this.throttle.countMails([email], actor.address);
-    await this.outbox.add(kind, email, actor);
+    await this.outbox.addRequest(kind, email, actor);
     this.audit.logOnly('user.mail.requested', actor, { reason: kind });
   }
 
@@ -49,8 +49,8 @@ export class LinkRequests {
       // The lock orders this request and a change of the password, which voids the requests made with the old password.
       await lockAccount(transaction, verified);
       const requested = { userId, requester: actor };
-      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, ...requested });
-      await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, ...requested });
+      await this.outbox.addRequestWith(transaction, { kind: 'email_change', recipient: newEmail, ...requested });
+      await this.outbox.addRequestWith(transaction, { kind: 'email_change_notice', recipient: email, ...requested });
       await this.audit.record(transaction, toUserEvent('user.email.change_requested', actor, userId));
     });
   }
@@ -97,7 +97,7 @@ export class LinkMails implements OnModuleInit {
       const user = await this.findRecipient(transaction, request);
       // `findRecipient` has locked the user's row before the outbox row: every transaction locks in this order (one-
       // time-tokens.ts).
-      if (!user || !(await this.outbox.hold(transaction, request))) return undefined;
+      if (!user || !(await this.outbox.holdRequest(transaction, request))) return undefined;
       const { kind, recipient } = request;
       const addressed = { userId: user.id, to: recipient };
       if (kind === 'email_change_notice' || isNotice(kind)) return { ...addressed, values: { email: recipient } };

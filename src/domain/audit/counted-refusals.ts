@@ -161,7 +161,7 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
    */
   async countRefusal(refusal: RefusalToCount, actor: Actor): Promise<void> {
     const now = this.clock.now();
-    await this.write({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
+    await this.writeRefusal({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
   }
 
   /**
@@ -170,7 +170,7 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
    */
   deferRefusal(refusal: RefusalToCount & { readonly subject: string }, actor: Actor): void {
     const now = this.clock.now();
-    this.add({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
+    this.addRefusal({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
   }
 
   /** One refusal a batch, so that one that cannot be written loses no other. */
@@ -181,14 +181,14 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
   }
 
   protected async writeBatch([refusal]: [DeferredRefusal]): Promise<void> {
-    await this.write(refusal);
+    await this.writeRefusal(refusal);
   }
 
   protected putBack(unwritten: readonly [DeferredRefusal][]): void {
-    for (const [refusal] of unwritten) this.add(refusal);
+    for (const [refusal] of unwritten) this.addRefusal(refusal);
   }
 
-  private add(added: DeferredRefusal): void {
+  private addRefusal(added: DeferredRefusal): void {
     const { event, reason, counted } = added.refusal;
     const key = `${event} ${reason} ${counted}`;
     const held = this.deferred.get(key);
@@ -198,7 +198,7 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
     } else if (this.deferred.size < MAX_DEFERRED) this.deferred.set(key, added);
   }
 
-  private async write({ refusal, actor, firstAt, lastAt, count }: DeferredRefusal): Promise<void> {
+  private async writeRefusal({ refusal, actor, firstAt, lastAt, count }: DeferredRefusal): Promise<void> {
     const { event, reason, counted, subject } = refusal;
     const { requestId, callerRequestId = null, address } = actor;
     const mac = this.toRowKey(counted, subject);

@@ -132,7 +132,7 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
 
   /** @param service the forwarding service, or else the named target; null when neither is known */
   recordUse(id: string, service: string | null, isPrevious: boolean, scope?: string): void {
-    this.lastUses.add(id, { at: this.clock.now(), service, isPrevious }, scope);
+    this.lastUses.addUse(id, { at: this.clock.now(), service, isPrevious }, scope);
   }
 
   /** Must be called for existing credentials only, because unknown ids could create any number of rows. */

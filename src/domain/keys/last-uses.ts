@@ -63,7 +63,7 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
     super('last_used_not_recorded', log);
   }
 
-  add(id: string, { at, service, isPrevious = false }: NewUse, scope?: string): void {
+  addUse(id: string, { at, service, isPrevious = false }: NewUse, scope?: string): void {
     const usesKey = toUsesKey(id, isPrevious);
     const use = this.seen.get(usesKey) ?? { at, service, isPrevious };
     use.at = at;
@@ -73,7 +73,7 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
   }
 
   /** Adds a use that a service reports. Its id need not exist. */
-  addReported(id: string, service: string, at: Date, scope?: string, isPrevious = false): void {
+  addReportedUse(id: string, service: string, at: Date, scope?: string, isPrevious = false): void {
     const reported = this.reported.get(service) ?? { uses: new Map<string, Use>(), size: 0 };
     this.reported.set(service, reported);
     const usesKey = toUsesKey(id, isPrevious);
@@ -121,8 +121,8 @@ export class LastUses extends DeferredWrites<PendingUse[]> {
   protected putBack(unwritten: readonly PendingUse[][]): void {
     for (const { id, at, service, isPrevious, isReported, scopes = [] } of unwritten.flat()) {
       if (isReported && service !== null) {
-        this.addReported(id, service, at, undefined, isPrevious);
-        for (const [scope, askedAt] of scopes) this.addReported(id, service, askedAt, scope, isPrevious);
+        this.addReportedUse(id, service, at, undefined, isPrevious);
+        for (const [scope, askedAt] of scopes) this.addReportedUse(id, service, askedAt, scope, isPrevious);
         continue;
       }
       const usesKey = toUsesKey(id, isPrevious);

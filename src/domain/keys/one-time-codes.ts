@@ -45,13 +45,13 @@ export class CodeMacs {
     this.previous = secretKeyPrevious === undefined ? undefined : deriveKey(secretKeyPrevious, purpose);
   }
 
-  computeCurrent(text: string): Buffer {
+  computeCurrentMac(text: string): Buffer {
     return computeMac(this.current, text);
   }
 
   /** @returns the HMAC under each key, the current one first */
-  computeAll(text: string): [Buffer, ...Buffer[]] {
-    const current = this.computeCurrent(text);
+  computeMacs(text: string): [Buffer, ...Buffer[]] {
+    const current = this.computeCurrentMac(text);
     return this.previous ? [current, computeMac(this.previous, text)] : [current];
   }
 }
@@ -71,7 +71,7 @@ export function generateCode(): string {
     const value = generateSecretBytes(RANDOM_BYTES).readUIntBE(0, RANDOM_BYTES) % ALPHABET.length ** RANDOM_CHARACTERS;
     const check = ALPHABET[value % CHECK_MODULUS];
     if (check === undefined) continue;
-    const code = encode(value) + check;
+    const code = encodeValue(value) + check;
     return `${code.slice(0, GROUP_LENGTH)}-${code.slice(GROUP_LENGTH)}`;
   }
 }
@@ -81,7 +81,7 @@ export function canonicalizeCode(typed: string): string {
   return typed.toUpperCase().replace(/[\s-]/g, '').replaceAll('O', '0').replace(/[IL]/g, '1');
 }
 
-function encode(value: number): string {
+function encodeValue(value: number): string {
   return Array.from(
     { length: RANDOM_CHARACTERS },
     (_, index) => ALPHABET[Math.floor(value / ALPHABET.length ** (RANDOM_CHARACTERS - 1 - index)) % ALPHABET.length],

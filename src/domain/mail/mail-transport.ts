@@ -41,7 +41,7 @@ export abstract class MailTransport {
    * @param signal limits the whole conversation, because a server that sends one byte a second is never idle
    * @throws {MailNotAcceptedError}
    */
-  abstract send(mail: Mail, signal: AbortSignal): Promise<void>;
+  abstract sendMail(mail: Mail, signal: AbortSignal): Promise<void>;
 }
 
 /** Whether the routes that need mail exist. Production without a mail server has none of them. */
@@ -65,7 +65,7 @@ class SmtpTransport extends MailTransport {
     super();
   }
 
-  override async send({ to, ...content }: Mail, signal: AbortSignal): Promise<void> {
+  override async sendMail({ to, ...content }: Mail, signal: AbortSignal): Promise<void> {
     const { host, port, tls, login } = this.server;
     // Loaded at the first mail, so that it does not delay the start.
     const { createTransport } = await import('nodemailer');
@@ -102,7 +102,7 @@ class SmtpTransport extends MailTransport {
 
 /** Prints mails to the console of development and not to the log, which may be shipped and must contain no secrets. */
 class ConsoleTransport extends MailTransport {
-  override send({ to, subject, text }: Mail): Promise<void> {
+  override sendMail({ to, subject, text }: Mail): Promise<void> {
     const body = text.trimEnd().replace(/\n(?=.)/g, '\n    ');
     console.log(`\n  Mail to ${to} (printed, because MAIL_URL is not set)\n  ${subject}\n\n    ${body}\n`);
     return Promise.resolve();

@@ -78,7 +78,7 @@ export class MailWorker implements OnModuleDestroy {
     });
     // Starts each series at 0: one that begins at 1 has no increase, so alerts would miss the first failure.
     for (const kind of MAIL_KINDS) for (const outcome of OUTCOMES) this.mails.inc({ kind, outcome }, 0);
-    const waiting = createSlowGauge(async () => (await outbox.measure()).waiting);
+    const waiting = createSlowGauge(async () => (await outbox.measureBacklog()).waiting);
     metrics.addGauge('mails_waiting', 'Mails in the outbox, of all replicas.', waiting, 'max');
   }
 
@@ -139,7 +139,7 @@ export class MailWorker implements OnModuleDestroy {
     const taken = [...this.slots.keys()];
     if (this.isClosing || taken.length >= MAX_SLOTS) return undefined;
     const retries = taken.filter(({ attempts }) => attempts > 1).length;
-    const request = await this.outbox.claimNext({
+    const request = await this.outbox.claimNextRequest({
       busyNetworks: taken.flatMap(({ networks }) => networks),
       busyDomains: taken.map(({ recipient }) => recipient.slice(recipient.lastIndexOf('@') + 1)),
       servedNetworks: [...this.served],
@@ -177,14 +177,14 @@ export class MailWorker implements OnModuleDestroy {
     if (request.isExpired) return this.giveUpExpired(request);
     const mail = await this.composer?.composeMail(request);
     if (!mail) {
-      await this.outbox.remove(request);
+      await this.outbox.removeRequest(request);
       this.mails.inc({ kind: request.kind, outcome: 'dropped' });
       return;
     }
     try {
-      const content = this.templates.render(request.kind, mail.values);
+      const content = this.templates.renderMail(request.kind, mail.values);
       const limit = AbortSignal.timeout(request.attempts > 1 ? RETRY_TIMEOUT_MS : FIRST_ATTEMPT_TIMEOUT_MS);
-      await this.transport.send({ to: mail.to, ...content }, AbortSignal.any([this.stopping.signal, limit]));
+      await this.transport.sendMail({ to: mail.to, ...content }, AbortSignal.any([this.stopping.signal, limit]));
     } catch (error) {
       await this.settleFailure(request, mail.userId, error);
       return;
@@ -196,7 +196,7 @@ export class MailWorker implements OnModuleDestroy {
   /** Audits the failure only if the address has an account, because each audit event has a subject. */
   private async giveUpExpired(request: ClaimedRequest): Promise<void> {
     const userId = request.userId ?? (await this.composer?.findUserId(request));
-    if (userId === undefined) await this.outbox.remove(request);
+    if (userId === undefined) await this.outbox.removeRequest(request);
     else await this.removeWithEvent('user.mail.failed', request, userId);
     this.log.warn('mail_expired', { reason: request.kind });
     this.mails.inc({ kind: request.kind, outcome: 'failed' });
@@ -205,7 +205,7 @@ export class MailWorker implements OnModuleDestroy {
   private async settleFailure(request: ClaimedRequest, userId: string, error: unknown): Promise<void> {
     const refusal = error instanceof MailNotAcceptedError ? error : undefined;
     if (this.stopping.signal.aborted) {
-      await this.outbox.postpone(request, true);
+      await this.outbox.postponeRequest(request, true);
       return;
     }
     const isFinal = refusal?.isFinal === true || request.attempts >= MAX_ATTEMPTS;
@@ -217,14 +217,14 @@ export class MailWorker implements OnModuleDestroy {
       error: toErrorFields(refusal?.cause ?? error),
     });
     if (isFinal) await this.removeWithEvent('user.mail.failed', request, userId);
-    else await this.outbox.postpone(request, false);
+    else await this.outbox.postponeRequest(request, false);
     this.mails.inc({ kind: request.kind, outcome: isFinal ? 'failed' : 'delayed' });
   }
 
   /** Removes a request, with an event that names the HTTP request that asked for the mail. */
   private async removeWithEvent(event: AuditEventName, request: ClaimedRequest, userId: string): Promise<void> {
     const { kind, requestId, attempts } = request;
-    await this.outbox.remove(request, {
+    await this.outbox.removeRequest(request, {
       event,
       actor: { door: 'service', id: null, requestId, address: null },
       time: this.clock.now(),

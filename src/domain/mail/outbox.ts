@@ -142,13 +142,16 @@ export class Outbox {
   }
 
   /** Adds a request of an anonymous client, with the same statement for every address (enumeration). */
-  async add(kind: MailKind, recipient: string, requester: Requester): Promise<void> {
+  async addRequest(kind: MailKind, recipient: string, requester: Requester): Promise<void> {
     await this.database.rows(ADD, toValues(kind, recipient, requester));
     this.wake();
   }
 
   /** Adds a request in the transaction of the act that asks for it. */
-  async addWith(transaction: EntityManager, { kind, recipient, userId, requester }: AddedRequest): Promise<void> {
+  async addRequestWith(
+    transaction: EntityManager,
+    { kind, recipient, userId, requester }: AddedRequest,
+  ): Promise<void> {
     const values = toValues(kind, recipient, requester);
     if (userId === null) await transaction.query(ADD.text, values);
     else await transaction.query(ADD_FOR_USER, [...values, userId]);
@@ -178,12 +181,17 @@ export class Outbox {
   }
 
   /** Removes a request that an act has voided. */
-  async withdraw(transaction: EntityManager, userId: string, kind: MailKind): Promise<void> {
+  async withdrawRequest(transaction: EntityManager, userId: string, kind: MailKind): Promise<void> {
     await transaction.query(WITHDRAW, [userId, kind]);
   }
 
   /** Claims a due request for this worker alone. */
-  async claimNext({ busyNetworks, busyDomains, servedNetworks, ...kinds }: Claim): Promise<ClaimedRequest | undefined> {
+  async claimNextRequest({
+    busyNetworks,
+    busyDomains,
+    servedNetworks,
+    ...kinds
+  }: Claim): Promise<ClaimedRequest | undefined> {
     const values = [busyNetworks, busyDomains, servedNetworks, kinds.mayTakeFirst, kinds.mayTakeRetry];
     return this.database.row<ClaimedRequest>(TAKE, values);
   }
@@ -192,23 +200,23 @@ export class Outbox {
    * Locks the request until the transaction ends.
    * @returns whether it still exists
    */
-  async hold(transaction: EntityManager, { id }: MailRequest): Promise<boolean> {
+  async holdRequest(transaction: EntityManager, { id }: MailRequest): Promise<boolean> {
     return (await transaction.query<unknown[]>(HOLD, [id])).length > 0;
   }
 
   /** @param isDueNow true when a stop interrupted the attempt; otherwise the mail is due after a backoff */
-  async postpone({ id }: MailRequest, isDueNow: boolean): Promise<void> {
+  async postponeRequest({ id }: MailRequest, isDueNow: boolean): Promise<void> {
     await this.database.rows(isDueNow ? RELEASE : POSTPONE, [id]);
   }
 
   /** @param event recorded together with the removal */
-  async remove({ id, requestedAt }: ClaimedRequest, event?: AuditEvent): Promise<void> {
+  async removeRequest({ id, requestedAt }: ClaimedRequest, event?: AuditEvent): Promise<void> {
     if (event) await this.audit.execute(REMOVE_WITH_EVENT, [id, requestedAt], event);
     else await this.database.rows(REMOVE, [id, requestedAt]);
   }
 
   /** @returns the number of waiting mails, and the seconds that the oldest one has waited */
-  async measure(): Promise<{ readonly waiting: number; readonly seconds: number }> {
+  async measureBacklog(): Promise<{ readonly waiting: number; readonly seconds: number }> {
     return (await this.database.row(MEASURE, [])) ?? { waiting: 0, seconds: 0 };
   }
 }

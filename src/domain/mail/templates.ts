@@ -62,7 +62,7 @@ export class Templates {
   }
 
   /** @param given values, which are escaped in HTML */
-  render(kind: MailKind, given: TemplateValues): Template {
+  renderMail(kind: MailKind, given: TemplateValues): Template {
     const values = { product: this.product, ...given };
     const { subject, text, html } = this.templates[kind];
     const escaped = Object.fromEntries(Object.entries(values).map(([key, value]) => [key, escapeHtml(value)]));

@@ -42,7 +42,7 @@ export class BackgroundWork {
     private readonly outbox: Outbox,
     metrics: MetricsRegistry,
   ) {
-    const measure = createSlowGauge(() => this.measure());
+    const measure = createSlowGauge(() => this.measureWork());
     const help = 'Age of the oldest work that is not done, or of the last success of a job in any replica.';
     for (const name of MEASURE_NAMES) {
       const read = async () => (await measure())?.find((measured) => measured.name === name)?.seconds;
@@ -54,11 +54,11 @@ export class BackgroundWork {
     await this.database.rows(RECORD, [job]);
   }
 
-  async measure(): Promise<Measurement[]> {
+  async measureWork(): Promise<Measurement[]> {
     const rows = await this.database.rows<{ job: string; seconds: number }>(READ, []);
     const measured = new Map(rows.map(({ job, seconds }) => [`${job}_age_seconds`, seconds]))
       .set('audit_unsealed_seconds', await this.seals.measureLag())
-      .set('mail_waiting_seconds', (await this.outbox.measure()).seconds);
+      .set('mail_waiting_seconds', (await this.outbox.measureBacklog()).seconds);
     return MEASURE_NAMES.map((name) => {
       const seconds = Math.floor(measured.get(name) ?? 0);
       return { name, seconds, is_overdue: seconds > LIMITS[name] };

@@ -83,7 +83,7 @@ export class EnrolmentsService {
       ...node,
       targets,
       id: createId(),
-      codeMac: this.macs.computeCurrent(canonicalizeCode(code)),
+      codeMac: this.macs.computeCurrentMac(canonicalizeCode(code)),
       createdAt: now,
       expiresAt: addSeconds(now, expiresInMinutes * 60),
     });
@@ -136,8 +136,8 @@ export class EnrolmentsService {
     idempotencyKey?: string,
     hasLostRace = false,
   ): Promise<IssuedCredential<Node>> {
-    const macs = this.macs.computeAll(canonicalizeCode(typed));
-    const retryMacs = idempotencyKey === undefined ? [] : this.macs.computeAll(`retry ${idempotencyKey}`);
+    const macs = this.macs.computeMacs(canonicalizeCode(typed));
+    const retryMacs = idempotencyKey === undefined ? [] : this.macs.computeMacs(`retry ${idempotencyKey}`);
     const { verdict, enrolment } = await this.throttle.countEnrolmentGuess(actor.address, async () => {
       const found = await this.database.row<NodeEnrolment>(FIND, [macs]);
       const now = await this.clock.now();

@@ -147,7 +147,7 @@ function parseDerivedKey(text: string): ForeignHash | undefined {
   for (const [pattern, saltEncoding, digestEncoding] of DERIVED_KEY_FORMS) {
     const { groups } = pattern.exec(text) ?? {};
     if (!groups) continue;
-    const key = { salt: decode(groups.salt, saltEncoding), digest: decode(groups.digest, digestEncoding) };
+    const key = { salt: decodeBytes(groups.salt, saltEncoding), digest: decodeBytes(groups.digest, digestEncoding) };
     // A salt in text is chosen by the application, and may be short.
     const minSaltLength = saltEncoding === 'utf8' ? 1 : MIN_SALT_BYTES;
     requireBetween('the length of the salt', key.salt.length, minSaltLength, MAX_SALT_BYTES);
@@ -190,7 +190,7 @@ function boundPbkdf2(hash: HashOf<'pbkdf2'>): ForeignHash {
 }
 
 /** Refuses text in another encoding, because Node.js would skip unknown characters or stop at them. */
-function decode(text = '', encoding: Encoding): Buffer {
+function decodeBytes(text = '', encoding: Encoding): Buffer {
   // passlib writes `.` for the `+` of base64, and Django adds padding.
   const plain = encoding === 'base64' ? text.replaceAll('.', '+').replace(/=+$/, '') : text;
   const bytes = Buffer.from(plain, encoding);

@@ -78,7 +78,7 @@ export class PasswordVerifier {
    * imported hash takes the time of its own form until its first login.
    */
   async verifyPassword(email: string, password: string, ticket: Ticket): Promise<PasswordVerdict> {
-    return this.judge(await this.database.row<AccountRow>(READ_BY_EMAIL, [email]), password, ticket);
+    return this.judgePassword(await this.database.row<AccountRow>(READ_BY_EMAIL, [email]), password, ticket);
   }
 
   /**
@@ -90,7 +90,7 @@ export class PasswordVerifier {
   async reauthenticateUser({ principal, actor }: OwnCall, password: string): Promise<VerifiedUser> {
     const { userId, email } = principal;
     const verdict = await this.throttle.countPasswordGuess(email, actor.address, async (ticket) =>
-      this.judge(await this.database.row<AccountRow>(READ_BY_ID, [userId]), password, ticket),
+      this.judgePassword(await this.database.row<AccountRow>(READ_BY_ID, [userId]), password, ticket),
     );
     if (verdict.valid) return verdict.user;
     if (verdict.reason !== 'wrong_password') throw createRefusal('user', 'session_ended', { user_id: userId });
@@ -99,7 +99,11 @@ export class PasswordVerifier {
     throw createWrongPassword(userId, 'wrong_password');
   }
 
-  private async judge(user: AccountRow | undefined, password: string, ticket: Ticket): Promise<PasswordVerdict> {
+  private async judgePassword(
+    user: AccountRow | undefined,
+    password: string,
+    ticket: Ticket,
+  ): Promise<PasswordVerdict> {
     const matches = await this.hasher.comparePassword(password, user?.passwordHash, ticket);
     if (!user) return { valid: false, reason: 'unknown' };
     if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };

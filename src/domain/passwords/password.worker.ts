@@ -21,7 +21,7 @@ interface Hashing {
   readonly cost: number;
 }
 
-function hash({ password, cost }: Hashing): string {
+function hashPassword({ password, cost }: Hashing): string {
   return bcrypt.hashSync(password, cost);
 }
 
@@ -33,7 +33,7 @@ export interface Verification {
   readonly padding: readonly number[];
 }
 
-function verify({ password, passwordHash, padding }: Verification): boolean {
+function verifyOwnHash({ password, passwordHash, padding }: Verification): boolean {
   const matches = bcrypt.compareSync(password, passwordHash);
   for (const cost of padding) bcrypt.hashSync(password, cost);
   return matches;
@@ -45,11 +45,11 @@ interface ForeignVerification {
   readonly passwordHash: string;
 }
 
-async function verifyForeign(task: ForeignVerification): Promise<boolean> {
+async function verifyForeignHash(task: ForeignVerification): Promise<boolean> {
   const foreign = parseForeignHash(task.passwordHash);
   const password = Buffer.from(task.password);
   if (foreign.algorithm === 'bcrypt') return verifyBcrypt(password, foreign);
-  const found = await derive(password, foreign);
+  const found = await deriveDigest(password, foreign);
   return found.length === foreign.digest.length && timingSafeEqual(found, foreign.digest);
 }
 
@@ -67,7 +67,7 @@ function prehash(password: Buffer, foreign: HashOf<'bcrypt'>): Buffer {
   return Buffer.from(hash.update(password).digest(foreign.prehash === 'sha256-hex' ? 'hex' : 'base64'));
 }
 
-async function derive(password: Buffer, foreign: HashOf<'argon2id' | 'scrypt' | 'pbkdf2'>): Promise<Uint8Array> {
+async function deriveDigest(password: Buffer, foreign: HashOf<'argon2id' | 'scrypt' | 'pbkdf2'>): Promise<Uint8Array> {
   const { salt, digest } = foreign;
   if (foreign.algorithm === 'pbkdf2')
     return pbkdf2Sync(password, salt, foreign.iterations, digest.length, foreign.hash);
@@ -86,12 +86,12 @@ async function derive(password: Buffer, foreign: HashOf<'argon2id' | 'scrypt' | 
 export type PasswordTask = Hashing | Verification | ForeignVerification;
 
 function runTask(task: PasswordTask): string | boolean | Promise<boolean> {
-  if (task.name === 'hash') return hash(task);
-  return task.name === 'verify' ? verify(task) : verifyForeign(task);
+  if (task.name === 'hash') return hashPassword(task);
+  return task.name === 'verify' ? verifyOwnHash(task) : verifyForeignHash(task);
 }
 
-async function answer(task: PasswordTask): Promise<void> {
+async function answerTask(task: PasswordTask): Promise<void> {
   parentPort?.postMessage(await runTask(task));
 }
 
-parentPort?.on('message', (task: PasswordTask) => void answer(task));
+parentPort?.on('message', (task: PasswordTask) => void answerTask(task));

@@ -64,7 +64,7 @@ export class FactorChanges {
     private readonly clock: Clock,
   ) {}
 
-  async reauthenticate(call: OwnCall, password: string): Promise<PasswordMoment> {
+  async reauthenticateUser(call: OwnCall, password: string): Promise<PasswordMoment> {
     return this.passwords.reauthenticateUser(call, password);
   }
 

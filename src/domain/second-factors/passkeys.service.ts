@@ -73,7 +73,7 @@ export class PasskeysService {
 
   /** @returns the options for navigator.credentials.create() */
   async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
-    const { passwordChangedAt } = await this.changes.reauthenticate(call, password);
+    const { passwordChangedAt } = await this.changes.reauthenticateUser(call, password);
     const { userId } = call.principal;
     const user = await this.factors.findUser(userId);
     if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
@@ -129,7 +129,7 @@ export class PasskeysService {
   }
 
   async removePasskey(call: OwnCall, { id, password }: { id: string; password: string }): Promise<void> {
-    const reauthenticated = await this.changes.reauthenticate(call, password);
+    const reauthenticated = await this.changes.reauthenticateUser(call, password);
     if (!isId(id)) throw new ProblemException(problems.notFound);
     await this.changes.commitChange(call, reauthenticated, async (transaction) => {
       const [, count] = await transaction.query<[unknown, number]>(REMOVE, [id, call.principal.userId]);

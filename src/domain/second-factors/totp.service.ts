@@ -64,7 +64,7 @@ export class TotpService {
   }
 
   async enrolTotp(call: OwnCall, password: string): Promise<TotpEnrolment> {
-    const user = await this.changes.reauthenticate(call, password);
+    const user = await this.changes.reauthenticateUser(call, password);
     const secret = generateTotpSecret();
     const { userId, email } = call.principal;
     const values = [userId, this.vault.encryptSecret(userId, secret), this.vault.keyMark, this.clock.now()];
@@ -120,7 +120,7 @@ export class TotpService {
     change: (transaction: EntityManager) => Promise<Result>,
   ): Promise<Result> {
     const { actor } = call;
-    const reauthenticated = await this.changes.reauthenticate(call, password);
+    const reauthenticated = await this.changes.reauthenticateUser(call, password);
     const user = await this.factors.findUser(call.principal.userId);
     return this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
       this.codes.acceptAnyCode({ user, code, actor }, (useCode) =>

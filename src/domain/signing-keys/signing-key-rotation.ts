@@ -104,12 +104,12 @@ export class SigningKeyVault {
     this.box = new SecretBox(environment, 'platform-auth signing keys v1');
   }
 
-  encrypt(pair: KeyPair): Encrypted {
+  encryptKey(pair: KeyPair): Encrypted {
     return this.box.encrypt(exportPrivateKey(pair), pair.kid);
   }
 
   /** @returns undefined when neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts the key */
-  decrypt(kid: string, encrypted: Buffer): { readonly pair: KeyPair; readonly isOutdated: boolean } | undefined {
+  decryptKey(kid: string, encrypted: Buffer): { readonly pair: KeyPair; readonly isOutdated: boolean } | undefined {
     const opened = this.box.decrypt(encrypted, kid);
     if (!opened) return undefined;
     const pair = importKeyPair(opened.plaintext);
@@ -153,11 +153,11 @@ export class SigningKeyRotation {
   async reencryptKeys(): Promise<void> {
     const rows = await this.database.rows<EncryptedRow>(READ_ENCRYPTED, []);
     for (const { id, kid, state, encrypted_private_key: encrypted } of rows) {
-      const opened = this.vault.decrypt(kid, encrypted);
+      const opened = this.vault.decryptKey(kid, encrypted);
       const isToSign = this.environment.accessTokenAlgorithm === 'ES256' && state !== 'retired';
       if (!opened && isToSign) throw new UnreadableSigningKeyError(kid);
       if (!opened?.isOutdated) continue;
-      const values = [id, this.vault.encrypt(opened.pair), encrypted];
+      const values = [id, this.vault.encryptKey(opened.pair), encrypted];
       const replaced = await this.database.rows(REPLACE_ENCRYPTED, values);
       if (replaced.length > 0) this.log.info('signing_key_reencrypted', { kid });
     }
@@ -192,7 +192,7 @@ export class SigningKeyRotation {
         kid: pair.kid,
         algorithm: 'ES256',
         state,
-        encryptedPrivateKey: this.vault.encrypt(pair),
+        encryptedPrivateKey: this.vault.encryptKey(pair),
         createdAt: now,
         activatedAt: state === 'active' ? now : null,
       });
@@ -229,7 +229,7 @@ export class SigningKeyOperations {
       const active = await transaction.findOneBy(SigningKey, { state: 'active' });
       if (!active) throw new SigningKeyOperationError('No key is active: the service makes one under ES256.');
       await this.replaceActiveIfShown(transaction, now);
-      await this.record(transaction, 'signing_key.retired', active, actor, now);
+      await this.recordAct(transaction, 'signing_key.retired', active, actor, now);
     });
   }
 
@@ -240,7 +240,7 @@ export class SigningKeyOperations {
       if (key.state === 'active') await this.replaceActiveIfShown(transaction, now);
       else if (key.state === 'next') await transaction.update(SigningKey, key.id, { state: 'retired', retiredAt: now });
       else return;
-      await this.record(transaction, 'signing_key.retired', key, actor, now);
+      await this.recordAct(transaction, 'signing_key.retired', key, actor, now);
     });
   }
 
@@ -254,7 +254,7 @@ export class SigningKeyOperations {
       const revoked = { state: 'revoked', revokedAt: now, encryptedPrivateKey: null } as const;
       await transaction.update(SigningKey, key.id, revoked);
       if (key.state === 'active') await transaction.query(ACTIVATE_NEXT, [now]);
-      await this.record(transaction, 'signing_key.revoked', key, actor, now);
+      await this.recordAct(transaction, 'signing_key.revoked', key, actor, now);
     });
     // Waits even for a key that was already revoked, because the call that revoked it may still be waiting.
     await this.propagation.awaitPropagation();
@@ -276,7 +276,7 @@ export class SigningKeyOperations {
     await replaceActive(transaction, now);
   }
 
-  private async record(
+  private async recordAct(
     transaction: EntityManager,
     event: AuditEventName,
     { id, kid, state }: SigningKey,

@@ -176,7 +176,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   }
 
   private decryptKey(kid: string, encrypted: Buffer): KeyPair | undefined {
-    const pair = this.vault.decrypt(kid, encrypted)?.pair;
+    const pair = this.vault.decryptKey(kid, encrypted)?.pair;
     if (!pair && !this.unreadableKids.has(kid)) {
       this.log.error('signing_key_not_decrypted', { kid });
       this.unreadableKids.add(kid);

@@ -42,7 +42,7 @@ export interface AccessTokenClaims {
  * Whether the claims are those that this service signs. Without a configured audience, a token that has one is refused
  * (RFC 7519 §4.1.3).
  */
-export function isComplete(
+export function hasRequiredClaims(
   claims: Partial<AccessTokenClaims>,
   audience: string | undefined,
 ): claims is AccessTokenClaims {
@@ -170,11 +170,11 @@ export class AccessTokens {
    * Accepts an expired token, which may still end its session.
    * @returns undefined for a token that this service did not sign
    */
-  async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
+  async verifyTokenIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
     const now = this.clock.trustedNow();
     const { jwtAudience, accessTokenExpireMinutes } = this.environment;
     const claims = await this.verifySignature(token);
-    if (!claims || !isComplete(claims, jwtAudience)) return undefined;
+    if (!claims || !hasRequiredClaims(claims, jwtAudience)) return undefined;
     return hasPossibleTimes(claims, now, accessTokenExpireMinutes) ? claims : undefined;
   }
 

@@ -3,7 +3,7 @@ import type { UserPrincipal } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { AccessTokens, hasPossibleTimes, isComplete, type AccessTokenClaims } from './access-tokens.js';
+import { AccessTokens, hasPossibleTimes, hasRequiredClaims, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 
 /** The user door: a token that this service signed (RFC 8725), for a live session of an active user. */
@@ -31,7 +31,7 @@ export class UserDoor {
    * @throws {ProblemException} invalid_access_token
    */
   async verifyClaims(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
-    if (!isComplete(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
+    if (!hasRequiredClaims(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
     const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
     const now = this.clock.trustedNow();
     if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });

@@ -238,7 +238,7 @@ export class AccountTransfer {
     return this.dataSource.transaction(async (transaction) => {
       const rows = await transaction.query<AddedAccount[]>(INSERT_ACCOUNTS, [...toColumns(batch), this.clock.now()]);
       if (rows.length > 0 && !this.isStarted) {
-        await this.record(transaction, 'users.import_started', {});
+        await this.recordRun(transaction, 'users.import_started', {});
         this.isStarted = true;
       }
       return rows;
@@ -258,14 +258,14 @@ export class AccountTransfer {
 
   async finishImport(counts: ImportCounts): Promise<void> {
     if (!this.isStarted) return;
-    await this.dataSource.transaction((transaction) => this.record(transaction, 'users.imported', { ...counts }));
+    await this.dataSource.transaction((transaction) => this.recordRun(transaction, 'users.imported', { ...counts }));
   }
 
   /** Reads accounts in the order of their ids. It may miss accounts that register meanwhile. */
   async *readAccounts(): AsyncGenerator<PortableAccount[]> {
     await this.dataSource.transaction(async (transaction) => {
       const [row] = await transaction.query<{ count: number }[]>('SELECT count(*)::integer AS count FROM users');
-      await this.record(transaction, 'users.exported', { accounts: row?.count ?? 0 });
+      await this.recordRun(transaction, 'users.exported', { accounts: row?.count ?? 0 });
     });
     let after: string | null | undefined = null;
     while (after !== undefined) {
@@ -275,7 +275,7 @@ export class AccountTransfer {
     }
   }
 
-  private async record(
+  private async recordRun(
     transaction: EntityManager,
     event: Extract<AuditEventName, `users.${string}`>,
     details: Record<string, unknown>,

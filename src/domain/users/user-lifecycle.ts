@@ -80,7 +80,7 @@ export class Registration {
       if (this.environment.requireVerifiedEmail) {
         // Part of the transaction, because an account without a link could never log in.
         const request = { kind: 'email_verification', recipient: email, userId: null, requester: actor } as const;
-        await this.outbox.addWith(transaction, request);
+        await this.outbox.addRequestWith(transaction, request);
       }
       // The audit log names the new user as the actor when no door has authenticated one.
       const named = actor.door === 'open' ? toUserActor(actor, user.id) : actor;
@@ -187,14 +187,14 @@ export class UserChanges {
     actor: Actor,
   ): Promise<void> {
     await this.tokens.voidTokens(transaction, id);
-    await this.outbox.withdraw(transaction, id, 'email_change');
+    await this.outbox.withdrawRequest(transaction, id, 'email_change');
     const act = { subject: id, actor };
     await this.outbox.addNotice(transaction, act, { kind: 'email_changed', recipient: formerEmail });
     await this.outbox.addNotice(transaction, act, { kind: 'email_set', recipient: email });
     if (!this.environment.requireVerifiedEmail || emailVerifiedAt) return;
     // The account could never log in without a link.
     const request = { kind: 'email_verification', recipient: email, userId: null, requester: actor } as const;
-    await this.outbox.addWith(transaction, request);
+    await this.outbox.addRequestWith(transaction, request);
   }
 }
 

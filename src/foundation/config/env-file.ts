@@ -111,7 +111,7 @@ export class EnvFile {
 
 /** @throws {UnusableFileError} */
 export function setVariable(text: string, name: string, value: string): string {
-  const quoted = quote(value);
+  const quoted = quoteValue(value);
   if (quoted === undefined) throw new UnusableFileError(`the value of ${name} cannot stand in an environment file`);
   const last = [...text.matchAll(ASSIGNMENT)].filter((match) => match[1] === name).at(-1);
   const range = last?.indices?.[2];
@@ -133,7 +133,7 @@ export function detectLineEnd(text: string): string {
  * Shells read these files too: they would run `$(…)` between double quotes, and do not treat backticks as quotes.
  * @returns undefined when no form means the same to dotenv and to a shell
  */
-function quote(value: string): string | undefined {
+function quoteValue(value: string): string | undefined {
   if (NEEDS_NO_QUOTES.test(value)) return value;
   if (/\p{Cc}/u.test(value)) return undefined;
   if (!value.includes("'")) return `'${value}'`;

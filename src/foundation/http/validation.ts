@@ -36,12 +36,12 @@ export function parseJson(request: Request, _response: Response, next: NextFunct
   const bytes: unknown = request.body;
   if (Buffer.isBuffer(bytes)) {
     const { body, lists } = getDeclaredRoute(request);
-    if (body === 'json') request.body = bytes.length > 0 ? parse(bytes, lists) : undefined;
+    if (body === 'json') request.body = bytes.length > 0 ? parseBody(bytes, lists) : undefined;
   }
   next();
 }
 
-function parse(bytes: Buffer, lists: Route['lists']): unknown {
+function parseBody(bytes: Buffer, lists: Route['lists']): unknown {
   // Decoding would replace invalid bytes with U+FFFD and so make different passwords equal.
   if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
   let maxCommas = MAX_NAMES;

@@ -175,11 +175,17 @@ export class Log implements OnApplicationShutdown {
 }
 
 function createLine(level: LogLevel, message: string, context: LogFields = {}): LogLine {
-  return { timestamp: new Date().toISOString(), level, service: 'platform-auth', message, context: redact(context) };
+  return {
+    timestamp: new Date().toISOString(),
+    level,
+    service: 'platform-auth',
+    message,
+    context: redactFields(context),
+  };
 }
 
 /** A caller also chooses names of services, so they may contain a secret. */
-function redact(context: LogFields): LogFields {
+function redactFields(context: LogFields): LogFields {
   const fields = Object.entries(context);
   const isClean = fields.every(([, value]) => typeof value !== 'string' || redactSecrets(value) === value);
   if (isClean) return context;

@@ -35,7 +35,7 @@ describe('the last uses', () => {
   it('are written in batches of 1,000, ordered by id', async () => {
     const { uses, written } = after();
     const ids = Array.from({ length: 2_500 }, (_, index) => String(index).padStart(4, '0'));
-    for (const id of [...ids].reverse()) uses.add(id, { at: AT, service: null });
+    for (const id of [...ids].reverse()) uses.addUse(id, { at: AT, service: null });
     await uses.flush();
     expect(written.map(([batch]) => batch.length)).toEqual([1_000, 1_000, 500]);
     expect(written.flatMap(([batch]) => batch)).toEqual(ids);
@@ -45,9 +45,9 @@ describe('the last uses', () => {
 
   it('of the two keys of a rotation are written apart, also after an outage', async () => {
     const { uses, written } = after(OUTAGE);
-    uses.add('a', { at: LATER, service: 'ocr' });
-    uses.add('a', { at: AT, service: 'ocr', isPrevious: true });
-    uses.addReported('a', 'recipes', AT, undefined, true);
+    uses.addUse('a', { at: LATER, service: 'ocr' });
+    uses.addUse('a', { at: AT, service: 'ocr', isPrevious: true });
+    uses.addReportedUse('a', 'recipes', AT, undefined, true);
     await uses.flush();
     await uses.flush();
     expect(written.map(([ids, times, , reported, , , previous]) => [ids, times, reported, previous])).toEqual([
@@ -59,12 +59,12 @@ describe('the last uses', () => {
 
   it('are kept through an outage, unless a newer use is known', async () => {
     const { uses, written, warned } = after(OUTAGE);
-    uses.add('a', { at: AT, service: null });
-    uses.add('b', { at: AT, service: 'ocr' }, 'read');
-    uses.add('b', { at: AT, service: 'ocr' }, 'write');
+    uses.addUse('a', { at: AT, service: null });
+    uses.addUse('b', { at: AT, service: 'ocr' }, 'read');
+    uses.addUse('b', { at: AT, service: 'ocr' }, 'write');
     const flushed = uses.flush();
-    uses.add('a', { at: LATER, service: 'recipes' });
-    uses.add('b', { at: LATER, service: 'ocr' }, 'write');
+    uses.addUse('a', { at: LATER, service: 'recipes' });
+    uses.addUse('b', { at: LATER, service: 'ocr' }, 'write');
     await flushed;
     expect(written).toEqual([]);
     expect(warned).toEqual([2]);
@@ -79,10 +79,10 @@ describe('the last uses', () => {
 
   it('that services report neither replace what this replica saw nor what another service reports', async () => {
     const { uses, written } = after(OUTAGE);
-    uses.add('a', { at: AT, service: 'ocr' });
-    uses.addReported('a', 'recipes', LATER);
-    uses.addReported('b', 'ocr', AT);
-    uses.addReported('b', 'recipes', LATER);
+    uses.addUse('a', { at: AT, service: 'ocr' });
+    uses.addReportedUse('a', 'recipes', LATER);
+    uses.addReportedUse('b', 'ocr', AT);
+    uses.addReportedUse('b', 'recipes', LATER);
     await uses.flush();
     await uses.flush();
     const [seen, reported] = written as [Written, Written];
@@ -94,9 +94,9 @@ describe('the last uses', () => {
 
   it('are recorded for every other service while one reports ids at random', async () => {
     const { uses, written } = after();
-    for (let index = 0; index < 150_000; index++) uses.addReported(`random-${index}`, 'ocr', AT);
-    uses.addReported('of-recipes', 'recipes', AT);
-    uses.add('seen', { at: AT, service: null });
+    for (let index = 0; index < 150_000; index++) uses.addReportedUse(`random-${index}`, 'ocr', AT);
+    uses.addReportedUse('of-recipes', 'recipes', AT);
+    uses.addUse('seen', { at: AT, service: null });
     await uses.flush();
     const ids = written.flatMap(([batch]) => batch);
     expect(ids).toEqual(expect.arrayContaining(['of-recipes', 'seen']));
@@ -106,7 +106,7 @@ describe('the last uses', () => {
   it('of one service are bounded in ids and scopes together, also through an outage', async () => {
     const { uses, written } = after(OUTAGE);
     for (let index = 0; index < 20_000; index++)
-      for (let scope = 0; scope < 5; scope++) uses.addReported(`random-${index}`, 'ocr', AT, `scope-${scope}`);
+      for (let scope = 0; scope < 5; scope++) uses.addReportedUse(`random-${index}`, 'ocr', AT, `scope-${scope}`);
     for (let flush = 0; flush < 3; flush++) await uses.flush();
     const scopes = written
       .flatMap(([, , , , , asked]) => asked)
@@ -118,7 +118,7 @@ describe('the last uses', () => {
   it('of one service are written early when there are many of them, but not again and again during an outage', async () => {
     const { uses, written, warned } = after(OUTAGE);
     const report = async (from: number): Promise<void> => {
-      for (let index = 0; index < 6_000; index++) uses.addReported(`${from}-${index}`, 'ocr', AT);
+      for (let index = 0; index < 6_000; index++) uses.addReportedUse(`${from}-${index}`, 'ocr', AT);
       await new Promise(setImmediate);
     };
     await report(1);
@@ -136,7 +136,7 @@ describe('the last uses', () => {
   it('are dropped when the database rejects them permanently, without blocking others', async () => {
     const { uses, written, warned } = after(new TypeError('a mistake of ours'));
     for (let index = 0; index < 1_001; index++) {
-      uses.add(String(index).padStart(4, '0'), { at: AT, service: null });
+      uses.addUse(String(index).padStart(4, '0'), { at: AT, service: null });
     }
     await uses.flush();
     expect(warned).toEqual([1_000]);

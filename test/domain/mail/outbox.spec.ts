@@ -245,10 +245,10 @@ describe('the next mail of a worker', () => {
   const app = useApp();
   let outbox: Outbox;
   const add = (recipient: string, address: string) =>
-    outbox.add('password_reset', recipient, { requestId: null, address });
+    outbox.addRequest('password_reset', recipient, { requestId: null, address });
   const claim = async (claim: Partial<Claim> = {}): Promise<string | undefined> => {
     const all = { busyNetworks: [], busyDomains: [], servedNetworks: [], mayTakeFirst: true, mayTakeRetry: true };
-    return (await outbox.claimNext({ ...all, ...claim }))?.recipient;
+    return (await outbox.claimNextRequest({ ...all, ...claim }))?.recipient;
   };
   beforeAll(async () => {
     outbox = app.nest.get(Outbox);

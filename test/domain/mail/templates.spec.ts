@@ -36,13 +36,13 @@ describe('the texts of the mails', () => {
   };
 
   it.each(MAIL_KINDS)('of %s have no placeholder left when they are filled, built in or in files', (kind) => {
-    const builtIn = Templates.load(undefined, PRODUCT).render(kind, VALUES);
-    expect(Templates.load(folder, PRODUCT).render(kind, VALUES)).toEqual(builtIn);
+    const builtIn = Templates.load(undefined, PRODUCT).renderMail(kind, VALUES);
+    expect(Templates.load(folder, PRODUCT).renderMail(kind, VALUES)).toEqual(builtIn);
     expect(Object.values(builtIn).join()).not.toMatch(/\{\{|\}\}/);
   });
 
   it('escape values in HTML, and leave them as they are in plain text', () => {
-    const { text, html } = Templates.load(undefined, PRODUCT).render('password_reset', VALUES);
+    const { text, html } = Templates.load(undefined, PRODUCT).renderMail('password_reset', VALUES);
     expect(text).toContain(VALUES.link);
     expect(text).toContain(VALUES.email);
     expect(html).toContain('href="https://app.example.org/x?a=1&amp;b=2#token=t"');
@@ -52,7 +52,7 @@ describe('the texts of the mails', () => {
   });
 
   it('fill in a placeholder once: a value that looks like one stays as it is', () => {
-    const { text } = Templates.load(undefined, PRODUCT).render('password_reset', {
+    const { text } = Templates.load(undefined, PRODUCT).renderMail('password_reset', {
       ...VALUES,
       email: '{{link}}@example.org',
     });
@@ -61,7 +61,7 @@ describe('the texts of the mails', () => {
 
   it('replace the built-in ones, with the subject of the first line', () => {
     writeFileSync(join(folder, 'password-reset.txt'), 'Subject: Neues Passwort\r\n\r\nHier: {{ link }}\r\n');
-    const { subject, text } = Templates.load(folder, PRODUCT).render('password_reset', VALUES);
+    const { subject, text } = Templates.load(folder, PRODUCT).renderMail('password_reset', VALUES);
     expect({ subject, text }).toEqual({ subject: 'Neues Passwort', text: `Hier: ${VALUES.link}\r\n` });
   });
 
@@ -69,8 +69,8 @@ describe('the texts of the mails', () => {
     for (const file of ['email-set.txt', 'email-set.html', 'factors-removed.html']) unlinkSync(join(folder, file));
     expect(problemsOf()).toEqual(['MAIL_TEMPLATES_DIR: factors-removed.html is missing or cannot be read']);
     writeFileSync(join(folder, 'factors-removed.html'), '<p>{{email}}</p>');
-    const builtIn = Templates.load(undefined, PRODUCT).render('email_set', VALUES);
-    expect(Templates.load(folder, PRODUCT).render('email_set', VALUES)).toEqual(builtIn);
+    const builtIn = Templates.load(undefined, PRODUCT).renderMail('email_set', VALUES);
+    expect(Templates.load(folder, PRODUCT).renderMail('email_set', VALUES)).toEqual(builtIn);
   });
 
   it('stop the start with the name of each mistake', () => {
