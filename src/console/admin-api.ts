@@ -1,19 +1,59 @@
 import { Injectable, RequestMethod, type Type } from '@nestjs/common';
 import { METHOD_METADATA } from '@nestjs/common/constants.js';
-import { ModuleRef } from '@nestjs/core';
+import { MetadataScanner, ModuleRef } from '@nestjs/core';
 import type { Request } from 'express';
+import { toActor, type AdminPrincipal } from '../foundation/access/actor.js';
 import { readDeclaration } from '../foundation/access/route-declarations.js';
-import { toActor } from '../foundation/access/actor.js';
-import { AdminDoor, lacksScope } from '../api/admin/admin.door.js';
+import { listValidatedParameters } from '../foundation/access/route-table.js';
 import { createValidationPipe } from '../foundation/http/validation.js';
-import type { ConsoleSession } from './console-sessions.js';
+import { AdminDoor, lacksScope } from '../api/admin/admin.door.js';
+import { AppCredentialsAdminController } from '../api/admin/app-credentials.admin.controller.js';
+import { AuditEventsAdminController } from '../api/admin/audit-events.admin.controller.js';
+import { BackgroundWorkAdminController } from '../api/admin/background-work.admin.controller.js';
+import { ExplanationsAdminController } from '../api/admin/explanations.admin.controller.js';
+import { NodesAdminController } from '../api/admin/nodes.admin.controller.js';
+import { OperatorsAdminController } from '../api/admin/operators.admin.controller.js';
+import { UsersAdminController } from '../api/admin/users.admin.controller.js';
 
-/** A controller of the operators' API. */
-export type Controller = Type<object>;
+const CONTROLLERS = {
+  appCredentials: AppCredentialsAdminController,
+  auditEvents: AuditEventsAdminController,
+  backgroundWork: BackgroundWorkAdminController,
+  explanations: ExplanationsAdminController,
+  nodes: NodesAdminController,
+  operators: OperatorsAdminController,
+  users: UsersAdminController,
+} as const;
+
+/** A route as a page calls it: asks for the scope, validates the body and the query, and runs the handler. */
+export interface AdminRoute<Values extends unknown[], Answer> {
+  /** @throws {ProblemException} missing_scope; validation_failed; what the handler throws */
+  (...values: Values): Promise<Answer>;
+  /** Whether the operator has a scope that the route accepts. */
+  readonly isAllowed: boolean;
+}
+
+/** A body or a query before its validation. */
+export type Unvalidated = Readonly<Record<string, unknown>>;
+
 type Handler = (...values: never[]) => Promise<unknown>;
-type HandlerOf<Api, Name extends keyof Api> = Extract<Api[Name], Handler>;
+/** In place of a DTO, its fields before the validation. */
+type Sent<Values> = {
+  [Index in keyof Values]: Values[Index] extends string | Request
+    ? Values[Index]
+    : { readonly [Field in keyof Values[Index]]?: unknown };
+};
+type RoutesOf<Api> = {
+  readonly [Name in keyof Api as Api[Name] extends Handler ? Name : never]: Api[Name] extends Handler
+    ? AdminRoute<Sent<Parameters<Api[Name]>>, Awaited<ReturnType<Api[Name]>>>
+    : never;
+};
+/** The routes of the operators' API, by controller. */
+export type AdminRoutes = {
+  readonly [Name in keyof typeof CONTROLLERS]: RoutesOf<InstanceType<(typeof CONTROLLERS)[Name]>>;
+};
 
-/** The operators' API as the console calls it: the handlers of its routes, with their scopes and validation. */
+/** The operators' API as the console calls it: what a route declares about scopes and DTOs holds here too. */
 @Injectable()
 export class AdminApi {
   private readonly pipe = createValidationPipe();
@@ -23,40 +63,44 @@ export class AdminApi {
     private readonly modules: ModuleRef,
   ) {}
 
-  /** @throws {ProblemException} missing_scope, as the route does; what the route refuses */
-  call<Api extends object, Name extends keyof Api & string>(
-    request: Request,
-    controller: Type<Api>,
-    name: Name,
-    ...values: Parameters<HandlerOf<Api, Name>>
-  ): ReturnType<HandlerOf<Api, Name>> {
-    return this.callNamed(request, controller, name, ...values) as ReturnType<HandlerOf<Api, Name>>;
+  /** @returns the routes, for the operator of a request */
+  of(request: Request): AdminRoutes {
+    const routes = Object.entries(CONTROLLERS).map(([name, controller]) => [
+      name,
+      this.bindRoutes(request, controller),
+    ]);
+    return Object.fromEntries(routes) as AdminRoutes;
   }
 
-  /** As {@link AdminApi.call}, for names that are data. */
-  async callNamed(request: Request, controller: Controller, name: string, ...values: unknown[]): Promise<unknown> {
-    const { handler, scope, method } = findHandler(controller, name);
-    const principal = request.user as ConsoleSession['principal'];
-    await this.door.requireScope(principal, scope, method, () => toActor(request));
-    return handler.apply(this.modules.get(controller, { strict: false }), values as never[]);
+  private bindRoutes(request: Request, controller: Type<object>): object {
+    const prototype = controller.prototype as Readonly<Record<string, Handler>>;
+    const names = new MetadataScanner().getAllMethodNames(prototype);
+    return Object.fromEntries(
+      names.flatMap((name) => {
+        const handler = prototype[name] as Handler;
+        const { scope } = readDeclaration(handler);
+        if (scope === undefined) return [];
+        const method = RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod];
+        const principal = request.user as AdminPrincipal;
+        const call = async (...values: unknown[]): Promise<unknown> => {
+          await this.door.requireScope(principal, scope, method, () => toActor(request));
+          const validated = await this.validate(controller, name, values);
+          return handler.apply(this.modules.get(controller, { strict: false }), validated as never[]);
+        };
+        const isAllowed = principal.operator === null || !lacksScope(principal.operator, scope, method);
+        return [[name, Object.assign(call, { isAllowed })]];
+      }),
+    );
   }
 
-  /** Whether a page offers this act to the session. */
-  mayCall({ principal: { operator } }: ConsoleSession, controller: Controller, name: string): boolean {
-    const { scope, method } = findHandler(controller, name);
-    return operator === null || !lacksScope(operator, scope, method);
+  /** Fields without a value, and empty parameters of a query, count as not sent. */
+  private async validate(controller: Type<object>, name: string, values: unknown[]): Promise<unknown[]> {
+    const validated = [...values];
+    for (const { index, type, metatype } of listValidatedParameters(controller, name)) {
+      const isSent = ([, value]: [string, unknown]) => value !== undefined && (type === 'body' || value !== '');
+      const sent = Object.fromEntries(Object.entries(values[index] ?? {}).filter(isSent));
+      validated[index] = await this.pipe.transform(sent, { type, metatype });
+    }
+    return validated;
   }
-
-  /** Validates as the route does. Empty parameters of a query count as not sent. @throws {ProblemException} validation_failed */
-  async read<Dto extends object>(type: 'body' | 'query', metatype: Type<Dto>, fields: object): Promise<Dto> {
-    const sent = Object.entries(fields).filter(([, value]) => value !== undefined && (type === 'body' || value !== ''));
-    return (await this.pipe.transform(Object.fromEntries(sent), { type, metatype })) as Dto;
-  }
-}
-
-function findHandler(controller: Controller, name: string) {
-  const handler = (controller.prototype as Readonly<Record<string, Handler | undefined>>)[name];
-  const scope = handler && readDeclaration(handler).scope;
-  if (handler === undefined || scope === undefined) throw new Error(`${name} is no route of operators`);
-  return { handler, scope, method: RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod] };
 }

@@ -6,12 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { Get, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
-import {
-  AuditEventsAdminController,
-  AuditEventsQuery,
-  type AuditEventResponse,
-} from '../api/admin/audit-events.admin.controller.js';
-import { BackgroundWorkAdminController } from '../api/admin/background-work.admin.controller.js';
+import type { AuditEventResponse, AuditEventsAdminController } from '../api/admin/audit-events.admin.controller.js';
 import { isId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
@@ -49,8 +44,9 @@ export class AuditPages {
 
   @Get('audit-events')
   async showEvents(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
-    const { items, next_cursor } = await this.readEvents(request, query);
-    const work = await this.api.call(request, BackgroundWorkAdminController, 'getBackgroundWork');
+    const { auditEvents, backgroundWork } = this.api.of(request);
+    const { items, next_cursor } = await auditEvents.listAuditEvents(query);
+    const work = await backgroundWork.getBackgroundWork();
     const unsealed = work.items.find(({ name }) => name === 'audit_unsealed_seconds');
     const rows = items.map((event) => [
       <Moment at={event.time} />,
@@ -64,7 +60,7 @@ export class AuditPages {
     const filter = { ...query, cursor: undefined };
     sendPage(
       response,
-      <Page title="Audit" session={getSession(request)} at={ADDRESS} needs={['read']}>
+      <Page title="Audit events" session={getSession(request)} at={ADDRESS} needs={['read']}>
         <p>
           The oldest event without a seal is{' '}
           <span class={unsealed?.is_overdue ? 'bad' : 'good'}>{unsealed?.seconds} s old</span>. A seal proves that the
@@ -93,7 +89,7 @@ export class AuditPages {
 
   /** Page by page, and only as fast as the client reads. An error after the first page cuts the connection. */
   private async download(request: Request, response: Response, query: Fields, format: Format): Promise<void> {
-    const first = await this.readEvents(request, { ...query, limit: BATCH });
+    const first = await this.readBatch(request, query);
     setPageHeaders(response);
     response.type(FORMATS[format].type).attachment(`audit.${format}`);
     try {
@@ -116,14 +112,13 @@ export class AuditPages {
         return;
       }
       request.user = session.principal;
-      page = await this.readEvents(request, { ...query, limit: BATCH, cursor: page.next_cursor });
+      page = await this.readBatch(request, { ...query, cursor: page.next_cursor });
       yield page.items.map(toLine).join('');
     }
   }
 
-  private async readEvents(request: Request, query: Fields) {
-    const read = await this.api.read('query', AuditEventsQuery, query);
-    return this.api.call(request, AuditEventsAdminController, 'listAuditEvents', read);
+  private async readBatch(request: Request, query: Fields): Promise<Events> {
+    return this.api.of(request).auditEvents.listAuditEvents({ ...query, limit: BATCH });
   }
 }
 
@@ -157,9 +152,8 @@ export async function readEvents(
   filter: Fields,
   limit = 20,
 ): Promise<AuditEventResponse[] | undefined> {
-  if (!api.mayCall(getSession(request), AuditEventsAdminController, 'listAuditEvents')) return undefined;
-  const query = await api.read('query', AuditEventsQuery, { ...filter, limit: String(limit) });
-  return (await api.call(request, AuditEventsAdminController, 'listAuditEvents', query)).items;
+  const { listAuditEvents } = api.of(request).auditEvents;
+  return listAuditEvents.isAllowed ? (await listAuditEvents({ ...filter, limit: String(limit) })).items : undefined;
 }
 
 interface TimelineProps {

@@ -59,16 +59,18 @@ class NotLoggedInError extends Error {
   override readonly name = 'NotLoggedInError';
 }
 
-interface Locals {
-  session?: ConsoleSession;
-  /** The number of the form that this request claimed. */
-  form?: string;
-  /** Of the form that was sent. */
-  fields?: Fields;
+declare module 'express-serve-static-core' {
+  interface Request {
+    /** Of a page behind the login; set by its guard. */
+    consoleSession?: ConsoleSession;
+    /** The number of the form that this request claimed. */
+    claimedForm?: string;
+    /** Of the form that was sent. */
+    formFields?: Fields;
+  }
 }
 
-export function getSession(request: Request): ConsoleSession {
-  const { session } = (request.res?.locals ?? {}) as Locals;
+export function getSession({ consoleSession: session }: Request): ConsoleSession {
   if (!session) throw new Error('The route has no guard of the console');
   return session;
 }
@@ -115,8 +117,7 @@ export type Fields = Readonly<Record<string, string | undefined>>;
 
 /** @returns the fields of a form; the values of a repeated one are joined by blanks */
 export function readFields(request: Request): Fields {
-  const locals = (request.res?.locals ?? {}) as Locals;
-  return (locals.fields ??= parseForm(request));
+  return (request.formFields ??= parseForm(request));
 }
 
 function parseForm({ body }: Request): Fields {
@@ -142,7 +143,6 @@ class ConsoleGuard implements CanActivate {
 
   async canActivate(context: ExecutionContext): Promise<true> {
     const request = context.switchToHttp().getRequest<Request>();
-    const locals = request.res?.locals as Locals;
     if (Object.values(request.query).some((value) => typeof value !== 'string'))
       throw new ProblemException(problems.malformedRequest);
     const token = readCookie(request);
@@ -150,13 +150,13 @@ class ConsoleGuard implements CanActivate {
     const isActive = request.headers['x-console-refresh'] === undefined;
     const session = token === undefined ? undefined : await this.sessions.findSession(token, isActive);
     if (!session) throw new NotLoggedInError();
-    locals.session = session;
+    request.consoleSession = session;
     request.user = session.principal;
-    if (request.method !== 'GET' && request.method !== 'HEAD') await this.claimForm(request, locals, session);
+    if (request.method !== 'GET' && request.method !== 'HEAD') await this.claimForm(request, session);
     return true;
   }
 
-  private async claimForm(request: Request, locals: Locals, session: ConsoleSession): Promise<void> {
+  private async claimForm(request: Request, session: ConsoleSession): Promise<void> {
     refuseOtherOrigin(request);
     const form = readFormToken(session, readFields(request).form ?? '', request.path);
     if (form === undefined)
@@ -165,7 +165,7 @@ class ConsoleGuard implements CanActivate {
       'It was done once, and not again. A new key was shown in the first answer only: if you do not have it, rotate the key.';
     if (!(await this.sessions.claimForm(session, form)))
       throw new ConsoleRefusal(409, 'This form was sent before', advice);
-    locals.form = form;
+    request.claimedForm = form;
   }
 }
 
@@ -191,7 +191,7 @@ class ConsoleErrors extends ProblemFilter {
 
   protected override send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
     const { errors = [], members = {} } = occurrence;
-    const { session, form } = response.locals as Locals;
+    const { consoleSession: session, claimedForm: form } = request;
     const scopes = problem === problems.missingScope ? (members as { scopes?: string[] }).scopes : undefined;
     const details = errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}.`.trimStart());
     const advice = scopes ? undefined : [problem.detail, ...details].join(' ');
@@ -223,7 +223,7 @@ interface RefusalProps {
 }
 
 function Refusal({ title, advice, request, scopes }: RefusalProps) {
-  const { session } = (request.res?.locals ?? {}) as Locals;
+  const { consoleSession: session } = request;
   return (
     <Page title={title} session={session}>
       {advice !== undefined && <p>{advice}</p>}

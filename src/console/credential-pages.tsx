@@ -1,13 +1,13 @@
 /** The pages of what has a key: app credentials, nodes and operators (credential-types.ts). */
 import type { Request } from 'express';
 import type { VNode } from 'preact';
-import { ExplanationsAdminController, type ExplanationResponse } from '../api/admin/explanations.admin.controller.js';
-import { RotateRequest, type KeyResponse } from '../api/admin/key.dto.js';
+import type { ExplanationResponse } from '../api/admin/explanations.admin.controller.js';
+import type { KeyResponse } from '../api/admin/key.dto.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, readFields } from './console-requests.js';
-import { APPS, NODES, OPERATORS, showValue, type Credential, type CredentialType } from './credential-types.js';
-import { ResourcePages, type Description } from './resource-pages.js';
-import { Ago, Moment, Secret, type Cells } from './view.js';
+import { ConsolePages } from './console-requests.js';
+import { APP_CREDENTIALS, NODES, OPERATORS, type CredentialType } from './credential-types.js';
+import { ResourcePages, showValue, type Description } from './resource-pages.js';
+import { Ago, Moment, Secret, type Cells, type FactList } from './view.js';
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
   const now = new Date().toISOString();
@@ -47,35 +47,31 @@ function isInOverlap({ previous_key_expires_at }: KeyResponse): boolean {
   return previous_key_expires_at !== null && previous_key_expires_at > new Date().toISOString();
 }
 
-abstract class CredentialPages extends ResourcePages<Credential> {
+abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> extends ResourcePages<Row, Issued> {
   constructor(
     api: AdminApi,
-    protected override readonly type: CredentialType,
+    protected override readonly type: CredentialType<Row, Issued>,
   ) {
     super(api, type);
   }
 
-  protected toCells(item: Credential): Cells {
-    const [, member] = this.type.restriction;
-    return [<State of={item} />, <bdi>{showValue(item[member]) || 'all'}</bdi>, <Ago at={item.last_used_at} />];
+  protected toCells(item: Row): Cells {
+    const restriction = showValue(item[this.type.restriction]) || 'all';
+    return [<State of={item} />, <bdi>{restriction}</bdi>, <Ago at={item.last_used_at} />];
   }
 
-  protected isPossible(action: string, item: Credential): boolean {
+  protected isPossible(action: string, item: Row): boolean {
     return item.revoked_at === null && (action !== 'finish' || isInOverlap(item));
   }
 
-  protected async describe(request: Request, id: string, item: Credential): Promise<Description> {
-    const { explain, restriction, toGroup } = this.type;
-    const [title, member] = restriction;
+  protected async describe(request: Request, id: string, item: Row): Promise<Description> {
     // Operators have no explanation.
-    const answer = explain && (await this.api.call(request, ExplanationsAdminController, explain, id, {}));
+    const answer = await this.type.explain?.(this.api.of(request))(id, {});
     const lastUse = <LastUse use={answer} lastUsedAt={item.last_used_at} />;
     const isUsed = answer ? answer.last_accepted_at !== null : item.last_used_at !== null;
-    const group = toGroup?.(item);
     const facts = [
       ['State', <State of={item} />],
-      ...(group ? [['Belongs to', <a href={group.address}>{group.text}</a>] as const] : []),
-      [title, showValue(item[member]) || 'all'],
+      ...this.listFields(item),
       ['Issued', <Moment at={item.created_at} />],
       ['Rotated', <Moment at={item.rotated_at} />],
       ['Expires', <Moment at={item.expires_at} />],
@@ -95,40 +91,25 @@ abstract class CredentialPages extends ResourcePages<Credential> {
     };
   }
 
-  protected async issue(request: Request): Promise<VNode> {
-    const body = await this.api.read('body', this.type.issueBody, this.readBody(request, undefined));
-    return this.renderIssued((await this.call(request, this.type.handlers.issue, request, body)) as Credential);
+  /** All that the form for a new one has, but the expiry, which is shown as a moment. */
+  private listFields(item: Row): FactList {
+    const { fields, groupedBy } = this.type;
+    return fields
+      .filter(({ name }) => name !== 'expires_at')
+      .map(({ label, name, isList }) => {
+        const text = showValue(item[name as keyof Row]) || (isList ? 'all' : undefined);
+        const address = name === groupedBy && this.toGroup(groupedBy, item).address;
+        return [label, address ? <a href={address}>{text}</a> : text];
+      });
   }
 
-  protected async perform(request: Request, id: string, action: string, item: Credential): Promise<VNode | string> {
-    const { handler } = this.findAction(action);
-    if (action === 'rotate') {
-      const { overlap_hours } = readFields(request);
-      const sent = { overlap_hours: overlap_hours ? Number(overlap_hours) : undefined };
-      const rotation = await this.api.read('body', RotateRequest, sent);
-      return this.renderIssued((await this.call(request, handler, request, id, rotation)) as Credential);
-    }
-    if (action === 'change') {
-      const body = await this.api.read('body', this.type.changeBody, this.readBody(request, item));
-      await this.call(request, handler, request, id, body);
-    } else await this.call(request, handler, request, id);
-    return this.toAddressOf(item);
+  protected override async perform(request: Request, id: string, action: string, item: Row): Promise<VNode | string> {
+    if (action !== 'rotate') return super.perform(request, id, action, item);
+    const body = this.readBody(request, this.findAction(action).fields?.(item) ?? []);
+    return this.renderIssued(await this.type.routes(this.api.of(request)).rotate(request, id, body));
   }
 
-  /** @param before the credential that changes: a field that was emptied becomes null, and an unchanged one is not sent */
-  private readBody(request: Request, before: Credential | undefined): object {
-    const sent = readFields(request);
-    const fields = before ? this.type.changeable : this.type.fields;
-    const entries = fields.map(({ name, isList }) => {
-      const text = (sent[name] ?? '').trim();
-      if (text === (before ? showValue(before[name]) : '')) return [name, undefined];
-      if (text === '') return [name, null];
-      return [name, isList ? text.split(/[\s,]+/) : text];
-    });
-    return Object.fromEntries(entries) as object;
-  }
-
-  private renderIssued(issued: Credential): VNode {
+  protected renderIssued(issued: Issued): VNode {
     return (
       <>
         <p role="note">The key is shown only here, and only now. Keep it before you leave this page.</p>
@@ -154,12 +135,14 @@ function LastUse({ use, lastUsedAt }: { use: ExplanationResponse | undefined; la
   );
 }
 
-export const CREDENTIAL_PAGES = [APPS, NODES, OPERATORS].map((type) => {
+function createPages<Row extends KeyResponse, Issued extends Row>(type: CredentialType<Row, Issued>) {
   @ConsolePages(type.address)
-  class KindPages extends CredentialPages {
+  class PagesOfType extends CredentialPages<Row, Issued> {
     constructor(api: AdminApi) {
       super(api, type);
     }
   }
-  return KindPages;
-});
+  return PagesOfType;
+}
+
+export const CREDENTIAL_PAGES = [createPages(APP_CREDENTIALS), createPages(NODES), createPages(OPERATORS)];

@@ -1,58 +1,61 @@
+/** What the console knows of each type of credentials. The fields of its forms are those of the DTOs of its routes. */
 import type { Type } from '@nestjs/common';
+import { ARRAY_MAX_SIZE, getMetadataStorage, ValidationTypes } from 'class-validator';
+import type { Request } from 'express';
 import {
-  AppCredentialsAdminController,
-  AppCredentialsQuery,
   IssueAppCredentialRequest,
   UpdateAppCredentialRequest,
+  type AppCredentialResponse,
+  type IssuedAppCredentialResponse,
 } from '../api/admin/app-credentials.admin.controller.js';
+import type { ExplanationResponse } from '../api/admin/explanations.admin.controller.js';
 import type { KeyResponse } from '../api/admin/key.dto.js';
 import {
-  NodesAdminController,
-  NodesQuery,
   IssueNodeRequest,
   UpdateNodeRequest,
+  type IssuedNodeResponse,
+  type NodeResponse,
 } from '../api/admin/nodes.admin.controller.js';
 import {
-  OperatorsAdminController,
-  OperatorsQuery,
   IssueOperatorRequest,
   UpdateOperatorRequest,
+  type IssuedOperatorResponse,
+  type OperatorResponse,
 } from '../api/admin/operators.admin.controller.js';
 import { credentialVariables, SCOPES } from '../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
-import type { Action, ResourceType } from './resource-pages.js';
-import { MOMENT_HINT, toAddress, type FieldProps } from './view.js';
+import type { AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
+import { showValue, toLabel } from './resource-pages.js';
+import type { ActionRoute, ResourceField, ResourceRoutes, ResourceType } from './resource-pages.js';
+import { MOMENT_HINT, type FieldProps } from './view.js';
 
-/** A field of a form; a list is typed with blanks between its words. */
-interface CredentialField extends FieldProps {
-  readonly isList?: true;
+interface CredentialRoutes<Row, Issued extends Row> extends ResourceRoutes<Row, Issued> {
+  readonly rotate: AdminRoute<[request: Request, id: string, body: Unvalidated], Issued>;
+  readonly change: ActionRoute;
+  readonly revoke: ActionRoute;
 }
 
-/** What the operators' API answers about a credential of any type. */
-export type Credential = KeyResponse & Readonly<Record<string, string | string[] | null>>;
-
-export interface CredentialType extends ResourceType<Credential> {
-  readonly fields: readonly CredentialField[];
-  readonly changeable: readonly CredentialField[];
-  readonly actions: Readonly<Record<'rotate' | 'change' | 'revoke', Action<Credential>>> & {
-    /** Of a key that replicas share: the first use of a node's new key finishes its rotation. */
-    readonly finish?: Action<Credential>;
-  };
-  readonly explain?: 'explainNode' | 'explainAppCredential';
+interface Given<Row, Issued extends Row> extends Pick<
+  ResourceType<Row, Issued>,
+  'address' | 'title' | 'noun' | 'scope' | 'filters' | 'groupedBy' | 'toId' | 'toName'
+> {
+  readonly routes: (api: AdminRoutes) => CredentialRoutes<Row, Issued>;
+  readonly explain?: (api: AdminRoutes) => AdminRoute<[id: string, query: Unvalidated], ExplanationResponse>;
   readonly issueBody: Type<object>;
   readonly changeBody: Type<object>;
-  /** What the key is restricted to: a title, and the member with the names; none means all. */
-  readonly restriction: readonly [title: string, member: string];
+  readonly hints: Readonly<Partial<Record<keyof Row, string>>>;
+  /** What the key is restricted to; null means all. */
+  readonly restriction: keyof Row & string;
+  /** Of a key that replicas share: the first use of a node's new key finishes its rotation. */
+  readonly finish?: (api: AdminRoutes) => ActionRoute;
+  readonly asksForName?: true;
   /** The new key, in the forms in which it is needed. */
-  formatKey(issued: Credential): readonly (readonly [name: string, text: string])[];
+  readonly formatKey: (issued: Issued) => readonly (readonly [name: string, text: string])[];
 }
 
-export function showValue(value: Credential[string] | undefined): string {
-  return Array.isArray(value) ? value.join(' ') : (value ?? '');
-}
+export type CredentialType<Row, Issued extends Row> = Given<Row, Issued> & ResourceType<Row, Issued>;
 
-const EXPIRES_AT = { label: 'Expires at', name: 'expires_at', hint: `${MOMENT_HINT} Empty: never.` };
-const OVERLAP: FieldProps = {
+const OVERLAP: ResourceField = {
   label: 'Hours for which the old key stays valid',
   name: 'overlap_hours',
   type: 'number',
@@ -66,125 +69,125 @@ const STATE_FILTERS: readonly FieldProps[] = [
   { label: 'Expires before', name: 'expires_before', hint: MOMENT_HINT },
 ];
 
-type Given = Omit<CredentialType, 'actions' | 'changeable' | 'head' | 'nameLabel' | 'submit'> & {
-  /** Names of the fields that may change. */
-  readonly changes: readonly string[];
-  readonly actions: Readonly<Record<'rotate' | 'change' | 'revoke', string>> & { readonly finish?: string };
-  readonly asksForName?: true;
-};
+/** @returns a field for each that the validators of a body know, the required ones first */
+function listFields(body: Type<object>, hints: Readonly<Record<string, string | undefined>>): ResourceField[] {
+  const rules = getMetadataStorage().getTargetValidationMetadatas(body, '', false, false);
+  const names = [...new Set(rules.map(({ propertyName }) => propertyName))];
+  const fields = names.map((name) => {
+    const own = rules.filter(({ propertyName }) => propertyName === name);
+    const isRequired = !own.some(({ type }) => type === ValidationTypes.CONDITIONAL_VALIDATION);
+    const isList = own.some((rule) => rule.name === ARRAY_MAX_SIZE);
+    return { label: toLabel(name), name, isRequired, isList, hint: hints[name] };
+  });
+  return fields.sort((one, other) => Number(other.isRequired) - Number(one.isRequired));
+}
 
-function createCredentialType({ changes, actions, asksForName, ...given }: Given): CredentialType {
-  const changeable = given.fields.filter(({ name }) => changes.includes(name));
+function createCredentialType<Row extends KeyResponse, Issued extends Row>(
+  given: Given<Row, Issued>,
+): CredentialType<Row, Issued> {
+  const { routes, finish, asksForName, issueBody, changeBody } = given;
+  const hints = { expires_at: `${MOMENT_HINT} Empty: never.`, ...given.hints };
+  const show = (item: Row, field: ResourceField) => ({ ...field, value: showValue(item[field.name as keyof Row]) });
   return {
     ...given,
-    changeable,
     filters: [...given.filters, ...STATE_FILTERS],
-    head: ['State', given.restriction[0], 'Last used'],
+    fields: listFields(issueBody, hints),
+    head: ['State', toLabel(given.restriction), 'Last used'],
     nameLabel: 'Type the name',
     submit: 'Issue the key',
     actions: {
       rotate: {
         title: 'Rotate',
         effect: 'A new key is issued, and works at once. The old one ends as you say below.',
-        handler: actions.rotate,
+        route: (api) => routes(api).rotate,
         fields: () => [OVERLAP],
       },
-      ...(actions.finish !== undefined && {
+      ...(finish && {
         finish: {
           title: 'Finish the rotation',
           effect: 'The old key is refused from the next call on, at every service. Replicas that still use it stop.',
-          handler: actions.finish,
+          route: finish,
         },
       }),
       change: {
         title: 'Change',
         effect: 'It holds from the next call on, at every service.',
-        handler: actions.change,
-        fields: (item) => changeable.map((field) => ({ ...field, value: showValue(item[field.name]) })),
+        route: (api) => routes(api).change,
+        fields: (item) => listFields(changeBody, hints).map((field) => show(item, field)),
       },
       revoke: {
         title: 'Revoke',
         effect:
           'Its key is refused from the next call on, at every service. This cannot be undone: it would need a new one.',
-        handler: actions.revoke,
+        route: (api) => routes(api).revoke,
         ...(asksForName && { asksForName }),
       },
     },
   };
 }
 
-export const APPS = createCredentialType({
+export const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCredentialResponse>({
   address: '/console/app-credentials',
-  title: 'Keys',
+  title: 'App credentials',
   noun: 'app credential',
-  controller: AppCredentialsAdminController,
   scope: 'apps',
-  handlers: { list: 'listAppCredentials', find: 'getAppCredential', issue: 'issueAppCredential' },
-  actions: {
-    rotate: 'rotateAppCredential',
-    finish: 'finishAppCredentialRotation',
-    change: 'updateAppCredential',
-    revoke: 'revokeAppCredential',
-  },
-  explain: 'explainAppCredential',
-  query: AppCredentialsQuery,
+  routes: ({ appCredentials }) => ({
+    list: appCredentials.listAppCredentials,
+    find: appCredentials.getAppCredential,
+    issue: appCredentials.issueAppCredential,
+    rotate: appCredentials.rotateAppCredential,
+    change: appCredentials.updateAppCredential,
+    revoke: appCredentials.revokeAppCredential,
+  }),
+  finish: ({ appCredentials }) => appCredentials.finishAppCredentialRotation,
+  explain: ({ explanations }) => explanations.explainAppCredential,
   issueBody: IssueAppCredentialRequest,
   changeBody: UpdateAppCredentialRequest,
   filters: [
     { label: 'Caller', name: 'caller' },
     { label: 'Target', name: 'target' },
   ],
-  fields: [
-    { label: 'Caller', name: 'caller', isRequired: true, hint: 'The service that calls.' },
-    { label: 'Target', name: 'target', isRequired: true, hint: 'The service that is called, and accepts the key.' },
-    { label: 'Scopes', name: 'scopes', isList: true, hint: 'Such as documents:read. Empty: everything.' },
-    EXPIRES_AT,
-  ],
-  changes: ['scopes'],
-  restriction: ['Scopes', 'scopes'],
-  toId: ({ app_id }) => String(app_id),
-  toName: ({ caller, target }) => `${String(caller)} → ${String(target)}`,
+  hints: {
+    caller: 'The service that calls.',
+    target: 'The service that is called, and accepts the key.',
+    scopes: 'Such as documents:read. Empty: everything.',
+  },
+  restriction: 'scopes',
+  toId: ({ app_id }) => app_id,
+  toName: ({ caller, target }) => `${caller} → ${target}`,
   formatKey({ app_id, app_key, target }) {
-    const { id, key } = credentialVariables(String(target));
-    return [['Environment', `${id}=${String(app_id)}\n${key}=${String(app_key)}`]];
+    const { id, key } = credentialVariables(target);
+    return [['Environment', `${id}=${app_id}\n${key}=${app_key}`]];
   },
 });
 
-export const NODES = createCredentialType({
+export const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
   address: '/console/nodes',
-  title: 'Homes',
+  title: 'Nodes',
   noun: 'node',
-  controller: NodesAdminController,
   scope: 'nodes',
-  handlers: { list: 'listNodes', find: 'getNode', issue: 'issueNode' },
-  actions: { rotate: 'rotateNode', change: 'updateNode', revoke: 'revokeNode' },
-  explain: 'explainNode',
-  query: NodesQuery,
+  routes: ({ nodes }) => ({
+    list: nodes.listNodes,
+    find: nodes.getNode,
+    issue: nodes.issueNode,
+    rotate: nodes.rotateNode,
+    change: nodes.updateNode,
+    revoke: nodes.revokeNode,
+  }),
+  explain: ({ explanations }) => explanations.explainNode,
   issueBody: IssueNodeRequest,
   changeBody: UpdateNodeRequest,
   filters: [
     { label: 'Household', name: 'household_id' },
     { label: 'Room or name', name: 'search' },
   ],
-  fields: [
-    { label: 'Household', name: 'household_id', isRequired: true, hint: 'A UUID.' },
-    { label: 'Room', name: 'room', isRequired: true },
-    { label: 'Name', name: 'name', isRequired: true },
-    { label: 'Targets', name: 'targets', isList: true, hint: 'Services that accept its key. Empty: all.' },
-    EXPIRES_AT,
-  ],
-  changes: ['room', 'name', 'targets', 'expires_at'],
-  restriction: ['Targets', 'targets'],
-  toId: ({ node_id }) => String(node_id),
-  toName: ({ room, name }) => `${String(room)}/${String(name)}`,
-  toGroup({ household_id }) {
-    const household = String(household_id);
-    return { text: `Household ${household}`, address: toAddress('/console/nodes', { household_id: household }) };
-  },
+  hints: { household_id: 'A UUID.', targets: 'Services that accept its key. Empty: all.' },
+  restriction: 'targets',
+  groupedBy: 'household_id',
+  toId: ({ node_id }) => node_id,
+  toName: ({ room, name }) => `${room}/${name}`,
   formatKey({ node_id, api_key, household_id }) {
-    const entries = Object.entries({ node_id, api_key, household_id }).map(
-      ([name, value]) => [name, String(value)] as const,
-    );
+    const entries = Object.entries({ node_id, api_key, household_id });
     return [
       ['JSON', JSON.stringify(Object.fromEntries(entries), null, 2)],
       ['Environment', entries.map(([name, value]) => `${name.toUpperCase()}=${value}`).join('\n')],
@@ -193,32 +196,27 @@ export const NODES = createCredentialType({
   },
 });
 
-export const OPERATORS = createCredentialType({
+export const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>({
   address: '/console/operators',
   title: 'Operators',
   noun: 'operator',
-  controller: OperatorsAdminController,
   scope: 'operators',
-  handlers: { list: 'listOperators', find: 'getOperator', issue: 'issueOperator' },
-  actions: {
-    rotate: 'rotateOperator',
-    finish: 'finishOperatorRotation',
-    change: 'updateOperator',
-    revoke: 'revokeOperator',
-  },
-  query: OperatorsQuery,
+  routes: ({ operators }) => ({
+    list: operators.listOperators,
+    find: operators.getOperator,
+    issue: operators.issueOperator,
+    rotate: operators.rotateOperator,
+    change: operators.updateOperator,
+    revoke: operators.revokeOperator,
+  }),
+  finish: ({ operators }) => operators.finishOperatorRotation,
   issueBody: IssueOperatorRequest,
   changeBody: UpdateOperatorRequest,
   filters: [{ label: 'Name', name: 'name' }],
-  fields: [
-    { label: 'Name', name: 'name', isRequired: true },
-    { label: 'Scopes', name: 'scopes', isRequired: true, isList: true, hint: `Some of: ${SCOPES.join(', ')}.` },
-    EXPIRES_AT,
-  ],
-  changes: ['scopes', 'expires_at'],
-  restriction: ['Scopes', 'scopes'],
+  hints: { scopes: `Some of: ${SCOPES.join(', ')}.` },
+  restriction: 'scopes',
   asksForName: true,
-  toId: ({ operator_id }) => String(operator_id),
-  toName: ({ name }) => String(name),
-  formatKey: ({ api_key }) => [['X-Admin-Key', String(api_key)]],
+  toId: ({ operator_id }) => operator_id,
+  toName: ({ name }) => name,
+  formatKey: ({ api_key }) => [['X-Admin-Key', api_key]],
 });

@@ -2,7 +2,7 @@
 import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
-import { BackgroundWorkAdminController } from '../api/admin/background-work.admin.controller.js';
+import type { KeyResponse } from '../api/admin/key.dto.js';
 import { COUNTED_EVENTS } from '../domain/audit/counted-refusals.js';
 import { EXPIRY_NOTICE_DAYS } from '../foundation/config/limits.js';
 import { ComparedClock } from '../foundation/database/compared-clock.js';
@@ -11,7 +11,7 @@ import { ThrottleWindows } from '../foundation/throttling/throttle-windows.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
-import { APPS, NODES, OPERATORS, type Credential } from './credential-types.js';
+import { APP_CREDENTIALS, NODES, OPERATORS, type CredentialType } from './credential-types.js';
 import { Overlap } from './credential-pages.js';
 import { describeCount, readEvents, SubjectLink } from './audit.js';
 import { Ago, Facts, Moment, Page, sendPage, Table, toAddress, type Cells } from './view.js';
@@ -25,7 +25,7 @@ interface Need {
   readonly title: string;
   /** Of the list that has all of them. */
   readonly filter: Fields;
-  readonly describe: (item: Credential) => ComponentChildren;
+  readonly describe: (item: KeyResponse) => ComponentChildren;
 }
 
 function listNeeds(now: number): Need[] {
@@ -64,7 +64,7 @@ export class DashboardPage {
     ]);
     sendPage(
       response,
-      <Page title="Now" session={getSession(request)} at="/console" needs={['read']} isLive>
+      <Page title="Dashboard" session={getSession(request)} at="/console" needs={['read']} isLive>
         {needs}
         {refusals}
         <h2>Health of the replica that answered</h2>
@@ -75,34 +75,38 @@ export class DashboardPage {
   }
 
   private async renderNeeds(request: Request): Promise<VNode> {
-    const rows: Cells[] = [];
-    const session = getSession(request);
-    for (const type of [APPS, NODES, OPERATORS]) {
-      if (!this.api.mayCall(session, type.controller, type.handlers.list)) {
-        const advice = `The scope ${type.scope} shows them; an operator with operators grants it.`;
-        rows.push([`The ${type.noun}s`, 'are not shown', advice]);
-        continue;
-      }
-      for (const { title, filter, describe } of listNeeds(Date.now())) {
-        const whole = { ...filter, live: 'true' };
-        const query = await this.api.read('query', type.query, { ...whole, limit: String(SHOWN) });
-        const page = (await this.api.callNamed(request, type.controller, type.handlers.list, query)) as {
-          items: Credential[];
-          next_cursor: string | null;
-        };
-        for (const item of page.items)
-          rows.push([
-            title,
-            <a href={`${type.address}/${type.toId(item)}`}>
-              <bdi>{type.toName(item)}</bdi>
-            </a>,
-            describe(item),
-          ]);
-        if (page.next_cursor !== null)
-          rows.push([title, <a href={toAddress(type.address, whole)}>All such {type.noun}s</a>, '']);
-      }
-    }
+    const rows = [
+      ...(await this.listNeedsOf(request, APP_CREDENTIALS)),
+      ...(await this.listNeedsOf(request, NODES)),
+      ...(await this.listNeedsOf(request, OPERATORS)),
+    ];
     return <Table caption="What needs a person" head={['What', 'Which', 'Since or until']} rows={rows} />;
+  }
+
+  private async listNeedsOf<Row extends KeyResponse, Issued extends Row>(
+    request: Request,
+    { address, noun, scope, routes, toId, toName }: CredentialType<Row, Issued>,
+  ): Promise<Cells[]> {
+    const { list } = routes(this.api.of(request));
+    if (!list.isAllowed) {
+      const advice = `The scope ${scope} shows them; an operator with operators grants it.`;
+      return [[`The ${noun}s`, 'are not shown', advice]];
+    }
+    const rows: Cells[] = [];
+    for (const { title, filter, describe } of listNeeds(Date.now())) {
+      const whole = { ...filter, live: 'true' };
+      const page = await list({ ...whole, limit: String(SHOWN) });
+      for (const item of page.items)
+        rows.push([
+          title,
+          <a href={`${address}/${toId(item)}`}>
+            <bdi>{toName(item)}</bdi>
+          </a>,
+          describe(item),
+        ]);
+      if (page.next_cursor !== null) rows.push([title, <a href={toAddress(address, whole)}>All such {noun}s</a>, '']);
+    }
+    return rows;
   }
 
   private async renderRefusals(request: Request): Promise<VNode> {
@@ -150,8 +154,9 @@ export class DashboardPage {
   }
 
   private async renderWork(request: Request): Promise<VNode | null> {
-    if (!this.api.mayCall(getSession(request), BackgroundWorkAdminController, 'getBackgroundWork')) return null;
-    const { items } = await this.api.call(request, BackgroundWorkAdminController, 'getBackgroundWork');
+    const { getBackgroundWork } = this.api.of(request).backgroundWork;
+    if (!getBackgroundWork.isAllowed) return null;
+    const { items } = await getBackgroundWork();
     const facts = items.map(({ name, seconds, is_overdue }) => {
       const value = <span class={is_overdue ? 'bad' : ''}>{seconds} s</span>;
       return [name.replace(/_seconds$/, '').replaceAll('_', ' '), value] as const;

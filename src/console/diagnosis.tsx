@@ -1,14 +1,9 @@
-/** Why was it refused? Answers with what the explanations of the operators' API say, and the events of the audit log. */
+/** Why is it refused? Answers with what the explanations of the operators' API say, and the events of the audit log. */
 import { Get, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { isIP } from 'node:net';
 import type { VNode } from 'preact';
-import {
-  ExplanationsAdminController,
-  type ExplanationResponse,
-  type ReasonResponse,
-} from '../api/admin/explanations.admin.controller.js';
-import { UsersAdminController, UsersQuery } from '../api/admin/users.admin.controller.js';
+import type { ExplanationResponse, ReasonResponse } from '../api/admin/explanations.admin.controller.js';
 import { isId } from '../foundation/common/ids.js';
 import { redactSecrets } from '../foundation/common/redaction.js';
 import { SERVICE_NAME } from '../foundation/common/names.js';
@@ -42,7 +37,7 @@ export class DiagnosisPage {
     const fields = [{ ...ABOUT, value: about }, ...ASKED.map((field) => ({ ...field, value: asked[field.name] }))];
     sendPage(
       response,
-      <Page title="Why?" session={getSession(request)} at={ADDRESS} needs={['read', 'nodes', 'apps', 'users']}>
+      <Page title="Explain" session={getSession(request)} at={ADDRESS} needs={['read', 'nodes', 'apps', 'users']}>
         <Form session={getSession(request)} action={ADDRESS} submit="Explain" fields={fields} />
         {found}
       </Page>,
@@ -61,14 +56,13 @@ export class DiagnosisPage {
   private async explain(request: Request, about: string, asked: Fields): Promise<VNode> {
     if (isIP(about) !== 0) return this.explainNetwork(request, about);
     if (isId(about)) return this.explainId(request, about, asked);
-    const query = await this.api.read('query', UsersQuery, { email: about });
-    const [user] = (await this.api.call(request, UsersAdminController, 'listUsers', query)).items;
+    const [user] = (await this.api.of(request).users.listUsers({ email: about })).items;
     return user ? this.explainId(request, user.id, asked) : <p role="note">No user has this e-mail address.</p>;
   }
 
   private async explainNetwork(request: Request, address: string): Promise<VNode> {
     const asked = { address };
-    const { network, limits } = await this.api.call(request, ExplanationsAdminController, 'explainNetwork', asked);
+    const { network, limits } = await this.api.of(request).explanations.explainNetwork(asked);
     const rows = limits.map(({ name, until }) => [<code>{name}</code>, <Moment at={until} />]);
     return (
       <>
@@ -82,21 +76,23 @@ export class DiagnosisPage {
   }
 
   private async explainId(request: Request, id: string, { address, service }: Fields): Promise<VNode> {
-    const atService: object = service ? { target: service } : {};
-    const fromAddress: object = address ? { address } : {};
+    const { explainNode, explainAppCredential, explainUser } = this.api.of(request).explanations;
     const kinds = [
-      ['node', '/console/nodes', 'explainNode', atService],
-      ['app credential', '/console/app-credentials', 'explainAppCredential', atService],
-      ['user', '/console/users', 'explainUser', fromAddress],
-    ] as const;
+      { name: 'node', page: '/console/nodes', route: explainNode, ask: () => explainNode(id, { target: service }) },
+      {
+        name: 'app credential',
+        page: '/console/app-credentials',
+        route: explainAppCredential,
+        ask: () => explainAppCredential(id, { target: service }),
+      },
+      { name: 'user', page: '/console/users', route: explainUser, ask: () => explainUser(id, { address }) },
+    ];
     const events = await this.renderEvents(request, 'Events about it', { subject: id });
-    const mayExplain = kinds.filter(([, , explain]) =>
-      this.api.mayCall(getSession(request), ExplanationsAdminController, explain),
-    );
+    const mayExplain = kinds.filter(({ route }) => route.isAllowed);
     // Without any of the scopes the first call is refused, as at its route.
     const explained = mayExplain.length > 0 ? mayExplain : kinds;
-    for (const [name, page, explain, asked] of explained) {
-      const answer = await this.api.call(request, ExplanationsAdminController, explain, id, asked);
+    for (const { name, page, ask } of explained) {
+      const answer = await ask();
       if (answer.reasons.some(({ code }) => code === 'unknown')) continue;
       return (
         <>
@@ -109,7 +105,7 @@ export class DiagnosisPage {
     return (
       <>
         <p role="note">
-          No {explained.map(([name]) => name).join(' or ')} has this id.
+          No {explained.map(({ name }) => name).join(' or ')} has this id.
           {explained.length < kinds.length && ' What else it may be needs the scope read.'}
         </p>
         {events}

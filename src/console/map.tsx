@@ -3,11 +3,7 @@ import { Get, Query, Req, Res } from '@nestjs/common';
 import * as dagre from '@dagrejs/dagre';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
-import {
-  AppCredentialsAdminController,
-  AppCredentialsQuery,
-  type AppCredentialResponse,
-} from '../api/admin/app-credentials.admin.controller.js';
+import type { AppCredentialResponse } from '../api/admin/app-credentials.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
@@ -103,8 +99,7 @@ export class MapPage {
     let next: string | null = null;
     for (const side of sides) {
       const filter = { ...side, live: revoked ? undefined : 'true', limit: String(MAX_ARROWS / sides.length) };
-      const query = await this.api.read('query', AppCredentialsQuery, filter);
-      const page = await this.api.call(request, AppCredentialsAdminController, 'listAppCredentials', query);
+      const page = await this.api.of(request).appCredentials.listAppCredentials(filter);
       for (const item of page.items) arrows.set(item.app_id, { ...item, isRefused: refused.has(item.app_id) });
       next ??= page.next_cursor;
     }

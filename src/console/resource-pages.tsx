@@ -3,49 +3,74 @@
  * list, a form for a new one, a page for each with its life as a time line, and a page for each action, which says what will
  * happen before it does it.
  */
-import { Get, Param, Post, Query, Req, Res, type Type } from '@nestjs/common';
+import { Get, Param, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import { isId } from '../foundation/common/ids.js';
 import type { Scope } from '../foundation/common/names.js';
 import { ProblemException, problems } from '../foundation/problems/problems.js';
-import type { AdminApi, Controller } from './admin-api.js';
+import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import { ConsoleRefusal, getSession, readFields, refuseOutdated, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './audit.js';
-import { Facts, Filters, Form, Page, Pager, sendPage, Table } from './view.js';
+import { Facts, Filters, Form, Page, Pager, sendPage, Table, toAddress } from './view.js';
 import type { Cells, FactList, FieldProps, RowGroup } from './view.js';
+
+/** A field of a form; a list is typed with blanks between its words. */
+export interface ResourceField extends FieldProps {
+  readonly isList?: boolean;
+}
+
+export type ActionRoute = AdminRoute<[request: Request, id: string, body: Unvalidated], unknown>;
 
 export interface Action<Resource> {
   readonly title: string;
   readonly effect: string;
-  readonly handler: string;
+  readonly route: (api: AdminRoutes) => ActionRoute;
+  /** What the call sends beside the fields. */
+  readonly body?: Unvalidated;
   /** Whether the operator types the name before it is done. */
-  readonly asksForName?: true;
-  readonly fields?: (resource: Resource) => readonly FieldProps[];
+  readonly asksForName?: boolean;
+  readonly fields?: (resource: Resource) => readonly ResourceField[];
+}
+
+export interface ResourceRoutes<Resource, Issued extends Resource> {
+  readonly list: AdminRoute<[query: Unvalidated], { items: Resource[]; next_cursor: string | null }>;
+  readonly find: AdminRoute<[id: string], Resource>;
+  readonly issue: AdminRoute<[request: Request, body: Unvalidated], Issued>;
 }
 
 /** One type of resources, as the operators' API has them. */
-export interface ResourceType<Resource> {
+export interface ResourceType<Resource, Issued extends Resource = Resource> {
   readonly address: string;
   readonly title: string;
   readonly noun: string;
-  readonly controller: Controller;
   /** Of its routes. */
   readonly scope: Scope;
-  readonly handlers: Readonly<Record<'list' | 'find' | 'issue', string>>;
-  readonly query: Type<object>;
+  readonly routes: (api: AdminRoutes) => ResourceRoutes<Resource, Issued>;
   readonly filters: readonly FieldProps[];
   /** Of the form for a new one. */
-  readonly fields: readonly FieldProps[];
+  readonly fields: readonly ResourceField[];
   readonly submit: string;
   /** The columns of the list after the name. */
   readonly head: readonly string[];
   readonly actions: Readonly<Record<string, Action<Resource>>>;
   readonly nameLabel: string;
+  /** By which filter of the list its rows are grouped. */
+  readonly groupedBy?: keyof Resource & string;
   readonly toId: (resource: Resource) => string;
   readonly toName: (resource: Resource) => string;
-  /** Under which heading of a list it stands, and where the heading leads. */
-  readonly toGroup?: (resource: Resource) => RowGroup;
+}
+
+export function showValue(value: unknown): string {
+  if (value == null) return '';
+  if (Array.isArray(value)) return value.join(' ');
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+/** @returns the label of a field: that of `household_id` is Household */
+export function toLabel(name: string): string {
+  const words = name.replace(/_id$/, '').replaceAll('_', ' ');
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 interface ActionAddress {
@@ -60,43 +85,40 @@ export interface Description {
   readonly more?: VNode;
 }
 
-export abstract class ResourcePages<Resource extends { readonly updated_at: string }> {
+export abstract class ResourcePages<Resource extends { readonly updated_at: string }, Issued extends Resource> {
   constructor(
     protected readonly api: AdminApi,
-    protected readonly type: ResourceType<Resource>,
+    protected readonly type: ResourceType<Resource, Issued>,
   ) {}
 
   protected abstract toCells(resource: Resource): Cells;
   protected abstract describe(request: Request, id: string, resource: Resource): Promise<Description>;
   protected abstract isPossible(action: string, resource: Resource): boolean;
   /** @returns a page that is shown once, or the address that shows what was made */
-  protected abstract issue(request: Request): Promise<VNode | string>;
-  /** @returns a page that is shown once; otherwise the page of the resource, or the list, is next */
-  protected abstract perform(request: Request, id: string, action: string, resource: Resource): Promise<VNode | string>;
+  protected abstract renderIssued(issued: Issued): VNode | string;
 
   @Get()
   async showList(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
-    const { address, title, noun, handlers, head, filters } = this.type;
+    const { address, title, noun, head, filters, groupedBy, toName } = this.type;
     if (query.search !== undefined && isId(query.search.trim())) {
       response.redirect(303, `${address}/${query.search.trim()}`);
       return;
     }
-    const read = await this.api.read('query', this.type.query, query);
-    const page = (await this.call(request, handlers.list, read)) as { items: Resource[]; next_cursor: string | null };
-    const { toGroup, toName } = this.type;
-    const items = toGroup ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
+    const { list, issue } = this.routes(request);
+    const page = await list(query);
+    const items = groupedBy ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
     const rows = items.map((resource) => [
       <a href={this.toAddressOf(resource)}>
         <bdi>{toName(resource)}</bdi>
       </a>,
       ...this.toCells(resource),
     ]);
-    const groups = toGroup && items.map(toGroup);
+    const groups = groupedBy && items.map((resource) => this.toGroup(groupedBy, resource));
     this.send(
       response,
       title,
       <>
-        {this.may(request, handlers.issue) && (
+        {issue.isAllowed && (
           <p class="actions">
             <a href={`${address}/new`}>New {noun}</a>
           </p>
@@ -117,15 +139,17 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
 
   @Post()
   async create(@Req() request: Request, @Res() response: Response): Promise<void> {
-    this.sendResult(response, `New ${this.type.noun}`, await this.issue(request));
+    const issued = await this.routes(request).issue(request, this.readBody(request, this.type.fields));
+    this.sendResult(response, `New ${this.type.noun}`, this.renderIssued(issued));
   }
 
   @Get(':id')
   async show(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    const resource = await this.find(request, id);
+    const resource = await this.routes(request).find(id);
     const { facts, more } = await this.describe(request, id, resource);
+    const routes = this.api.of(request);
     const offered = Object.entries(this.type.actions).filter(
-      ([name, { handler }]) => this.may(request, handler) && this.isPossible(name, resource),
+      ([name, { route }]) => route(routes).isAllowed && this.isPossible(name, resource),
     );
     this.send(
       response,
@@ -146,7 +170,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   @Get(':id/:action')
   async ask(@Req() request: Request, @Res() response: Response, @Param() { id, action }: ActionAddress): Promise<void> {
     const { title, effect, asksForName, fields } = this.findAction(action);
-    const resource = await this.find(request, id);
+    const resource = await this.routes(request).find(id);
     const { use } = await this.describe(request, id, resource);
     const { address, nameLabel, toName } = this.type;
     const toType = asksForName ? [{ label: nameLabel, name: 'name', isRequired: true }] : [];
@@ -174,7 +198,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     @Param() { id, action }: ActionAddress,
   ): Promise<void> {
     const { title, asksForName } = this.findAction(action);
-    const resource = await this.find(request, id);
+    const resource = await this.routes(request).find(id);
     refuseOutdated(request, resource.updated_at);
     if (asksForName && readFields(request).name !== this.type.toName(resource))
       throw new ConsoleRefusal(400, 'Not the name', 'What was typed is not the name. Nothing was changed.');
@@ -185,20 +209,39 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     );
   }
 
+  /** @returns a page that is shown once, or the address of the page that is next */
+  protected async perform(request: Request, id: string, action: string, resource: Resource): Promise<VNode | string> {
+    const { route, body, fields } = this.findAction(action);
+    const sent = this.readBody(request, fields?.(resource) ?? []);
+    await route(this.api.of(request))(request, id, { ...body, ...sent });
+    return this.toAddressOf(resource);
+  }
+
   protected toAddressOf(resource: Resource): string {
     return `${this.type.address}/${this.type.toId(resource)}`;
   }
 
-  protected call(request: Request, handler: string, ...values: unknown[]): Promise<unknown> {
-    return this.api.callNamed(request, this.type.controller, handler, ...values);
+  /** The heading of the rows that have the same value of a field, with the address of their list. */
+  protected toGroup(field: keyof Resource & string, resource: Resource): RowGroup {
+    const value = showValue(resource[field]);
+    return { text: `${toLabel(field)} ${value}`, address: toAddress(this.type.address, { [field]: value }) };
   }
 
-  private async find(request: Request, id: string): Promise<Resource> {
-    return (await this.call(request, this.type.handlers.find, id)) as Resource;
+  protected routes(request: Request): ResourceRoutes<Resource, Issued> {
+    return this.type.routes(this.api.of(request));
   }
 
-  private may(request: Request, handler: string): boolean {
-    return this.api.mayCall(getSession(request), this.type.controller, handler);
+  /** @returns what differs from the values that the form showed: a field that was emptied is null */
+  protected readBody(request: Request, fields: readonly ResourceField[]): Unvalidated {
+    const sent = readFields(request);
+    const entries = fields.map(({ name, value = '', type, isList }) => {
+      const given = sent[name] ?? '';
+      const text = type === 'password' ? given : given.trim();
+      if (text === value) return [name, undefined];
+      if (text === '') return [name, null];
+      return [name, isList ? text.split(/[\s,]+/) : type === 'number' ? Number(text) : text];
+    });
+    return Object.fromEntries(entries) as Unvalidated;
   }
 
   protected findAction(name: string): Action<Resource> {

@@ -1,18 +1,10 @@
 /** The pages of users: their state, sessions and factors, and what an operator may do. */
 import type { Request } from 'express';
 import type { VNode } from 'preact';
-import { ExplanationsAdminController } from '../api/admin/explanations.admin.controller.js';
-import {
-  UpdateUserRequest,
-  UsersAdminController,
-  UsersQuery,
-  type PasswordResetResponse,
-  type SessionResponse,
-} from '../api/admin/users.admin.controller.js';
-import { PageQuery } from '../foundation/http/page.dto.js';
-import { RegistrationRequest, type UserResponse } from '../api/account/user.dto.js';
+import type { UserResponse } from '../api/account/user.dto.js';
+import type { PasswordResetResponse, SessionResponse } from '../api/admin/users.admin.controller.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, readFields } from './console-requests.js';
+import { ConsolePages } from './console-requests.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
 import { Ago, Moment, Secret, Table, type Cells } from './view.js';
 
@@ -22,12 +14,10 @@ const YES_OR_ALL = { '': 'all', true: 'only these' };
 
 const USERS: ResourceType<UserResponse> = {
   address: '/console/users',
-  title: 'People',
+  title: 'Users',
   noun: 'user',
-  controller: UsersAdminController,
   scope: 'users',
-  handlers: { list: 'listUsers', find: 'getUserAsAdmin', issue: 'createUser' },
-  query: UsersQuery,
+  routes: ({ users }) => ({ list: users.listUsers, find: users.getUserAsAdmin, issue: users.createUser }),
   filters: [
     { label: 'Part of the e-mail address, or id', name: 'search' },
     { label: 'Disabled', name: 'disabled', options: YES_OR_ALL },
@@ -42,33 +32,43 @@ const USERS: ResourceType<UserResponse> = {
   head: ['State', 'Since'],
   nameLabel: 'Type the e-mail address',
   actions: {
-    disable: { title: 'Disable', effect: 'All sessions end, and logins are refused.', handler: 'updateUser' },
-    enable: { title: 'Enable', effect: 'Logins are accepted again.', handler: 'updateUser' },
+    disable: {
+      title: 'Disable',
+      effect: 'All sessions end, and logins are refused.',
+      route: ({ users }) => users.updateUser,
+      body: { is_active: false },
+    },
+    enable: {
+      title: 'Enable',
+      effect: 'Logins are accepted again.',
+      route: ({ users }) => users.updateUser,
+      body: { is_active: true },
+    },
     'end-sessions': {
       title: 'End all sessions',
       effect: 'The user has to log in again, everywhere.',
-      handler: 'endUserSessions',
+      route: ({ users }) => users.endUserSessions,
     },
     unlock: {
       title: 'Unlock',
       effect: 'Wrong passwords and codes of this user are forgotten: the next login is not throttled.',
-      handler: 'removeUserThrottles',
+      route: ({ users }) => users.removeUserThrottles,
     },
     'remove-factors': {
       title: 'Remove all second factors',
       effect: 'All sessions end, and the password alone is enough afterwards: make sure who asks.',
-      handler: 'removeUserFactors',
+      route: ({ users }) => users.removeUserFactors,
       asksForName: true,
     },
     'reset-password': {
       title: 'Reset the password',
       effect: 'A token is issued, for you to hand over. The one that was issued before ends.',
-      handler: 'issuePasswordReset',
+      route: ({ users }) => users.issuePasswordReset,
     },
     delete: {
       title: 'Delete',
       effect: 'The account and all of its sessions are deleted. This cannot be undone.',
-      handler: 'deleteUser',
+      route: ({ users }) => users.deleteUser,
       asksForName: true,
     },
   },
@@ -77,7 +77,7 @@ const USERS: ResourceType<UserResponse> = {
 };
 
 @ConsolePages('console/users')
-export class UserPages extends ResourcePages<UserResponse> {
+export class UserPages extends ResourcePages<UserResponse, UserResponse> {
   constructor(api: AdminApi) {
     super(api, USERS);
   }
@@ -91,7 +91,7 @@ export class UserPages extends ResourcePages<UserResponse> {
   }
 
   protected async describe(request: Request, id: string, user: UserResponse): Promise<Description> {
-    const login = await this.api.call(request, ExplanationsAdminController, 'explainUser', id, {});
+    const login = await this.api.of(request).explanations.explainUser(id, {});
     const sessions = await this.listSessions(request, id);
     const factors = login.second_factors.join(', ') || 'none';
     const facts = [
@@ -107,27 +107,20 @@ export class UserPages extends ResourcePages<UserResponse> {
     return { facts, use, more: <SessionTable sessions={sessions} /> };
   }
 
-  protected async issue(request: Request): Promise<string> {
-    const { email, password } = readFields(request);
-    const body = await this.api.read('body', RegistrationRequest, { email, password });
-    return this.toAddressOf(await this.api.call(request, UsersAdminController, 'createUser', request, body));
+  protected renderIssued(user: UserResponse): string {
+    return this.toAddressOf(user);
   }
 
-  protected async perform(request: Request, id: string, action: string, user: UserResponse): Promise<VNode | string> {
-    const { api } = this;
+  protected override async perform(request: Request, id: string, action: string, user: UserResponse) {
     if (action === 'reset-password')
-      return this.renderToken(user, await api.call(request, UsersAdminController, 'issuePasswordReset', request, id));
-    if (action === 'enable' || action === 'disable') {
-      const body = await api.read('body', UpdateUserRequest, { is_active: action === 'enable' });
-      await api.call(request, UsersAdminController, 'updateUser', request, id, body);
-    } else await this.call(request, this.type.actions[action]?.handler ?? '', request, id);
-    return action === 'delete' ? this.type.address : this.toAddressOf(user);
+      return this.renderToken(user, await this.api.of(request).users.issuePasswordReset(request, id));
+    const next = await super.perform(request, id, action, user);
+    return action === 'delete' ? this.type.address : next;
   }
 
   /** The newest first. */
   private async listSessions(request: Request, id: string): Promise<SessionResponse[]> {
-    const page = await this.api.read('query', PageQuery, { limit: MAX_SESSIONS });
-    return (await this.api.call(request, UsersAdminController, 'listUserSessions', id, page)).items.reverse();
+    return (await this.api.of(request).users.listUserSessions(id, { limit: MAX_SESSIONS })).items.reverse();
   }
 
   private renderToken(user: UserResponse, issued: PasswordResetResponse): VNode {

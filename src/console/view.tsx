@@ -10,14 +10,14 @@ const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
   "form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 const PAGES = [
-  ['/console', 'Now'],
+  ['/console', 'Dashboard'],
   ['/console/map', 'Map'],
-  ['/console/app-credentials', 'Keys'],
-  ['/console/nodes', 'Homes'],
-  ['/console/users', 'People'],
+  ['/console/app-credentials', 'App credentials'],
+  ['/console/nodes', 'Nodes'],
+  ['/console/users', 'Users'],
   ['/console/operators', 'Operators'],
-  ['/console/explain', 'Why?'],
-  ['/console/audit-events', 'Audit'],
+  ['/console/explain', 'Explain'],
+  ['/console/audit-events', 'Audit events'],
 ] as const;
 
 export function setPageHeaders(response: Response): void {
@@ -133,7 +133,7 @@ export interface FieldProps {
   readonly name: string;
   readonly value?: string | undefined;
   readonly type?: 'text' | 'email' | 'number' | 'password';
-  readonly hint?: string;
+  readonly hint?: string | undefined;
   readonly isRequired?: boolean;
   /** The texts of the values. */
   readonly options?: Readonly<Record<string, string>>;

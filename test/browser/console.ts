@@ -121,7 +121,7 @@ async function checkUser(page: Page, suffix: string, email: string): Promise<voi
   await expectTitle(page, `another address deletes nothing ${suffix}`, 'Not the name');
   await page.goBack();
   await fillAndSend(page, { 'Type the e-mail address': email }, 'Delete');
-  await expectTitle(page, `the user is deleted ${suffix}`, 'People');
+  await expectTitle(page, `the user is deleted ${suffix}`, 'Users');
 }
 
 /** Two operators act on one node; one operator is revoked by another. */
@@ -152,7 +152,7 @@ async function checkOperators(service: Console, root: Page): Promise<void> {
   await expectTitle(nora, 'a session ends with the key that began it', 'Log in');
 }
 
-async function checkWhy(page: Page): Promise<void> {
+async function checkExplain(page: Page): Promise<void> {
   await page.goto('/console/explain');
   await page.getByLabel(ABOUT).fill('alice@example.org');
   await page.keyboard.press('Enter');
@@ -200,7 +200,7 @@ async function checkLooks(service: Console): Promise<void> {
       if (process.env.SCREENSHOTS !== 'yes' || colorScheme === 'dark') continue;
       mkdirSync(PICTURES, { recursive: true });
       await page.setViewportSize({ width: 1280, height: 800 });
-      const name = path.slice(1).replace('/', '-').replace(/\?.*/, '') || 'now';
+      const name = path.slice(1).replace('/', '-').replace(/\?.*/, '') || 'dashboard';
       await page.screenshot({ path: join(PICTURES, `${name}.png`) });
       await page.setViewportSize(viewport);
     }
@@ -244,13 +244,13 @@ export async function checkConsole(cleanup: Cleanup): Promise<void> {
     await logIn(page, 'not-the-key-of-anybody-0123456789abcdef');
     await expectTitle(page, `a wrong key is refused ${suffix}`, 'The key is not valid');
     await logIn(page, adminKey);
-    await expectTitle(page, `the root key opens the console ${suffix}`, 'Now');
+    await expectTitle(page, `the root key opens the console ${suffix}`, 'Dashboard');
     await checkNode(page, suffix);
     await checkKey(page, suffix, javaScriptEnabled ? 'speech' : 'settings');
     await checkUser(page, suffix, javaScriptEnabled ? 'bob@example.org' : 'carol@example.org');
     if (!javaScriptEnabled) continue;
     await checkOperators(service, page);
-    await checkWhy(page);
+    await checkExplain(page);
     await page.goto('/console');
     await page.getByRole('button', { name: 'Log out' }).click();
     await expectTitle(page, 'the logout leads to the login', 'Log in');

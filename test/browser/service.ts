@@ -38,7 +38,7 @@ export async function startFirstRun(
   return { server, adminKey: readAdminKey(folder) };
 }
 
-/** Logs in the user that the page has registered, mints an app credential and registers a node: with the page's examples. */
+/** Logs in the user that the page has registered, issues an app credential and a node: with the page's examples. */
 export async function makeCredentials({ server, adminKey }: FirstRun): Promise<Credentials> {
   const client = new ApiClient(server.url, adminKey);
   const { email, password, caller, target, householdId, room, name } = EXAMPLES;

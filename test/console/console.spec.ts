@@ -1,3 +1,4 @@
+import type { OpenAPIObject } from '@nestjs/swagger';
 import { ADMIN_KEY } from '../support/settings.js';
 import { CountedRefusals } from '../../src/domain/audit/counted-refusals.js';
 import { ConsoleSessions } from '../../src/console/console-sessions.js';
@@ -155,7 +156,7 @@ describe('/console', () => {
         await browser.app.post(path, {}).set({ Host: HOST, Cookie: browser.cookie }).expect(415);
     });
 
-    it('of Why? takes no key into an address', async () => {
+    it('of Explain takes no key into an address', async () => {
       const secret = `pa_admin_${'x'.repeat(43)}`;
       for (const field of ['about', 'address', 'service']) {
         const { status, text } = await browser.submit('/console/explain', { about: HOUSEHOLD, [field]: secret });
@@ -307,6 +308,18 @@ describe('/console', () => {
       expect(text).toContain('A seal proves that the events before it are unchanged');
       const { text: homes } = await browser.get('/console/nodes').expect(200);
       expect(homes.match(new RegExp(`household_id=${HOUSEHOLD}"`, 'g'))).toHaveLength(1);
+    });
+
+    it.each([
+      ['app-credentials', 'IssueAppCredentialRequest'],
+      ['nodes', 'IssueNodeRequest'],
+      ['operators', 'IssueOperatorRequest'],
+    ])('for a new one of %s asks for each field that its route takes', async (path, name) => {
+      const { components } = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
+      const { properties = {} } = components?.schemas?.[name] as { properties?: object };
+      const { text } = await browser.get(`/console/${path}/new`).expect(200);
+      const fields = [...text.matchAll(/ id="field-(\w+)"/g)].map(([, field]) => field);
+      expect(fields.sort()).toEqual(Object.keys(properties).sort());
     });
 
     it('finds a user by the id', async () => {

@@ -143,18 +143,26 @@ function compileRoute(controller: Type, name: string, handler: object): Route | 
   if (!doors) throw new Error(`${controller.name}.${name} declares neither its doors nor that it has none`);
   if (doors.includes('admin') !== (declared.scope !== undefined))
     throw new Error(`${controller.name}.${name} must declare a scope if, and only if, it accepts the admin door`);
-  const body = findBodyType(controller, name);
+  const body = listValidatedParameters(controller, name).find(({ type }) => type === 'body')?.metatype;
   const lists = body ? new Map(readListFields(body)) : NO_LISTS;
   return { ...declared, doors, name, method: RequestMethod[method], path, lists, handler };
 }
 
-/** @returns the class of the parameter with `@Body()` */
-function findBodyType(controller: Type, name: string): Type | undefined {
+const VALIDATED = new Map<string, 'body' | 'query'>([
+  [`${RouteParamtypes.BODY}`, 'body'],
+  [`${RouteParamtypes.QUERY}`, 'query'],
+]);
+
+/** @returns the parameters of a handler with `@Body()` or `@Query()`, and the classes that validate them */
+export function listValidatedParameters(controller: Type, name: string) {
   type Parameters = Readonly<Record<string, { readonly index: number }>>;
   const parameters = (Reflect.getMetadata(ROUTE_ARGS_METADATA, controller, name) ?? {}) as Parameters;
-  const body = Object.entries(parameters).find(([key]) => key.startsWith(`${RouteParamtypes.BODY}:`))?.[1];
-  const types = Reflect.getMetadata('design:paramtypes', controller.prototype as object, name) as Type[] | undefined;
-  return body && types?.[body.index];
+  const types = (Reflect.getMetadata('design:paramtypes', controller.prototype as object, name) ?? []) as Type[];
+  return Object.entries(parameters).flatMap(([key, { index }]) => {
+    const metatype = types[index];
+    const type = VALIDATED.get(key.slice(0, key.indexOf(':')));
+    return metatype && type ? [{ index, type, metatype }] : [];
+  });
 }
 
 /** @returns the most items of each list that the class of a body declares with `ArrayMaxSize`, by its JSON Pointer */
