@@ -58,7 +58,7 @@ function credentialLoss(
   { isRevoked, keyIsDoubtful, key }: Credential,
   row: z.output<typeof credentialRow> | undefined,
 ): string | undefined {
-  if (!row) return 'minted, but missing';
+  if (!row) return 'issued, but missing';
   if (isRevoked && !row.revoked_at) return 'revoked, but not in the database';
   const digest = createHash('sha256').update(key.text).digest();
   if (!keyIsDoubtful && !row.key_digest.equals(digest)) return 'rotated, but the database has another key';

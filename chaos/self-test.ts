@@ -29,13 +29,13 @@ export const selfTest: Scenario = {
     const verdicts = [
       /a revoked key: accepted .* after its end was acknowledged/,
       new RegExp(`users/me of session ${session.id}: accepted .* after its end was acknowledged`),
-      /a (revived key|key never minted): refused before its end was requested/,
+      /a (revived key|key never issued): refused before its end was requested/,
     ];
     const verifiers = load.verifiers.map(
       ({ name }) => new RegExp(`${name} user of session ${session.id}: accepted .* after its end was acknowledged`),
     );
     const losses = [
-      /^a key never minted: minted, but missing/,
+      /^a key never issued: issued, but missing/,
       new RegExp(`^session ${session.id}: ended, but still live`),
     ];
     return [...compare(wrong, [...verdicts, ...verifiers]), ...compare(lost, losses)];
@@ -54,7 +54,7 @@ function addFalseEntries(load: Load): void {
   if (revoked) {
     ledger.revoked.unshift({ ...revoked, key: { ...revoked.key, name: 'a revived key', life: new Life() } });
   }
-  ledger.credentials.push({ ...good, id: randomUUID(), key: { ...good.key, name: 'a key never minted' } });
+  ledger.credentials.push({ ...good, id: randomUUID(), key: { ...good.key, name: 'a key never issued' } });
 }
 
 /** The true entries from which the false ones are made. */

@@ -16,7 +16,7 @@ import { findVerifierPrograms } from './verifiers/programs.js';
 import { VerifierProcess } from './verifiers/verifier-process.js';
 
 const REPLICAS = 3;
-/** The target of the app keys that the actors mint. */
+/** The target of the app keys that the actors issue. */
 const VERIFYING_SERVICE = 'recipes';
 
 interface ReplicaOptions {
@@ -112,7 +112,7 @@ export class World {
     const body = { caller: VERIFYING_SERVICE, target: 'auth' };
     const request = { path: '/api/v0/admin/app-credentials', headers, body };
     const { status, body: created } = await untilVerdict(() => send(url, request));
-    if (status !== 201) throw new Error(`The key of the verifiers was not minted: ${status}`);
+    if (status !== 201) throw new Error(`The key of the verifiers was not issued: ${status}`);
     return keyKinds.app.read(created);
   }
 

@@ -37,7 +37,7 @@ const KINDS: Readonly<Partial<Record<string, CredentialKind>>> = {
 
 const userCreated = z.object({ id: z.string() });
 const nodeRegistered = z.object({ node_id: z.string(), household_id: z.string(), api_key: z.string() });
-const appMinted = z.object({ app_id: z.string(), app_key: z.string(), caller: z.string(), target: z.string() });
+const appIssued = z.object({ app_id: z.string(), app_key: z.string(), caller: z.string(), target: z.string() });
 const operatorAdded = z.object({ operator_id: z.string() });
 const enrolmentIssued = z.object({ enrolment_id: z.string(), code: z.string() });
 const page = z.object({ next_cursor: z.string() });
@@ -47,7 +47,7 @@ const page = z.object({ next_cursor: z.string() });
  * same requests in every run; a credential that a request has ended is replaced.
  */
 export class Actors {
-  private readonly minted = new Map<CredentialKind, Promise<Values>>();
+  private readonly issued = new Map<CredentialKind, Promise<Values>>();
   private serial = 0;
 
   constructor(
@@ -55,7 +55,7 @@ export class Actors {
     private readonly adminKey: string,
   ) {}
 
-  /** @returns a function that replaces the symbols in a text by live values, once it has minted all that the text needs */
+  /** @returns a function that replaces the symbols in a text by live values, once it has issued all that the text needs */
   async valuesFor(
     ...texts: readonly string[]
   ): Promise<{ kinds: ReadonlySet<CredentialKind>; fill: (text: string) => string }> {
@@ -68,20 +68,20 @@ export class Actors {
 
   /** Discards credentials, so that the next request that names them gets new ones. */
   spend(kinds: ReadonlySet<CredentialKind>): void {
-    for (const kind of kinds) this.minted.delete(kind);
-    if (kinds.has('user')) this.minted.delete('session');
+    for (const kind of kinds) this.issued.delete(kind);
+    if (kinds.has('user')) this.issued.delete('session');
   }
 
   private live(kind: CredentialKind): Promise<Values> {
-    const present = this.minted.get(kind);
+    const present = this.issued.get(kind);
     if (present) return present;
-    const minted = this.mint(kind);
-    this.minted.set(kind, minted);
-    minted.catch(() => this.minted.delete(kind));
-    return minted;
+    const issued = this.issue(kind);
+    this.issued.set(kind, issued);
+    issued.catch(() => this.issued.delete(kind));
+    return issued;
   }
 
-  private async mint(kind: CredentialKind): Promise<Values> {
+  private async issue(kind: CredentialKind): Promise<Values> {
     this.serial += 1;
     const serial = `${process.pid}x${this.serial}`;
     switch (kind) {
@@ -99,7 +99,7 @@ export class Actors {
       }
       case 'app': {
         const body = { caller: `fuzz-${serial}`, target: 'auth' };
-        return appMinted.parse(await this.ask('POST', '/api/v0/admin/app-credentials', body));
+        return appIssued.parse(await this.ask('POST', '/api/v0/admin/app-credentials', body));
       }
       case 'named_operator': {
         const body = { name: `fuzz-${serial}`, scopes: ['read'] };
@@ -122,7 +122,7 @@ export class Actors {
       const { status, json } = await this.callWithRetry('POST', '/api/v0/auth/login', { email, password });
       const tokens = status === 200 ? tokenPair.parse(json) : undefined;
       if (tokens && (await this.enrolTotp(tokens.access_token))) return tokens;
-      this.minted.delete('user');
+      this.issued.delete('user');
     }
     throw new Error(`No login succeeded in ${MAX_ATTEMPTS} attempts`);
   }

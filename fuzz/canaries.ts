@@ -7,7 +7,7 @@ const RETURNED = new Set(['email', 'room', 'name']);
 /** By contract, names of services are returned and logged. */
 const PUBLIC = new Set(['caller', 'target']);
 /** The prefixes of refresh tokens, keys, JWTs and bcrypt hashes. */
-const MINTED = /pa_(rt|app|node)_|eyJ[\w-]{10}|\$2[aby]\$\d\d\$/;
+const ISSUED = /pa_(rt|app|node)_|eyJ[\w-]{10}|\$2[aby]\$\d\d\$/;
 const MAX_LEAKS = 5;
 const MAX_LEAK_LENGTH = 500;
 
@@ -43,7 +43,7 @@ export class LogWatch {
 
   private leakOf(line: string): string | undefined {
     if (shows(line, SECRET) || shows(line, LABEL)) return 'a canary is in the log';
-    if (MINTED.test(line)) return 'a token, key or hash is in the log';
+    if (ISSUED.test(line)) return 'a token, key or hash is in the log';
     if (this.secrets.some((secret) => line.includes(secret))) return 'a secret of the configuration is in the log';
     // eslint-disable-next-line no-control-regex
     if (/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(line)) return 'a control character is in the log';

@@ -68,7 +68,7 @@ export class Client {
     });
   }
 
-  /** A regular JSON call, for minting credentials. */
+  /** A regular JSON call, for issuing credentials. */
   async json(method: string, path: string, { headers, body }: JsonRequest): Promise<JsonAnswer> {
     const bytes = body && Buffer.from(JSON.stringify(body));
     const sent: Header[] = Object.entries(headers);

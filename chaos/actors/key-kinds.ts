@@ -19,10 +19,10 @@ export interface KeyKind {
   readonly table: string;
   /** Whether the old key outlives the first use of the new one. */
   readonly isShared: boolean;
-  /** The body of a request that mints a key. */
-  readonly mint: () => object;
+  /** The body of a request that issues a key. */
+  readonly issue: () => object;
   /**
-   * Reads the response to a request that minted or rotated a key.
+   * Reads the response to a request that issued or rotated a key.
    * @throws when the response does not have its form
    */
   readonly read: (body: unknown) => IdAndKey;
@@ -44,7 +44,7 @@ const node: KeyKind = {
   path: '/nodes',
   table: 'nodes',
   isShared: false,
-  mint: () => ({ household_id: randomUUID(), room: 'hall', name: 'lamp' }),
+  issue: () => ({ household_id: randomUUID(), room: 'hall', name: 'lamp' }),
   read: (body) => {
     const { node_id: id, api_key: key } = nodeBody.parse(body);
     return { id, key };
@@ -60,7 +60,7 @@ const app: KeyKind = {
   path: '/app-credentials',
   table: 'app_credentials',
   isShared: true,
-  mint: () => ({ caller: `caller-${randomUUID().slice(0, 13)}`, target: 'recipes' }),
+  issue: () => ({ caller: `caller-${randomUUID().slice(0, 13)}`, target: 'recipes' }),
   read: (body) => {
     const { app_id: id, app_key: key } = appBody.parse(body);
     return { id, key };

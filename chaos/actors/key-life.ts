@@ -5,17 +5,17 @@ import { keyKinds, type KeyKind } from './key-kinds.js';
 import { verifyKey, verifyKeyEverywhere } from './verifiers.js';
 
 const OVERLAP_HOURS = 200;
-/** Repeats a mint, because a busy machine may be slower than the timeout of the load. */
-const MAX_MINTS = 5;
+/** Repeats the call, because a busy machine may be slower than the timeout of the load. */
+const MAX_ISSUES = 5;
 /**
  * The first use of a node's new key does not wait for the verifiers, which may accept the old key for one more lease
  * (500 ms by default; docs/decisions/0044).
  */
 const OVERLAP_LAG_MS = 600;
 
-/** Mints a credential, uses it, rotates it with or without overlap, restricts it, revokes it, and checks each step on every replica. */
+/** Issues a credential, uses it, rotates it with or without overlap, restricts it, revokes it, and checks each step on every replica. */
 export async function liveKey(load: Load, kind: KeyKind): Promise<void> {
-  const credential = await mint(load, kind);
+  const credential = await issue(load, kind);
   if (!credential) {
     await load.think(100);
     return;
@@ -30,9 +30,9 @@ export async function liveKey(load: Load, kind: KeyKind): Promise<void> {
 }
 
 /** @returns undefined when the request was not acknowledged */
-export async function mint(load: Load, kind: KeyKind): Promise<Credential | undefined> {
-  const answer = await load.askAsAdmin('POST', kind.path, kind.mint());
-  if (!load.acknowledge('admin', `minting a ${kind.name}`, answer, 201)) return undefined;
+export async function issue(load: Load, kind: KeyKind): Promise<Credential | undefined> {
+  const answer = await load.askAsAdmin('POST', kind.path, kind.issue());
+  if (!load.acknowledge('admin', `issuing a ${kind.name}`, answer, 201)) return undefined;
   const { id, key } = kind.read(answer.body);
   const credential = { kind, id, key: makeKey(kind, id, key), isRevoked: false, keyIsDoubtful: false };
   load.ledger.credentials.push(credential);
@@ -40,15 +40,15 @@ export async function mint(load: Load, kind: KeyKind): Promise<Credential | unde
 }
 
 /**
- * Mints a credential before the fault.
+ * Issues a credential before the fault.
  * @throws when no request was acknowledged
  */
 export async function issueNow(load: Load, kind: KeyKind): Promise<Credential> {
-  for (let attempt = 0; attempt < MAX_MINTS; attempt += 1) {
-    const credential = await mint(load, kind);
+  for (let attempt = 0; attempt < MAX_ISSUES; attempt += 1) {
+    const credential = await issue(load, kind);
     if (credential) return credential;
   }
-  throw new Error(`Minting a ${kind.name} was not acknowledged`);
+  throw new Error(`Issuing a ${kind.name} was not acknowledged`);
 }
 
 /** A node and an app credential, as {@link issueNow} makes them. */

@@ -87,7 +87,7 @@ export const failoverReusesIdsWithGrace = failover('failover-reuses-ids-grace', 
 const RESTORED_HEARD_MS = 3_000;
 
 /**
- * Keys that were minted since the backup do not exist any more, but caches hold them; and transaction ids that cursors
+ * Keys that were issued since the backup do not exist any more, but caches hold them; and transaction ids that cursors
  * have passed are assigned again. The load pauses before the restore, and the ledger forgets what the database forgot.
  */
 export const restored: Scenario = {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { keyKinds } from '../actors/key-kinds.js';
-import { mint } from '../actors/key-life.js';
+import { issue } from '../actors/key-life.js';
 import type { Load } from '../load.js';
 import type { HotRoute } from '../record.js';
 import type { Scenario } from '../stage.js';
@@ -47,7 +47,7 @@ export const diskFull: Scenario = {
 
 /** Rows that fit into existing pages are still written, and must not be lost. */
 async function growUntilRefused(load: Load): Promise<void> {
-  for (let made = 0; made < MAX_ROWS && (await mint(load, keyKinds.node)); made += 1);
+  for (let made = 0; made < MAX_ROWS && (await issue(load, keyKinds.node)); made += 1);
 }
 
 function fill(folder: string, file: string): void {

@@ -1,4 +1,4 @@
-// Writes credentials.json: `npm run build && node dist/clients/conformance/mint.js`. Only when a token has to be added:
+// Writes credentials.json: `npm run build && node dist/clients/conformance/write-credentials.js`. Only when a token has to be added:
 // each run makes a new ES256 key.
 import { createHmac, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
@@ -47,7 +47,7 @@ function claims(user: string, session: string, changes: Fields = {}): Fields {
   return { ...standard, exp: START_SECONDS + 840, email: 'alice@example.org', ...changes };
 }
 
-function mint(header: Fields, payload: Fields, signer: (input: string) => string): string {
+function buildToken(header: Fields, payload: Fields, signer: (input: string) => string): string {
   const input = `${encode({ ...header, typ: 'JWT' })}.${encode(payload)}`;
   return `${input}.${signer(input)}`;
 }
@@ -56,13 +56,13 @@ const signHs256 =
   (secret = SECRET_KEY) =>
   (input: string): string =>
     createHmac('sha256', secret).update(input).digest('base64url');
-const hs256 = (payload: Fields, secret?: string): string => mint({ alg: 'HS256' }, payload, signHs256(secret));
+const hs256 = (payload: Fields, secret?: string): string => buildToken({ alg: 'HS256' }, payload, signHs256(secret));
 function hs256Of(payload: string): string {
   const input = `${encode({ alg: 'HS256' })}.${Buffer.from(payload).toString('base64url')}`;
   return `${input}.${signHs256()(input)}`;
 }
 const es256 = (payload: Fields, header: Fields = {}, { privateKey } = pair): string =>
-  mint({ alg: 'ES256', kid, ...header }, payload, (input) =>
+  buildToken({ alg: 'ES256', kid, ...header }, payload, (input) =>
     sign('sha256', Buffer.from(input), { key: privateKey, dsaEncoding: 'ieee-p1363' }).toString('base64url'),
   );
 
@@ -100,7 +100,7 @@ const credentials: Readonly<Record<string, Credential>> = {
   'alice, other session': bearer(hs256(claims(names.alice_id, names.alice_other_session))),
   bob: bearer(hs256(claims(names.bob_id, names.bob_session, { email: 'bob@example.org' }))),
   'alice, signed with another secret': bearer(hs256(alice, 'another-secret-key-of-more-than-32-characters')),
-  'alice, not signed': bearer(mint({ alg: 'none' }, alice, () => '')),
+  'alice, not signed': bearer(buildToken({ alg: 'none' }, alice, () => '')),
   'alice, expired two minutes ago': bearer(hs256({ ...alice, exp: START_SECONDS - 120 })),
   'alice, without an expiry': bearer(hs256({ ...alice, exp: undefined })),
   'alice, another issuer': bearer(hs256({ ...alice, iss: 'another' })),
@@ -109,8 +109,8 @@ const credentials: Readonly<Record<string, Credential>> = {
   'alice, not valid yet': bearer(hs256({ ...alice, nbf: START_SECONDS + 3_600 })),
   'alice, issued at a text': bearer(hs256({ ...alice, iat: 'yesterday' })),
   'alice, an expiry that is not JSON': bearer(hs256Of(JSON.stringify(alice).replace(/"exp":\d+/, '"exp":Infinity'))),
-  'alice, a kid that is not a text': bearer(mint({ alg: 'HS256', kid: 7 }, alice, signHs256())),
-  'alice, an extension': bearer(mint({ alg: 'HS256', crit: ['exp'], exp: START_SECONDS }, alice, signHs256())),
+  'alice, a kid that is not a text': bearer(buildToken({ alg: 'HS256', kid: 7 }, alice, signHs256())),
+  'alice, an extension': bearer(buildToken({ alg: 'HS256', crit: ['exp'], exp: START_SECONDS }, alice, signHs256())),
   'alice, padded': bearer(`${hs256(alice)}=`),
   'alice, in four parts': bearer(`${hs256(alice)}.e30`),
   'alice, ES256': bearer(es256(alice)),

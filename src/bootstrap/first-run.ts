@@ -96,7 +96,7 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
     curl ${url}/api/v0/auth/login ${body({ email, password })}
     curl ${url}/api/v0/users/me -H 'Authorization: Bearer <access_token>'
 
-  An administrator issues a key for a pair of services, and registers a node (the key is in .env):
+  An administrator issues a key for a pair of services, and one for a node (the admin key is in .env):
     curl ${internalUrl}/api/v0/admin/app-credentials ${admin} ${body({ caller, target })}
     curl ${internalUrl}/api/v0/admin/nodes ${admin} ${body({ household_id: householdId, room, name })}
 

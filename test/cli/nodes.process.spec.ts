@@ -18,21 +18,21 @@ describe('platform-auth nodes', () => {
   const app = useApp();
   const cli = useCli(app);
 
-  const registration = (household: string = randomUUID()): string[] => [
-    ...['register', '--household', household, '--room', 'kitchen', '--name', 'speaker'],
+  const issuance = (household: string = randomUUID()): string[] => [
+    ...['issue', '--household', household, '--room', 'kitchen', '--name', 'speaker'],
   ];
   const nodesOf = async (household: string): Promise<NodeView[]> =>
     (await cli.json<{ items: NodeView[] }>(`nodes list --household ${household} --all`)).items;
   const pairIn = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as { node_id: string; api_key: string };
   const headerIn = (path: string): string => `${pairIn(path).node_id}:${pairIn(path).api_key}`;
 
-  it('register prints the key once, and the node authenticates with it', async () => {
-    const node = await cli.json<NodeView>('nodes', ...registration());
+  it('issue prints the key once, and the node authenticates with it', async () => {
+    const node = await cli.json<NodeView>('nodes', ...issuance());
     await app.validateNode(`${node.node_id}:${node.api_key}`).expect(200);
     expect(await cli.ok(`nodes show ${node.node_id}`)).not.toContain(node.api_key);
-    const text = await cli.ok('nodes', ...registration());
+    const text = await cli.ok('nodes', ...issuance());
     await app.validateNode(/X-API-Key: (\S+)/.exec(text)![1]!).expect(200);
-    const lines = await cli.ok('nodes', ...registration(), '--format', 'env');
+    const lines = await cli.ok('nodes', ...issuance(), '--format', 'env');
     expect(lines).toMatch(/^NODE_ID=[\w-]{36}\nAPI_KEY=pa_node_[\w-]{49}\n$/);
   });
 
@@ -76,10 +76,10 @@ describe('platform-auth nodes', () => {
     });
   });
 
-  it('register writes the pair into an existing file, with which the node authenticates', async () => {
+  it('issue writes the pair into an existing file, with which the node authenticates', async () => {
     const path = cli.path('existing.json');
     writeFileSync(path, '{\n    "volume": 7,\n    "node_id": ""\n}\n', { mode: 0o644 });
-    const text = await cli.ok('nodes', ...registration(), '--config', path);
+    const text = await cli.ok('nodes', ...issuance(), '--config', path);
     await app.validateNode(headerIn(path)).expect(200);
     expect(readFileSync(path, 'utf8')).toMatch(
       /^{\n {4}"volume": 7,\n {4}"node_id": "[\w-]+",\n {4}"api_key": "\S+"\n}\n$/,
@@ -89,32 +89,32 @@ describe('platform-auth nodes', () => {
     expect(text).not.toContain(pairIn(path).api_key);
   });
 
-  it.each(['node.env', 'node.yaml'])('register creates %s, with which the node authenticates', async (name) => {
-    await cli.ok('nodes', ...registration(), '--config', cli.path(name));
+  it.each(['node.env', 'node.yaml'])('issue creates %s, with which the node authenticates', async (name) => {
+    await cli.ok('nodes', ...issuance(), '--config', cli.path(name));
     const [nodeId, apiKey] = readFileSync(cli.path(name), 'utf8').match(/(?<=[=:] ?"?)[\w-]{36,}/g)!;
     await app.validateNode(`${nodeId}:${apiKey}`).expect(200);
   });
 
-  it('register changes nothing when the file cannot be used, and says why', async () => {
+  it('issue changes nothing when the file cannot be used, and says why', async () => {
     const household = randomUUID();
     writeFileSync(cli.path('broken.json'), '{"password": "hunter2"');
-    expect(await cli.fails('nodes', ...registration(household), '--config', cli.path('broken.json'))).toMatch(
+    expect(await cli.fails('nodes', ...issuance(household), '--config', cli.path('broken.json'))).toMatch(
       /^.*broken\.json cannot be used: it is not valid JSON\. Nothing was changed\.\n$/,
     );
-    expect(await cli.fails('nodes', ...registration(household), '--config', cli.folder, '--format', 'json')).toMatch(
+    expect(await cli.fails('nodes', ...issuance(household), '--config', cli.folder, '--format', 'json')).toMatch(
       /it is a directory/,
     );
     expect(await nodesOf(household)).toEqual([]);
   });
 
-  it('register revokes the node again when writing the file fails, and leaves the file intact', async () => {
+  it('issue revokes the node again when writing the file fails, and leaves the file intact', async () => {
     const household = randomUUID();
     const path = cli.path('late.json');
     const before = '{"volume": 7}';
     writeFileSync(path, before);
     const gate = await HttpGate.before(urlOf(app));
     const reached = gate.stopAt({ request: 1, when: 'before' });
-    const run = new Cli(gate.url).start('nodes', ...registration(household), '--config', path);
+    const run = new Cli(gate.url).start('nodes', ...issuance(household), '--config', path);
     await reached;
     // The file becomes invalid between the check and the write.
     writeFileSync(path, '{"volume": 7');
@@ -124,24 +124,24 @@ describe('platform-auth nodes', () => {
     const [node] = await nodesOf(household);
     expect(code).toBe(1);
     expect(stderr).toMatch(/could not be written: it is not valid JSON\. It is unchanged\./);
-    expect(stderr).toContain(`Node ${node!.node_id}, which was registered for it, is revoked again.`);
+    expect(stderr).toContain(`Node ${node!.node_id}, which was issued for it, is revoked again.`);
     expect(node!.revoked_at).not.toBeNull();
     expect(readFileSync(path, 'utf8')).toBe('{"volume": 7');
     expect(readdirSync(cli.folder).filter((name) => name.startsWith('.late'))).toEqual([]);
   });
 
-  it('register does not overwrite the key of a live node or of another kind without --replace', async () => {
+  it('issue does not overwrite the key of a live node or of another kind without --replace', async () => {
     const path = cli.path('taken.json');
-    await cli.ok('nodes', ...registration(), '--config', path);
+    await cli.ok('nodes', ...issuance(), '--config', path);
     const taken = readFileSync(path, 'utf8');
-    expect(await cli.fails('nodes', ...registration(), '--config', path)).toMatch(/is not revoked.*--replace/);
+    expect(await cli.fails('nodes', ...issuance(), '--config', path)).toMatch(/is not revoked.*--replace/);
     expect(readFileSync(path, 'utf8')).toBe(taken);
-    await cli.ok('nodes', ...registration(), '--config', path, '--replace');
+    await cli.ok('nodes', ...issuance(), '--config', path, '--replace');
     await cli.ok('nodes', 'revoke', pairIn(path).node_id, '--yes');
-    await cli.ok('nodes', ...registration(), '--config', path);
+    await cli.ok('nodes', ...issuance(), '--config', path);
     await app.validateNode(headerIn(path)).expect(200);
     writeFileSync(cli.path('weather.env'), 'API_KEY=of-the-weather-service\n');
-    expect(await cli.fails('nodes', ...registration(), '--config', cli.path('weather.env'))).toMatch(/something else/);
+    expect(await cli.fails('nodes', ...issuance(), '--config', cli.path('weather.env'))).toMatch(/something else/);
   });
 
   it('reports what is wrong and what to do about it', async () => {

@@ -164,8 +164,8 @@ export class ProxiedCalls {
     await this.call({ operation: 'GET /internal/authorize/user', status: 200, headers });
     await this.call({ operation: 'GET /internal/authorize/user', status: 401 });
     const pair = { caller: randomUUID(), target: 'auth' };
-    const mint = { operation: 'POST /api/v0/admin/app-credentials', status: 201, headers: this.asAdmin, body: pair };
-    const app = await this.call(mint);
+    const issue = { operation: 'POST /api/v0/admin/app-credentials', status: 201, headers: this.asAdmin, body: pair };
+    const app = await this.call(issue);
     const asApp = { 'X-Platform-App-Id': app.app_id ?? '', 'X-Platform-App-Key': app.app_key ?? '' };
     const introspect = 'POST /internal/introspect';
     await this.call({ operation: introspect, status: 200, headers: asApp, form: { token } });
@@ -178,11 +178,11 @@ export class ProxiedCalls {
   private async callAsAdminForApps(): Promise<void> {
     const { asAdmin: headers } = this;
     const path = '/api/v0/admin/app-credentials';
-    const [mint, target] = [`POST ${path}`, 'recipes'];
+    const [issue, target] = [`POST ${path}`, 'recipes'];
     const body = { caller: randomUUID(), target };
-    const app = await this.call({ operation: mint, status: 201, headers, body });
-    await this.call({ operation: mint, status: 409, headers, body });
-    await this.call({ operation: mint, status: 401, body });
+    const app = await this.call({ operation: issue, status: 201, headers, body });
+    await this.call({ operation: issue, status: 409, headers, body });
+    await this.call({ operation: issue, status: 401, body });
     const asApp = { 'X-Platform-App-Id': app.app_id ?? '', 'X-Platform-App-Key': app.app_key ?? '' };
     const validate = 'POST /internal/validate-app';
     await this.call({ operation: validate, status: 200, headers: asApp, body: { target } });

@@ -20,7 +20,7 @@ const checks = new Checks();
 const TRY_TYPESCRIPT = `
   import { RefusedError, Verifier } from '@platform-auth/verifier';
   const auth = Verifier.forTests({ serviceName: 'recipes' });
-  const node = auth.mintNode();
+  const node = auth.issueNode();
   await auth.verifyNode({ headers: node.headers });
   auth.revoke(node);
   const error = await auth.verifyNode({ headers: node.headers }).catch((refusal) => refusal);
@@ -30,7 +30,7 @@ const TRY_PYTHON = `
 import importlib.metadata, sys
 from platform_auth import RefusedError, Verifier
 auth = Verifier.for_tests("recipes")
-node = auth.mint_node()
+node = auth.issue_node()
 assert auth.verify_node_sync(node.headers) == node.principal
 auth.revoke(node)
 try:

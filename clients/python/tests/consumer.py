@@ -85,4 +85,4 @@ async def verify(headers: Mapping[str, str]) -> Node | None:
 doors: tuple[Door, ...] = ("app", "node", "user")
 refused = sum(auth.read_counts()[door]["refused"] for door in doors)
 double = Verifier.for_tests("recipes")
-assert_type(double.mint_app(scopes=["documents:read"]).principal, App)
+assert_type(double.issue_app(scopes=["documents:read"]).principal, App)

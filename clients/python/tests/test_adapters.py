@@ -122,8 +122,8 @@ def call(app: Any, path: str, headers: Any) -> httpx.Response:
     return asyncio.run(send())
 
 
-def mint(auth: TestVerifier, door: str) -> Any:
-    return {"app": auth.mint_app, "node": auth.mint_node, "user": auth.mint_user}[door]()
+def issue(auth: TestVerifier, door: str) -> Any:
+    return {"app": auth.issue_app, "node": auth.issue_node, "user": auth.issue_user}[door]()
 
 
 def expect_problem(response: httpx.Response, status: int, code: str) -> None:
@@ -138,12 +138,12 @@ def expect_problem(response: httpx.Response, status: int, code: str) -> None:
 @FRAMEWORKS
 def test_hands_over_the_caller(auth: TestVerifier, create: Any) -> None:
     app = create(auth)
-    caller = auth.mint_app(caller="meals")
+    caller = auth.issue_app(caller="meals")
     expected = {"id": caller.principal.app_id, "caller": "meals", "target": "service-under-test"}
     assert call(app, "/app", caller.headers).json() == expected
-    node = auth.mint_node(household_id="h1")
+    node = auth.issue_node(household_id="h1")
     assert call(app, "/node", node.headers).json() == {"id": node.principal.node_id, "household": "h1"}
-    user = auth.mint_user(email="bob@example.org")
+    user = auth.issue_user(email="bob@example.org")
     expected = {"id": user.principal.user_id, "session": user.principal.session_id, "email": "bob@example.org"}
     assert call(app, "/user", user.headers).json() == expected
 
@@ -152,7 +152,7 @@ def test_hands_over_the_caller(auth: TestVerifier, create: Any) -> None:
 @pytest.mark.parametrize("door", DOORS)
 def test_refuses_with_the_problem_document_of_the_door(auth: TestVerifier, create: Any, door: str) -> None:
     app = create(auth)
-    credential = mint(auth, door)
+    credential = issue(auth, door)
     auth.revoke(credential)
     response = call(app, f"/{door}", credential.headers)
     expect_problem(response, 401, CODES[door])
@@ -164,7 +164,7 @@ def test_refuses_with_the_problem_document_of_the_door(auth: TestVerifier, creat
 @FRAMEWORKS
 @pytest.mark.parametrize("door", DOORS)
 def test_answers_503_when_the_service_cannot_be_asked(auth: TestVerifier, create: Any, door: str) -> None:
-    credential = mint(auth, door)
+    credential = issue(auth, door)
     auth.set_available(False)
     app = create(auth)
     response = call(app, f"/{door}", credential.headers)
@@ -176,7 +176,7 @@ def test_answers_503_when_the_service_cannot_be_asked(auth: TestVerifier, create
 
 @FRAMEWORKS
 def test_answers_400_to_a_credential_header_that_arrives_twice(auth: TestVerifier, create: Any) -> None:
-    (name, value), = auth.mint_node().headers.items()
+    (name, value), = auth.issue_node().headers.items()
     response = call(create(auth), "/node", [(name, value), (name.lower(), value)])
     expect_problem(response, 400, "duplicate_header")
     assert response.json()["errors"] == []
@@ -285,7 +285,7 @@ def test_refuses_a_websocket_before_it_is_accepted(auth: TestVerifier, create: A
 
 
 def test_accepts_a_websocket(auth: TestVerifier) -> None:
-    node = auth.mint_node()
+    node = auth.issue_node()
     messages = asyncio.run(connect(create_fastapi(auth), "/node", node.headers, {}))
     assert [message["type"] for message in messages] == ["websocket.accept", "websocket.send", "websocket.close"]
     assert messages[1]["text"] == node.principal.node_id
@@ -307,13 +307,13 @@ def test_the_middleware_leaves_other_events_of_the_server_alone(auth: TestVerifi
 
 
 def test_a_key_for_another_service_is_refused(auth: TestVerifier) -> None:
-    headers = auth.mint_app(target="another").headers
+    headers = auth.issue_app(target="another").headers
     expect_problem(call(create_fastapi(auth), "/app", headers), 401, "invalid_app_credentials")
 
 
 def test_a_key_or_token_with_another_secret_is_refused(auth: TestVerifier) -> None:
     for door in DOORS:
-        headers = dict(mint(auth, door).headers)
+        headers = dict(issue(auth, door).headers)
         name = list(headers)[-1]
         headers[name] = headers[name][:-1] + ("A" if headers[name][-1] != "A" else "E")
         assert call(create_fastapi(auth), f"/{door}", headers).status_code == 401
@@ -333,27 +333,27 @@ def test_gives_no_verdict_on_headers_that_cannot_be_read_and_says_so(auth: TestV
 
 
 def test_reads_the_headers_of_the_standard_library_and_ignores_others_of_any_type(auth: TestVerifier) -> None:
-    node = auth.mint_node(household_id="H-1")
+    node = auth.issue_node(household_id="H-1")
     message = Message()
     for name, value in node.headers.items():
         message[name] = value.replace(node.principal.node_id, node.principal.node_id.upper())
     assert asyncio.run(auth.verify_node(message)) == node.principal  # type: ignore[arg-type]
     others: Any = {**node.headers, "X-Request-Id": 7, "traceparent": None}
     assert asyncio.run(auth.verify_node(others)).household_id == "h-1"
-    alice = auth.mint_user(user_id="ALICE")
+    alice = auth.issue_user(user_id="ALICE")
     assert asyncio.run(auth.verify_user(alice.headers)) == alice.principal
 
 
 def test_serves_threads_that_present_one_credential_at_the_same_time(auth: TestVerifier) -> None:
     """As a test client does that is called in several threads: each has an event loop of its own."""
-    node = auth.mint_node()
+    node = auth.issue_node()
     with ThreadPoolExecutor() as threads:
         verified = [threads.submit(asyncio.run, auth.verify_node(node.headers)) for _ in range(20)]
         assert [one.result() for one in verified] == [node.principal] * 20
 
 
 def test_prints_no_secret(auth: TestVerifier) -> None:
-    credential = auth.mint_node()
+    credential = auth.issue_node()
     (value,) = credential.headers.values()
     assert value not in repr(credential)
     assert repr(auth) == "TestVerifier(url='http://auth.test', service_name='service-under-test')"
@@ -391,11 +391,11 @@ def create_restricted(auth: TestVerifier) -> FastAPI:
 
 def test_needs_the_scope_of_the_route_and_names_it(auth: TestVerifier) -> None:
     api = create_restricted(auth)
-    unrestricted, reader = auth.mint_app(), auth.mint_app(scopes=["documents:read", "jobs:run"])
+    unrestricted, reader = auth.issue_app(), auth.issue_app(scopes=["documents:read", "jobs:run"])
     assert (unrestricted.principal.scopes, reader.principal.scopes) == (None, ("documents:read", "jobs:run"))
     assert [call(api, "/documents", app.headers).status_code for app in (unrestricted, reader)] == [200, 200]
     for scopes in ([], ["documents:write"], ["documents"]):
-        response = call(api, "/documents", auth.mint_app(scopes=scopes).headers)
+        response = call(api, "/documents", auth.issue_app(scopes=scopes).headers)
         expect_problem(response, 403, "missing_scope")
         assert response.json()["scopes"] == ["documents:read"]
         assert "www-authenticate" not in response.headers
@@ -404,7 +404,7 @@ def test_needs_the_scope_of_the_route_and_names_it(auth: TestVerifier) -> None:
 
 def test_admits_by_one_of_several_doors_or_without_a_credential(auth: TestVerifier) -> None:
     api = create_restricted(auth)
-    app, user = auth.mint_app(), auth.mint_user()
+    app, user = auth.issue_app(), auth.issue_user()
     assert call(api, "/either", app.headers).json() == "app"
     assert call(api, "/either", user.headers).json() == "user"
     assert call(api, "/either", {**app.headers, **user.headers}).json() == "user"

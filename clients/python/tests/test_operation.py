@@ -163,7 +163,7 @@ class CountedTransport(ScriptedTransport):
 
 def test_counts_what_threads_verify_at_once() -> None:
     verifier = Verifier.for_tests()
-    node = verifier.mint_node()
+    node = verifier.issue_node()
     threads = [threading.Thread(target=lambda: [verifier.verify_node_sync(node.headers) for _ in range(50)]) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -285,7 +285,7 @@ def create_stream(auth: Verifier) -> FastAPI:
 
 def test_a_websocket_closes_when_its_key_is_revoked() -> None:
     auth = Verifier.for_tests()
-    node = auth.mint_node()
+    node = auth.issue_node()
     headers = [(name.lower().encode(), value.encode()) for name, value in node.headers.items()]
     scope = {"type": "websocket", "path": "/stream", "headers": headers, "query_string": b"", "subprotocols": []}
     sent: asyncio.Queue[Any] = asyncio.Queue()

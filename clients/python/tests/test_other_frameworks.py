@@ -21,7 +21,7 @@ def test_aiohttp() -> None:
 
 async def play_aiohttp() -> None:
     auth = Verifier.for_tests()
-    alice = auth.mint_user()
+    alice = auth.issue_user()
     user = web.RequestKey("user", User)
 
     @web.middleware
@@ -56,7 +56,7 @@ async def play_aiohttp() -> None:
 
 def test_litestar() -> None:
     auth = Verifier.for_tests()
-    alice = auth.mint_user()
+    alice = auth.issue_user()
 
     async def require_user(connection: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
         connection.scope["user"] = await auth.verify_user(connection.scope["headers"])

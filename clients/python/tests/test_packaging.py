@@ -20,7 +20,7 @@ assert importlib.util.find_spec("starlette") is None
 async def play():
     auth = Verifier.for_tests()
     for credential, verify in (
-        (auth.mint_app(), auth.verify_app), (auth.mint_node(), auth.verify_node), (auth.mint_user(), auth.verify_user)
+        (auth.issue_app(), auth.verify_app), (auth.issue_node(), auth.verify_node), (auth.issue_user(), auth.verify_user)
     ):
         assert await verify(credential.headers) == credential.principal
         auth.revoke(credential)

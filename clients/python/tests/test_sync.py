@@ -31,7 +31,7 @@ def available() -> Iterator[None]:
 
 
 def test_verifies_in_threads_without_an_event_loop() -> None:
-    app, node, user = auth.mint_app(scopes=["documents:read"]), auth.mint_node(), auth.mint_user()
+    app, node, user = auth.issue_app(scopes=["documents:read"]), auth.issue_node(), auth.issue_user()
     assert auth.verify_app_sync(app.headers, scope="documents:read") == app.principal
     assert auth.verify_node_sync(node.headers) == node.principal
     assert auth.verify_user_sync(user.headers) == user.principal
@@ -166,7 +166,7 @@ def expect_problem(answer: tuple[int, str, Any], status: int, code: str, request
 @FRAMEWORKS
 def test_hands_the_caller_over(create: Any) -> None:
     client = create()
-    app, node, user = auth.mint_app(caller="meals", scopes=["documents:read"]), auth.mint_node(), auth.mint_user()
+    app, node, user = auth.issue_app(caller="meals", scopes=["documents:read"]), auth.issue_node(), auth.issue_user()
     assert get(client, "/app", app.headers)[:2] == (200, "meals")
     assert get(client, "/node/hall", node.headers)[:2] == (200, f"hall {node.principal.node_id}")
     assert get(client, "/user", user.headers)[:2] == (200, user.principal.user_id)
@@ -179,7 +179,7 @@ def test_hands_the_caller_over(create: Any) -> None:
 @FRAMEWORKS
 def test_answers_with_problem_documents(create: Any) -> None:
     client = create()
-    app, node = auth.mint_app(scopes=["documents:write"]), auth.mint_node()
+    app, node = auth.issue_app(scopes=["documents:write"]), auth.issue_node()
     body = expect_problem(get(client, "/app", {**app.headers, "X-Request-Id": "r-1"}), 403, "missing_scope", "r-1")
     assert body["scopes"] == ["documents:read"]
     missing = get(client, "/node/hall", {"X-Request-Id": "r-2"})
@@ -194,7 +194,7 @@ def test_answers_with_problem_documents(create: Any) -> None:
     assert "Bearer" in either[2]["WWW-Authenticate"] and "NodeKey" in either[2]["WWW-Authenticate"]
     expect_problem(get(client, "/optional", {"Authorization": "Bearer forged"}), 401, "invalid_access_token")
     auth.set_available(False)
-    unavailable = get(client, "/user", auth.mint_user().headers)
+    unavailable = get(client, "/user", auth.issue_user().headers)
     expect_problem(unavailable, 503, "unavailable")
     assert unavailable[2]["Retry-After"] == "2"
 
@@ -214,7 +214,7 @@ def test_django_names_a_verifier_that_is_none(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_serves_event_loops_and_threads_at_once(auth: TestVerifier = auth) -> None:
-    node = auth.mint_node()
+    node = auth.issue_node()
 
     async def play() -> None:
         both = await asyncio.gather(auth.verify_node(node.headers), asyncio.to_thread(auth.verify_node_sync, node.headers))

@@ -22,7 +22,7 @@ NOW = 1_767_225_600
 CLAIMS = {"iss": "platform-auth", "sub": "Alice", "sid": "S1", "exp": NOW + 60}
 
 
-def mint(claims: dict[str, Any] | bytes, secret: bytes = SECRET) -> str:
+def sign(claims: dict[str, Any] | bytes, secret: bytes = SECRET) -> str:
     payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
     return jwt.PyJWS().encode(payload, secret, "HS256")
 
@@ -39,31 +39,31 @@ def is_good(token: str, audience: str | None = None) -> bool:
 
 
 def test_accepts_what_the_service_issues() -> None:
-    parsed = parse_token(mint(CLAIMS))
+    parsed = parse_token(sign(CLAIMS))
     assert parsed is not None
     assert (parsed.user_id, parsed.session_id) == ("alice", "s1")
-    assert is_good(mint(CLAIMS))
+    assert is_good(sign(CLAIMS))
     assert "Alice" not in repr(parsed)
-    assert mint(CLAIMS) not in repr(parsed)
+    assert sign(CLAIMS) not in repr(parsed)
 
 
 @pytest.mark.parametrize("expiry", [NOW - 60, 0, -1, True, None, "9999999999", [], {}, -1e300])
 def test_refuses_an_expiry_that_is_past_or_not_a_number(expiry: Any) -> None:
-    assert not is_good(mint({**CLAIMS, "exp": expiry}))
+    assert not is_good(sign({**CLAIMS, "exp": expiry}))
 
 
 @pytest.mark.parametrize("expiry", [NOW - 59, NOW + 0.5, 10**400])
 def test_takes_any_number_that_is_not_past(expiry: Any) -> None:
-    assert is_good(mint({**CLAIMS, "exp": expiry}))
+    assert is_good(sign({**CLAIMS, "exp": expiry}))
 
 
 def test_demands_the_configured_audience_and_no_other() -> None:
     for audience in ("recipes", ["other", "recipes"]):
-        assert is_good(mint({**CLAIMS, "aud": audience}), "recipes")
-        assert not is_good(mint({**CLAIMS, "aud": audience}))
+        assert is_good(sign({**CLAIMS, "aud": audience}), "recipes")
+        assert not is_good(sign({**CLAIMS, "aud": audience}))
     for audience in ("other", "recipes2", ["other"], [], None, {}, {"recipes": 1}):
-        assert not is_good(mint({**CLAIMS, "aud": audience}), "recipes")
-    assert not is_good(mint(CLAIMS), "recipes")
+        assert not is_good(sign({**CLAIMS, "aud": audience}), "recipes")
+    assert not is_good(sign(CLAIMS), "recipes")
 
 
 @pytest.mark.parametrize(
@@ -87,19 +87,19 @@ def test_demands_the_configured_audience_and_no_other() -> None:
         encode(b'{"alg":"HS256","crit":[{}]}') + ".e30.e30",
         encode(b'{"alg":"HS256","crit":["b64"],"b64":false}') + "..e30",
         encode(b'{"alg":"HS256","b64":false}') + ".e30.e30",
-        mint(b"[" * 2_500),
-        mint(b"null"),
-        mint(b"\xff\xfe"),
-        mint(json.dumps(CLAIMS).encode("utf-16")),
-        mint(b"\xef\xbb\xbf" + json.dumps(CLAIMS).encode()),
-        mint({**CLAIMS, "exp": float("inf")}),
-        mint({**CLAIMS, "exp": float("nan")}),
-        mint(CLAIMS) + "=",
-        mint(CLAIMS) + ".e30",
-        mint(CLAIMS) + "\n",
-        mint({**CLAIMS, "sub": 1}),
-        mint({**CLAIMS, "sid": None}),
-        mint({"iss": "platform-auth"}),
+        sign(b"[" * 2_500),
+        sign(b"null"),
+        sign(b"\xff\xfe"),
+        sign(json.dumps(CLAIMS).encode("utf-16")),
+        sign(b"\xef\xbb\xbf" + json.dumps(CLAIMS).encode()),
+        sign({**CLAIMS, "exp": float("inf")}),
+        sign({**CLAIMS, "exp": float("nan")}),
+        sign(CLAIMS) + "=",
+        sign(CLAIMS) + ".e30",
+        sign(CLAIMS) + "\n",
+        sign({**CLAIMS, "sub": 1}),
+        sign({**CLAIMS, "sid": None}),
+        sign({"iss": "platform-auth"}),
     ],
 )
 def test_does_not_take_other_text_for_a_token(token: str) -> None:
@@ -108,7 +108,7 @@ def test_does_not_take_other_text_for_a_token(token: str) -> None:
 
 def test_cannot_judge_with_a_key_of_another_kind() -> None:
     """A PEM that was configured as the secret is a mistake of the configuration, not of the token."""
-    parsed = parse_token(mint(CLAIMS))
+    parsed = parse_token(sign(CLAIMS))
     assert parsed is not None
     assert has_valid_signature(parsed, b"-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----") is None
     assert has_valid_signature(parsed, SECRET + b"x") is False

@@ -45,8 +45,8 @@ export class TestVerifier extends VerifierCore {
     this.serviceName = serviceName;
   }
 
-  /** Mints a key of a calling service for the service under test. Without scopes it is not restricted. */
-  mintApp({
+  /** Issues a key of a calling service for the service under test. Without scopes it is not restricted. */
+  issueApp({
     caller = 'caller',
     target = this.serviceName,
     scopes,
@@ -59,8 +59,8 @@ export class TestVerifier extends VerifierCore {
     return { headers, principal: { door: 'app', appId, caller, target, ...restriction } };
   }
 
-  /** Mints a key of a node. */
-  mintNode({ householdId = randomUUID() }: { householdId?: string } = {}): TestCredential<NodePrincipal> {
+  /** Issues a key of a node. */
+  issueNode({ householdId = randomUUID() }: { householdId?: string } = {}): TestCredential<NodePrincipal> {
     const nodeId = randomUUID();
     const key = generateSecret('test_node_');
     this.service.issue(`node ${nodeId}`, key, { node_id: nodeId, household_id: householdId });
@@ -68,8 +68,8 @@ export class TestVerifier extends VerifierCore {
     return { headers: { 'X-API-Key': `${nodeId}:${key}` }, principal };
   }
 
-  /** Mints an access token of a user, for a session of its own. */
-  mintUser({
+  /** Issues an access token of a user, for a session of its own. */
+  issueUser({
     userId = randomUUID(),
     email = 'user@example.org',
     amr = ['pwd'],

@@ -23,7 +23,7 @@ export class Verifier extends VerifierCore {
     return new Verifier({ ...readEnvironment(variables), ...options });
   }
 
-  /** A verifier that mints and accepts credentials in memory, for the tests of a service. */
+  /** A verifier that issues and accepts credentials in memory, for the tests of a service. */
   static forTests(options: TestVerifierOptions = {}): TestVerifier {
     return new TestVerifier(options);
   }

@@ -195,7 +195,7 @@ describe('the guards of Fastify', () => {
 
 describe('the guards of Express, in detail', () => {
   const auth = Verifier.forTests();
-  const { headers } = auth.mintApp();
+  const { headers } = auth.issueApp();
   let service: Started;
 
   beforeAll(async () => {
@@ -235,7 +235,7 @@ describe('a NestJS service under test', () => {
     const module = await builder.overrideProvider(VerifierCore).useValue(auth).compile();
     const app = module.createNestApplication({ logger });
     await app.listen(0, '127.0.0.1');
-    const node = auth.mintNode();
+    const node = auth.issueNode();
     const ask = (path: string, headers: Readonly<Record<string, string>> = {}) =>
       get(`${toUrl(app.getHttpServer() as Server)}/${path}`, Object.entries(headers).flat());
     const answer = await ask('node', node.headers);
@@ -243,7 +243,7 @@ describe('a NestJS service under test', () => {
     const refusal = await ask('node');
     expect([refusal.status, refusal.headers['content-type']]).toEqual([401, 'application/problem+json']);
     expect(logged).toEqual([]);
-    expect((await ask('mistake', auth.mintUser().headers)).status).toBe(500);
+    expect((await ask('mistake', auth.issueUser().headers)).status).toBe(500);
     expect(app.get(VerifierCore)).toBe(auth);
     await app.close();
   });
@@ -255,7 +255,7 @@ describe.each<[string, Start]>([
   ['NestJS', startNest],
 ])('the guards of %s', (_name, start) => {
   const auth = Verifier.forTests({ serviceName: 'recipes' });
-  const minted = { app: auth.mintApp({ caller: 'meals' }), node: auth.mintNode(), user: auth.mintUser() };
+  const issued = { app: auth.issueApp({ caller: 'meals' }), node: auth.issueNode(), user: auth.issueUser() };
   let service: Started;
 
   beforeAll(async () => {
@@ -272,8 +272,8 @@ describe.each<[string, Start]>([
     get(`${service.url}/${door}`, Object.entries(headers).flat());
 
   it.each(doors)('hand the principal of the %s door to the route', async (door) => {
-    const { status, body } = await ask(door, minted[door].headers);
-    expect([status, body]).toEqual([200, minted[door].principal]);
+    const { status, body } = await ask(door, issued[door].headers);
+    expect([status, body]).toEqual([200, issued[door].principal]);
   });
 
   it.each([
@@ -288,36 +288,36 @@ describe.each<[string, Start]>([
   });
 
   it('answer 403 that names the scope to a valid key without it, and let unrestricted keys pass', async () => {
-    const read = auth.mintApp({ scopes: ['documents:read', 'jobs:run'] });
-    const { status, headers, body } = await ask('documents', auth.mintApp({ scopes: ['jobs:run'] }).headers);
+    const read = auth.issueApp({ scopes: ['documents:read', 'jobs:run'] });
+    const { status, headers, body } = await ask('documents', auth.issueApp({ scopes: ['jobs:run'] }).headers);
     expect([status, body.code, body.scopes]).toEqual([403, 'missing_scope', ['documents:read']]);
     expect(headers['content-type']).toContain('application/problem+json');
-    expect((await ask('documents', auth.mintApp({ scopes: [] }).headers)).status).toBe(403);
+    expect((await ask('documents', auth.issueApp({ scopes: [] }).headers)).status).toBe(403);
     expect((await ask('documents', read.headers)).body).toEqual(read.principal);
-    expect((await ask('documents', minted.app.headers)).status).toBe(200);
+    expect((await ask('documents', issued.app.headers)).status).toBe(200);
     expect((await ask('app', read.headers)).body).toEqual(read.principal);
   });
 
   it('take the credential of any door that the route names, and refuse none with the challenges of all', async () => {
-    expect((await ask('any', minted.app.headers)).body).toEqual(minted.app.principal);
-    expect((await ask('any', { ...minted.app.headers, ...minted.user.headers })).body).toEqual(minted.user.principal);
-    expect((await ask('any', { ...minted.app.headers, Authorization: 'Bearer bad' })).status).toBe(401);
-    expect((await ask('any', { ...minted.app.headers, Authorization: 'Basic YTpi' })).status).toBe(200);
-    const { status, headers, body } = await ask('any', minted.node.headers);
+    expect((await ask('any', issued.app.headers)).body).toEqual(issued.app.principal);
+    expect((await ask('any', { ...issued.app.headers, ...issued.user.headers })).body).toEqual(issued.user.principal);
+    expect((await ask('any', { ...issued.app.headers, Authorization: 'Bearer bad' })).status).toBe(401);
+    expect((await ask('any', { ...issued.app.headers, Authorization: 'Basic YTpi' })).status).toBe(200);
+    const { status, headers, body } = await ask('any', issued.node.headers);
     expect([status, body.code]).toEqual([401, 'missing_access_token']);
     expect(headers['www-authenticate']).toMatch(/^Bearer .*, PlatformApp /);
   });
 
   it('let a request without a credential pass where it is optional, and refuse a bad one', async () => {
-    const { email } = minted.user.principal;
-    expect((await ask('optional', minted.user.headers)).body).toEqual({ email });
+    const { email } = issued.user.principal;
+    expect((await ask('optional', issued.user.headers)).body).toEqual({ email });
     expect([(await ask('optional', {})).status, (await ask('optional', {})).body]).toEqual([200, {}]);
     expect((await ask('optional', { Authorization: 'Bearer bad' })).status).toBe(401);
   });
 
   it('keep both callers of a route with two guards', async () => {
-    const { body } = await ask('both', { ...minted.app.headers, ...minted.user.headers });
-    expect(body).toEqual([minted.app.principal.caller, minted.user.principal.email]);
+    const { body } = await ask('both', { ...issued.app.headers, ...issued.user.headers });
+    expect(body).toEqual([issued.app.principal.caller, issued.user.principal.email]);
   });
 
   it('name the request of the caller in a refusal, unless its id looks like a secret', async () => {
@@ -327,14 +327,14 @@ describe.each<[string, Start]>([
   });
 
   it('answer 401 to a revoked credential', async () => {
-    const node = auth.mintNode();
+    const node = auth.issueNode();
     expect((await ask('node', node.headers)).status).toBe(200);
     auth.revoke(node);
     expect((await ask('node', node.headers)).body.code).toBe('invalid_node_credentials');
   });
 
   it('answer 401 to a key for another target', async () => {
-    const { headers } = auth.mintApp({ target: 'ocr' });
+    const { headers } = auth.issueApp({ target: 'ocr' });
     expect((await ask('app', headers)).body.code).toBe('invalid_app_credentials');
   });
 
@@ -359,10 +359,10 @@ describe.each<[string, Start]>([
 
   it('answer 503 with Retry-After while the authentication service cannot be asked', async () => {
     auth.setAvailable(false);
-    const { status, headers, body } = await ask('app', minted.app.headers);
+    const { status, headers, body } = await ask('app', issued.app.headers);
     auth.setAvailable(true);
     expect([status, body.code]).toEqual([503, 'unavailable']);
     expect(Number(headers['retry-after'])).toBeGreaterThan(0);
-    expect((await ask('app', minted.app.headers)).status).toBe(200);
+    expect((await ask('app', issued.app.headers)).status).toBe(200);
   });
 });

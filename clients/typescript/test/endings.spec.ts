@@ -134,7 +134,7 @@ describe('a connection that outlives its request', () => {
 describe('the verifier of a test', () => {
   it('tells a connection that its session was revoked', async () => {
     const auth = Verifier.forTests();
-    const alice = auth.mintUser();
+    const alice = auth.issueUser();
     const told = new Promise<string>((resolve) => auth.onEnded(alice, () => resolve('ended')));
     auth.revoke(alice);
     expect(await told).toBe('ended');
@@ -151,13 +151,13 @@ describe('the counters of a verifier', () => {
         throw new Error('of the hook');
       },
     });
-    const [node, user] = [auth.mintNode(), auth.mintUser()];
+    const [node, user] = [auth.issueNode(), auth.issueUser()];
     await auth.verifyNode(node);
     await expect(auth.verifyNode({ headers: {} })).rejects.toThrow(RefusedError);
     await auth.verifyAny(user, ['app', 'user']);
     await expect(auth.verifyAny({ headers: {} }, ['app', 'user'])).rejects.toThrow(RefusedError);
     await expect(auth.verifyOptional({ headers: {} }, ['app'])).resolves.toBeUndefined();
-    await expect(auth.verifyApp(auth.mintApp({ scopes: [] }), { scope: 'a' })).rejects.toMatchObject({ status: 403 });
+    await expect(auth.verifyApp(auth.issueApp({ scopes: [] }), { scope: 'a' })).rejects.toMatchObject({ status: 403 });
     auth.setAvailable(false);
     await expect(auth.verifyUser(user)).rejects.toMatchObject({ status: 503 });
     expect(auth.readCounts()).toEqual({

@@ -15,7 +15,7 @@ class RecipesResolver {
 
 describe('a guard on a resolver, called as @nestjs/graphql calls it', () => {
   const auth = Verifier.forTests();
-  const alice = auth.mintUser({ email: 'alice@example.org' });
+  const alice = auth.issueUser({ email: 'alice@example.org' });
   let app: INestApplicationContext;
   let resolve: (...parameters: unknown[]) => Promise<unknown>;
 

@@ -25,9 +25,9 @@ const toUpper = (fields: Fields): Fields => changeNames(fields, (name) => name.t
 
 describe('the headers of a request', () => {
   const auth = Verifier.forTests({ serviceName: 'recipes' });
-  const app = auth.mintApp();
-  const node = auth.mintNode();
-  const user = auth.mintUser();
+  const app = auth.issueApp();
+  const node = auth.issueNode();
+  const user = auth.issueUser();
 
   afterAll(() => auth.close());
 
@@ -58,13 +58,13 @@ describe('the headers of a request', () => {
   });
 
   it('may hold ids in capitals, which are compared and handed over in lower case', async () => {
-    const capitals = auth.mintNode({ householdId: 'H-1' });
+    const capitals = auth.issueNode({ householdId: 'H-1' });
     const [id = '', key = ''] = capitals.headers['X-API-Key']!.split(':');
     const found = await auth.verifyNode({ headers: { 'x-api-key': `${id.toUpperCase()}:${key}` } });
     expect([found, found.householdId]).toEqual([capitals.principal, 'h-1']);
     const headers = { ...app.headers, 'X-Platform-App-Id': app.principal.appId.toUpperCase() };
     expect(await auth.verifyApp({ headers })).toEqual(app.principal);
-    const alice = auth.mintUser({ userId: 'ALICE' });
+    const alice = auth.issueUser({ userId: 'ALICE' });
     expect(await auth.verifyUser({ headers: alice.headers })).toEqual(alice.principal);
   });
 

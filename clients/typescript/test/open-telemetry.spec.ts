@@ -16,7 +16,7 @@ describe('with the SDK of OpenTelemetry started before', () => {
 
   it('tells the verdicts of each door', async () => {
     const auth = Verifier.forTests();
-    await auth.verifyNode({ headers: auth.mintNode().headers });
+    await auth.verifyNode({ headers: auth.issueNode().headers });
     const observed: unknown[] = [];
     for (const observe of observers)
       observe({ observe: (value, attributes) => void observed.push([value, attributes]) });

@@ -30,7 +30,7 @@ type Verify = (door: 'App' | 'User', headers: Readonly<Record<string, string>>) 
 
 const TRY = `
   const auth = Verifier.forTests({ serviceName: 'recipes' });
-  const caller = auth.mintApp({ caller: 'meals' });
+  const caller = auth.issueApp({ caller: 'meals' });
   auth.verifyApp({ headers: new Headers(caller.headers) }).then(async (principal) => {
     if (principal.caller !== 'meals') throw new Error('another caller');
     auth.revoke(caller);

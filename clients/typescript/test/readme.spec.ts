@@ -24,7 +24,7 @@ describe('the examples of docs/verifiers.md', () => {
     registers: [registry],
   });
   const auth = Verifier.forTests({ onVerdict: (door, verdict) => verdicts.inc({ door, verdict }) });
-  const alice = auth.mintUser();
+  const alice = auth.issueUser();
   const sockets = new WebSocketServer({ noServer: true });
   let server: Server;
 
@@ -75,7 +75,7 @@ describe('the examples of docs/verifiers.md', () => {
   });
 
   it('count verdicts with prom-client', async () => {
-    const { headers } = auth.mintNode();
+    const { headers } = auth.issueNode();
     await auth.verifyNode({ headers });
     await expect(auth.verifyApp({ headers: {} })).rejects.toMatchObject({ status: 401 });
     const text = await registry.metrics();

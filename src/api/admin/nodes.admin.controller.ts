@@ -133,7 +133,7 @@ export class NodesAdminController {
   @RequireAdmin('nodes', {
     summary: 'Issue a node credential',
     description:
-      'Registers a node. The api_key is shown only in this response. The node sends X-API-Key: node_id:api_key. Repeated with the same ' +
+      'Issues the key of a new node. The api_key is shown only in this response. The node sends X-API-Key: node_id:api_key. Repeated with the same ' +
       'Idempotency-Key and body within 24 hours, the response is the same node with a new api_key, because keys are ' +
       'not stored: the node is rotated with the default overlap. It is 409 when the node was revoked or has expired.',
     refusals: [problems.idempotencyKeyReused, problems.credentialRevoked, problems.credentialExpired],

@@ -64,9 +64,9 @@ export async function warnOfDuplicate(client: AdminClient, { household_id, room,
 async function revokeIssued(client: AdminClient, nodeId: string): Promise<string> {
   try {
     await client.delete(`/nodes/${encodeURIComponent(nodeId)}`);
-    return `Node ${nodeId}, which was registered for it, is revoked again.`;
+    return `Node ${nodeId}, which was issued for it, is revoked again.`;
   } catch (error) {
-    return `Node ${nodeId} was registered for it and could NOT be revoked again (${(error as Error).message}). Run: platform-auth nodes revoke ${nodeId}`;
+    return `Node ${nodeId} was issued for it and could NOT be revoked again (${(error as Error).message}). Run: platform-auth nodes revoke ${nodeId}`;
   }
 }
 

@@ -76,7 +76,7 @@ function addIssue(nodes: Command): void {
       } else {
         const { node_id } = await issueInto(client, file, newNode);
         const place = `${newNode.room}, ${newNode.name}`;
-        const text = `Node ${node_id} (${place}) is registered; ${file.path} holds its node_id and api_key.`;
+        const text = `Node ${node_id} (${place}) is issued; ${file.path} holds its node_id and api_key.`;
         print(command, { node_id, ...newNode, config: file.path }, () => text);
       }
       await warnOfDuplicate(client, newNode);

@@ -85,7 +85,7 @@ describe.each([
 
 describe('an app credential', () => {
   it.each(['is new', 'has an expired credential', 'has a revoked credential'])(
-    'accepts exactly one of 50 concurrent mints of a pair that %s',
+    'accepts exactly one of 50 concurrent requests to issue a pair that %s',
     async (pairIs) => {
       const pair = { caller: randomUUID(), target: 'recipes' };
       if (pairIs !== 'is new') {

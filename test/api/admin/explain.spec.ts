@@ -148,10 +148,10 @@ describe('GET …/explain', () => {
     const expires_at = new Date(clock.now().getTime() + 1_000).toISOString();
     const { body } = await app.admin.post('/app-credentials', { ...pair, expires_at }).expect(201);
     clock.advance({ minutes: 1 });
-    const minted = await app.admin.post('/app-credentials', pair).expect(201);
+    const issued = await app.admin.post('/app-credentials', pair).expect(201);
     const { reasons } = await service(body.app_id as string);
     expect(codes(reasons)).toEqual(['revoked', 'expired']);
-    expect(reasons[0]).toMatchObject({ request_id: minted.headers['x-request-id'] });
+    expect(reasons[0]).toMatchObject({ request_id: issued.headers['x-request-id'] });
   });
 
   it('answers 400 to an invalid target, and 401 to callers other than operators', async () => {

@@ -133,7 +133,7 @@ describe('POST /api/v0/admin/nodes with Idempotency-Key', () => {
     expect(await listNodes(body)).toEqual([]);
   });
 
-  it('registers a node for each call without the header', async () => {
+  it('issues a node for each call without the header', async () => {
     const body = registration();
     for (let call = 0; call < 2; call += 1) await app.admin.post('/nodes', body).expect(201);
     expect(await listNodes(body)).toHaveLength(2);

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 /** What the program uses of the verifier, which `run.ts` bundles beside it, so that it imports this folder's NestJS. */
 interface VerifierPackage {
   readonly Verifier: {
-    forTests(): { mintNode(): { headers: Record<string, string> }; setAvailable(is: boolean): void };
+    forTests(): { issueNode(): { headers: Record<string, string> }; setAvailable(is: boolean): void };
   };
   readonly PlatformAuthModule: { forRoot(verifier: unknown): DynamicModule };
   readonly RequireNode: () => MethodDecorator;
@@ -34,7 +34,7 @@ export async function runRefusals({ Verifier, PlatformAuthModule, RequireNode }:
   const { port } = app.getHttpServer().address() as AddressInfo;
   const ask = (headers: Record<string, string>) => fetch(`http://127.0.0.1:${port}/node`, { headers });
   try {
-    const { headers } = auth.mintNode();
+    const { headers } = auth.issueNode();
     if ((await ask(headers)).status !== 200) throw new Error('A good node was not accepted');
     await expectProblem(await ask({}), 401, 'invalid_node_credentials');
     auth.setAvailable(false);

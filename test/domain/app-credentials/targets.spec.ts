@@ -30,7 +30,7 @@ describe('an app key', () => {
 
   const readsAlice = ({ headers }: Service, by = app) => by.get(`/api/v0/users/${alice.id}`).set(headers);
 
-  it('is refused at the doors of this service when it was minted for another target', async () => {
+  it('is refused at the doors of this service when it was issued for another target', async () => {
     await readsAlice(own).expect(200);
     expectProblem(await readsAlice(foreign), problems.invalidAppCredentials);
     await app.validateNode(node.header).set(own.headers).expect(200);

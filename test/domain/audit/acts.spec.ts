@@ -149,8 +149,8 @@ describe('the audit log', () => {
     secrets.push(code);
 
     const pair = { caller: randomUUID(), target: 'ocr' };
-    const minted = { event: 'admin.app_credential.issued', actor: ADMIN, details: { after: pair } };
-    await expectRow(app.admin.post('/app-credentials', pair), minted);
+    const event = { event: 'admin.app_credential.issued', actor: ADMIN, details: { after: pair } };
+    await expectRow(app.admin.post('/app-credentials', pair), event);
     await expectNoRow(app.admin.post('/app-credentials', pair));
     const { appId, appKey } = await app.service();
     const credential = `/app-credentials/${appId}`;

@@ -91,9 +91,9 @@ describe.each([
     expectProblem(await replica.admin.post(`/nodes/${node.nodeId}/rotate`), problems.unavailable);
     expectProblem(await replica.admin.post(`/operators/${operator.id}/rotate`), problems.unavailable);
     const [caller, target] = ['ocr', `target-${days}`];
-    const mint = { caller, target, expires_at: expiresAt };
-    const { body } = await app.admin.post('/app-credentials', mint).expect(201);
-    expectProblem(await replica.admin.post('/app-credentials', mint), problems.unavailable);
+    const issue = { caller, target, expires_at: expiresAt };
+    const { body } = await app.admin.post('/app-credentials', issue).expect(201);
+    expectProblem(await replica.admin.post('/app-credentials', issue), problems.unavailable);
     await app.validateNode(node.header).expect(200);
     await app.admin
       .get(`/app-credentials/${body.app_id as string}`)

@@ -140,7 +140,7 @@ class Verifier:
 
     @staticmethod
     def for_tests(service_name: str = "service-under-test") -> "TestVerifier":
-        """A verifier that mints and accepts credentials in memory, for the tests of a service."""
+        """A verifier that issues and accepts credentials in memory, for the tests of a service."""
         return TestVerifier(service_name)
 
     def start(self) -> None:
@@ -376,7 +376,7 @@ class Verifier:
 
 
 class TestVerifier(Verifier):
-    """Created by Verifier.for_tests(): mints credentials for a service in memory, and remembers none."""
+    """Created by Verifier.for_tests(): issues credentials for a service in memory, and remembers none."""
 
     __test__ = False
 
@@ -384,10 +384,10 @@ class TestVerifier(Verifier):
         self._service = MemoryService()
         super().__init__(url="http://auth.test", app_id=str(uuid4()), app_key="pa_app_test", service_name=service_name)
 
-    def mint_app(
+    def issue_app(
         self, caller: str = "caller", target: str | None = None, scopes: Sequence[str] | None = None
     ) -> TestCredential[AppPrincipal]:
-        """Mints a key of a calling service for the service under test. Without scopes it is not restricted."""
+        """Issues a key of a calling service for the service under test. Without scopes it is not restricted."""
         own_scopes = None if scopes is None else tuple(scopes)
         principal = AppPrincipal(str(uuid4()), caller, target or self._settings.service_name, own_scopes)
         key = f"test_app_{secrets.token_urlsafe()}"
@@ -397,18 +397,18 @@ class TestVerifier(Verifier):
         self._service.issue(Change("app", principal.app_id), key, body)
         return TestCredential({"X-Platform-App-Id": principal.app_id, "X-Platform-App-Key": key}, principal)
 
-    def mint_node(self, household_id: str | None = None) -> TestCredential[NodePrincipal]:
-        """Mints a key of a node."""
+    def issue_node(self, household_id: str | None = None) -> TestCredential[NodePrincipal]:
+        """Issues a key of a node."""
         principal = NodePrincipal(str(uuid4()), (household_id or str(uuid4())).lower())
         key = f"test_node_{secrets.token_urlsafe()}"
         body = {"node_id": principal.node_id, "household_id": principal.household_id}
         self._service.issue(Change("node", principal.node_id), key, body)
         return TestCredential({"X-API-Key": f"{principal.node_id}:{key}"}, principal)
 
-    def mint_user(
+    def issue_user(
         self, user_id: str | None = None, email: str = "user@example.org", amr: Sequence[str] = ("pwd",)
     ) -> TestCredential[UserPrincipal]:
-        """Mints an access token of a user, for a session of its own."""
+        """Issues an access token of a user, for a session of its own."""
         principal = UserPrincipal((user_id or str(uuid4())).lower(), str(uuid4()), email, tuple(amr))
         claims = {"sub": principal.user_id, "sid": principal.session_id, "email": email, "amr": list(amr)}
         token = f"{encode_part({'alg': 'HS256', 'typ': 'JWT'})}.{encode_part(claims)}.{secrets.token_urlsafe()}"
