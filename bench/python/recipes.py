@@ -11,7 +11,7 @@ auth = Verifier.from_environment()
 
 
 async def do_nothing(_request: Request) -> None:
-    """What FastAPI itself takes for a dependency."""
+    """FastAPI's own cost of a dependency."""
 
 
 @app.get("/plain")

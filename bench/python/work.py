@@ -1,4 +1,7 @@
-"""What a verifier in Python costs: takes the order as a line of JSON on stdin, then seconds a line, and answers each with a line."""
+"""
+What a verifier in Python costs: reads the order as a line of JSON on stdin and then seconds, a line each, and answers
+each line with a line.
+"""
 
 import asyncio
 import json
@@ -14,14 +17,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from platform_auth import UnavailableError, Verifier
 
-# Between two turns of the event loop.
+# The loop yields after this many.
 BATCH = 200
 Headers = list[tuple[bytes, bytes]]
 Once = Callable[[Any], Any]
 
 
 def to_headers(name: bytes, value: str) -> Headers:
-    """Those of a request behind a proxy, as ASGI has them."""
+    """The headers of a request behind a proxy, in the form of ASGI."""
     return [
         (b"host", b"recipes.example.org"),
         (b"user-agent", b"recipes-app/4.2.0"),
@@ -43,7 +46,7 @@ def create_verifier(own: dict[str, str]) -> Verifier:
 
 
 def make_items(kind: str, task: dict[str, Any]) -> tuple[list[Any], Once, bool]:
-    """Returns what is verified, how, and whether that is awaited."""
+    """Returns the items, the function that verifies one, and whether it is awaited."""
     if kind == "bareKey":
         pairs = [tuple(key.split(":")) for key in task["nodes"]]
         digests = {node_id: sha256(key.encode()).digest() for node_id, key in pairs}
@@ -67,7 +70,7 @@ def make_items(kind: str, task: dict[str, Any]) -> tuple[list[Any], Once, bool]:
 
 
 async def repeat(items: list[Any], once: Once, is_awaited: bool, seconds: float) -> int:
-    """One after the other."""
+    """Verifies one item after the other."""
     count = 0
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -77,7 +80,7 @@ async def repeat(items: list[Any], once: Once, is_awaited: bool, seconds: float)
             if is_awaited:
                 try:
                     await once(item)
-                # On a busy machine a question may time out, which is not what is measured.
+                # Accepts a timeout of a question, which a busy machine may cause.
                 except UnavailableError:
                     pass
             else:
@@ -87,7 +90,7 @@ async def repeat(items: list[Any], once: Once, is_awaited: bool, seconds: float)
 
 
 async def repeat_at_once(items: list[Any], once: Callable[[Any], Awaitable[Any]], seconds: float) -> int:
-    """Every item again and again."""
+    """Verifies all items at once, again and again."""
     end = time.perf_counter() + seconds
 
     async def repeat_one(item: Any) -> int:
@@ -105,7 +108,7 @@ async def repeat_at_once(items: list[Any], once: Callable[[Any], Awaitable[Any]]
 
 async def main(kind: str) -> None:
     items, once, is_awaited = make_items(kind, json.loads(sys.stdin.readline()))
-    # The first poll: nothing is remembered before it is answered.
+    # Waits for the answer to the first poll, before which nothing is remembered.
     await asyncio.sleep(0.5)
     print(json.dumps({"isReady": True}), flush=True)
     for line in sys.stdin:

@@ -1,6 +1,6 @@
 """
-A service that embeds the Python verifier, reduced to its verdicts: reads a question from each line of stdin, and writes the
-status that its guard would answer. Configured by the variables that `platform-auth init` writes.
+A service that embeds the Python verifier, reduced to its verdicts: for each question on a line of stdin it writes the
+status that its guard would answer. The variables that `platform-auth init` writes configure it.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from platform_auth.principals import AppPrincipal, Door, NodePrincipal, Principa
 from platform_auth.testing import TestCredential
 from platform_auth.verifier import TestVerifier, Verifier
 
-# Short names, for the parameters of routes.
+# Short names for the parameters of routes.
 App = AppPrincipal
 Node = NodePrincipal
 User = UserPrincipal

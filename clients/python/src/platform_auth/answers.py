@@ -12,18 +12,18 @@ from platform_auth.principals import Door
 from platform_auth.transport import ServiceAnswer
 
 _KINDS = frozenset(get_args(ChangedKind))
-# The 401s that are verdicts at each door. Every other one is about this verifier, or from another program.
+# The 401s that are verdicts at each door. Any other 401 is about this verifier, or comes from another program.
 _VERDICTS: Mapping[Door, frozenset[str]] = {
     "app": frozenset({"invalid_app_credentials"}),
     "node": frozenset({"invalid_node_credentials"}),
     "user": frozenset({"invalid_access_token", "missing_access_token"}),
 }
-# 400s about what was presented.
+# These 400s are verdicts, because they are about the presented credential.
 _UNREADABLE_CREDENTIAL = frozenset({"malformed_request", "duplicate_header"})
 _MAX_REMEMBER_SECONDS = 60
 _MAX_DURATION_MS = 1e9
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
-# A code of the service's catalogue. Nothing else of an answer is logged: a server may send back what it was sent.
+# A code of the service's catalogue. Nothing else of an answer is logged, because a server may echo a credential.
 _CODE = re.compile(r"(?=.{1,60}\Z)[a-z]+(?:_[a-z]+)*")
 _WRONG_KEY = "AUTH_APP_ID and AUTH_APP_KEY: the key was rotated or revoked. Run platform-auth apply, and restart"
 _WRONG_ADDRESS = "AUTH_URL must be the address of platform-auth, for services (INTERNAL_PORT), without a path"
@@ -31,7 +31,7 @@ _WRONG_ADDRESS = "AUTH_URL must be the address of platform-auth, for services (I
 
 class Verdict(Enum):
     NO = "no"
-    # The service could not look.
+    # The service could not decide.
     UNKNOWN = "unknown"
 
 
@@ -41,13 +41,13 @@ class Yes:
     fresh_for: float
     # 0 when the yes must not be remembered.
     remember_for: float
-    # The credential is the key before the last rotation.
+    # Whether the credential is the key before the last rotation.
     is_previous_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Misconfigured:
-    """The service did not understand, or it is another program."""
+    """The service did not understand the question, or is another program."""
 
     detail: str
 
@@ -67,7 +67,7 @@ def judge(door: Door, answer: ServiceAnswer) -> Yes | Misconfigured | Verdict:
     if body.get("valid") is not True:
         return Misconfigured(_describe(status, "not the body of a validation"))
     fresh_for_ms = _to_whole_number(answer.headers.get("x-platform-fresh-for-ms"))
-    # Zero is no mistake: the service could look, and gives no promise at the moment.
+    # Zero is valid: the service decided, but grants no lease at the moment.
     if fresh_for_ms is None:
         return Misconfigured(_describe(status, "no X-Platform-Fresh-For-Ms"))
     is_previous_key = answer.headers.get("x-platform-key") == "previous"
@@ -75,12 +75,15 @@ def judge(door: Door, answer: ServiceAnswer) -> Yes | Misconfigured | Verdict:
 
 
 def is_own_key_refused(answer: ServiceAnswer) -> bool:
-    """Of a question that presents an own key beside the credential of another door, or of a poll."""
+    """
+    Whether the service refused this verifier's own key. Not for questions about an app, whose refusal has the same
+    code.
+    """
     return answer.status == 401 and (parse_object(answer.body) or {}).get("code") in _VERDICTS["app"]
 
 
 def is_unavailable(status: int) -> bool:
-    """Whether the service could not look: the answer says nothing about what was asked."""
+    """Whether the service could not decide, so that its answer says nothing about the credential."""
     return status == 429 or status >= 500
 
 
@@ -91,7 +94,7 @@ def _read_remember_for(headers: Mapping[str, str]) -> float:
 
 
 def read_poll_answer(answer: ServiceAnswer) -> Renewal | Misconfigured | Verdict:
-    """Returns Verdict.UNKNOWN when the service could not look."""
+    """Returns Verdict.UNKNOWN when the service could not decide."""
     status = answer.status
     body = parse_object(answer.body) or {}
     if is_unavailable(status):
@@ -107,7 +110,7 @@ def read_poll_answer(answer: ServiceAnswer) -> Renewal | Misconfigured | Verdict
 
 
 def _read_changes(changes: object) -> list[Change] | None:
-    """Without the kinds that this version does not know. Returns None for what is not a list of changes."""
+    """Skips kinds that this version does not know. Returns None when this is not a list of changes."""
     if not isinstance(changes, list):
         return None
     known: list[Change] = []
@@ -124,9 +127,10 @@ def _read_changes(changes: object) -> list[Change] | None:
 
 
 def parse_object(text: bytes) -> dict[str, Any] | None:
-    """Returns None for what is not a JSON object in UTF-8 (RFC 8259), also for one that is nested too deeply."""
+    """Returns None when this is not a JSON object in UTF-8 (RFC 8259), or is nested too deeply."""
     try:
-        # Of bytes, the parser takes other encodings too, and by itself NaN and Infinity.
+        # Decoded first, because the parser takes bytes in other encodings too; by default it also accepts NaN and
+        # Infinity.
         value = json.loads(text.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
@@ -147,7 +151,7 @@ def _to_loggable(code: object) -> str:
 
 
 def _to_duration(value: object) -> float | None:
-    """From milliseconds to seconds. True, NaN and infinity are not durations."""
+    """Converts milliseconds to seconds. True, NaN and infinity are not durations."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_DURATION_MS:
         return None
     return value / 1_000

@@ -1,7 +1,7 @@
 """
-Remembered verdicts: digests of credentials, never the credentials. Refusals are never remembered. A credential is found by the
-fingerprint of the headers that present it, so that a remembered one is not parsed again. A recall takes no lock (lease.py says
-why that is safe); everything that writes holds the lock of the lease.
+Remembered verdicts: digests of credentials, never the credentials, and never refusals. The fingerprint of the headers
+finds a credential, so that a remembered one is not parsed again. A recall takes no lock (lease.py says why that is
+safe); every write holds the lock of the lease.
 """
 
 from collections import OrderedDict
@@ -18,16 +18,16 @@ from platform_auth.uses import Use, UsedKind, Uses
 
 Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
 KeyIdentity = TypeVar("KeyIdentity", AppPrincipal, NodePrincipal)
-# Asks again for the credential that these headers present, from this remote address.
+# Asks again about the credential that these headers present, from this remote address.
 Renew = Callable[[Headers, str | None], None]
-# Takes the headers of a request and its remote address, or the fingerprint if it is known. Returns None when the headers must be
-# parsed, or the service asked.
+# Takes the headers of a request, its remote address, and the fingerprint if it is known. Returns None when the
+# headers must be parsed or the service asked.
 Recall = Callable[[Headers, str | None, bytes | None], Identity | None]
 _MISSES = (KeyError, *UNREADABLE)
-# An entry that may be remembered for less ends with its credential: another question would not prolong it.
+# A verdict with a shorter term ends with its credential, so another question would not prolong it.
 _RENEWED_SECONDS = 60
 _MAX_KEYS_OF_ID = 2
-# From the question of an entry to the next one, in the background.
+# The age at which a verdict in use is asked for again, in the background.
 _RENEWAL_AGE_SECONDS = 45
 
 
@@ -40,12 +40,12 @@ class _Entry(Generic[Identity]):
     fingerprint: bytes = field(repr=False)
     principal: Identity
     usable_until: Instant
-    # By the monotonic clock: when it is renewed, and then when it ends.
+    # The moments by the monotonic clock at which it is renewed, and later ends.
     checked_at: float
     evicted_by: tuple[Change, ...]
-    # Of keys, which are found by their ids too.
+    # Only for keys, which are found by their ids too.
     digest: bytes = field(default=b"", repr=False)
-    # Of keys: uses of tokens are not reported.
+    # Only for keys, because uses of tokens are not reported.
     use: Use | None = None
     was_recalled: bool = False
 
@@ -62,8 +62,8 @@ class _Cache(Generic[Identity]):
 
     def _create_recall(self, header: str) -> Recall[Identity]:
         """
-        One function over local variables, for every request comes here. `header`: the one that is searched for the credential
-        unless its fingerprint is known.
+        Returns one function over local variables, because every request calls it.
+        `header`: presents the credential, unless its fingerprint is known.
         """
         length = len(header)
         spellings = frozenset((header, header.encode()))
@@ -78,7 +78,7 @@ class _Cache(Generic[Identity]):
                     if type(pairs) is not list:
                         return None
                     for name, value in pairs:
-                        # The lengths tell most names apart, and cost less to compare than their letters.
+                        # Lengths are compared first, because they tell most names apart.
                         if len(name) == length and (name in spellings or name.lower() in spellings):
                             if found is not None:
                                 return None
@@ -95,7 +95,7 @@ class _Cache(Generic[Identity]):
             if monotonic >= entry.checked_at:
                 if monotonic >= usable_until.monotonic:
                     return None
-                # Strangers may have taken every slot when it has ended.
+                # Asked before it ends, because strangers may have taken every slot by then.
                 entry.checked_at = usable_until.monotonic
                 self._renew(headers, address)
             entry.was_recalled = True
@@ -109,7 +109,7 @@ class _Cache(Generic[Identity]):
         return recall
 
     def evict(self, change: Change) -> None:
-        # Signing keys are not indexed: one that was revoked is a reset, and the tokens of a retired one live on.
+        # Signing keys are not indexed: the revocation of one is a reset, and the tokens of a retired one stay valid.
         for fingerprint in tuple(self._by_change.get(change, ())):
             self._delete(fingerprint)
 
@@ -127,8 +127,8 @@ class _Cache(Generic[Identity]):
 
     def _find_unused(self) -> bytes:
         """
-        The oldest entry that was not recalled since it was last considered ("second chance"): an exact order of use would have
-        to be kept, with a lock, at every request.
+        Returns the oldest entry that was not recalled since it was last considered ("second chance"). An exact order
+        of use would take a lock at every request.
         """
         entries = self._entries
         for _ in range(len(entries)):
@@ -149,12 +149,15 @@ class _Cache(Generic[Identity]):
 
 
 class KeyCache(_Cache[KeyIdentity]):
-    """The valid keys of apps or nodes, by their ids in lower case: a rotation leaves two, and replicas present both."""
+    """
+    The valid keys of apps or nodes, by their ids in lower case. A rotation leaves two keys of one id, and replicas
+    present both.
+    """
 
     def __init__(
         self, kind: UsedKind, lease: Lease, uses: Uses, max_entries: int, renew: Renew = _do_not_renew
     ) -> None:
-        # The key of an app comes in two headers: its fingerprint is known when it is recalled.
+        # Only a node's key has a single header to search; an app's fingerprint is computed before its recall.
         super().__init__("x-api-key", lease, max_entries, renew)
         self._kind: UsedKind = kind
         self._uses = uses
@@ -162,13 +165,13 @@ class KeyCache(_Cache[KeyIdentity]):
     def recall_by_id(
         self, key_id: str, digest: bytes, headers: Headers = (), address: str | None = None
     ) -> KeyIdentity | None:
-        """The same for a key that was parsed, whatever the spelling of its headers."""
+        """Recalls a parsed key, whatever the spelling of its headers."""
         with self._lease.lock:
             fingerprint = self._find(key_id, digest)
         return None if fingerprint is None else self.recall(headers, address, fingerprint)
 
     def forget(self, credential: Credential) -> None:
-        """Whatever the spelling of its headers. Another key of the same id stays."""
+        """Forgets the key, whatever the spelling of its headers. Another key of the same id stays."""
         with self._lease.lock:
             fingerprint = self._find(credential.id, credential.digest)
             if fingerprint is not None:
@@ -184,7 +187,10 @@ class KeyCache(_Cache[KeyIdentity]):
     def remember(
         self, credential: Credential, principal: KeyIdentity, sent: Instant, seconds: float, ticket: Ticket
     ) -> None:
-        """For so many seconds since the question was sent. Ignores a key when any change was reported since the ticket was taken."""
+        """
+        Remembers the key for some seconds since its question was sent, unless any change was reported since the
+        ticket was taken (TOCTOU).
+        """
         change = Change(self._kind, credential.id)
         is_previous = isinstance(principal, AppPrincipal) and principal.is_previous
         use = Use(self._kind, credential.id, self._uses, previous=is_previous)
@@ -211,7 +217,10 @@ class TokenCache(_Cache[UserPrincipal]):
     def remember(
         self, credential: Credential, principal: UserPrincipal, sent: Instant, seconds: float, ticket: Ticket
     ) -> None:
-        """For so many seconds since the question was sent. Ignores a token when any change was reported since the ticket was taken."""
+        """
+        Remembers the token for some seconds since its question was sent, unless any change was reported since the
+        ticket was taken (TOCTOU).
+        """
         changes = (Change("session", principal.session_id), Change("user", principal.user_id))
         fingerprint, checked_at = compute_fingerprint(credential), _choose_check(sent, seconds)
         entry = _Entry(fingerprint, principal, sent.plus(seconds), checked_at, changes)

@@ -5,9 +5,9 @@ from email.utils import parsedate_to_datetime
 from platform_auth.clocks import Clocks
 from platform_auth.events import Misconfigurations
 
-# The same as the tolerance of token times: a smaller difference changes no verdict.
+# Equals the tolerance of token times, so that a smaller difference changes no verdict.
 CLOCK_TOLERANCE_SECONDS = 60
-# Names the cause of a configuration error.
+# The name of this cause in configuration errors.
 _CLOCK = "clock"
 
 
@@ -15,11 +15,11 @@ class ClockCheck:
     def __init__(self, clocks: Clocks, misconfigurations: Misconfigurations) -> None:
         self._clocks = clocks
         self._misconfigurations = misconfigurations
-        # What this clock says about the times of a token is no verdict while it is wrong.
+        # While this clock is wrong, what it says about the times of a token is not a verdict.
         self.is_wrong = False
 
     def compare(self, date: str | None) -> None:
-        """`date`: the header of an answer that has just arrived; anything else changes nothing."""
+        """`date`: the header of an answer that has just arrived; an unreadable one changes nothing."""
         try:
             service_seconds = parsedate_to_datetime(date or "").timestamp()
         except (ValueError, OverflowError):

@@ -19,7 +19,7 @@ class Instant:
         return Instant(self.monotonic + seconds, self.wall + seconds)
 
     def is_before(self, end: "Instant") -> bool:
-        """By both clocks: a jump of the wall clock can only shorten a term."""
+        """Compares both clocks, so that a jump of the wall clock can only shorten a term."""
         return self.monotonic < end.monotonic and self.wall < end.wall
 
 

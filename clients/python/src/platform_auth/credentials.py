@@ -10,16 +10,16 @@ from platform_auth.errors import DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS, Refu
 from platform_auth.principals import Door
 
 Text = str | bytes
-# A mapping, or the pairs of ASGI and of most frameworks, which show headers that arrived twice.
+# A mapping, or the pairs of ASGI and most frameworks, which show a header that arrived twice.
 Headers = Mapping[str, str] | Iterable[tuple[Text, Text]]
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential that is well-formed, and may be sent to the authentication service."""
+    """A well-formed credential, which may be sent to the authentication service."""
 
     door: Door
-    # In lower case; empty for a token, which is known by its digest.
+    # The id in lower case; empty for a token, which its digest identifies.
     id: str
     digest: bytes = field(repr=False)
     # The headers to forward.
@@ -31,13 +31,13 @@ class PresentedToken(Credential):
     token: str = field(repr=False)
 
 
-# Visible ASCII, of a length far above any credential of the service.
+# Visible ASCII, up to a length far above that of any credential of the service.
 _WELL_FORMED = re.compile(r"[\x21-\x7e]{1,4096}")
 _BEARER = re.compile(r"bearer(?: (.*))?", re.IGNORECASE | re.DOTALL)
 _SAFE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-# The service's rule: the caller may have put a secret into the wrong header.
+# A caller may put a secret into the wrong header, so such an id is not echoed. The service has the same rule.
 _LOOKS_SECRET = re.compile(r"pa_[a-z]+_|[A-Za-z0-9_]{40}")
-# Types do not hold for callers that are not type-checked.
+# What a caller that is not type-checked may cause.
 UNREADABLE = (TypeError, ValueError, AttributeError)
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -89,7 +89,7 @@ def read_token(headers: Headers) -> PresentedToken:
 
 
 def read_tracing(headers: Headers) -> dict[str, str]:
-    """The headers that connect the question to the request in logs and traces."""
+    """These headers connect the question to the request in logs and traces."""
     found: dict[str, str] = {}
     for name, value in _find(headers, _TRACING):
         if isinstance(value, str):
@@ -105,7 +105,7 @@ def read_tracing(headers: Headers) -> dict[str, str]:
 
 
 def read_request_id(headers: Headers) -> str | None:
-    """Returns None also for headers that cannot be read."""
+    """Returns None when the request has no id that may be shown, or its headers cannot be read."""
     try:
         return read_tracing(headers).get("X-Request-Id")
     except UNREADABLE:
@@ -113,24 +113,23 @@ def read_request_id(headers: Headers) -> str | None:
 
 
 def find_doors(headers: Headers, doors: Sequence[Door]) -> list[Door]:
-    """Those of these doors for which the request presents a credential, in this order."""
+    """Returns those of the doors for which the request presents a credential, in the given order."""
     try:
         return [door for door in doors if any(_is_for(door, value) for _, value in _find(headers, _DOORS[door]))]
     except UNREADABLE:
-        # Verifying it tells the caller.
+        # Unreadable headers count as a credential: verifying it then tells the caller.
         return list(doors[:1])
 
 
 def _is_for(door: Door, value: object) -> bool:
-    """Another scheme of Authorization is another program's."""
+    """Another scheme of Authorization belongs to another program."""
     return door != "user" or (isinstance(value, str) and _BEARER.fullmatch(value) is not None)
 
 
 def find_app(headers: Any) -> bytes:
     """
-    The fingerprint of an app's key in the form that is remembered: pairs of bytes, the id once and the key once. Empty, or
-    not remembered, for headers of any other form. Every request comes here: the lengths tell most names apart, and cost less
-    to compare than their letters.
+    Returns the fingerprint of an app's key from pairs of bytes with one id and one key; any other form gives a
+    fingerprint that is empty or not remembered. Every request calls it, so lengths are compared before letters.
     """
     pairs: list[tuple[Any, Any]] = headers
     if type(pairs) is not list:
@@ -154,7 +153,7 @@ def find_app(headers: Any) -> bytes:
 
 
 def compute_fingerprint(credential: Credential) -> bytes:
-    """Of the headers of a well-formed credential: they have no line feed, which separates them."""
+    """A line feed separates the headers, because a well-formed credential has none."""
     return compute_hash("\n".join(credential.headers.values()).encode("ascii")).digest()
 
 
@@ -164,8 +163,8 @@ class _Hash(Protocol):
 
 def _choose_hash() -> Callable[[bytes], _Hash]:
     """
-    For fingerprints, which stay in memory. A key fits into one block of BLAKE2b, and OpenSSL's SHA-256 allocates a context: it
-    takes 0.1 µs longer. Some builds of Python that are restricted to FIPS 140 have no BLAKE2b.
+    BLAKE2b is faster than OpenSSL's SHA-256, which allocates a context. Builds of Python that are restricted to FIPS
+    140 have no BLAKE2b.
     """
     try:
         hashlib.blake2b(b"")
@@ -186,7 +185,7 @@ def _compute_digest(secret: str) -> bytes:
 
 
 def _read_once(headers: Headers, names: Mapping[Text, str]) -> dict[str, str]:
-    """Raises UnavailableError for headers that cannot be read: not a verdict, the credential may be good."""
+    """Raises UnavailableError for unreadable headers, which are not a verdict: the credential may be valid."""
     found: dict[str, str] = {}
     try:
         for name, value in _find(headers, names):
@@ -202,8 +201,8 @@ def _read_once(headers: Headers, names: Mapping[Text, str]) -> dict[str, str]:
 
 
 def _find(headers: Headers, names: Mapping[Text, str]) -> Iterator[tuple[str, object]]:
-    """Headers are bytes in ASGI; latin-1 decodes all of them, and what is not ASCII is refused afterwards."""
-    # Not by the abstract class: the headers of the standard library and of werkzeug are mappings that do not say so.
+    """Headers are bytes in ASGI. Latin-1 decodes all of them, and what is not ASCII is refused afterwards."""
+    # Duck typing, because the headers of the standard library and of werkzeug do not inherit from Mapping.
     items: Any = getattr(headers, "items", lambda: headers)
     pairs: Iterable[tuple[Text, object]] = items()
     for spelling, value in pairs:

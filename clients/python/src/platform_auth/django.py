@@ -1,6 +1,7 @@
 """
-A middleware for Django. It guards every view: by the doors of PLATFORM_AUTH_DOORS (a list; by default ["user"]), unless a view
-says otherwise. PLATFORM_AUTH_VERIFIER is the dotted path of the project's verifier. The caller is `request.auth`.
+A middleware for Django that guards every view: by the doors of PLATFORM_AUTH_DOORS (a list; by default ["user"]),
+unless a view says otherwise. PLATFORM_AUTH_VERIFIER is the dotted path of the project's verifier; the caller is
+`request.auth`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,17 +22,19 @@ _ATTRIBUTE = "platform_auth_requirement"
 
 
 def require(*doors: Door, scope: str | None = None) -> Callable[[View], View]:
-    """The view needs a credential of the first of these doors for which a request presents one, and an app's key the scope."""
+    """
+    Requires a credential of the first of these doors for which a request presents one, and the scope of an app's key.
+    """
     return _mark(Requirement(*doors, scope=scope))
 
 
 def optional(*doors: Door) -> Callable[[View], View]:
-    """The same, and `request.auth` is None when a request presents no credential."""
+    """As `require`, and `request.auth` is None when a request presents no credential."""
     return _mark(Requirement(*doors, is_optional=True))
 
 
 def public(view: View) -> View:
-    """The view is open to everybody, and has no `request.auth`."""
+    """Opens the view to every client. It has no `request.auth`."""
     return _mark(None)(view)
 
 

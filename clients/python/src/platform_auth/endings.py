@@ -1,4 +1,7 @@
-"""Tells long-lived connections that their credential has ended. A change is only a reason to ask: an e-mail address is one too."""
+"""
+Tells long-lived connections that their credential has ended. Each change is only a reason to ask, because a new
+e-mail address is a change too.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,25 +11,25 @@ from platform_auth.answers import Verdict
 from platform_auth.lease import Change, Lease
 from platform_auth.runtime import Runtime
 
-# At once: a reset has every connection asked about.
+# Checks in flight: bounded, because a reset makes every connection due.
 _MAX_CHECKS = 16
-# Until the next try, after a question without a verdict.
+# The pause before the next try, after a question without a verdict.
 _MIN_PAUSE_SECONDS = 1.0
 _PAUSE_JITTER_SECONDS = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class Watch:
-    """One connection. Closed when it ends before its credential."""
+    """One connection; close it when the connection ends before its credential."""
 
-    # Those that may have ended the credential.
+    # The changes that may have ended the credential.
     changes: frozenset[Change]
-    # Holds the credential as long as the connection does, whose headers have it too.
+    # Keeps the credential in memory as long as the connection does, whose headers have it too.
     ask: Callable[[], Awaitable[bool | None]] = field(repr=False)
     on_ended: Callable[[], object]
     endings: "Endings"
     is_checking: bool = False
-    # A change came during the check, whose question may have been sent before it.
+    # Whether a change came during the check, whose question may have been sent before it.
     is_stale: bool = False
 
     def close(self) -> None:
@@ -34,7 +37,7 @@ class Watch:
 
 
 class Endings:
-    """Written with the lock of the lease held; the checks run on the loop of the questions."""
+    """Writes hold the lock of the lease; the checks run on the loop of the questions."""
 
     def __init__(self, runtime: Runtime, lease: Lease, report: Callable[[Exception], None]) -> None:
         self._runtime = runtime
@@ -49,7 +52,7 @@ class Endings:
         with self._lock:
             for change in watch.changes:
                 self._watches.setdefault(change, set()).add(watch)
-        # It may have ended since the connection was accepted.
+        # The credential may have ended since the connection was accepted.
         self._check_soon(watch)
 
     def remove(self, watch: Watch) -> None:
@@ -102,7 +105,7 @@ class Endings:
 
 
 def to_liveness(outcome: object) -> bool | None:
-    """Returns None for what is not a verdict."""
+    """Returns None when the outcome is not a verdict."""
     if outcome is Verdict.NO:
         return False
     return None if outcome is Verdict.UNKNOWN else True

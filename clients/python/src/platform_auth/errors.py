@@ -1,4 +1,4 @@
-"""What a request that was not accepted is answered with: the problem documents of the authentication service (RFC 9457)."""
+"""The responses to requests that were not accepted: the problem documents of the authentication service (RFC 9457)."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from platform_auth.principals import Door
 
-# As ASGI 3 defines them.
+# The types of ASGI 3.
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -41,7 +41,7 @@ class Problem:
 _REALM = 'realm="platform-auth"'
 _NOT_VALID = {"valid": False}
 
-# The refusals of each door. Texts and headers are those of the service (src/foundation/problems/problems.ts).
+# The refusals of each door, with the texts and headers of the service (src/foundation/problems/problems.ts).
 REFUSALS: Mapping[Door, Problem] = {
     "app": Problem(
         status=401,
@@ -100,12 +100,12 @@ _UNAVAILABLE = Problem(
 
 
 class VerificationError(Exception):
-    """A request was not accepted. Holds nothing of the credential."""
+    """A request was not accepted. Contains nothing of the credential."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.title)
         self._problem = problem
-        # As the caller sent it, if it may be shown.
+        # The id that the caller sent, if it may be shown.
         self.request_id: str | None = None
 
     @property
@@ -114,11 +114,11 @@ class VerificationError(Exception):
 
     @property
     def code(self) -> str:
-        """Stable identifier to branch on."""
+        """A stable word to branch on."""
         return self._problem.code
 
     def to_response(self, request_id: str | None = None) -> ProblemResponse:
-        """The response that the authentication service would answer with."""
+        """Returns the response with which the authentication service would answer."""
         problem = self._problem
         name = request_id or self.request_id or str(uuid4())
         headers = {"Content-Type": "application/problem+json", "Cache-Control": "no-store"}
@@ -144,7 +144,7 @@ class RefusedError(VerificationError):
 
 
 class MissingScopeError(RefusedError):
-    """A verdict: the key of a service is valid, and lacks a scope. Status 403."""
+    """A verdict: the key of a service is valid but lacks a scope. Status 403."""
 
     def __init__(self, scope: str) -> None:
         super().__init__(replace(_MISSING_SCOPE, extension={"scopes": [scope]}))
@@ -152,7 +152,10 @@ class MissingScopeError(RefusedError):
 
 
 def refuse_missing(doors: Sequence[Door]) -> RefusedError:
-    """For a request without a credential of any of these doors: the refusal of the first, with the challenges of all."""
+    """
+    Refuses a request without a credential of any of these doors: with the problem of the first, and the challenges of
+    all.
+    """
     problems = [MISSING_TOKEN if door == "user" else REFUSALS[door] for door in doors]
     return RefusedError(replace(problems[0], challenge=", ".join(problem.challenge or "" for problem in problems)))
 
@@ -165,22 +168,25 @@ class UnavailableError(VerificationError):
 
 
 class VerifierConfigurationError(Exception):
-    """The configuration cannot be used. Names settings, never their values."""
+    """The configuration cannot be used. The message names settings, never their values."""
 
 
 def to_verification_error(error: Exception) -> VerificationError:
-    """Never a 500: what is not a verdict could not be verified."""
+    """An unexpected error becomes a 503 and never a 500, because the credential could not be verified."""
     return error if isinstance(error, VerificationError) else UnavailableError()
 
 
 def read_address(scope: Scope) -> str | None:
-    """The remote address of a connection, as the server or its proxy headers tell it."""
+    """Returns the remote address of a connection, as the server or its proxy headers tell it."""
     client = scope.get("client")
     return client[0] if client else None
 
 
 async def send_problem(error: VerificationError, scope: Scope, send: Send) -> None:
-    """A WebSocket is refused before it is accepted: with the document if the server can, else with its own 403."""
+    """
+    A WebSocket is refused before it is accepted: with the problem document if the server can, otherwise with its own
+    403.
+    """
     prefix = "websocket." if scope["type"] == "websocket" else ""
     if prefix and "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})

@@ -1,4 +1,4 @@
-"""The log events of a verifier. They never hold a credential."""
+"""The log events of a verifier. They never contain a credential."""
 
 import logging
 import re
@@ -14,7 +14,7 @@ _MAX_MESSAGE_LENGTH = 200
 # Shorter parts of a credential occur in ordinary words.
 _MIN_SECRET_LENGTH = 6
 _REDACTED = "[redacted]"
-# What looks like a key of the platform, a token, or another long secret.
+# Matches what looks like a key of the platform, a token, or another long secret.
 _LOOKS_SECRET = re.compile(r"\S*(?:pa_[a-z]+_|eyJ[A-Za-z0-9_-]{5}|[A-Za-z0-9_-]{32})\S*")
 
 
@@ -24,19 +24,19 @@ class EventLog:
 
     logger: logging.Logger
     service: str
-    # Of the configuration; the own key may change.
+    # Reads the secrets of the configuration; the own key may change.
     read_secrets: Callable[[], Iterable[str]] = field(default=tuple, repr=False)
 
     def warn(self, event: str, **fields: object) -> None:
         """Logs an event by its name; `extra` has the name, the service and the fields for structured logs."""
         fields = {"service": self.service, **fields}
-        # Without a handler, Python prints the message alone: it tells the time itself.
+        # Includes the time, because without a handler Python prints the message alone.
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         text = " ".join(f"{name}={value!r}" for name, value in fields.items())
         self.logger.warning("%s time=%s %s", event, time, text, extra={"event": event, **fields})
 
     def describe_error(self, error: BaseException, secrets: Iterable[str]) -> dict[str, str]:
-        """The class of an error, its message without what may be a credential, and where it was raised."""
+        """Returns the class of an error, its message without possible secrets, and where it was raised."""
         message = " ".join(str(error).split())
         for secret in (*self.read_secrets(), *secrets):
             for part in (secret, *re.split(r"[:. ]", secret)):
@@ -81,7 +81,7 @@ class UnexpectedErrors:
         self._reported: set[tuple[str, str]] = set()
 
     def report(self, error: BaseException, secrets: Iterable[str] = ()) -> None:
-        """`secrets`: of the credential that was verified; its message may hold them."""
+        """`secrets`: of the verified credential, which the error's message may contain."""
         described = self._log.describe_error(error, secrets)
         name = (described["error"], described["where"])
         with self._lock:

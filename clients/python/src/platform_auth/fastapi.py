@@ -1,4 +1,6 @@
-"""Tells FastAPI which credential a dependency verifies: its OpenAPI document names it, and Swagger UI asks for it (Authorize)."""
+"""
+Tells FastAPI which credential a dependency verifies, for its OpenAPI document and the Authorize button of Swagger UI.
+"""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +18,7 @@ _Dependency = Callable[[HTTPConnection], Awaitable[Identity]]
 
 
 class _Scheme(SecurityBase):
-    """Only named: the dependency that needs it reads the headers itself."""
+    """Only names the scheme: the dependency that needs it reads the headers itself."""
 
     def __init__(self, scheme_name: str, model: Any) -> None:
         self.scheme_name = scheme_name
@@ -27,7 +29,7 @@ class _Scheme(SecurityBase):
 
 
 class _SecuredDependency(_Scheme):
-    """The dependency itself is the first scheme, so that it costs a request nothing."""
+    """The dependency itself is the first scheme, so that a request costs nothing more."""
 
     def __init__(self, dependency: _Dependency[Any], first: _Scheme, others: Sequence[_Scheme]) -> None:
         super().__init__(first.scheme_name, first.model)
@@ -45,7 +47,7 @@ def _header(scheme_name: str, name: str, description: str) -> _Scheme:
     return _Scheme(scheme_name, APIKey.model_validate({"in": "header", "name": name, "description": description}))
 
 
-# An OpenAPI document of FastAPI cannot say that both headers of an app are needed: it lists them side by side.
+# FastAPI cannot say that both headers of an app are needed, so its document lists them side by side.
 _SCHEMES: dict[Door, tuple[_Scheme, ...]] = {
     "app": (
         _header("PlatformAppId", "X-Platform-App-Id", "The id of a service's key; X-Platform-App-Key is needed too."),

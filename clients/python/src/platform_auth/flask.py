@@ -20,7 +20,7 @@ class Decorator(Protocol):
 
 
 def require_app(verifier: Verifier, *, scope: str | None = None) -> Decorator:
-    """Admits requests with a valid key of another service, for this one, that has the scope."""
+    """Admits requests with a valid key of another service for this one, and with the scope, if one is given."""
     return _guard(verifier, Requirement("app", scope=scope))
 
 
@@ -35,12 +35,12 @@ def require_user(verifier: Verifier) -> Decorator:
 
 
 def require_any(verifier: Verifier, *doors: Door) -> Decorator:
-    """Admits requests by the first of these doors for which they present a credential."""
+    """Admits requests by the first of these doors for which they present a credential, if that one is valid."""
     return _guard(verifier, Requirement(*doors))
 
 
 def accept_optional(verifier: Verifier, *doors: Door) -> Decorator:
-    """The same, and `g.auth` is None when a request presents no credential."""
+    """As `require_any`, and `g.auth` is None when a request presents no credential."""
     return _guard(verifier, Requirement(*doors, is_optional=True))
 
 

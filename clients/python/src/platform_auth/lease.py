@@ -1,9 +1,8 @@
 """
-The right to answer from memory. Terms: a lease is granted by the answer to a poll and counts from the moment the poll was
-sent; a ticket shows that no change was reported since it was taken.
-Invariants: what writes (a renewal, remembering) shares one lock, so that eviction, cursor and lease are taken over in one step.
-What recalls takes no lock: it reads the lease, then the entry, then the clocks. A renewal evicts before it renews the lease, so
-that an entry of before is never used under a lease of after. A lapsed lease evicts nothing: the cursor misses no change.
+The right to answer from memory. Terms: a lease is granted by the answer to a poll and counts from the moment the poll
+was sent; a ticket shows that no change was reported since it was taken. Invariants: writes share one lock, so that
+eviction, cursor and lease change in one step. A recall takes no lock: it reads the lease, then the entry, then the
+clocks, and a renewal evicts before it renews, so an older entry is never used under a newer lease.
 """
 
 import threading
@@ -45,7 +44,7 @@ class Lease:
     def __init__(self, clocks: Clocks, outage_grace: float) -> None:
         self.lock = threading.Lock()
         self.clocks = clocks
-        # Replaced as a whole. To be read before the entry that is used under it.
+        # Replaced as a whole. A recall reads it before the entry that it uses.
         self.held_until = NEVER
         self._outage_grace = outage_grace
         self._cursor: str | None = None
@@ -57,20 +56,20 @@ class Lease:
 
     @property
     def cursor(self) -> str | None:
-        """Of the last answer."""
+        """The cursor of the last answer."""
         return self._cursor
 
     def take_ticket(self) -> Ticket:
-        """To be called before a question is sent."""
+        """Call it before a question is sent."""
         with self.lock:
             return self._version
 
     def is_current(self, ticket: Ticket) -> bool:
-        """Whether no change was reported since. To be called with the lock held, in one step with remembering (TOCTOU)."""
+        """Whether no change was reported since. Call it with the lock held, in one step with remembering (TOCTOU)."""
         return ticket == self._version
 
     def apply(self, change: Change) -> None:
-        """One change, without a renewal."""
+        """Applies one change, without a renewal."""
         with self.lock:
             self._version += 1
             for listener in self._listeners:

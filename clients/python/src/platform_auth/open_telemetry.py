@@ -1,4 +1,4 @@
-"""Tells OpenTelemetry the counts of verdicts, where the service has installed its API."""
+"""Reports the counts of verdicts to OpenTelemetry, if the service has installed its API."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,15 @@ _NAME = "platform_auth.verdicts"
 
 
 class CountsObserver:
-    """OpenTelemetry observes one counter of a name: all verifiers of the process share it."""
+    """OpenTelemetry observes one counter for each name, so all verifiers of the process share it."""
 
     def __init__(self) -> None:
-        # Kept when their verifier is gone: a counter never decreases.
+        # Kept after their verifier is gone, because a counter never decreases.
         self._tallies: list[Mapping[Door, Tally]] = []
         self._is_observed = False
 
     def add(self, tallies: Mapping[Door, Tally]) -> None:
-        """Before or after the service has set its provider of meters, which may be after a fork."""
+        """Works before and after the service sets its provider of meters, which may follow a fork."""
         self._tallies.append(tallies)
         if self._is_observed:
             return

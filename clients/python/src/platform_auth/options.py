@@ -14,18 +14,18 @@ from platform_auth.own_key import OwnKey, is_app_key, read_key_file
 
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-# A variable is text.
+# A number in the text of a variable.
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _MIN_SECRET_BYTES = 32
 # A name in ASCII, or an IP address.
 _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 _PATH = re.compile(r"[\x21-\x7e]*")
-# urlsplit drops tabs and line breaks, and blanks at the start: the host that is asked would not be the one that is written.
+# urlsplit drops tabs, line breaks and leading blanks, so the asked host would differ from the written one.
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 # Nothing is remembered for longer.
 _MAX_OUTAGE_GRACE_SECONDS = 60
 _URL_REQUIREMENT = "must be an http or https URL without a user and a query"
-# Types do not hold for callers that are not type-checked.
+# Checked at run time, because types do not bind callers that are not type-checked.
 _REQUIREMENTS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
     ("url (AUTH_URL)", lambda s: _is_http_url(s.url), _URL_REQUIREMENT),
     ("app_id (AUTH_APP_ID)", lambda s: _is_match(_ID, s.app_id), "must be a UUID: the id of this service's key for auth"),
@@ -70,7 +70,7 @@ _REQUIREMENTS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Raises VerifierConfigurationError, which names every setting that is not valid."""
+    """Raises VerifierConfigurationError, which names every invalid setting."""
 
     url: str
     app_id: str
@@ -114,7 +114,7 @@ def is_service_name(value: object) -> bool:
 
 
 def read_environment(variables: Mapping[str, str]) -> dict[str, Any]:
-    """The variables that `platform-auth init` writes. An empty one counts as unset."""
+    """Reads the variables that `platform-auth init` writes. An empty one counts as unset."""
     given = {name: variables.get(name, "").strip() for name in (*_REQUIRED, *_OPTIONAL)}
     missing = [name for name in _REQUIRED if not given[name] and not (name == "AUTH_APP_KEY" and given["AUTH_APP_KEY_FILE"])]
     if missing:
@@ -125,7 +125,7 @@ def read_environment(variables: Mapping[str, str]) -> dict[str, Any]:
         settings["outage_grace_seconds"] = float(grace)
     for name in ("SECRET_KEY", "SECRET_KEY_PREVIOUS"):
         if _OPTIONAL[name] in settings:
-            # As it is: the service signs with every byte of it.
+            # Not trimmed, because the service signs with every byte of it.
             settings[_OPTIONAL[name]] = variables[name]
     return settings
 
@@ -156,7 +156,10 @@ def _is_secret(value: object) -> bool:
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    """In UTF-8: os.environ has surrogates in place of other bytes, and the error of encode() holds the whole value."""
+    """
+    Whether the text can be encoded: os.environ has surrogates in place of invalid bytes, and the error of encode()
+    would contain the secret.
+    """
     try:
         return isinstance(value, str) and value.encode() != b""
     except UnicodeEncodeError:
@@ -177,7 +180,7 @@ def _is_http_url(text: object) -> bool:
     try:
         url = urlsplit(text)
         host = (url.hostname or "").encode("idna").decode("ascii")
-        # Reading a port that is not one raises an error.
+        # Reading an invalid port raises an error.
         is_address = url.scheme in ("http", "https") and bool(_HOST.fullmatch(host)) and url.port != 0
     except ValueError:
         return False

@@ -13,16 +13,18 @@ _APP_KEY = re.compile(r"pa_app_[A-Za-z0-9_-]{1,4000}")
 class OwnKey:
     app_id: str
     key: str = field(repr=False)
-    # Where a rotation puts the next key.
+    # A rotation writes the next key into this file.
     file: str | None = None
-    # Of the key: tells two of them apart.
+    # Counts the keys, to tell whether a refused one was replaced meanwhile.
     version: int = 0
 
     def to_headers(self) -> dict[str, str]:
         return {"X-Platform-App-Id": self.app_id, "X-Platform-App-Key": self.key}
 
     def replace_refused(self, version: int) -> bool:
-        """Whether there is another key than the one that was refused. Safe with threads: two of them read the same file."""
+        """
+        Returns whether there is another key than the refused one. Safe with threads: two of them read the same file.
+        """
         if self.version != version or self.file is None:
             return self.version != version
         found = read_key_file(self.file)
@@ -38,10 +40,10 @@ def is_app_key(value: object) -> TypeGuard[str]:
 
 
 def read_key_file(path: str) -> str | None:
-    """Returns None when it cannot be read, and when it holds something else than a key and a line break."""
+    """Returns None when the file cannot be read, or holds anything but a key and a line break."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-    # TypeError: types do not hold for callers that are not type-checked.
+    # A TypeError comes from a caller that is not type-checked.
     except (OSError, ValueError, TypeError):
         return None
     # Python reads every line break as this one.

@@ -1,4 +1,4 @@
-"""Keeps the lease: polls for changes, one poll at a time. Runs on the loop of the polls, which does nothing else."""
+"""Keeps the lease by polling for changes, one poll at a time, on a loop that does nothing else."""
 
 import asyncio
 import json
@@ -20,15 +20,15 @@ from platform_auth.transport import ServiceRequest
 from platform_auth.uses import Use, Uses
 
 _POLLS_PER_LEASE = 3
-# Until the first answer.
+# Used until the first answer tells the lease.
 _DEFAULT_LEASE_SECONDS = 0.5
 _MAX_FAILURE_PAUSE_SECONDS = 1.0
 _MAX_DOUBLINGS = 10
-# Verifiers that start together spread their polls.
+# Spreads the polls of verifiers that start together.
 _JITTER = 0.2
 _PATH = "/internal/changes"
 _OWN_NAME = "x-platform-caller"
-# Between two log lines about lapsed leases: a machine that is too busy loses several a second.
+# Limits log lines about lapsed leases, because an overloaded machine loses several a second.
 _LAPSE_PAUSE_SECONDS = 60
 
 
@@ -66,7 +66,10 @@ class Poller:
         self._polling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """From any thread. Also starts again after the service had no lease to hand on (REVOCATION_LEASE_MS=0)."""
+        """
+        Starts polling, from any thread; also again, after the service had no lease to hand on
+        (REVOCATION_LEASE_MS=0).
+        """
         if self._is_polling:
             return
         with self._lock:
@@ -90,7 +93,8 @@ class Poller:
         uses = self._uses.take()
         try:
             await self._renew(uses, sent_at)
-        # Whatever went wrong, the next poll may succeed: without polls every request becomes a question.
+        # Any error is survived, because the next poll may succeed, and without polls every request becomes a
+        # question.
         except Exception as error:
             self._uses.put_back(uses)
             if self._failures == 0:
@@ -120,7 +124,7 @@ class Poller:
             raise ConnectionError(f"status {timed.answer.status}")
         self._checks.service_name.compare(timed.answer.headers.get(_OWN_NAME))
         if self._checks.service_name.is_wrong:
-            # The key is another service's, and so are the changes.
+            # The key belongs to another service, and so do the reported changes.
             raise ConnectionError("the key of another service")
         held_until = self._lease.held_until
         self._lease.renew(read, timed.sent)
@@ -128,7 +132,10 @@ class Poller:
         self._report_lapse(held_until, timed.sent)
 
     def _report_lapse(self, held_until: Instant, sent: Instant) -> None:
-        """When polls are answered, but too late: the process, or the service, is too slow. An outage has log lines of its own."""
+        """
+        Reports polls that are answered too late: the process or the service is too slow. An outage has log lines of
+        its own.
+        """
         now = self._runtime.clocks.now()
         is_lost = self._lease_seconds > 0 and not now.is_before(self._lease.held_until)
         if self._failures > 0 or not (is_lost or (held_until != NEVER and not now.is_before(held_until))):
@@ -150,7 +157,7 @@ class Poller:
 
 
 def _to_reason(error: Exception) -> str:
-    """Without the message of an unexpected error, which may hold a credential."""
+    """Leaves out the message of an unexpected error, which may contain a credential."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error) if isinstance(error, ConnectionError) else type(error).__name__

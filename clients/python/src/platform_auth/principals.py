@@ -17,7 +17,7 @@ class AppPrincipal:
     target: str
     scopes: tuple[str, ...] | None = None
     door: Literal["app"] = field(default="app", init=False)
-    # It presented the key before the last rotation, which the polls report.
+    # Whether it presented the key before the last rotation, which the polls report.
     is_previous: bool = field(default=False, repr=False, compare=False, kw_only=True)
 
     def has_scope(self, scope: str) -> bool:
@@ -52,17 +52,17 @@ Body = Mapping[str, Any]
 
 
 def to_app_principal(body: Body, app_id: str, service_name: str) -> AppPrincipal | None:
-    """Returns None when the answer is not about this credential and this service."""
+    """Returns None when the answer is about another credential or another service."""
     caller = body.get("caller")
     if _to_id(body.get("app_id")) != app_id or not isinstance(caller, str) or body.get("target") != service_name:
         return None
-    # Scopes of another form restrict the key to nothing, as null does.
+    # Unreadable scopes, such as null, become an empty tuple, so that the key may do nothing (fail closed).
     scopes = _to_words(body["scopes"]) if "scopes" in body else None
     return AppPrincipal(app_id, caller, service_name, scopes)
 
 
 def to_node_principal(body: Body, node_id: str) -> NodePrincipal | None:
-    """Returns None when the answer is not about this credential."""
+    """Returns None when the answer is about another credential."""
     household_id = _to_id(body.get("household_id"))
     if _to_id(body.get("node_id")) != node_id or household_id is None:
         return None
@@ -70,7 +70,7 @@ def to_node_principal(body: Body, node_id: str) -> NodePrincipal | None:
 
 
 def to_user_principal(body: Body, user_id: str, session_id: str) -> UserPrincipal | None:
-    """Returns None when the answer is not about the user and the session that the token names."""
+    """Returns None when the answer is about another user or session than the token names."""
     email = body.get("email")
     if _to_id(body.get("user_id")) != user_id or _to_id(body.get("session_id")) != session_id:
         return None
@@ -78,7 +78,10 @@ def to_user_principal(body: Body, user_id: str, session_id: str) -> UserPrincipa
 
 
 def _to_words(value: object) -> tuple[str, ...]:
-    """Returns nothing for what is not a list of words: a service that requires "mfa" or a scope then refuses."""
+    """
+    Returns an empty tuple for an unreadable list, so that a service that requires "mfa" or a scope refuses (fail
+    closed).
+    """
     words = cast("list[object]", value) if isinstance(value, list) else []
     known = tuple(word for word in words if isinstance(word, str))
     return known if len(known) == len(words) else ()

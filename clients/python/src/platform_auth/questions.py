@@ -1,6 +1,6 @@
 """
-Asks the service: single flight for each credential, and a bound on the questions of each door. Safe with threads: what is
-beyond the bound is refused in the caller's thread, and costs the worker nothing.
+Asks the service: single flight for each credential, and a bound on the questions of each door. Safe with threads: a
+question beyond the bound is refused in the caller's thread, and costs the worker nothing.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from platform_auth.transport import ServiceRequest
 from platform_auth.waiting import wait_for
 
 _VERDICT_TIMEOUT_SECONDS = 3.0
-# For a place. Later, the caller has given up, or asks again.
+# The longest wait for a place. After it the caller has given up, or asks again.
 _MAX_WAIT_SECONDS = 1.0
-# Above every limit of a question: only a thread that has died takes longer.
+# Above every limit of a question, so that only a dead thread takes longer.
 PATIENCE_SECONDS = 4.0
 
 Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
@@ -45,23 +45,23 @@ class Question(Generic[Identity]):
     credential: Credential
     # The remote address of the caller, if the framework knows it.
     address: str | None
-    # Names the cause of a configuration error.
+    # The path, which is the cause in a configuration error.
     path: str
     request: ServiceRequest
-    # Returns None when the answer is about something else.
+    # Returns None when the answer is about another credential.
     read: Callable[[Mapping[str, Any]], Identity | None] = field(repr=False)
     # Takes the moment when the question was sent, and for how many seconds from then it may be remembered.
     remember: Callable[[Identity, Instant, float, Ticket], None] = field(repr=False)
-    # After a refusal, if it was remembered.
+    # Called after a refusal.
     forget: Callable[[], None] = field(repr=False)
-    # Decides before the service is asked, if it can.
+    # May decide before the service is asked.
     check: Callable[[float], Awaitable[TokenVerdict | TokenSetting]] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     principal: Principal
-    # For everything that waited for the answer: it counts from the moment the question was sent.
+    # Counts from the moment the question was sent, for every request that waited for the answer.
     usable_until: Instant
 
 
@@ -70,7 +70,7 @@ _Name = tuple[Door, str, bytes]
 
 
 class _Flight(Place):
-    """The way of a question to its outcome."""
+    """A question on its way to its outcome."""
 
     __slots__ = ("name", "outcome", "question", "started_at", "task")
 
@@ -81,7 +81,7 @@ class _Flight(Place):
         self.started_at = started_at
         # Never fails, and is never cancelled.
         self.outcome: Future[Outcome] = Future()
-        # The event loop itself holds its tasks weakly.
+        # Referenced here, because the event loop holds its tasks only weakly.
         self.task: asyncio.Task[Outcome] | None = None
 
 
@@ -110,13 +110,14 @@ class Questions:
 
     def ask(self, question: Question[Identity]) -> "Generator[Future[Outcome], Outcome, Outcome]":
         """
-        Yields what the caller has to wait for. Returns Verdict.UNKNOWN at once beyond the bound. The caller looks at the clocks
-        when it decides.
+        Yields what the caller has to wait for; returns Verdict.UNKNOWN at once beyond the bound. The caller reads the
+        clocks when it decides.
         """
         flight, is_joined = self._join_or_start(question)
         outcome = Verdict.UNKNOWN if flight is None else (yield flight.outcome)
         if is_joined and outcome is Verdict.NO:
-            # The question was sent before this request arrived: the credential may have become valid in between.
+            # A refusal from before this request arrived is outdated, because the credential may have become valid
+            # since.
             flight, _ = self._join_or_start(question)
             outcome = Verdict.UNKNOWN if flight is None else (yield flight.outcome)
         return outcome
@@ -153,7 +154,7 @@ class Questions:
         while pending:
             flight = pending.popleft()
             if not worker.call(partial(self._start, flight)):
-                # The verifier was closed: so end all that wait.
+                # The verifier was closed, so all waiting requests end.
                 pending.extend(self._end(flight, Verdict.UNKNOWN))
 
     def _start(self, flight: _Flight) -> None:
@@ -177,7 +178,7 @@ class Questions:
         self._start_all(self._end(flight, outcome))
 
     def _end(self, flight: _Flight, outcome: Outcome) -> Sequence[_Flight]:
-        """Returns those that may start in its place."""
+        """Returns the flights that may start in its place."""
         door, _, digest = flight.name
         with self._lock:
             del self._in_flight[flight.name]
@@ -233,7 +234,7 @@ class Questions:
                 return verdict
 
     async def _refuse(self, door: Door, deadline: float) -> Outcome:
-        """With another service's name, every key of an app and of a node with targets would be refused."""
+        """With another service's name, the service would refuse every key of an app, and of a node with targets."""
         if door != "user" and not self._service_name.is_compared.done():
             with suppress(TimeoutError):
                 await wait_for(self._service_name.is_compared, deadline - self._runtime.clocks.monotonic())
@@ -256,4 +257,4 @@ class Questions:
 
 
 def _remember_nothing(*_: object) -> None:
-    """The yes is about a token that this verifier would refuse."""
+    """The service accepted a token that this verifier would refuse, so the yes is not remembered."""

@@ -1,4 +1,4 @@
-"""Everything that takes time, chance or a thread, so that the conformance suite can simulate it."""
+"""Time, chance and threads, which the conformance suite simulates."""
 
 import asyncio
 import ssl
@@ -35,7 +35,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Polls have a channel of their own: questions, which strangers cause, do not delay them."""
+    """Polls have a channel of their own, so that questions, which strangers cause, do not delay them."""
 
     clocks: Clocks
     polls: Channel
@@ -46,8 +46,8 @@ class Runtime:
 
 class ThreadWorker:
     """
-    A thread with an event loop of its own: it serves several loops and threads, and goes on while a handler blocks the loop of
-    the service. It starts at its first use: a thread does not survive a fork.
+    A thread with an event loop of its own, which goes on while a handler blocks the loop of the service. It starts at
+    its first use, because a thread does not survive a fork.
     """
 
     def __init__(self, name: str) -> None:
@@ -66,7 +66,7 @@ class ThreadWorker:
             return True
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Cancels what runs; then awaits `last`, and ends the thread."""
+        """Cancels all work, awaits `last`, and ends the thread."""
         with self._lock:
             if self._is_closed:
                 return

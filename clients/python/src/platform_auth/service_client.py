@@ -1,4 +1,4 @@
-"""Sends requests to the authentication service, within bounds of time."""
+"""Sends requests to the authentication service, with bounded waits."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _RETRY_PAUSE_JITTER_SECONDS = 0.08
 
 @dataclass(frozen=True, slots=True)
 class TimedAnswer:
-    """An answer, and the moment from which its lease counts: its own attempt was sent then."""
+    """An answer, and the moment when its attempt was sent, from which its lease counts."""
 
     answer: ServiceAnswer
     sent: Instant
@@ -32,8 +32,8 @@ class ServiceClient:
 
     async def send(self, request: ServiceRequest, deadline: float = inf) -> TimedAnswer:
         """
-        Presents the own key where the request asks for it. A refused one may have been rotated: its file is read again. Raises
-        ConnectionError or TimeoutError. The deadline is by the monotonic clock.
+        Presents the own key where the request asks for it; after a refusal its file is read again, because the key
+        may have been rotated. Raises ConnectionError or TimeoutError. The deadline is by the monotonic clock.
         """
         if not request.presents_own_key:
             return await self._send_once(request, deadline)
@@ -57,7 +57,7 @@ class ServiceClient:
     async def send_with_retry(
         self, request: ServiceRequest, deadline: float, before_attempt: Callable[[], None] = lambda: None
     ) -> TimedAnswer:
-        """Repeats the request once, after a refused or broken connection or a 503: never after a time-out."""
+        """Repeats the request once, after a refused or broken connection or a 503, but never after a timeout."""
         before_attempt()
         try:
             timed = await self.send(request, deadline)

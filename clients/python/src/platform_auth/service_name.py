@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from platform_auth.events import Misconfigurations
 from platform_auth.options import is_service_name
 
-# Names the cause of a configuration error.
+# The name of this cause in configuration errors.
 _CAUSE = "SERVICE_NAME"
 
 
@@ -13,13 +13,13 @@ class ServiceName:
     def __init__(self, name: str, misconfigurations: Misconfigurations) -> None:
         self._name = name
         self._misconfigurations = misconfigurations
-        # Every verdict would then be about another service: nothing is remembered, and no question is asked.
+        # With a wrong name every verdict would be about another service, so nothing is remembered or asked.
         self.is_wrong = False
         # Done after the first poll, whether it was answered or not.
         self.is_compared: Future[None] = Future()
 
     def compare(self, caller: str | None) -> None:
-        """`caller`: the header of an answer to a poll; a service of before it was introduced sends none."""
+        """`caller`: the header of an answer to a poll; None when a proxy has dropped it."""
         self.is_wrong = caller is not None and caller != self._name
         if self.is_wrong:
             owner = caller if is_service_name(caller) else "another service"

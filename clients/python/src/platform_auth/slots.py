@@ -1,6 +1,7 @@
 """
-Who may ask the service, and when. Terms: a place is held by one question, and either runs or waits; a stranger is a credential
-that was not valid recently; a network is the part of a remote address that one caller cannot change at will.
+Who may ask the service, and when. Terms: a place belongs to one question, and either runs or waits; a stranger is a
+credential that was not valid recently; a network is the part of a remote address that one caller cannot change at
+will.
 """
 
 from collections import OrderedDict, deque
@@ -9,9 +10,9 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Network, ip_address
 from typing import Generic, TypeVar
 
-# At once, each on a connection of its own. More would only take longer, until their answers come too late to be used.
+# Each running question has a connection of its own. With more, answers would come too late to be used.
 _MAX_RUNNING = 32
-# One of so many is for credentials that were valid recently.
+# One of this many running places is reserved for credentials that were valid recently.
 _RESERVED_SHARE = 4
 # A site gets a /48 at most, and may use every address of it (RFC 6177).
 _IPV6_PREFIX = 48
@@ -48,11 +49,11 @@ class Slots(Generic[AnyPlace]):
         self._strangers = 0
         self._waiting = 0
         self._valid: deque[AnyPlace] = deque()
-        # The network whose turn it is comes first.
+        # Round robin: the first network is the next one.
         self._unknown: OrderedDict[str, deque[AnyPlace]] = OrderedDict()
 
     def enter(self, place: AnyPlace) -> AnyPlace | None:
-        """To be followed by `take_next`. Returns what is dropped, if all places are taken: this one or another."""
+        """Call `take_next` after it. When all places are taken, returns the dropped one: this one or another."""
         dropped = None
         if self._running + self._waiting >= self._size:
             dropped = self._drop_for(place)
@@ -64,12 +65,12 @@ class Slots(Generic[AnyPlace]):
         return dropped
 
     def leave(self, place: AnyPlace) -> None:
-        """Of a running place. To be followed by `take_next`."""
+        """Ends a running place. Call `take_next` after it."""
         self._running -= 1
         self._strangers -= not place.was_valid
 
     def take_next(self) -> Iterator[AnyPlace]:
-        """The places that run from now on."""
+        """Returns the places that run from now on."""
         while self._running < self._max_running:
             if self._valid:
                 place = self._valid.popleft()
@@ -103,7 +104,7 @@ class Slots(Generic[AnyPlace]):
 
 @dataclass(slots=True)
 class RecentlyValid:
-    """The digests of credentials that the service accepted last. Whoever calls it holds a lock."""
+    """The digests of credentials that the service accepted last. Every caller holds a lock."""
 
     max_entries: int
     _digests: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict[bytes, None], repr=False)
@@ -122,7 +123,7 @@ class RecentlyValid:
 
 
 def to_network(address: str | None) -> str:
-    """Returns the text itself when it is not an address: a framework may name its callers otherwise, or not at all."""
+    """Returns the text itself when it is not an address, because a framework may name its callers otherwise."""
     try:
         parsed = ip_address((address or "").partition("%")[0])
     except ValueError:

@@ -48,8 +48,8 @@ def create_dependency(
 
 def _install_handler(connection: HTTPConnection) -> None:
     """
-    Without a line in the application: Starlette keeps its handlers in the scope. Where it does not, its handler for
-    HTTPException sends the same status and headers.
+    Installs the handler without a line in the application, because Starlette keeps its handlers in the scope.
+    Elsewhere the handler of HTTPException sends the same status and headers.
     """
     handlers: Any = connection.scope.get("starlette.exception_handlers")
     if handlers:

@@ -10,12 +10,12 @@ from platform_auth.principals import Door
 VerdictName = Literal["accepted", "refused", "unavailable"]
 # Called at every verdict, in the thread of the request.
 VerdictHook = Callable[[Door, VerdictName], object]
-# iter(function, sentinel) stops once a call returns its sentinel. No call returns this one, so that the counting never stops.
+# iter(function, sentinel) stops when a call returns its sentinel, and no call returns this one.
 _NEVER = object()
 
 
 class _Counter:
-    """Adds one in a single step of the interpreter: requests of several threads count without a lock."""
+    """Adds one in a single step of the interpreter, so that threads count without a lock."""
 
     def __init__(self) -> None:
         self.numbers = itertools.count()
@@ -24,14 +24,14 @@ class _Counter:
 
     def read(self) -> int:
         with self._lock:
-            # Reading takes a number too.
+            # Each read takes a number too.
             value = next(self.numbers) - self._reads
             self._reads += 1
             return value
 
 
 class Tally:
-    """Of one door. `next(tally.accepted)` counts one: no call in Python, at the request of a remembered credential."""
+    """The counts of one door. `next(tally.accepted)` counts one without a call in Python, for the hot path."""
 
     def __init__(self, door: Door, hook: VerdictHook | None, report: Callable[[Exception], None]) -> None:
         """`report` is called when the hook fails, which changes no verdict."""

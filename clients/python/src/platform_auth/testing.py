@@ -17,7 +17,7 @@ from platform_auth.runtime import ThreadWorker
 from platform_auth.transport import ServiceAnswer, ServiceRequest
 
 Identity = TypeVar("Identity", bound=Principal)
-# Nothing is remembered.
+# Without a lease nothing is remembered.
 _NO_LEASE = ServiceAnswer(
     200, {}, json.dumps({"cursor": "", "reset": True, "lease_ms": 0, "fresh_for_ms": 0, "changes": []}).encode()
 )
@@ -25,7 +25,7 @@ _NO_LEASE = ServiceAnswer(
 
 @dataclass(frozen=True)
 class TestCredential(Generic[Identity]):
-    """A credential of the test: the headers that present it, and the caller that it identifies."""
+    """A credential of a test: the headers that present it, and the caller that it identifies."""
 
     headers: dict[str, str] = field(repr=False)
     principal: Identity
@@ -34,7 +34,7 @@ class TestCredential(Generic[Identity]):
 
 
 class SharedWorker:
-    """One thread for all verifiers of tests: a suite creates many, and may close none."""
+    """One thread for all verifiers of tests, because a suite creates many, and may close none."""
 
     def __init__(self) -> None:
         self._worker = _get_thread(os.getpid())
@@ -61,7 +61,7 @@ class MemoryService:
         self._issued: dict[Change, tuple[bytes, Mapping[str, object]]] = {}
 
     def issue(self, name: Change, secret: str, body: Mapping[str, object]) -> None:
-        """`name`: what is reported as changed when the credential ends."""
+        """`name`: the change that is reported when the credential ends."""
         self._issued[name] = (_digest(secret), body)
 
     def revoke(self, name: Change) -> None:

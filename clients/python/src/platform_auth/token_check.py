@@ -1,4 +1,4 @@
-"""Verifies tokens without the service, so that it is not asked about forgeries."""
+"""Verifies tokens locally, so that forged tokens do not reach the service."""
 
 import asyncio
 import re
@@ -31,11 +31,11 @@ from platform_auth.transport import ServiceRequest
 
 _DEFAULT_MAX_AGE_SECONDS = 300
 _LONGEST_MAX_AGE_SECONDS = 3_600
-# Between two fetches that unknown kids cause.
+# Limits the fetches that unknown kids cause.
 _UNKNOWN_KID_PAUSE_SECONDS = 30
-# After a failed fetch. The service judges the tokens meanwhile.
+# The pause after a failed fetch, during which the service verifies the tokens.
 _FAILED_FETCH_PAUSE_SECONDS = 5
-# Names the cause of a configuration error.
+# The name of this cause in configuration errors.
 _JWKS = "AUTH_JWKS_URL"
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=([0-9]{1,9})")
 
@@ -48,7 +48,7 @@ class TokenVerdict(Enum):
 
 
 class TokenSetting(Enum):
-    """What a token is compared with. A token that does not fit: either of the two is wrong."""
+    """A setting that a token is compared with. When they do not fit, one of the two is wrong."""
 
     SECRET_KEY = "SECRET_KEY"
     AUTH_JWKS_URL = "AUTH_JWKS_URL"
@@ -64,7 +64,7 @@ class _PublishedKeys:
 
 
 class TokenCheck:
-    """Runs on the loop of the questions; only the evictions come from the polls, with the lock of the lease held."""
+    """Runs on the loop of the questions. Only evictions come from the polls, with the lock of the lease held."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class TokenCheck:
         self._fetching: asyncio.Task[_PublishedKeys | None] | None = None
         self._fetched_for_kid_at = -inf
         self._fetch_failed_at = -inf
-        # Voids a fetch that was sent before the keys were dropped.
+        # Counts the times when the keys were dropped, so that an older fetch is ignored.
         self._drops = 0
         self._lock = lease.lock
         lease.add_listener(self)
@@ -101,7 +101,7 @@ class TokenCheck:
         self._fetched_for_kid_at = -inf
 
     async def check(self, token: ParsedToken, deadline: float) -> TokenVerdict | TokenSetting:
-        """`deadline`: when the keys must be there."""
+        """`deadline`: until which it waits for the keys."""
         if token.algorithm == "HS256":
             return self._verify_with_secrets(token)
         if self._settings.jwks_url is None:
@@ -113,7 +113,8 @@ class TokenCheck:
         if published is None:
             return TokenVerdict.UNKNOWN
         key = find_key(published.keys, token.kid)
-        # Also a kid that is still unknown: a cache may have answered, or a replica that could not look.
+        # A kid that is still unknown is not proof of a forgery: a cache, or a replica without the database, may have
+        # answered.
         return TokenVerdict.UNKNOWN if key is None else self._verify(token, key)
 
     async def _fetch_for_kid(self, deadline: float) -> _PublishedKeys | None:
@@ -125,7 +126,7 @@ class TokenCheck:
         return await self._fetch_once(deadline)
 
     def _verify_with_secrets(self, token: ParsedToken) -> TokenVerdict | TokenSetting:
-        """During a rotation of the secret, either one may have signed the token."""
+        """While the secret is rotated, either one may have signed the token."""
         verdict: TokenVerdict | TokenSetting = TokenVerdict.UNKNOWN
         for secret in self._secrets:
             verdict = self._verify(token, secret)
@@ -137,7 +138,7 @@ class TokenCheck:
         is_signed = has_valid_signature(token, key)
         if is_signed is None:
             return TokenVerdict.UNKNOWN
-        # Whoever signed it, nothing accepts it.
+        # No verifier accepts it, even with a valid signature.
         if not has_readable_times(token):
             return TokenVerdict.BAD
         is_in_time = is_within_its_times(token, self._runtime.clocks.wall())
@@ -147,7 +148,7 @@ class TokenCheck:
         return setting or (TokenVerdict.GOOD if is_in_time else TokenVerdict.UNKNOWN)
 
     def _find_setting(self, token: ParsedToken, is_signed: bool) -> TokenSetting | None:
-        """Returns what the token does not fit."""
+        """Returns the setting that the token does not fit."""
         if not is_signed:
             return TokenSetting.SECRET_KEY if token.algorithm == "HS256" else TokenSetting.AUTH_JWKS_URL
         if token.claims.get("iss") != self._settings.issuer:

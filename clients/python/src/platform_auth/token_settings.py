@@ -1,4 +1,4 @@
-"""Tells a forged token from a setting of this verifier that is wrong: the service, if it accepts the token, says so."""
+"""Tells a forged token from a wrong setting of this verifier: a setting is wrong when the service accepts the token."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ from platform_auth.clocks import Clocks
 from platform_auth.events import Misconfigurations
 from platform_auth.token_check import TokenSetting
 
-# Between two questions about one setting: a flood of forged tokens must not reach the service.
+# Limits the questions about one setting, so that a flood of forged tokens does not reach the service.
 _QUESTION_PAUSE_SECONDS = 10
 _DETAIL = "the service accepts a token that does not fit this setting: give it the value of the service, and restart"
 
@@ -22,7 +22,7 @@ Ask = Callable[[], Coroutine[Any, Any, bool | None]]
 class _Doubt:
     asked_at: float = -inf
     asking: "asyncio.Task[bool | None] | None" = None
-    # None until the service has told.
+    # None until the service has answered.
     is_wrong: bool | None = None
 
 
@@ -35,7 +35,7 @@ class TokenSettings:
         self._doubts: dict[TokenSetting, _Doubt] = {}
 
     async def is_forged(self, setting: TokenSetting, ask: Ask) -> bool:
-        """For a token that does not fit the setting. Returns False also when it is not known."""
+        """Judges a token that does not fit the setting. Returns False when it is not known either."""
         doubt = self._doubts.setdefault(setting, _Doubt())
         now = self._clocks.monotonic()
         if now < doubt.asked_at + _QUESTION_PAUSE_SECONDS:
@@ -48,13 +48,13 @@ class TokenSettings:
         return is_accepted is False or doubt.is_wrong is False
 
     def confirm(self) -> None:
-        """To be called when the service has accepted a token that fits."""
+        """Call it when the service has accepted a token that fits the setting."""
         for setting, doubt in self._doubts.items():
             doubt.is_wrong = False
             self._misconfigurations.clear(setting.value)
 
     async def _ask(self, setting: TokenSetting, doubt: _Doubt, ask: Ask) -> bool | None:
-        """A refusal clears nothing: a forged token is refused also while the setting is wrong."""
+        """A refusal does not prove the setting right, because a forged token is refused in any case."""
         is_accepted = await ask()
         if is_accepted:
             doubt.is_wrong = True

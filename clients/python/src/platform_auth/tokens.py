@@ -1,4 +1,6 @@
-"""Access tokens, as far as they can be judged without the service. Refuses on evidence only."""
+"""
+Verifies access tokens as far as that is possible without the service. It refuses only what is proven to be forged.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ _ALGORITHMS = ("HS256", "ES256")
 _JWS = jwt.PyJWS(algorithms=_ALGORITHMS)
 # JWS Compact Serialization: base64url without padding (RFC 7515 §2).
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
-# Members of the header that change what is signed. Tokens of the service have none.
+# Members of the header that change what is signed, which tokens of the service do not have.
 _EXTENSIONS = ("crit", "b64")
 
 Key = bytes | jwt.PyJWK
@@ -23,7 +25,7 @@ Key = bytes | jwt.PyJWK
 
 @dataclass(frozen=True, slots=True)
 class ParsedToken:
-    """What a token claims, not verified."""
+    """The unverified claims of a token."""
 
     text: str = field(repr=False)
     algorithm: str
@@ -34,7 +36,7 @@ class ParsedToken:
 
 
 def parse_token(text: str) -> ParsedToken | None:
-    """Returns None for what is not a token of the service."""
+    """Returns None when this is not a token of the service."""
     if not _COMPACT.fullmatch(text):
         return None
     try:
@@ -81,7 +83,7 @@ def is_within_its_times(token: ParsedToken, now: float) -> bool:
 
 
 def read_published_keys(jwks: Mapping[str, Any]) -> list[jwt.PyJWK] | None:
-    """The keys of a JWKS (RFC 7517) that verify ES256; others are skipped. Returns None for what is not a JWKS."""
+    """Returns the keys of a JWKS (RFC 7517) that verify ES256, and None when this is not a JWKS."""
     listed = jwks.get("keys")
     entries = cast("list[object]", listed) if isinstance(listed, list) else [None]
     if not all(isinstance(entry, dict) for entry in entries):
@@ -100,7 +102,7 @@ def read_published_keys(jwks: Mapping[str, Any]) -> list[jwt.PyJWK] | None:
 
 
 def find_key(keys: Sequence[jwt.PyJWK], kid: object) -> jwt.PyJWK | None:
-    """Returns None also when several keys could be meant."""
+    """Returns None also when several keys match."""
     found = [key for key in keys if kid is None or key.key_id == kid]
     return found[0] if len(found) == 1 else None
 

@@ -1,6 +1,6 @@
 """
-Requests to the authentication service. What asyncio imports at the first request is imported here: a process that another thread
-forks in the middle of an import can never finish it (gunicorn --preload).
+Requests to the authentication service. What asyncio would import at the first request is imported here, because a
+process that is forked in the middle of an import can never finish it (gunicorn --preload).
 """
 
 import asyncio
@@ -20,9 +20,9 @@ for _name in ("concurrent.futures.thread", "encodings.idna"):
     import_module(_name)
 
 _CONNECT_TIMEOUT_SECONDS = 0.5
-# Until the next address of a host is tried beside the first one (RFC 8305 §5).
+# The next address of a host is tried after this time, beside the first one (RFC 8305 §5).
 _NEXT_ADDRESS_SECONDS = 0.25
-# A list of 1,000 changes has 100 KB.
+# Ten times the size of a list of 1,000 changes.
 _MAX_ANSWER_BYTES = 1_000_000
 # Below the keep-alive time of most servers, so that a request rarely meets a connection that is being closed.
 _KEEPALIVE_SECONDS = 4.0
@@ -34,7 +34,7 @@ class ServiceRequest:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(default=b"", repr=False)
-    # The own key of this service goes with it.
+    # Whether this service's own key is sent with the request.
     presents_own_key: bool = False
 
 
@@ -48,7 +48,7 @@ class ServiceAnswer:
 
 class Transport(Protocol):
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
-        """Raises ConnectionError (refused or broken, with the reason as its text), or TimeoutError (no connection in time)."""
+        """Raises ConnectionError (refused or broken, with the reason as its text), or TimeoutError."""
         ...
 
     async def close(self) -> None: ...
@@ -64,14 +64,14 @@ def create_ssl_context() -> ssl.SSLContext:
 
 class HttpTransport:
     """
-    HTTP/1.1 over kept-alive connections, each with one request at a time: no proxy of the environment, no cookie, no redirect
-    and no log line. With httpx a poll took twice the CPU, and a process 5 MB more.
+    HTTP/1.1 over keep-alive connections, each with one request at a time. It uses no proxy of the environment, no
+    cookie and no redirect, and logs nothing; httpx would take twice the CPU for a poll.
     """
 
     def __init__(self, trusted: ssl.SSLContext | None = None) -> None:
-        """`trusted`: without it no certificate is accepted."""
+        """`trusted`: None accepts no certificate."""
         self._trusted = trusted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # The last one used is at the end.
+        # The connection that was used last is at the end.
         self._idle: list[_Connection] = []
 
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
@@ -93,7 +93,7 @@ class HttpTransport:
         closing, self._idle = self._idle, []
         for connection in closing:
             connection.abort()
-        # Those that were cancelled end at the next turn of the loop.
+        # Cancelled requests end in the next round of the loop.
         await asyncio.gather(asyncio.sleep(0), *(connection.lost for connection in closing))
 
     def _take_idle(self, url: SplitResult) -> "_Connection | None":
@@ -125,7 +125,7 @@ class HttpTransport:
         except TimeoutError:
             raise TimeoutError("No connection in time") from None
         except (OSError, UnicodeError) as error:
-            # Its class tells an operator what went wrong, such as SSLCertVerificationError. Never its message.
+            # The class tells an operator what went wrong, such as SSLCertVerificationError. The message is left out.
             raise ConnectionError(type(error).__name__) from None
 
 
@@ -157,7 +157,7 @@ class _Connection(asyncio.Protocol):
         self._http.send(h11.EndOfMessage())
         self._response, self._body = None, bytearray()
         self._answer = asyncio.get_running_loop().create_future()
-        # One packet.
+        # Head and body are sent in one packet.
         self._transport.write((head or b"") + request.body)
         try:
             return await self._answer
@@ -173,7 +173,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:
-            # Not an answer to the next request.
+            # More bytes than the answer must not count as the next one.
             self.abort()
             return
         try:
@@ -198,7 +198,7 @@ class _Connection(asyncio.Protocol):
             elif isinstance(event, h11.Data):
                 self._body += event.data
                 if len(self._body) > _MAX_ANSWER_BYTES:
-                    # It cannot be read: it is not from the service.
+                    # An unreadable body is not from the service.
                     self._body.clear()
                     self._finish()
                     self.abort()

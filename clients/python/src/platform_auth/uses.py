@@ -1,14 +1,14 @@
-"""When remembered keys were last used: the service cannot see it, and is told with the polls."""
+"""When remembered keys were last used. The service does not see these uses, so polls report them."""
 
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-# The service takes at most that many in one poll.
+# The most uses that the service accepts in one poll.
 _MAX_USES_PER_POLL = 500
 _MAX_AGO_MS = 3_600_000
-# Bounds the memory while the service is away.
+# Bounds the memory while the service is unreachable.
 _MAX_PENDING = 100_000
 
 UsedKind = Literal["app", "node"]
@@ -21,15 +21,15 @@ class Use:
 
     kind: UsedKind
     id: str
-    # Where it is added when it is not pending.
+    # Adds the use here when it is not pending.
     uses: "Uses" = field(repr=False)
     # By the monotonic clock.
     at: float = 0.0
-    # Whether a poll will report it. Until then a later use only moves `at`, which takes no lock.
+    # Whether a poll will report it. Until then a later use only changes `at`, which takes no lock.
     is_pending: bool = False
-    # That the call needed, of an app whose key has scopes.
+    # The scope that the call needed, for an app whose key has scopes.
     scope: str | None = None
-    # It was the key before the last rotation.
+    # Whether it was the key before the last rotation.
     previous: bool = False
 
     @property
@@ -53,8 +53,8 @@ class Uses:
 
     def add(self, use: Use) -> None:
         """
-        Replaces the pending use of the same key, remembered before or, when this thread was preempted, since. The later moment
-        is kept. The replaced use is added again at its next use.
+        Replaces a pending use of the same key, and keeps the later moment. The replaced one is added again at its
+        next use.
         """
         name = use.name
         with self._lock:
@@ -63,7 +63,8 @@ class Uses:
             if replaced is None and len(pending) >= _MAX_PENDING:
                 return
             if replaced is not None and replaced is not use:
-                # Before its moment is read: a thread that moves it later finds the use not pending, and adds it.
+                # Set before its moment is read, so that a thread that changes the moment later finds it not pending,
+                # and adds it.
                 replaced.is_pending = False
                 if replaced.at > use.at:
                     use.at = replaced.at
@@ -71,7 +72,7 @@ class Uses:
             use.is_pending = True
 
     def take(self) -> list[Use]:
-        """Takes out what fits into one poll."""
+        """Takes out the uses that fit into one poll."""
         with self._lock:
             names = [name for name, _ in zip(self._pending, range(_MAX_USES_PER_POLL), strict=False)]
             uses = [self._pending.pop(name) for name in names]
@@ -80,7 +81,7 @@ class Uses:
             return uses
 
     def put_back(self, uses: Sequence[Use]) -> None:
-        """After a poll without an answer. A later use of the same key is kept."""
+        """Called after a poll without an answer. A later use of the same key takes precedence."""
         with self._lock:
             for use in uses:
                 self._pending.setdefault(use.name, use).is_pending = True

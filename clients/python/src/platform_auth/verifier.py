@@ -1,4 +1,3 @@
-"""What a service creates: one verifier for the process."""
 
 import logging
 import os
@@ -48,7 +47,7 @@ _GREEN_THREADS = (
 
 
 class EnvironmentOptions(TypedDict, total=False):
-    """What `Verifier.from_environment` takes beside the environment."""
+    """The parameters of `Verifier.from_environment`, besides the environment."""
 
     outage_grace_seconds: float
     max_entries: int
@@ -144,7 +143,7 @@ class Verifier:
         return TestVerifier(service_name)
 
     def start(self) -> None:
-        """Begins to poll now instead of at the first request. Not before a fork, which threads do not survive."""
+        """Starts to poll before the first request. Not before a fork, which threads do not survive."""
         self._get_core()
 
     async def verify_app(self, headers: Headers, *, scope: str | None = None, address: str | None = None) -> AppPrincipal:
@@ -190,7 +189,7 @@ class Verifier:
                 return await self.verify_user(headers, address=address)
 
     async def verify_optional(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal | None:
-        """The same, and None when the request presents none. One that is presented and not valid is refused."""
+        """As `verify_any`, but None when the request presents no credential. A presented one must be valid."""
         headers = _to_repeatable(headers)
         return await self.verify_any(headers, *doors, address=address) if find_doors(headers, doors) else None
 
@@ -269,7 +268,10 @@ class Verifier:
         return create_dependency(lambda headers, address: self.verify_app(headers, scope=scope, address=address), ("app",))
 
     def any(self, *doors: Door) -> "Dependency[Principal]":
-        """As `app`, `node` and `user`: the first of these doors for which the request presents a credential."""
+        """
+        As `app`, `node` and `user`: the caller at the first of these doors for which the request presents a
+        credential.
+        """
         from platform_auth.starlette import create_dependency
 
         _check_doors(doors)
@@ -305,7 +307,7 @@ class Verifier:
             core.close()
 
     def __repr__(self) -> str:
-        """Without the credentials."""
+        """Keeps the credentials out of logs that print this object."""
         return f"{type(self).__name__}(url={self._settings.url!r}, service_name={self._settings.service_name!r})"
 
     def _choose_door(self, headers: Headers, doors: Sequence[Door]) -> Door:
@@ -341,7 +343,7 @@ class Verifier:
         return principal
 
     def _explain(self, door: Door, headers: Headers, error: Exception) -> VerificationError:
-        """Never anything else: what is not a verdict could not be verified."""
+        """Turns every other error into a 503, because the credential could not be verified."""
         if not isinstance(error, VerificationError):
             self._unexpected_errors.report(error)
             error = UnavailableError()
@@ -361,7 +363,8 @@ class Verifier:
 
     def _start(self) -> VerifierCore:
         if _has_green_threads():
-            # Since this verifier was created: gunicorn --preload. A guard answers 503, never 500.
+            # Threads were replaced after this verifier was created (gunicorn --preload). A guard answers 503, never
+            # 500.
             self._misconfigurations.report("gevent", _GREEN_THREADS)
             raise UnavailableError
         return VerifierCore(self._settings, self._create_runtime(), self._unexpected_errors)
@@ -417,7 +420,7 @@ class TestVerifier(Verifier):
         return TestCredential({"Authorization": f"Bearer {token}"}, principal)
 
     def revoke(self, credential: TestCredential[Any]) -> None:
-        """Revokes a key, or ends the session of a token: refused from now on."""
+        """Revokes a key, or ends the session of a token."""
         principal: Principal = credential.principal
         match principal:
             case AppPrincipal():
@@ -431,7 +434,7 @@ class TestVerifier(Verifier):
             self._core.take_over(change)
 
     def set_available(self, is_available: bool) -> None:
-        """False: every verification fails with 503, until this is called with True."""
+        """False makes every verification fail with 503, until the next call with True."""
         self._service.is_available = is_available
 
     def _create_runtime(self) -> Runtime:
@@ -440,12 +443,14 @@ class TestVerifier(Verifier):
 
 
 def _has_green_threads() -> bool:
-    """Whether gevent or eventlet has replaced the threads of Python: the event loops of a verifier would stop them all."""
+    """
+    Whether gevent or eventlet has replaced the threads of Python, which the event loops of a verifier would block.
+    """
     return threading.get_ident.__module__ != "_thread"
 
 
 def _read_authorities() -> ssl.SSLContext:
-    """Read once, before any fork."""
+    """Cached, and called before any fork."""
     try:
         return create_ssl_context()
     except OSError as error:
@@ -453,7 +458,7 @@ def _read_authorities() -> ssl.SSLContext:
 
 
 def _to_repeatable(headers: Headers) -> Headers:
-    """Headers that are read more than once."""
+    """Returns headers that can be read more than once."""
     if hasattr(headers, "items") or isinstance(headers, list):
         return headers
     pairs: Iterable[tuple[Text, Text]] = headers  # pyright: ignore[reportAssignmentType]
@@ -466,7 +471,8 @@ def _check_doors(doors: Sequence[Door]) -> None:
 
 
 _VERIFIERS: "weakref.WeakSet[Verifier]" = weakref.WeakSet()
-# Never collected: closing them would close what the parent process shares with its child (epoll).
+# Kept from the garbage collector, because closing them would close what the parent process shares with its child
+# (epoll).
 _INHERITED: list[VerifierCore | None] = []
 
 
@@ -475,6 +481,7 @@ def _abandon_all() -> None:
         verifier._abandon()  # pyright: ignore[reportPrivateUsage]
 
 
-# A forked process (gunicorn --preload) has no thread of its parent: its verifiers start again, with nothing remembered.
+# A forked process (gunicorn --preload) has no thread of its parent, so its verifiers start again with an empty
+# memory.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_all)

@@ -55,7 +55,7 @@ Verification = Generator["Future[Outcome]", Outcome, Identity]
 
 
 class VerifierCore:
-    """Safe with threads. Polls when it is created."""
+    """Safe with threads. Polls as soon as it is created."""
 
     def __init__(self, settings: Settings, runtime: Runtime, unexpected_errors: UnexpectedErrors) -> None:
         self._settings = settings
@@ -89,7 +89,7 @@ class VerifierCore:
         return principal
 
     def check_scope(self, principal: AppPrincipal, scope: str | None) -> None:
-        """The polls tell when each scope was last asked for. Raises MissingScopeError."""
+        """Raises MissingScopeError. The polls report when each scope was last needed."""
         if scope is None or principal.scopes is None:
             return
         at = self._runtime.clocks.monotonic()
@@ -108,7 +108,7 @@ class VerifierCore:
         return remembered or (yield from self._ask(self._ask_about_user(credential, headers, address)))
 
     def watch(self, door: Door, headers: Headers, callback: Callable[[], object]) -> Watch:
-        """Raises RefusedError for a credential that is malformed."""
+        """Raises RefusedError for a malformed credential."""
         changes: set[Change] = set()
         match door:
             case "app":
@@ -133,7 +133,7 @@ class VerifierCore:
         return watch
 
     def take_over(self, change: Change) -> None:
-        """A change that no poll tells: of the service in memory."""
+        """Applies a change that no poll reports, from the service in memory."""
         self._lease.apply(change)
 
     def close(self) -> None:
@@ -148,7 +148,8 @@ class VerifierCore:
         outcome = yield from self._questions.ask(question)
         if outcome is Verdict.NO:
             raise RefusedError(REFUSALS[question.credential.door])
-        # Each request that waited decides by its own clock: the process may have been paused since the answer arrived.
+        # Checked again for each request that waited, because the process may have been paused since the answer
+        # arrived.
         if outcome is Verdict.UNKNOWN or not self._runtime.clocks.now().is_before(outcome.usable_until):
             raise UnavailableError
         principal: Principal = outcome.principal

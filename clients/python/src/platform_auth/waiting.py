@@ -1,4 +1,4 @@
-"""Waits for the outcome of another thread: on an event loop, or in a thread that has none."""
+"""Waits for the outcome of another thread, on an event loop or in a thread without one."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -8,14 +8,14 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 Returned = TypeVar("Returned")
-# What is yielded is to be waited for; its outcome is sent back.
+# A step yields a future to wait for, and gets its outcome.
 Steps = Generator["Future[Result]", Result, Returned]
 
 
 async def wait_for(future: "Future[Result]", seconds: float) -> Result:
     """
-    A caller that is cancelled does not cancel the future, which others may wait for. Raises TimeoutError: the other thread may
-    have died in a process that was forked while this one waited.
+    Cancelling a caller does not cancel the future, which others may wait for. Raises TimeoutError when the other
+    thread has died, as in a process that was forked while this one waited.
     """
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
@@ -25,7 +25,7 @@ async def wait_for(future: "Future[Result]", seconds: float) -> Result:
             waiter.set_result(None)
 
     def wake_from_other_thread(_: "Future[Result]") -> None:
-        # The loop may have ended, and what waited with it.
+        # The loop may have ended, and the waiting request with it.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(wake)
 
@@ -39,7 +39,10 @@ async def wait_for(future: "Future[Result]", seconds: float) -> Result:
 
 
 def call_on_this_loop(callback: Callable[[], object]) -> Callable[[], object]:
-    """Returns what calls it from any thread; without a running loop it is called in that thread."""
+    """
+    Returns a function that calls the callback on this loop from any thread, or, without a running loop, in the
+    calling thread.
+    """
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -65,7 +68,7 @@ async def take_steps(steps: "Steps[Result, Returned]", seconds: float) -> Return
 
 
 def take_steps_sync(steps: "Steps[Result, Returned]", seconds: float) -> Returned:
-    """The same in a thread without an event loop."""
+    """As `take_steps`, in a thread without an event loop."""
     try:
         future = next(steps)
         while True:

@@ -39,5 +39,7 @@ class Requirement:
 
 
 def read_headers(environ: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
-    """Those that a verifier reads. WSGI joins headers that arrived twice: such a credential is not valid."""
+    """
+    Returns the headers that a verifier reads. WSGI joins headers that arrived twice, so such a credential is invalid.
+    """
     return [(header, environ[name].encode("latin-1")) for name, header in _HEADERS.items() if name in environ]
