@@ -8,9 +8,8 @@ export interface Comparison {
 
 /**
  * Compares two samples without assuming how they are distributed: the Mann-Whitney U test, two-sided, by its normal
- * approximation with the corrections for ties and for continuity. Source: H. B. Mann and D. R. Whitney, "On a Test of
- * Whether one of Two Random Variables is Stochastically Larger than the Other", Annals of Mathematical Statistics 18
- * (1947), 50-60; the correction for ties: W. J. Conover, "Practical Nonparametric Statistics" (1999), 5.1.
+ * approximation with the corrections for ties (W. J. Conover, "Practical Nonparametric Statistics", 1999, 5.1) and for
+ * continuity. Source: Mann and Whitney, Annals of Mathematical Statistics 18 (1947), 50-60.
  * @param a more than about 20 numbers
  * @param b the same
  */

@@ -1,3 +1,4 @@
+// Renews the routes of docs/api.md and the problems of docs/errors.md, from the OpenAPI document of the built service.
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { problems } from '../src/foundation/problems/problems.js';
@@ -8,8 +9,6 @@ import { replacePart } from './marked-part.js';
 import { startPostgres, UNSAFE } from './postgres.js';
 import { ServerProcess } from './server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from './service.js';
-
-// Renews the routes of docs/api.md and the problems of docs/errors.md, from the OpenAPI document of the built service.
 
 const ROUTES_PAGE = 'docs/api.md';
 const PROBLEMS_PAGE = 'docs/errors.md';

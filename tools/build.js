@@ -1,10 +1,7 @@
-// Builds everything in a few seconds: `npm run build`.
-// 1. SWC compiles the service, the programs around it and the tests into dist/. Types are checked by `npm run typecheck`.
-// 2. tools/build-docs.ts makes the files of /docs in dist/docs/.
-// 3. esbuild bundles the service and its command line into dist/service/: a few large files load several times faster than
-//    the two thousand modules that they are made of (docs/performance.md). V8 compiles the service once, for all starts.
-// A file that stays the same is not written, so that programs that run are not disturbed. With --beside, step 1 is all: only
-// programs beside the service have changed.
+// Builds everything in a few seconds: `npm run build`. SWC compiles the service, the programs around it and the tests into
+// dist/ (with --beside, only that), build-docs.ts makes the files of /docs, and esbuild bundles the service and its command
+// line into dist/service/, which loads several times faster than two thousand modules (docs/performance.md). Invariant:
+// an unchanged file is not written, so that running programs are not disturbed.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {

@@ -1,3 +1,5 @@
+// The generated parts of the chart: the values in its README, from the comments of values.yaml, and the names of
+// `config` in values.schema.json, from the service's schema.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { format } from 'prettier';
@@ -6,9 +8,6 @@ import { z } from 'zod';
 import { VARIABLE_TYPES } from '../src/foundation/config/variables.js';
 import { replacePart } from './marked-part.js';
 import { wrapItem } from './wrapped.js';
-
-// The generated parts of the chart: the values in its README, from the comments of values.yaml, and the names of
-// `config` in values.schema.json, from the service's schema.
 
 const CHART = 'deploy/helm/platform-auth';
 /** The chart itself sets these, or its values `ports` and `console`, so `config` must not. */

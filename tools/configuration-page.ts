@@ -1,7 +1,6 @@
+// Writes .env.example, the tables and rules of docs/configuration.md, and the JSON Schemas of the map and of the variables.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { listSchemas, renewConfigurationPage, toEnvExample } from './configuration-text.js';
-
-// Writes .env.example, the tables and rules of docs/configuration.md, and the JSON Schemas of the map and of the variables.
 
 const PAGE = 'docs/configuration.md';
 

@@ -1,3 +1,5 @@
+// The texts of .env.example and docs/configuration.md about variables, made from the schema in
+// src/foundation/config/variables.ts.
 import type { z } from 'zod';
 import { SCHEMAS } from '../src/cli/platform/platform-map.js';
 import { toFileVariable } from '../src/foundation/config/environment.js';
@@ -5,9 +7,6 @@ import type { Section, Variable } from '../src/foundation/config/variable-kinds.
 import { RULES, SECTIONS } from '../src/foundation/config/variables.js';
 import { replacePart } from './marked-part.js';
 import { wrapItem, wrapParagraph } from './wrapped.js';
-
-// The texts of .env.example and docs/configuration.md about variables, made from the schema in
-// src/foundation/config/variables.ts.
 
 const WIDTH = 118;
 const HEADING = `\

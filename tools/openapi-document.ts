@@ -1,3 +1,5 @@
+// The OpenAPI document: @nestjs/swagger finds the routes in the controllers, and this file adds what holds for every
+// operation and what decorators cannot express. So no controller repeats either.
 import { STATUS_CODES } from 'node:http';
 import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
@@ -5,9 +7,6 @@ import { SCOPE_EXTENSION } from '../src/foundation/access/require.js';
 import { readPackageVersion } from '../src/foundation/common/package-version.js';
 import { EXAMPLES, listAcceptedScopes, type RouteScope } from '../src/foundation/common/names.js';
 import { createProblemExamples, ProblemSchema } from '../src/foundation/problems/api-problems.js';
-
-// The OpenAPI document: @nestjs/swagger finds the routes in the controllers, and this file adds what holds for every
-// operation and what decorators cannot express. So no controller repeats either.
 
 const DESCRIPTION = `The central authority for authentication of a multi-service platform.
 

@@ -1,9 +1,8 @@
+// Replaces fixed settings of a service in another process, where Node.js preloads this module. The query of its URL
+// holds the settings.
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { replacedSettings, type FixedSettings } from '../src/foundation/config/limits.js';
-
-// Replaces fixed settings of a service in another process, where Node.js preloads this module. The query of its URL
-// holds the settings.
 
 const { search } = new URL(import.meta.url);
 if (search !== '') Object.assign(replacedSettings, JSON.parse(decodeURIComponent(search.slice(1))));

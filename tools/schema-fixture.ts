@@ -1,10 +1,9 @@
+// Writes the schema of version 0.1.0, from which later migrations are tested, as SQL. After the release the file never
+// changes, as its migrations do not.
 import { writeFileSync } from 'node:fs';
 import type { QueryRunner } from 'typeorm';
 import { MIGRATIONS } from '../src/foundation/database/migrate.js';
 import { READ_SCHEMA } from '../src/foundation/database/schema.js';
-
-// Writes the schema of version 0.1.0, from which later migrations are tested, as SQL. After the release the file never
-// changes, as its migrations do not.
 
 const FILE = 'test/foundation/database/fixture/0.1.0.sql';
 /** TypeORM creates this table itself. */

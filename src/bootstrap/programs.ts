@@ -1,8 +1,7 @@
-import { isTracingRequested } from '../foundation/config/environment.js';
-import type { StopTracing } from './tracing.js';
-
 // The programs of the service, in one bundle (tools/build.js): a process of its own (main.ts), and a worker of a fleet
 // (worker.ts).
+import { isTracingRequested } from '../foundation/config/environment.js';
+import type { StopTracing } from './tracing.js';
 
 export async function runService(): Promise<void> {
   const stopTracing = await startTracing();

@@ -1,3 +1,6 @@
+// The start of the service: variables, secrets, ports, the embedded database of development, then the application in
+// this process (serve-app.ts) or in several (workers.ts). Invariant: tracing.ts is loaded first, because it patches
+// modules while they load. What only some starts need is imported when they need it.
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import {
@@ -13,10 +16,6 @@ import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run
 import type { StopTracing } from './tracing.js';
 import type { OpenPorts } from './serve-app.js';
 import { describeStartFailure, reportSettings, reportToSystemd, watchStart } from './start-report.js';
-
-// The start of the service: variables, secrets, ports, the embedded database of development, then the application in
-// this process (serve-app.ts) or in several (workers.ts). Invariant: tracing.ts is loaded first, because it patches
-// modules while they load. What only some starts need is imported when they need it.
 
 export async function serve(stopTracing?: StopTracing): Promise<void> {
   await exitOnFailure(() => start(stopTracing));

@@ -1,3 +1,5 @@
+// What a start tells the operator and systemd. Its log lines go to the console only, so that a failed start need not
+// wait for a delivery.
 import { execFile } from 'node:child_process';
 import leven from 'leven';
 import { StartTimeoutError, StartWatch } from '../foundation/common/start-watch.js';
@@ -11,9 +13,6 @@ import {
 import { FILE_VARIABLES, VARIABLE_TYPES } from '../foundation/config/variables.js';
 import { toErrorFields, Log } from '../foundation/logging/log.js';
 import { isMailEnabled } from '../domain/mail/mail-transport.js';
-
-// What a start tells the operator and systemd. Its log lines go to the console only, so that a failed start need not
-// wait for a delivery.
 
 const FILE_ERROR_CODES = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
 const SYSTEMD_PROGRAM = 'systemd-notify';

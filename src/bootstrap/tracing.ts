@@ -29,7 +29,7 @@ export type StopTracing = (timeoutMs: number) => Promise<void>;
 
 /**
  * Starts OpenTelemetry traces of requests and their statements, configured by the standard `OTEL_*` variables. Call it
- * before anything else is loaded. An unavailable collector does not affect requests.
+ * before anything else is loaded, because it patches modules while they load.
  */
 export function startTracing(): StopTracing {
   const sdk = new NodeSDK({

@@ -87,8 +87,7 @@ export async function refuseToOverwrite(client: AdminClient, { path, pair }: Con
 
 /**
  * Rotates a node's key so that the key in the file is valid at every moment, whenever this is interrupted:
- * 1. Validate the key in the file, which is a use. If it is the newer key of an interrupted run, it becomes the only one;
- *    if it is the older one, it is the one that the rotation keeps.
+ * 1. Validate the key in the file, so that the rotation keeps it, even if it is the newer key of an interrupted run.
  * 2. Rotate: the key in the file stays valid until the new one is first used.
  * 3. Write the new key into the file. Old and new are both valid.
  * 4. Validate the new key, which ends the old one, unless `confirms` leaves that to the node.
