@@ -82,7 +82,7 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
   const metrics = metricsPort === undefined ? '' : `\n    metrics  ${origin}:${metricsPort}/metrics`;
   const json = `-H 'Content-Type: application/json'`;
   const { email, password, householdId, room, name, caller, target } = EXAMPLES;
-  const body = (fields: object): string => `${json} -d '${JSON.stringify(fields)}'`;
+  const formatBody = (fields: object): string => `${json} -d '${JSON.stringify(fields)}'`;
   const admin = `-H "X-Admin-Key: $(sed -n 's/^ADMIN_API_KEY=//p' .env | tail -n 1)"`;
   return `
   The authentication service is ready.
@@ -92,16 +92,16 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
     data     ${embeddedFolder === undefined ? 'the PostgreSQL of DATABASE_URL' : `an embedded PostgreSQL, in ${embeddedFolder}`}
 
   A user registers and logs in:
-    curl ${url}/api/v0/auth/register ${body({ email, password })}
-    curl ${url}/api/v0/auth/login ${body({ email, password })}
+    curl ${url}/api/v0/auth/register ${formatBody({ email, password })}
+    curl ${url}/api/v0/auth/login ${formatBody({ email, password })}
     curl ${url}/api/v0/users/me -H 'Authorization: Bearer <access_token>'
 
   An administrator issues a key for a pair of services, and one for a node (the admin key is in .env):
-    curl ${internalUrl}/api/v0/admin/app-credentials ${admin} ${body({ caller, target })}
-    curl ${internalUrl}/api/v0/admin/nodes ${admin} ${body({ household_id: householdId, room, name })}
+    curl ${internalUrl}/api/v0/admin/app-credentials ${admin} ${formatBody({ caller, target })}
+    curl ${internalUrl}/api/v0/admin/nodes ${admin} ${formatBody({ household_id: householdId, room, name })}
 
   A service validates a credential that a caller presented to it:
-    curl -X POST ${internalUrl}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>' ${body({ target })}
+    curl -X POST ${internalUrl}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>' ${formatBody({ target })}
     curl -X POST ${internalUrl}/internal/validate-node -H 'X-API-Key: <node_id>:<api_key>'
 `;
 }

@@ -58,19 +58,19 @@ async function start(stopTracing?: StopTracing): Promise<void> {
     ? await watch.limit(watch.during('the embedded PostgreSQL', () => startEmbeddedDatabase()))
     : undefined;
   if (embedded) environment = { ...environment, databaseUrl: embedded.url() };
-  const afterClose = async (): Promise<void> => embedded?.stop();
+  const stopEmbedded = async (): Promise<void> => embedded?.stop();
   let ports: OpenPorts;
   try {
     if (environment.workers === 1) {
       const { serveApp } = await import('./serve-app.js');
-      ports = await watch.limit(serveApp(environment, watch, stopTracing, afterClose));
+      ports = await watch.limit(serveApp(environment, watch, stopTracing, stopEmbedded));
     } else {
       const { servePrimary } = await import('./workers.js');
       const variablesOfWorkers = selectWorkerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
       const servers = internalPort === undefined ? 1 : 2;
       const program = { file, servers, variables: variablesOfWorkers };
-      ports = await watch.limit(servePrimary(environment, program, watch, afterClose));
+      ports = await watch.limit(servePrimary(environment, program, watch, stopEmbedded));
     }
     if (variables.NOTIFY_SOCKET) reportToSystemd(environment);
     if (environment.nodeEnv === 'development') {

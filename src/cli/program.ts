@@ -156,10 +156,10 @@ function toFish({ path, subcommands, options }: Words): string[] {
   const isHere = seen.map((word) => `__fish_seen_subcommand_from ${word}`);
   const isFirst = path === '' ? ['__fish_use_subcommand'] : [];
   const quote = (text: string): string => `'${text.replace(/['\\]/g, '\\$&')}'`;
-  const line = (when: readonly string[], rest: string, description: string): string =>
+  const formatLine = (when: readonly string[], rest: string, description: string): string =>
     `complete -c platform-auth${when.length > 0 ? ` -n ${quote(when.join('; and '))}` : ''} ${rest} -d ${quote(description)}`;
   return [
-    ...subcommands.map(({ name, description }) => line([...isFirst, ...isHere], `-f -a ${name}`, description)),
-    ...options.map(({ flag, description }) => line(isHere, `-l ${flag.replace(/^--/, '')}`, description)),
+    ...subcommands.map(({ name, description }) => formatLine([...isFirst, ...isHere], `-f -a ${name}`, description)),
+    ...options.map(({ flag, description }) => formatLine(isHere, `-l ${flag.replace(/^--/, '')}`, description)),
   ];
 }

@@ -6,7 +6,7 @@ import { toActor, type AdminPrincipal } from '../foundation/access/actor.js';
 import { readDeclaration } from '../foundation/access/route-declarations.js';
 import { listValidatedParameters } from '../foundation/access/route-table.js';
 import { createValidationPipe } from '../foundation/http/validation.js';
-import { AdminDoor, lacksScope } from '../api/admin/admin.door.js';
+import { AdminDoor, isMissingScope } from '../api/admin/admin.door.js';
 import { AppCredentialsAdminController } from '../api/admin/app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from '../api/admin/audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from '../api/admin/background-work.admin.controller.js';
@@ -64,7 +64,7 @@ export class AdminApi {
   ) {}
 
   /** @returns the routes, for the operator of a request */
-  of(request: Request): AdminRoutes {
+  bindTo(request: Request): AdminRoutes {
     const routes = Object.entries(CONTROLLERS).map(([name, controller]) => [
       name,
       this.bindRoutes(request, controller),
@@ -83,11 +83,11 @@ export class AdminApi {
         const method = RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod];
         const principal = request.user as AdminPrincipal;
         const call = async (...values: unknown[]): Promise<unknown> => {
-          await this.door.requireScope(principal, scope, method, () => toActor(request));
+          await this.door.refuseMissingScope(principal, scope, method, () => toActor(request));
           const validated = await this.validate(controller, name, values);
           return handler.apply(this.modules.get(controller, { strict: false }), validated as never[]);
         };
-        const isAllowed = principal.operator === null || !lacksScope(principal.operator, scope, method);
+        const isAllowed = principal.operator === null || !isMissingScope(principal.operator, scope, method);
         return [[name, Object.assign(call, { isAllowed })]];
       }),
     );

@@ -44,7 +44,7 @@ export class AuditPages {
 
   @Get('audit-events')
   async showEvents(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
-    const { auditEvents, backgroundWork } = this.api.of(request);
+    const { auditEvents, backgroundWork } = this.api.bindTo(request);
     const { items, next_cursor } = await auditEvents.listAuditEvents(query);
     const work = await backgroundWork.getBackgroundWork();
     const unsealed = work.items.find(({ name }) => name === 'audit_unsealed_seconds');
@@ -118,7 +118,7 @@ export class AuditPages {
   }
 
   private async readBatch(request: Request, query: Fields): Promise<Events> {
-    return this.api.of(request).auditEvents.listAuditEvents({ ...query, limit: BATCH });
+    return this.api.bindTo(request).auditEvents.listAuditEvents({ ...query, limit: BATCH });
   }
 }
 
@@ -152,7 +152,7 @@ export async function readEvents(
   filter: Fields,
   limit = 20,
 ): Promise<AuditEventResponse[] | undefined> {
-  const { listAuditEvents } = api.of(request).auditEvents;
+  const { listAuditEvents } = api.bindTo(request).auditEvents;
   return listAuditEvents.isAllowed ? (await listAuditEvents({ ...filter, limit: String(limit) })).items : undefined;
 }
 

@@ -66,7 +66,7 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
 
   protected async describe(request: Request, id: string, item: Row): Promise<Description> {
     // Operators have no explanation.
-    const answer = await this.type.explain?.(this.api.of(request))(id, {});
+    const answer = await this.type.explain?.(this.api.bindTo(request))(id, {});
     const lastUse = <LastUse use={answer} lastUsedAt={item.last_used_at} />;
     const isUsed = answer ? answer.last_accepted_at !== null : item.last_used_at !== null;
     const facts = [
@@ -106,7 +106,7 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
   protected override async perform(request: Request, id: string, action: string, item: Row): Promise<VNode | string> {
     if (action !== 'rotate') return super.perform(request, id, action, item);
     const body = this.readBody(request, this.findAction(action).fields?.(item) ?? []);
-    return this.renderIssued(await this.type.routes(this.api.of(request)).rotate(request, id, body));
+    return this.renderIssued(await this.type.routes(this.api.bindTo(request)).rotate(request, id, body));
   }
 
   protected renderIssued(issued: Issued): VNode {

@@ -22,7 +22,7 @@ import {
   type IssuedOperatorResponse,
   type OperatorResponse,
 } from '../api/admin/operators.admin.controller.js';
-import { credentialVariables, SCOPES } from '../foundation/common/names.js';
+import { toCredentialVariables, OPERATOR_SCOPES } from '../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
 import type { AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import { showValue, toLabel } from './resource-pages.js';
@@ -156,7 +156,7 @@ export const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, Issue
   toId: ({ app_id }) => app_id,
   toName: ({ caller, target }) => `${caller} → ${target}`,
   formatKey({ app_id, app_key, target }) {
-    const { id, key } = credentialVariables(target);
+    const { id, key } = toCredentialVariables(target);
     return [['Environment', `${id}=${app_id}\n${key}=${app_key}`]];
   },
 });
@@ -213,7 +213,7 @@ export const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorRe
   issueBody: IssueOperatorRequest,
   changeBody: UpdateOperatorRequest,
   filters: [{ label: 'Name', name: 'name' }],
-  hints: { scopes: `Some of: ${SCOPES.join(', ')}.` },
+  hints: { scopes: `Some of: ${OPERATOR_SCOPES.join(', ')}.` },
   restriction: 'scopes',
   asksForName: true,
   toId: ({ operator_id }) => operator_id,

@@ -87,7 +87,7 @@ export class DashboardPage {
     request: Request,
     { address, noun, scope, routes, toId, toName }: CredentialType<Row, Issued>,
   ): Promise<Cells[]> {
-    const { list } = routes(this.api.of(request));
+    const { list } = routes(this.api.bindTo(request));
     if (!list.isAllowed) {
       const advice = `The scope ${scope} shows them; an operator with operators grants it.`;
       return [[`The ${noun}s`, 'are not shown', advice]];
@@ -154,7 +154,7 @@ export class DashboardPage {
   }
 
   private async renderWork(request: Request): Promise<VNode | null> {
-    const { getBackgroundWork } = this.api.of(request).backgroundWork;
+    const { getBackgroundWork } = this.api.bindTo(request).backgroundWork;
     if (!getBackgroundWork.isAllowed) return null;
     const { items } = await getBackgroundWork();
     const facts = items.map(({ name, seconds, is_overdue }) => {

@@ -56,13 +56,13 @@ export class DiagnosisPage {
   private async explain(request: Request, about: string, asked: Fields): Promise<VNode> {
     if (isIP(about) !== 0) return this.explainNetwork(request, about);
     if (isId(about)) return this.explainId(request, about, asked);
-    const [user] = (await this.api.of(request).users.listUsers({ email: about })).items;
+    const [user] = (await this.api.bindTo(request).users.listUsers({ email: about })).items;
     return user ? this.explainId(request, user.id, asked) : <p role="note">No user has this e-mail address.</p>;
   }
 
   private async explainNetwork(request: Request, address: string): Promise<VNode> {
     const asked = { address };
-    const { network, limits } = await this.api.of(request).explanations.explainNetwork(asked);
+    const { network, limits } = await this.api.bindTo(request).explanations.explainNetwork(asked);
     const rows = limits.map(({ name, until }) => [<code>{name}</code>, <Moment at={until} />]);
     return (
       <>
@@ -70,13 +70,16 @@ export class DiagnosisPage {
           {network} is {limits.length === 0 ? 'not throttled' : 'throttled'} now
         </h2>
         <Table caption="Exhausted limits, which end by themselves" head={['Limit', 'Until']} rows={rows} />
-        {await this.renderEvents(request, 'Events from this address, of the last day', { address, since: aDayAgo() })}
+        {await this.renderEvents(request, 'Events from this address, of the last day', {
+          address,
+          since: computeDayAgo(),
+        })}
       </>
     );
   }
 
   private async explainId(request: Request, id: string, { address, service }: Fields): Promise<VNode> {
-    const { explainNode, explainAppCredential, explainUser } = this.api.of(request).explanations;
+    const { explainNode, explainAppCredential, explainUser } = this.api.bindTo(request).explanations;
     const kinds = [
       { name: 'node', page: '/console/nodes', route: explainNode, ask: () => explainNode(id, { target: service }) },
       {
@@ -101,7 +104,7 @@ export class DiagnosisPage {
         </>
       );
     }
-    const ofRequest = { request_id: id, since: aDayAgo() };
+    const ofRequest = { request_id: id, since: computeDayAgo() };
     return (
       <>
         <p role="note">
@@ -120,7 +123,7 @@ export class DiagnosisPage {
 }
 
 /** No index of the audit log serves addresses and requests. */
-function aDayAgo(): string {
+function computeDayAgo(): string {
   return new Date(Date.now() - 86_400_000).toISOString();
 }
 

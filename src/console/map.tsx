@@ -99,7 +99,7 @@ export class MapPage {
     let next: string | null = null;
     for (const side of sides) {
       const filter = { ...side, live: revoked ? undefined : 'true', limit: String(MAX_ARROWS / sides.length) };
-      const page = await this.api.of(request).appCredentials.listAppCredentials(filter);
+      const page = await this.api.bindTo(request).appCredentials.listAppCredentials(filter);
       for (const item of page.items) arrows.set(item.app_id, { ...item, isRefused: refused.has(item.app_id) });
       next ??= page.next_cursor;
     }

@@ -7,7 +7,7 @@ import { Get, Param, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import { isId } from '../foundation/common/ids.js';
-import type { Scope } from '../foundation/common/names.js';
+import type { OperatorScope } from '../foundation/common/names.js';
 import { ProblemException, problems } from '../foundation/problems/problems.js';
 import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import { ConsoleRefusal, getSession, readFields, refuseOutdated, type Fields } from './console-requests.js';
@@ -45,7 +45,7 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
   readonly title: string;
   readonly noun: string;
   /** Of its routes. */
-  readonly scope: Scope;
+  readonly scope: OperatorScope;
   readonly routes: (api: AdminRoutes) => ResourceRoutes<Resource, Issued>;
   readonly filters: readonly FieldProps[];
   /** Of the form for a new one. */
@@ -104,7 +104,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
       response.redirect(303, `${address}/${query.search.trim()}`);
       return;
     }
-    const { list, issue } = this.routes(request);
+    const { list, issue } = this.getRoutes(request);
     const page = await list(query);
     const items = groupedBy ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
     const rows = items.map((resource) => [
@@ -139,15 +139,15 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
 
   @Post()
   async create(@Req() request: Request, @Res() response: Response): Promise<void> {
-    const issued = await this.routes(request).issue(request, this.readBody(request, this.type.fields));
+    const issued = await this.getRoutes(request).issue(request, this.readBody(request, this.type.fields));
     this.sendResult(response, `New ${this.type.noun}`, this.renderIssued(issued));
   }
 
   @Get(':id')
   async show(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
-    const resource = await this.routes(request).find(id);
+    const resource = await this.getRoutes(request).find(id);
     const { facts, more } = await this.describe(request, id, resource);
-    const routes = this.api.of(request);
+    const routes = this.api.bindTo(request);
     const offered = Object.entries(this.type.actions).filter(
       ([name, { route }]) => route(routes).isAllowed && this.isPossible(name, resource),
     );
@@ -170,7 +170,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   @Get(':id/:action')
   async ask(@Req() request: Request, @Res() response: Response, @Param() { id, action }: ActionAddress): Promise<void> {
     const { title, effect, asksForName, fields } = this.findAction(action);
-    const resource = await this.routes(request).find(id);
+    const resource = await this.getRoutes(request).find(id);
     const { use } = await this.describe(request, id, resource);
     const { address, nameLabel, toName } = this.type;
     const toType = asksForName ? [{ label: nameLabel, name: 'name', isRequired: true }] : [];
@@ -198,7 +198,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     @Param() { id, action }: ActionAddress,
   ): Promise<void> {
     const { title, asksForName } = this.findAction(action);
-    const resource = await this.routes(request).find(id);
+    const resource = await this.getRoutes(request).find(id);
     refuseOutdated(request, resource.updated_at);
     if (asksForName && readFields(request).name !== this.type.toName(resource))
       throw new ConsoleRefusal(400, 'Not the name', 'What was typed is not the name. Nothing was changed.');
@@ -213,7 +213,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   protected async perform(request: Request, id: string, action: string, resource: Resource): Promise<VNode | string> {
     const { route, body, fields } = this.findAction(action);
     const sent = this.readBody(request, fields?.(resource) ?? []);
-    await route(this.api.of(request))(request, id, { ...body, ...sent });
+    await route(this.api.bindTo(request))(request, id, { ...body, ...sent });
     return this.toAddressOf(resource);
   }
 
@@ -227,8 +227,8 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     return { text: `${toLabel(field)} ${value}`, address: toAddress(this.type.address, { [field]: value }) };
   }
 
-  protected routes(request: Request): ResourceRoutes<Resource, Issued> {
-    return this.type.routes(this.api.of(request));
+  protected getRoutes(request: Request): ResourceRoutes<Resource, Issued> {
+    return this.type.routes(this.api.bindTo(request));
   }
 
   /** @returns what differs from the values that the form showed: a field that was emptied is null */

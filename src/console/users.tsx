@@ -91,7 +91,7 @@ export class UserPages extends ResourcePages<UserResponse, UserResponse> {
   }
 
   protected async describe(request: Request, id: string, user: UserResponse): Promise<Description> {
-    const login = await this.api.of(request).explanations.explainUser(id, {});
+    const login = await this.api.bindTo(request).explanations.explainUser(id, {});
     const sessions = await this.listSessions(request, id);
     const factors = login.second_factors.join(', ') || 'none';
     const facts = [
@@ -113,14 +113,14 @@ export class UserPages extends ResourcePages<UserResponse, UserResponse> {
 
   protected override async perform(request: Request, id: string, action: string, user: UserResponse) {
     if (action === 'reset-password')
-      return this.renderToken(user, await this.api.of(request).users.issuePasswordReset(request, id));
+      return this.renderToken(user, await this.api.bindTo(request).users.issuePasswordReset(request, id));
     const next = await super.perform(request, id, action, user);
     return action === 'delete' ? this.type.address : next;
   }
 
   /** The newest first. */
   private async listSessions(request: Request, id: string): Promise<SessionResponse[]> {
-    return (await this.api.of(request).users.listUserSessions(id, { limit: MAX_SESSIONS })).items.reverse();
+    return (await this.api.bindTo(request).users.listUserSessions(id, { limit: MAX_SESSIONS })).items.reverse();
   }
 
   private renderToken(user: UserResponse, issued: PasswordResetResponse): VNode {

@@ -8,7 +8,7 @@ import { diagnose } from '../../src/cli/platform/doctor.js';
 import type { Finding } from '../../src/cli/platform/doctor-calls.js';
 import type { PlanReport } from '../../src/cli/platform/plan.js';
 import { init, type InitRequest } from '../../src/cli/platform/init.js';
-import { credentialVariables } from '../../src/foundation/common/names.js';
+import { toCredentialVariables } from '../../src/foundation/common/names.js';
 import { parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/foundation/database/migrate.js';
 import { CreateAppCredentials1795651200005 } from '../../src/foundation/database/migrations/app-credentials.js';
@@ -120,7 +120,7 @@ export class OwnPlatform {
 
   /** The app headers that a service would send, from its file. */
   headers(caller: string, target: string): Record<string, string> {
-    const names = credentialVariables(target);
+    const names = toCredentialVariables(target);
     const variables = this.variables(caller);
     return { 'X-Platform-App-Id': variables[names.id]!, 'X-Platform-App-Key': variables[names.key]! };
   }

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { untilVerdict } from '../../tools/repeat-while.js';
 import { serve } from '../support/serve.js';
-import { credentialVariables } from '../../src/foundation/common/names.js';
+import { toCredentialVariables } from '../../src/foundation/common/names.js';
 
 type FileVariables = Readonly<Record<string, string | undefined>>;
 
@@ -33,7 +33,7 @@ export class StandIn {
 
   /** Calls another service as its file says. */
   async call(target: string): Promise<number> {
-    const { id, key } = credentialVariables(target);
+    const { id, key } = toCredentialVariables(target);
     const url = this.variables[id.replace(/_APP_ID$/, '_URL')]!;
     return this.present(target, url, { id: this.variables[id], key: this.variables[key] });
   }

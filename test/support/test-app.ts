@@ -7,7 +7,7 @@ import { DataSource } from 'typeorm';
 import request, { type Test as SupertestRequest } from 'supertest';
 import { AppModule } from '../../src/app.module.js';
 import { Clock } from '../../src/foundation/common/clock.js';
-import type { Scope } from '../../src/foundation/common/names.js';
+import type { OperatorScope } from '../../src/foundation/common/names.js';
 import { parseEnvironment, type Variables } from '../../src/foundation/config/environment.js';
 import type { FixedSettings } from '../../src/foundation/config/limits.js';
 import { DatabaseClock } from '../../src/foundation/database/database.js';
@@ -181,7 +181,7 @@ export class TestApp {
 
   /** @returns an operator with a key of its own */
   async operator(
-    scopes: readonly Scope[] = ['read'],
+    scopes: readonly OperatorScope[] = ['read'],
     name = `operator-${randomUUID()}`,
     expires_at: string | null = null,
   ): Promise<NamedOperator> {

@@ -14,14 +14,14 @@ const WINDOW_SECONDS = 900;
 export class TestClock extends Clock {
   private passedMs = 0;
   private errorMs = 0;
-  private stoppedAt: { readonly nowMs: number; readonly monotonicMs: number } | undefined;
+  private stoppedAt: { readonly nowMs: number; readonly readMonotonicMs: number } | undefined;
 
   override now(): Date {
     return new Date((this.stoppedAt?.nowMs ?? Date.now()) + this.passedMs + this.errorMs);
   }
 
-  override monotonicMs(): number {
-    return (this.stoppedAt?.monotonicMs ?? super.monotonicMs()) + this.passedMs;
+  override readMonotonicMs(): number {
+    return (this.stoppedAt?.readMonotonicMs ?? super.readMonotonicMs()) + this.passedMs;
   }
 
   /**
@@ -29,7 +29,7 @@ export class TestClock extends Clock {
    * that stalls would cross by itself.
    */
   stop(): void {
-    this.stoppedAt ??= { nowMs: Date.now(), monotonicMs: super.monotonicMs() };
+    this.stoppedAt ??= { nowMs: Date.now(), readMonotonicMs: super.readMonotonicMs() };
   }
 
   /** Moves this replica's clock, and PostgreSQL's clock as the replica reads it. */

@@ -42,11 +42,11 @@ export function judge(door: Door, answer: ServiceAnswer): Judgement {
   if (status === 401 && VERDICTS[door].includes(code)) return { verdict: 'no' };
   if (status === 431 || (status === 400 && UNREADABLE_CREDENTIAL.includes(code))) return { verdict: 'no' };
   if (isUnavailable(status)) return { verdict: 'unknown' };
-  if (status !== 200) return misconfigured(answer, toLoggable(code));
+  if (status !== 200) return createMisconfigured(answer, toLoggable(code));
   const freshForMs = toWholeNumber(answer.headers['x-platform-fresh-for-ms']);
-  if (body?.valid !== true) return misconfigured(answer, 'not the body of a validation');
+  if (body?.valid !== true) return createMisconfigured(answer, 'not the body of a validation');
   // Zero is valid: the service decided, but grants no lease at the moment.
-  if (freshForMs === undefined) return misconfigured(answer, 'no X-Platform-Fresh-For-Ms');
+  if (freshForMs === undefined) return createMisconfigured(answer, 'no X-Platform-Fresh-For-Ms');
   const isPreviousKey = answer.headers['x-platform-key'] === 'previous';
   return { verdict: 'yes', body, freshForMs, rememberForMs: readRememberForMs(answer), isPreviousKey };
 }
@@ -98,7 +98,7 @@ export function parseObject(text: string): Fields | undefined {
   }
 }
 
-function misconfigured(answer: ServiceAnswer, detail: string): Judgement {
+function createMisconfigured(answer: ServiceAnswer, detail: string): Judgement {
   return { verdict: 'misconfigured', detail: describe(answer, detail) };
 }
 

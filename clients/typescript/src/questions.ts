@@ -128,7 +128,7 @@ export class Questions {
     if (this.checks.serviceName.isWrong) return UNKNOWN;
     const { tokenSettings } = this.checks;
     const verdict = (await question.check?.(deadlineMs)) ?? 'unknown';
-    if (verdict === 'bad') return this.refuseAtOnce(question);
+    if (verdict === 'bad') return this.answerNoAtOnce(question);
     if (verdict === 'good' || verdict === 'unknown') {
       const outcome = await this.send(question, deadlineMs);
       if (verdict === 'good' && outcome.kind === 'yes') tokenSettings.confirm();
@@ -140,7 +140,7 @@ export class Questions {
       );
       return kind === 'unknown' ? undefined : kind === 'yes';
     };
-    return (await tokenSettings.isForged(verdict, ask)) ? this.refuseAtOnce(question) : UNKNOWN;
+    return (await tokenSettings.isForged(verdict, ask)) ? this.answerNoAtOnce(question) : UNKNOWN;
   }
 
   private async send<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
@@ -150,19 +150,22 @@ export class Questions {
     const judgement = judge(question.credential.door, timed.answer);
     if (judgement.verdict === 'yes') return this.accept(question, judgement, timed, ticket);
     if (judgement.verdict === 'misconfigured') this.checks.misconfigurations.report(question.path, judgement.detail);
-    return judgement.verdict === 'no' ? this.refuse(question, deadlineMs) : UNKNOWN;
+    return judgement.verdict === 'no' ? this.answerNo(question, deadlineMs) : UNKNOWN;
   }
 
-  private async refuse<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
+  private async answerNo<Identity extends Principal>(
+    question: Question<Identity>,
+    deadlineMs: number,
+  ): Promise<Outcome> {
     const { credential, path } = question;
     const { misconfigurations, serviceName } = this.checks;
     misconfigurations.clear(path);
     // The verdict on a token does not depend on the name of this service.
     if (credential.door !== 'user') await serviceName.waitUntilCompared(deadlineMs);
-    return serviceName.isWrong ? UNKNOWN : this.refuseAtOnce(question);
+    return serviceName.isWrong ? UNKNOWN : this.answerNoAtOnce(question);
   }
 
-  private refuseAtOnce<Identity extends Principal>({ credential, forget }: Question<Identity>): Outcome {
+  private answerNoAtOnce<Identity extends Principal>({ credential, forget }: Question<Identity>): Outcome {
     this.valid[credential.door].delete(toFingerprint(credential));
     // Done even for an unknown fingerprint: the cache may hold a credential that newer ones have displaced from the
     // set.

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { Actor, AdminPrincipal, OperatorIdentity } from '../../foundation/access/actor.js';
 import type { DoorReason } from '../../foundation/access/doors.js';
 import { CountedRefusals } from '../../domain/audit/counted-refusals.js';
-import { listAcceptedScopes, type RouteScope, type Scope } from '../../foundation/common/names.js';
+import { listAcceptedScopes, type RouteScope, type OperatorScope } from '../../foundation/common/names.js';
 import { toNetwork } from '../../foundation/common/network.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { isSameSecret } from '../../foundation/crypto/secret.js';
@@ -39,13 +39,13 @@ export class AdminDoor {
   }
 
   /** @param method of the route that has this scope. @throws {ProblemException} missing_scope, which is counted */
-  async requireScope(
+  async refuseMissingScope(
     { operator }: AdminPrincipal,
     scope: RouteScope,
     method: string,
     getActor: () => Actor,
   ): Promise<void> {
-    if (operator === null || !lacksScope(operator, scope, method)) return;
+    if (operator === null || !isMissingScope(operator, scope, method)) return;
     const accepted = listAcceptedScopes(scope, method);
     throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, accepted), getActor());
   }
@@ -66,6 +66,6 @@ export class AdminDoor {
 }
 
 /** @returns whether the operator may not call a route with this scope and method */
-export function lacksScope(operator: OperatorIdentity, scope: RouteScope, method: string): scope is Scope {
+export function isMissingScope(operator: OperatorIdentity, scope: RouteScope, method: string): scope is OperatorScope {
   return !listAcceptedScopes(scope, method).some((each) => operator.scopes.includes(each));
 }

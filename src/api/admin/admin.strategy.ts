@@ -22,7 +22,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     // refused.
     request.user = principal;
     if (scope === undefined) throw new Error('The route declares no scope');
-    await this.door.requireScope(principal, scope, request.method, getActor);
+    await this.door.refuseMissingScope(principal, scope, request.method, getActor);
     return principal;
   }
 }

@@ -105,9 +105,9 @@ export class IdentifyAdminController {
   })
   async identifyKeys(@Req() request: Request, @Body() body: IdentifyKeysRequest): Promise<IdentifiedKeysResponse> {
     const { operator } = getPrincipal(request, 'admin');
-    const may = (kind: ResourceType): boolean =>
+    const canIdentify = (kind: ResourceType): boolean =>
       !operator || operator.scopes.includes('read') || operator.scopes.includes(SCOPE_OF_TYPE[kind]);
-    const searched = KINDS.filter(may);
+    const searched = KINDS.filter(canIdentify);
     const digests = body.digests.map((text) => Buffer.from(text, 'hex') as SecretDigest);
     const items: IdentifiedKeyResponse[] = [];
     for (const kind of searched) items.push(...(await this.findOfKind(kind, digests)));

@@ -3,8 +3,14 @@ import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { getPrincipal, toActor } from '../../foundation/access/actor.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
-import { type Scope, SCOPES, sortScopes, EXAMPLES } from '../../foundation/common/names.js';
-import { ExpiresAtField, ID, OperatorNameField, parseMoment, ScopesField } from '../../foundation/common/fields.js';
+import { type OperatorScope, OPERATOR_SCOPES, sortOperatorScopes, EXAMPLES } from '../../foundation/common/names.js';
+import {
+  ExpiresAtField,
+  ID,
+  OperatorNameField,
+  parseMoment,
+  OperatorScopesField,
+} from '../../foundation/common/fields.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
 import type { Operator } from '../../domain/operators/operator.entity.js';
@@ -21,18 +27,18 @@ import {
 
 export class IssueOperatorRequest {
   @OperatorNameField() name!: string;
-  @ScopesField() scopes!: Scope[];
+  @OperatorScopesField() scopes!: OperatorScope[];
   @ExpiresAtField() expires_at?: string | null;
 }
 
 export class UpdateOperatorRequest {
-  @ScopesField({ optional: true }) scopes?: Scope[];
+  @OperatorScopesField({ optional: true }) scopes?: OperatorScope[];
   @ExpiresAtField() expires_at?: string | null;
 }
 
 function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): OperatorChange {
   return {
-    ...(scopes !== undefined && { scopes: sortScopes(scopes) }),
+    ...(scopes !== undefined && { scopes: sortOperatorScopes(scopes) }),
     ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
   };
 }
@@ -45,8 +51,8 @@ export class OperatorResponse extends KeyResponse {
   @ApiProperty(ID) operator_id!: string;
   @ApiProperty({ description: 'in lower case', example: EXAMPLES.operator }) name!: string;
 
-  @ApiProperty({ type: 'array', items: { type: 'string', enum: [...SCOPES] }, example: ['read', 'nodes'] })
-  scopes!: Scope[];
+  @ApiProperty({ type: 'array', items: { type: 'string', enum: [...OPERATOR_SCOPES] }, example: ['read', 'nodes'] })
+  scopes!: OperatorScope[];
 
   static from(operator: Operator): OperatorResponse {
     return {
@@ -83,7 +89,7 @@ export class OperatorsAdminController {
   })
   async issueOperator(@Req() request: Request, @Body() body: IssueOperatorRequest) {
     const { name, scopes, expires_at = null } = body;
-    const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
+    const rights = { scopes: sortOperatorScopes(scopes), expiresAt: parseMoment(expires_at) };
     const issued = await this.operators.issueOperator({ name, ...rights }, toCaller(request));
     request.res?.location(`/api/v0/admin/operators/${issued.credential.id}`);
     return IssuedOperatorResponse.fromIssued(issued);

@@ -6,7 +6,7 @@
 import { Injectable } from '@nestjs/common';
 import { CountedRefusals } from '../../domain/audit/counted-refusals.js';
 import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
-import { mustVerifyEmail } from '../../domain/second-factors/second-factors.service.js';
+import { isVerificationMissing } from '../../domain/second-factors/second-factors.service.js';
 import type { TokenPair } from '../../domain/tokens/access-tokens.js';
 import { NewSessions } from '../../domain/tokens/new-sessions.js';
 import type { Actor } from '../../foundation/access/actor.js';
@@ -44,7 +44,7 @@ export class LoginService {
     };
     if (!verdict.valid) return refuse(verdict.reason, verdict.userId);
     const { user } = verdict;
-    if (mustVerifyEmail(this.environment, user))
+    if (isVerificationMissing(this.environment, user))
       return refuse('email_not_verified', user.id, problems.emailNotVerified);
     if (user.hasSecondFactor) throw await this.secondFactors.createChallenge(user);
     const tokens = await this.newSessions.startSession({ owner: user, actor, amr: ['pwd'] });

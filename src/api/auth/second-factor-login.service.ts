@@ -10,7 +10,7 @@ import { ProblemException, problems } from '../../foundation/problems/problems.j
 import { Challenges, toPasswordContext, type PresentedChallenge } from '../../domain/second-factors/challenges.js';
 import { CodeVerifier } from '../../domain/second-factors/codes.js';
 import {
-  mustVerifyEmail,
+  isVerificationMissing,
   RefusedProofError,
   SecondFactorsService,
   type UseProof,
@@ -118,7 +118,7 @@ export class SecondFactorLogins {
       if (!isFirstUse) throw new RefusedProofError('challenge', owner.id);
       await useFactor(transaction);
       // Checked last, so that only a client with valid proofs learns it; the error rolls their consumption back.
-      if (mustVerifyEmail(this.environment, owner)) throw new RefusedProofError('email_not_verified', owner.id);
+      if (isVerificationMissing(this.environment, owner)) throw new RefusedProofError('email_not_verified', owner.id);
     };
     const tokens = await this.newSessions.startSession({ owner, actor, amr, useProofs });
     if (!tokens) throw new RefusedProofError('changed_meanwhile', owner.id);

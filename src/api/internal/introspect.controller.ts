@@ -22,7 +22,7 @@ import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { AppDoor } from '../../domain/app-credentials/app.door.js';
-import { wantsFreshVerdict } from '../../domain/revocation/propagation.js';
+import { isFreshVerdictWanted } from '../../domain/revocation/propagation.js';
 import { UserDoor } from '../../domain/tokens/user.door.js';
 import { MAX_TEXT_LENGTH, refuseHostileText } from '../../foundation/http/validation.js';
 import { MAX_NAMES } from '../../foundation/http/request-guards.js';
@@ -84,9 +84,9 @@ class IntrospectGuard implements CanActivate {
   }
 
   private async authenticateWithBasic(request: Request, authorization: string): Promise<AppPrincipal> {
-    if (this.doors.presentsCredential('app', request)) throw new ProblemException(problems.duplicateHeader);
+    if (this.doors.hasCredential('app', request)) throw new ProblemException(problems.duplicateHeader);
     const target = this.environment.serviceName;
-    const isFresh = wantsFreshVerdict(request);
+    const isFresh = isFreshVerdictWanted(request);
     try {
       const credential = parseBasic(authorization);
       return await this.door.verifyApp({ ...credential, target, isFresh, getActor: () => toActor(request) });

@@ -16,7 +16,7 @@ import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { OneTimeTokens, RESET_PURPOSES, EMAIL_PURPOSES } from '../../domain/users/one-time-tokens.js';
 import { setPassword, getFirstProof, determineFirstProof } from '../../domain/users/user-lifecycle.js';
 import { User } from '../../domain/users/user.entity.js';
-import { refuseTakenEmail } from '../../domain/users/users.service.js';
+import { translateTakenEmail } from '../../domain/users/users.service.js';
 import { type Actor, toUserActor } from '../../foundation/access/actor.js';
 import { Clock } from '../../foundation/common/clock.js';
 
@@ -103,7 +103,7 @@ export class EmailConfirmations {
         const notice = { kind: 'email_changed', recipient: user.email } as const;
         await this.outbox.recordWithNotice(transaction, toUserEvent('user.email.changed', named, id), notice);
       });
-      await refuseTakenEmail(use);
+      await translateTakenEmail(use);
     });
   }
 }

@@ -33,7 +33,7 @@ import {
   type PlannedService,
   type PlanReport,
 } from './plan.js';
-import { credentialVariables } from '../../foundation/common/names.js';
+import { toCredentialVariables } from '../../foundation/common/names.js';
 import { type PlatformMap } from './platform-map.js';
 import { openDocuments, type Documents } from './secret-documents.js';
 
@@ -153,7 +153,7 @@ function refusePartialDocuments({ services }: Plan): void {
 async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceFile>): Promise<LiveCredentials> {
   const items = await client.list<AppCredentialResponse>(PATH, { live: 'true' });
   client.requireShape(z.array(identified), items);
-  const held = items.flatMap(({ caller, target }) => files.get(caller)?.get(credentialVariables(target).key) ?? []);
+  const held = items.flatMap(({ caller, target }) => files.get(caller)?.get(toCredentialVariables(target).key) ?? []);
   const { items: known } = await identifyKeys(client, held.map(toDigest));
   const findKeyState: LiveCredentials['findKeyState'] = ({ app_id }, key) => {
     const found = known.get(toDigest(key));

@@ -10,7 +10,7 @@ import { describeCause } from '../failures.js';
 import { HEADER_VALUE, readErrorCode, readJson, sendRequest, type HttpRequest } from '../http-client.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
 import { isDelivered, type Plan, type PlannedPair } from './plan.js';
-import { credentialVariables } from '../../foundation/common/names.js';
+import { toCredentialVariables } from '../../foundation/common/names.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 
 /** One problem and its remedy. Contains no secret. */
@@ -123,7 +123,7 @@ async function checkCredentials({ plan, url, now, canCompare }: Checkup): Promis
   if (canCompare === false) return found;
   for (const { file, pairs } of plan.services) {
     for (const pair of pairs) {
-      const names = credentialVariables(pair.target);
+      const names = toCredentialVariables(pair.target);
       const [id, key] = [file.get(names.id), file.get(names.key)];
       if (id === undefined || key === undefined || hasSideEffects(pair, id, now)) continue;
       const headers = { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key };

@@ -17,7 +17,7 @@ import {
   isSetIn,
   listSettings,
   listStrayClaims,
-  needsSecretKey,
+  isSecretKeyNeeded,
   readDatabaseVariables,
   readTokenRules,
   resolveEnvPath,
@@ -25,7 +25,7 @@ import {
 } from './environment-files.js';
 import { readLiveCredentials } from './init.js';
 import { makePlan, type LiveCredentials, type PlannedService } from './plan.js';
-import { credentialVariables } from '../../foundation/common/names.js';
+import { toCredentialVariables } from '../../foundation/common/names.js';
 import { NODE_TARGETS, OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const RUN_INIT = 'Run init, then restart the service.';
@@ -126,7 +126,7 @@ async function readDatabase(
 function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap): Generator<Finding> {
   const { service, file, settings } = planned;
   const where = `${service.name}.env`;
-  const credentials = service.calls.flatMap((target) => Object.values(credentialVariables(target)));
+  const credentials = service.calls.flatMap((target) => Object.values(toCredentialVariables(target)));
   const required = [...Object.keys(settings), ...credentials];
   if (!file.exists) {
     if (required.length > 0)
@@ -167,7 +167,7 @@ function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Chec
   const where = `${service.name}.env`;
   const isOwn = service.name === OWN_NAME;
   const [key, ownKey] = [file.get('SECRET_KEY'), own?.get('SECRET_KEY')];
-  if (!needsSecretKey(service, rules) && key !== undefined && ownKey !== undefined && isSameSecret(key, ownKey)) {
+  if (!isSecretKeyNeeded(service, rules) && key !== undefined && ownKey !== undefined && isSameSecret(key, ownKey)) {
     const [what, remedy] =
       rules.algorithm === 'ES256'
         ? [
@@ -202,7 +202,7 @@ function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Chec
     yield broken(where, what, REMOVE_LINE);
   }
   for (const { name } of map.services.filter((target) => !service.calls.includes(target.name))) {
-    const left = Object.values(credentialVariables(name)).filter((variable) => file.get(variable));
+    const left = Object.values(toCredentialVariables(name)).filter((variable) => file.get(variable));
     const what = `It holds ${left.join(' and ')}, and the map lists no call to ${name}.`;
     if (left.length > 0) yield warning(where, what, 'Remove them, or add the call to the map.');
   }

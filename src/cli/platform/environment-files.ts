@@ -141,7 +141,7 @@ export function listSettings(
   const previousSecretKey = own?.get('SECRET_KEY_PREVIOUS');
   return {
     ...(isOwn && { DATABASE_URL: isSetIn(file, 'DATABASE_URL') ? undefined : fresh?.databaseUrl }),
-    ...(needsSecretKey(service, rules) && {
+    ...(isSecretKeyNeeded(service, rules) && {
       SECRET_KEY: own?.get('SECRET_KEY') ?? fresh?.secretKey,
       ...(previousSecretKey !== undefined && { SECRET_KEY_PREVIOUS: previousSecretKey }),
     }),
@@ -172,7 +172,7 @@ export function listPublicSettings(service: MappedService, rules: TokenRules): F
 }
 
 /** Whether the service verifies access tokens with the SECRET_KEY. Under ES256 only auth has it. */
-export function needsSecretKey({ name, verifiesAccessTokens }: MappedService, { algorithm }: TokenRules): boolean {
+export function isSecretKeyNeeded({ name, verifiesAccessTokens }: MappedService, { algorithm }: TokenRules): boolean {
   return name === OWN_NAME || (verifiesAccessTokens && algorithm === 'HS256');
 }
 

@@ -4,7 +4,7 @@
 import { basename } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
-import { credentialVariables } from '../../foundation/common/names.js';
+import { toCredentialVariables } from '../../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
 import { generateSecret, ADMIN_KEY_PREFIX, generateKey } from '../../foundation/crypto/secret.js';
 import { formatPair } from '../credential-state.js';
@@ -152,7 +152,7 @@ function planPairs(
     const pair = { caller: name, target, credential, ...(isOther && { newScopes: wanted }) };
     if (!live) return { ...pair, action: 'unknown' };
     if (!credential) return { ...pair, action: 'issue' };
-    const key = file.get(credentialVariables(target).key);
+    const key = file.get(toCredentialVariables(target).key);
     const state = key === undefined ? undefined : live.findKeyState(credential, key);
     if (state !== 'current') return { ...pair, action: 'rotate', hasOldKey: state === 'previous' };
     return { ...pair, action: isOther ? 'update' : 'keep' };
@@ -259,7 +259,7 @@ async function deliver(
       const { id, key } = store ? await changeCredential(pair, store) : { id: pair.credential?.app_id, key: undefined };
       if (store && action === 'issue' && id !== undefined) issued.push({ ...pair, id });
       if (store && action === 'rotate') rotated.push(pair);
-      const names = credentialVariables(target);
+      const names = toCredentialVariables(target);
       if (isWritten && (id !== undefined || action === 'issue')) file.set(names.id, id ?? PLACEHOLDER);
       if (hasNewKey(pair)) file.set(names.key, key ?? PLACEHOLDER);
       const scopes = newScopes !== undefined && { scopes: newScopes };
@@ -279,7 +279,7 @@ async function deliver(
 
 /** Removes the keys of revoked pairs, but keeps variables that a pair of the map uses too. */
 function removeKeys(file: ServiceFile, gone: Plan['strays'], pairs: readonly PlannedPair[]): void {
-  const list = ({ target }: { target: string }) => Object.values(credentialVariables(target));
+  const list = ({ target }: { target: string }) => Object.values(toCredentialVariables(target));
   const kept = new Set(pairs.flatMap(list));
   for (const name of gone.flatMap(list)) if (!kept.has(name)) file.remove(name);
 }

@@ -3,7 +3,7 @@ import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, ty
 import * as z from 'zod';
 import {
   APP_SCOPE,
-  credentialVariables,
+  toCredentialVariables,
   isRestriction,
   MAX_RESTRICTIONS,
   toVariablePrefix,
@@ -220,7 +220,7 @@ function addContradictions({ services, nodes }: RawMap, context: z.RefinementCtx
       if (target === name) addIssue([name, 'calls', at], 'a service does not call itself');
       if (targets.indexOf(target) !== index) addIssue([name, 'calls', at], `${target} is listed twice`);
     });
-    const credentials = targets.flatMap((target) => Object.values(credentialVariables(target)));
+    const credentials = targets.flatMap((target) => Object.values(toCredentialVariables(target)));
     const callsAuth = targets.includes(OWN_NAME);
     const taken = [...OWN_VARIABLES, ...credentials, ...(callsAuth ? VERIFIER_VARIABLES : [])];
     for (const [variable, value] of Object.entries(raw.urls)) {

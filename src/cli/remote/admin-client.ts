@@ -56,7 +56,7 @@ export class AdminClient {
   async get<Body>(path: string, query: Query = {}): Promise<Body> {
     const set = Object.entries(query).filter((pair): pair is [string, string] => pair[1] !== undefined);
     const suffix = set.length > 0 ? `?${new URLSearchParams(set).toString()}` : '';
-    return (await this.asAdmin('GET', path + suffix)) as Body;
+    return (await this.callAsAdmin('GET', path + suffix)) as Body;
   }
 
   /** @returns undefined when it does not exist */
@@ -82,16 +82,16 @@ export class AdminClient {
 
   /** @param advice what to do when no answer came; it must be right whether or not the service made the change */
   async post<Body>(path: string, body?: object, advice?: string): Promise<Body> {
-    const call = this.asAdmin('POST', path, body);
+    const call = this.callAsAdmin('POST', path, body);
     return (await (advice === undefined ? call : withAdvice(call, advice))) as Body;
   }
 
   async patch<Body>(path: string, body: object): Promise<Body> {
-    return (await withAdvice(this.asAdmin('PATCH', path, body), IDEMPOTENT_ADVICE)) as Body;
+    return (await withAdvice(this.callAsAdmin('PATCH', path, body), IDEMPOTENT_ADVICE)) as Body;
   }
 
   async delete(path: string): Promise<void> {
-    await withAdvice(this.asAdmin('DELETE', path), IDEMPOTENT_ADVICE);
+    await withAdvice(this.callAsAdmin('DELETE', path), IDEMPOTENT_ADVICE);
   }
 
   /** @throws {CommandFailedError} when this service never sends such a body */
@@ -155,7 +155,7 @@ export class AdminClient {
     throw toServiceError(this.url, answer);
   }
 
-  private async asAdmin(method: string, path: string, body?: object): Promise<unknown> {
+  private async callAsAdmin(method: string, path: string, body?: object): Promise<unknown> {
     const headers = { 'X-Admin-Key': this.adminKey };
     const answer = await callService(this.url, `/api/v0/admin${path}`, { method, headers, body });
     const { status } = answer;
@@ -175,7 +175,7 @@ type View = Readonly<Record<string, string>>;
 const PARALLEL = 10;
 
 /** Works on all items, ten at a time. */
-export async function inParallel<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
+export async function runInParallel<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
   for (let start = 0; start < items.length; start += PARALLEL)
     await Promise.all(items.slice(start, start + PARALLEL).map(work));
 }
@@ -198,7 +198,7 @@ export class Names {
   /** Looks up all ids that are not known yet. */
   async learn(references: readonly Reference[]): Promise<void> {
     const unknown = new Map(references.filter(({ id }) => !this.known.has(id)).map((each) => [each.id, each]));
-    await inParallel([...unknown.values()], async (reference) => this.lookUp(reference));
+    await runInParallel([...unknown.values()], async (reference) => this.lookUp(reference));
   }
 
   /** @returns the name, or the id when its user, node or app was deleted */

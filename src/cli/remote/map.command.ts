@@ -105,7 +105,7 @@ function drawSvg(calls: readonly Call[]): string {
       `<text x="${end + (TARGET_X - end) * 0.3}" y="${from + (to - from) * 0.3 - 5}" fill="${COLOURS[state]}" font-size="11" text-anchor="middle">${label}</text>`
     );
   });
-  const box = (name: string, x: number, y: number): string =>
+  const drawBox = (name: string, x: number, y: number): string =>
     `<rect x="${x}" y="${y - BOX.height / 2}" width="${BOX.width}" height="${BOX.height}" rx="6" fill="#f4f4f1" stroke="#444"/>\n` +
     `<text x="${x + BOX.width / 2}" y="${y + 5}" text-anchor="middle" fill="#222">${name}</text>`;
   return [
@@ -113,8 +113,8 @@ function drawSvg(calls: readonly Call[]): string {
     '<defs><marker id="arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L10 5L0 10z" fill="#444"/></marker></defs>',
     '<rect width="100%" height="100%" fill="white"/>',
     ...lines,
-    ...callers.map((name) => box(name, 20, toY(callers, name))),
-    ...targets.map((name) => box(name, TARGET_X, toY(targets, name))),
+    ...callers.map((name) => drawBox(name, 20, toY(callers, name))),
+    ...targets.map((name) => drawBox(name, TARGET_X, toY(targets, name))),
     '</svg>',
   ].join('\n');
 }

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, type Command } from 'commander';
 import type { OperatorResponse } from '../../api/admin/operators.admin.controller.js';
 import { isId } from '../../foundation/common/ids.js';
-import { EXAMPLES, isScopeList, SCOPES, type Scope } from '../../foundation/common/names.js';
+import { EXAMPLES, isOperatorScopeList, OPERATOR_SCOPES, type OperatorScope } from '../../foundation/common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY, parseExpiry } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm } from '../terminal.js';
@@ -36,7 +36,11 @@ export function addOperatorsCommands(root: Command): void {
   addList(operators, OPERATORS, '--live --unused-for 30d');
   const description = 'Issue an admin key for an operator, and print it; it cannot be printed again.';
   addRemote(operators, 'issue <name>', description, `${EXAMPLES.operator} --scopes read,nodes --expires 90d`)
-    .requiredOption('--scopes <list>', `what it may do, separated by commas: ${SCOPES.join(', ')}`, parseScopes)
+    .requiredOption(
+      '--scopes <list>',
+      `what it may do, separated by commas: ${OPERATOR_SCOPES.join(', ')}`,
+      parseScopes,
+    )
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answerKey(
       async (client, name: string, options: Readonly<Record<string, unknown>>) =>
@@ -78,9 +82,9 @@ async function findOperator(client: AdminClient, operator: string): Promise<Oper
   );
 }
 
-function parseScopes(text: string): Scope[] {
+function parseScopes(text: string): OperatorScope[] {
   const scopes = text.split(',').map((each) => each.trim());
-  if (!isScopeList(scopes))
-    throw new InvalidArgumentError(`It must be one or more of these, each once: ${SCOPES.join(',')}.`);
+  if (!isOperatorScopeList(scopes))
+    throw new InvalidArgumentError(`It must be one or more of these, each once: ${OPERATOR_SCOPES.join(',')}.`);
   return scopes;
 }

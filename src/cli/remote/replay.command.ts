@@ -9,7 +9,7 @@ import { parsePast } from '../command-options.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
-import { inParallel, type AdminClient } from './admin-client.js';
+import { runInParallel, type AdminClient } from './admin-client.js';
 import { addRemote, createClient, parseJson } from './remote-command.js';
 import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
 
@@ -58,7 +58,7 @@ class History {
     if (subject === null || !isId(subject)) return;
     for (const effect of listEffects(event)) {
       const times = this.times.get(effect) ?? new Map<string, number>();
-      this.times.set(effect, times.set(subject, Math.max(time, this.lastTime(effect, subject))));
+      this.times.set(effect, times.set(subject, Math.max(time, this.findLastTime(effect, subject))));
     }
     if (name in ISSUED) this.issued.set(subject, name);
     const isMoved = name === 'admin.user.updated' && details.after?.email !== undefined;
@@ -69,11 +69,11 @@ class History {
     this.byHand.set(event, (this.byHand.get(event) ?? new Set()).add(subject));
   }
 
-  subjects(...effects: string[]): string[] {
+  listSubjects(...effects: string[]): string[] {
     return [...new Set(effects.flatMap((effect) => [...(this.times.get(effect)?.keys() ?? [])]))];
   }
 
-  lastTime(effect: string, subject: string): number {
+  findLastTime(effect: string, subject: string): number {
     return this.times.get(effect)?.get(subject) ?? -Infinity;
   }
 }
@@ -111,7 +111,7 @@ export function addReplayCommand(root: Command): void {
       const table = formatTable(['action', 'subject', 'path'], steps, { drop: ['path'] });
       if (steps.length > 0 && !dryRun) {
         await createConfirm(command)(`${table}\nThis ends again what is listed (${steps.length}), permanently.`);
-        await inParallel(steps, (step) => carryOut(client, step));
+        await runInParallel(steps, (step) => carryOut(client, step));
       }
       const by_hand = Object.fromEntries([...history.byHand].map(([event, subjects]) => [event, [...subjects]]));
       print(command, { done: !dryRun, steps, by_hand }, () => {
@@ -139,12 +139,12 @@ async function readHistory(file: string, since: number): Promise<History> {
 async function planSteps(client: AdminClient, history: History): Promise<Step[]> {
   const steps: Step[] = [];
   for (const path of Object.values(KEYS))
-    await inParallel(history.subjects(path), async (id) => {
+    await runInParallel(history.listSubjects(path), async (id) => {
       const key = await client.find<Readonly<Record<string, string | null>>>(`${path}/${id}`);
       const name = [key?.room, key?.caller, key?.name, key?.target].filter(Boolean).join('/');
       if (key && key.revoked_at === null) steps.push({ action: 'revoke', path: `${path}/${id}`, subject: name });
     });
-  await inParallel(history.subjects('delete', 'disable', 'end sessions'), async (id) => {
+  await runInParallel(history.listSubjects('delete', 'disable', 'end sessions'), async (id) => {
     const path = `${USERS}/${id}`;
     const user = await client.find<AdminUserResponse>(path);
     const action = user && (await chooseAction(client, history, user));
@@ -156,9 +156,9 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
 
 /** Adds what was made since the backup and is now gone, which only a person can make again. */
 async function findGone(client: AdminClient, history: History): Promise<void> {
-  const ended = new Set(history.subjects('delete', ...Object.values(KEYS)));
+  const ended = new Set(history.listSubjects('delete', ...Object.values(KEYS)));
   const issued = [...history.issued].filter(([id]) => !ended.has(id));
-  await inParallel(issued, async ([id, event]) => {
+  await runInParallel(issued, async ([id, event]) => {
     if (!(await client.find(`${ISSUED[event]}/${id}`))) history.addByHand(event, id);
   });
 }
@@ -168,10 +168,10 @@ async function chooseAction(
   history: History,
   { id, is_active }: AdminUserResponse,
 ): Promise<Step['action'] | undefined> {
-  if (history.lastTime('delete', id) > -Infinity) return 'delete';
-  if (is_active && history.lastTime('disable', id) > history.lastTime('enable', id)) return 'disable';
+  if (history.findLastTime('delete', id) > -Infinity) return 'delete';
+  if (is_active && history.findLastTime('disable', id) > history.findLastTime('enable', id)) return 'disable';
   const sessions = await client.list<SessionResponse>(`${USERS}/${id}/sessions`);
-  const endedBefore = history.lastTime('end sessions', id);
+  const endedBefore = history.findLastTime('end sessions', id);
   const isOpen = sessions.some(({ ended_at, created_at }) => ended_at === null && Date.parse(created_at) < endedBefore);
   return isOpen ? 'end sessions' : undefined;
 }

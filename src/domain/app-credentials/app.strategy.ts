@@ -4,7 +4,7 @@ import type { Request } from 'express';
 import { toActor, type AppPrincipal } from '../../foundation/access/actor.js';
 import { createRefusal, Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
 import { Environment } from '../../foundation/config/environment.js';
-import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
+import { Freshness, isFreshVerdictWanted } from '../revocation/propagation.js';
 import { AppDoor } from './app.door.js';
 
 /** Reads `X-Platform-App-Id` and `X-Platform-App-Key`. */
@@ -23,7 +23,7 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
   validate(request: Request, key: string, asked: Asked): Promise<AppPrincipal> {
     const id = request.headers['x-platform-app-id'];
     if (typeof id !== 'string') throw createRefusal('app', 'no_id');
-    const isFresh = wantsFreshVerdict(request);
+    const isFresh = isFreshVerdictWanted(request);
     const { target = this.environment.serviceName, appScope: scope } = asked;
     const verify = () => this.door.verifyApp({ id, key, target, scope, isFresh, getActor: () => toActor(request) });
     return isFresh ? this.freshness.noteArrival(request).then(verify) : verify();

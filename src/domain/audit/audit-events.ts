@@ -78,7 +78,7 @@ export function insertAuditEvents(expressions: ColumnExpressions): string {
 
 const PARAMETER_COLUMNS = COLUMNS.filter((column) => column !== 'count');
 
-function auditParameters(offset: number, count: string): ColumnExpressions {
+function buildAuditParameters(offset: number, count: string): ColumnExpressions {
   const parameters = PARAMETER_COLUMNS.map((column, index) => [
     column,
     `$${offset + index + 1}::${COLUMN_TYPES[column]}`,
@@ -86,7 +86,9 @@ function auditParameters(offset: number, count: string): ColumnExpressions {
   return { ...Object.fromEntries(parameters), count } as ColumnExpressions;
 }
 
-export const INSERT_AUDIT_EVENT = insertAuditEvents(auditParameters(0, `$${PARAMETER_COLUMNS.length + 1}::integer`));
+export const INSERT_AUDIT_EVENT = insertAuditEvents(
+  buildAuditParameters(0, `$${PARAMETER_COLUMNS.length + 1}::integer`),
+);
 
 /**
  * Adds the insertion of an audit event to a statement, so that one round trip commits both or neither; an act that
@@ -97,7 +99,7 @@ export const INSERT_AUDIT_EVENT = insertAuditEvents(auditParameters(0, `$${PARAM
  */
 export function withAuditEvent(act: Statement, details?: string): Statement {
   const actParameters = Math.max(...Array.from(act.text.matchAll(/\$(\d+)/g), ([, number]) => Number(number)));
-  const parameters = auditParameters(actParameters, 'count(*)');
+  const parameters = buildAuditParameters(actParameters, 'count(*)');
   const expressions =
     details === undefined ? parameters : { ...parameters, details: `${parameters.details} || ${details}` };
   return {

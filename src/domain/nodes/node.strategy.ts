@@ -5,7 +5,7 @@ import { toActor, type NodePrincipal, type Principal } from '../../foundation/ac
 import { Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
 import { TARGET_HEADER } from '../../foundation/access/route-declarations.js';
 import { SERVICE_NAME } from '../../foundation/common/names.js';
-import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
+import { Freshness, isFreshVerdictWanted } from '../revocation/propagation.js';
 import { NodeDoor } from './node.door.js';
 
 /** Reads `X-API-Key`, and `X-Platform-Target`, whose form the guard of the route has checked. */
@@ -21,7 +21,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
   }
 
   validate(request: Request, credential: string, { isOwnKey }: Asked): Promise<NodePrincipal> {
-    const isFresh = wantsFreshVerdict(request);
+    const isFresh = isFreshVerdictWanted(request);
     const named = request.headers[TARGET_HEADER];
     const target = SERVICE_NAME.isName(named) ? named : undefined;
     const forwarder = request.user as Principal | undefined;

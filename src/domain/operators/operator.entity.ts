@@ -1,5 +1,5 @@
 import { Check, Column, Entity, Index, PrimaryColumn } from 'typeorm';
-import type { Scope } from '../../foundation/common/names.js';
+import type { OperatorScope } from '../../foundation/common/names.js';
 import { KeyColumns } from '../keys/key-record.js';
 
 @Entity('operators')
@@ -13,5 +13,5 @@ export class Operator extends KeyColumns {
 
   /** In canonical form, and never changed. */
   @Column({ type: 'text' }) name!: string;
-  @Column({ type: 'text', array: true }) scopes!: Scope[];
+  @Column({ type: 'text', array: true }) scopes!: OperatorScope[];
 }

@@ -11,7 +11,7 @@ import type { Actor, OperatorIdentity } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { CountedRefusals, type CountedRefusal } from '../audit/counted-refusals.js';
 import { isId } from '../../foundation/common/ids.js';
-import type { Scope } from '../../foundation/common/names.js';
+import type { OperatorScope } from '../../foundation/common/names.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { ADMIN_KEY_PREFIX, computeDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
@@ -26,7 +26,7 @@ import { findPage, type Page, type PageRequest } from '../../foundation/database
 interface OperatorRow {
   readonly id: string;
   readonly name: string;
-  readonly scopes: readonly Scope[];
+  readonly scopes: readonly OperatorScope[];
 }
 
 export const OPERATOR_KEYS = Symbol('OPERATOR_KEYS');
@@ -229,8 +229,8 @@ function refuseMoreRights(own: Operator | null, given: Rights): void {
 /** @param accepted the scopes of which the operator needs one */
 export function describeMissingScope(
   operator: Pick<OperatorIdentity, 'id' | 'name'>,
-  scope: Scope,
-  accepted: readonly Scope[] = [scope],
+  scope: OperatorScope,
+  accepted: readonly OperatorScope[] = [scope],
 ): CountedRefusal {
   return { problem: problems.missingScope, members: { scopes: accepted }, ...describeRefusal(operator, scope) };
 }

@@ -136,7 +136,7 @@ function parseBcrypt(text: string, maxCost: number): ForeignHash | undefined {
     const { groups } = pattern.exec(text) ?? {};
     if (!groups) continue;
     const { cost = groups.rounds ?? '', bcryptSalt: salt = '', bcryptDigest = '' } = groups;
-    requireBetween('the bcrypt cost', Number(cost), 4, maxCost);
+    refuseOutOfRange('the bcrypt cost', Number(cost), 4, maxCost);
     // The letters name revisions of implementations, which compute the same where they are correct.
     return { algorithm: 'bcrypt', prehash, salt, standard: `$2b$${cost.padStart(2, '0')}$${salt}${bcryptDigest}` };
   }
@@ -150,8 +150,8 @@ function parseDerivedKey(text: string): ForeignHash | undefined {
     const key = { salt: decodeBytes(groups.salt, saltEncoding), digest: decodeBytes(groups.digest, digestEncoding) };
     // A salt in text is chosen by the application, and may be short.
     const minSaltLength = saltEncoding === 'utf8' ? 1 : MIN_SALT_BYTES;
-    requireBetween('the length of the salt', key.salt.length, minSaltLength, MAX_SALT_BYTES);
-    requireBetween('the length of the hash', key.digest.length, MIN_DIGEST_BYTES, MAX_DIGEST_BYTES);
+    refuseOutOfRange('the length of the salt', key.salt.length, minSaltLength, MAX_SALT_BYTES);
+    refuseOutOfRange('the length of the hash', key.digest.length, MIN_DIGEST_BYTES, MAX_DIGEST_BYTES);
     const { memory, n, r, hash = 'sha1' } = groups;
     const [iterations, parallelism] = [Number(groups.iterations), Number(groups.parallelism)];
     if (memory !== undefined)
@@ -165,19 +165,19 @@ function parseDerivedKey(text: string): ForeignHash | undefined {
 
 function boundArgon2id(hash: HashOf<'argon2id'>): ForeignHash {
   const { memoryKib, iterations, parallelism } = hash;
-  requireBetween('the parallelism of argon2id', parallelism, 1, MAX_PARALLELISM);
-  requireBetween('the memory of argon2id (KiB)', memoryKib, 8 * parallelism, MAX_ARGON2_MEMORY_KIB);
-  requireBetween('the number of passes of argon2id', iterations, 1, MAX_ARGON2_ITERATIONS);
-  requireBetween('the memory of argon2id times its passes (KiB)', memoryKib * iterations, 1, MAX_ARGON2_WORK_KIB);
+  refuseOutOfRange('the parallelism of argon2id', parallelism, 1, MAX_PARALLELISM);
+  refuseOutOfRange('the memory of argon2id (KiB)', memoryKib, 8 * parallelism, MAX_ARGON2_MEMORY_KIB);
+  refuseOutOfRange('the number of passes of argon2id', iterations, 1, MAX_ARGON2_ITERATIONS);
+  refuseOutOfRange('the memory of argon2id times its passes (KiB)', memoryKib * iterations, 1, MAX_ARGON2_WORK_KIB);
   return hash;
 }
 
 function boundScrypt(hash: HashOf<'scrypt'>): ForeignHash {
   const { cost, blockSize, parallelism } = hash;
-  requireBetween('r of scrypt', blockSize, MIN_SCRYPT_BLOCK_SIZE, MAX_SCRYPT_BLOCK_SIZE);
-  requireBetween('p of scrypt', parallelism, 1, MAX_PARALLELISM);
-  requireBetween('N of scrypt', cost, 2, MAX_SCRYPT_MEMORY / blockSize);
-  requireBetween('N of scrypt times r and p', cost * blockSize * parallelism, 1, MAX_SCRYPT_WORK);
+  refuseOutOfRange('r of scrypt', blockSize, MIN_SCRYPT_BLOCK_SIZE, MAX_SCRYPT_BLOCK_SIZE);
+  refuseOutOfRange('p of scrypt', parallelism, 1, MAX_PARALLELISM);
+  refuseOutOfRange('N of scrypt', cost, 2, MAX_SCRYPT_MEMORY / blockSize);
+  refuseOutOfRange('N of scrypt times r and p', cost * blockSize * parallelism, 1, MAX_SCRYPT_WORK);
   if (!Number.isInteger(Math.log2(cost)))
     throw new ForeignHashError('N of scrypt must be a power of two', 'hash_out_of_bounds');
   return hash;
@@ -185,7 +185,12 @@ function boundScrypt(hash: HashOf<'scrypt'>): ForeignHash {
 
 function boundPbkdf2(hash: HashOf<'pbkdf2'>): ForeignHash {
   const blocks = Math.ceil(hash.digest.length / BLOCK_BYTES[hash.hash]);
-  requireBetween('the number of iterations of PBKDF2', hash.iterations, 1, Math.floor(MAX_PBKDF2_ITERATIONS / blocks));
+  refuseOutOfRange(
+    'the number of iterations of PBKDF2',
+    hash.iterations,
+    1,
+    Math.floor(MAX_PBKDF2_ITERATIONS / blocks),
+  );
   return hash;
 }
 
@@ -200,7 +205,7 @@ function decodeBytes(text = '', encoding: Encoding): Buffer {
   return bytes;
 }
 
-function requireBetween(what: string, value: number, min: number, max: number): void {
+function refuseOutOfRange(what: string, value: number, min: number, max: number): void {
   if (value < min || value > max)
     throw new ForeignHashError(`${what} must be from ${min} to ${max}`, 'hash_out_of_bounds');
 }

@@ -168,7 +168,7 @@ export class Propagation {
 const MAX_REMEMBERED_SECONDS = 60;
 
 /** Whether the caller asks for a verdict from PostgreSQL that is newer than the request (RFC 9111 §5.2.1.4). */
-export function wantsFreshVerdict({ headers }: Request): boolean {
+export function isFreshVerdictWanted({ headers }: Request): boolean {
   const control = headers['cache-control'];
   return control !== undefined && /\bno-cache\b/i.test(control);
 }
@@ -206,7 +206,7 @@ export class Freshness {
    * @param isPrevious tells the verifier which key to name when it reports uses
    */
   setHeaders(request: Request, rememberable: Rememberable | undefined, isPrevious = false): void {
-    if (!wantsFreshVerdict(request)) return;
+    if (!isFreshVerdictWanted(request)) return;
     const couldPromise = this.couldPromise.get(request) === true && this.announcement.isCurrent;
     const freshForMs = couldPromise ? this.announcement.promiseMs : 0;
     const now = this.clock.now().getTime();

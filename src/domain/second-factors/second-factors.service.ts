@@ -61,7 +61,10 @@ function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors):
 }
 
 /** With REQUIRE_VERIFIED_EMAIL, an account must prove its address before it logs in. */
-export function mustVerifyEmail({ requireVerifiedEmail }: Environment, { emailVerifiedAt }: AccountState): boolean {
+export function isVerificationMissing(
+  { requireVerifiedEmail }: Environment,
+  { emailVerifiedAt }: AccountState,
+): boolean {
   return requireVerifiedEmail && emailVerifiedAt === null;
 }
 
@@ -202,7 +205,7 @@ export class LoginExplanations {
     const reasons = [
       ...(user.isActive ? [] : [toLastingReason('disabled')]),
       ...(user.hasNoPassword ? [toLastingReason('no_password')] : []),
-      ...(mustVerifyEmail(this.environment, user) ? [toLastingReason('email_not_verified')] : []),
+      ...(isVerificationMissing(this.environment, user) ? [toLastingReason('email_not_verified')] : []),
       ...(factors.length > 0 && methods.length === 0 ? [toLastingReason('second_factor_unusable')] : []),
       ...(await this.listThrottles(user.email, address)),
     ];

@@ -5,7 +5,7 @@ import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import type { UserPrincipal } from '../../foundation/access/actor.js';
 import { Doors, readBearer } from '../../foundation/access/doors.js';
-import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
+import { Freshness, isFreshVerdictWanted } from '../revocation/propagation.js';
 import { AccessTokens, type AccessTokenClaims, type VerificationKey } from './access-tokens.js';
 import { UserDoor } from './user.door.js';
 
@@ -28,7 +28,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
           if (found) done(null, found.key as unknown as string);
           else done(new Error('not the header of a token of this service'));
         };
-        const isFresh = wantsFreshVerdict(request);
+        const isFresh = isFreshVerdictWanted(request);
         const find = () => accessTokens.findVerificationKey(token, isFresh);
         const found = isFresh ? freshness.noteArrival(request).then(find) : find();
         found.then(use, (error: unknown) => this.error(error as Error));

@@ -24,7 +24,7 @@ import { Propagation } from '../revocation/propagation.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OneTimeTokens } from './one-time-tokens.js';
-import { refuseTakenEmail } from './users.service.js';
+import { translateTakenEmail } from './users.service.js';
 import { User } from './user.entity.js';
 
 interface NewUser {
@@ -87,7 +87,7 @@ export class Registration {
       const details = { after: { is_active: true } };
       await this.audit.record(transaction, toUserEvent(event, named, user.id, { time: now, details }));
     };
-    await refuseTakenEmail(this.dataSource.transaction(save));
+    await translateTakenEmail(this.dataSource.transaction(save));
     return user;
   }
 }
@@ -119,7 +119,9 @@ export class UserChanges {
   async updateUser(id: string, change: UserChange, actor: Actor): Promise<User> {
     const { isActive, email } = change;
     const commit = () =>
-      refuseTakenEmail(this.dataSource.transaction((transaction) => this.commitUpdate(transaction, id, change, actor)));
+      translateTakenEmail(
+        this.dataSource.transaction((transaction) => this.commitUpdate(transaction, id, change, actor)),
+      );
     return isActive === false || email !== undefined ? this.propagation.propagateAfter(commit) : commit();
   }
 

@@ -35,7 +35,7 @@ const READ = {
 };
 
 /** @throws {ProblemException} email_taken when the work gives an account the address of another one */
-export async function refuseTakenEmail<Result>(work: Promise<Result>): Promise<Result> {
+export async function translateTakenEmail<Result>(work: Promise<Result>): Promise<Result> {
   return work.catch((error: unknown) => {
     throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
   });

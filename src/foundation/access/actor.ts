@@ -2,7 +2,7 @@
 
 import type { Request } from 'express';
 import { getCallerRequestId, getRequestId } from '../common/ids.js';
-import type { Scope } from '../common/names.js';
+import type { OperatorScope } from '../common/names.js';
 import { getClientAddress } from '../common/network.js';
 import type { SecretDigest } from '../crypto/secret.js';
 
@@ -59,7 +59,7 @@ export interface NodePrincipal {
 export interface OperatorIdentity {
   readonly id: string;
   readonly name: string;
-  readonly scopes: readonly Scope[];
+  readonly scopes: readonly OperatorScope[];
   readonly keyDigest: SecretDigest;
 }
 

@@ -61,7 +61,7 @@ export class Doors {
     this.strategies.set(door, strategy);
   }
 
-  presentsCredential(door: Door, request: Request): boolean {
+  hasCredential(door: Door, request: Request): boolean {
     return DOORS[door].headers.some((name: string) => request.headers[name] !== undefined);
   }
 

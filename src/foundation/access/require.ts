@@ -20,7 +20,7 @@ import {
   type ApiResponseOptions,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { APP_SCOPE, SERVICE_NAME, type RouteScope, type Scope } from '../common/names.js';
+import { APP_SCOPE, SERVICE_NAME, type RouteScope, type OperatorScope } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import {
@@ -70,7 +70,7 @@ class DoorGuard implements CanActivate {
   async canActivate(context: ExecutionContext): Promise<boolean> {
     const request = context.switchToHttp().getRequest<Request>();
     const { doors, scope } = getDeclaredRoute(request);
-    const door = doors.length === 1 ? doors[0] : doors.find((each) => this.doors.presentsCredential(each, request));
+    const door = doors.length === 1 ? doors[0] : doors.find((each) => this.doors.hasCredential(each, request));
     if (!door) throw new ProblemException(problems.unauthenticated);
     request.user = await this.doors.authenticate(door, request, this.ask(request, scope));
     return true;
@@ -150,7 +150,7 @@ export function RequireAdmin(
 
 type OtherDoor = Exclude<Door, 'admin'>;
 
-export const RequireAdminOr = (scope: Scope, ...others: [OtherDoor, ...OtherDoor[]]) =>
+export const RequireAdminOr = (scope: OperatorScope, ...others: [OtherDoor, ...OtherDoor[]]) =>
   applyDecorators(RequireWith(DoorGuard, 'admin', ...others), NeedsScope(scope));
 
 const NeedsScope = (scope: RouteScope) =>
@@ -226,7 +226,7 @@ class ForwardingAppGuard implements CanActivate {
   canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const request = context.switchToHttp().getRequest<Request>();
     refuseUnknownFields(request.body);
-    const isNeeded = this.isRequired || this.doors.presentsCredential('app', request);
+    const isNeeded = this.isRequired || this.doors.hasCredential('app', request);
     return isNeeded ? this.authenticateService(request) : true;
   }
 
@@ -274,7 +274,7 @@ class ForwardedUserGuard extends DoorGuard {
   }
 }
 
-function requireForwarded(door: Door, guards: Type<CanActivate>[], ...refusals: Problem[]): MethodDecorator {
+function buildForwardedDoor(door: Door, guards: Type<CanActivate>[], ...refusals: Problem[]): MethodDecorator {
   return applyDecorators(
     Declares({ doors: [door], logged: 'failures' }),
     UseGuards(...guards),
@@ -286,7 +286,7 @@ function requireForwarded(door: Door, guards: Type<CanActivate>[], ...refusals: 
 
 export const RequireNode = () =>
   applyDecorators(
-    requireForwarded('node', [NodeForwardingAppGuard, DoorGuard], DOORS.node.problem),
+    buildForwardedDoor('node', [NodeForwardingAppGuard, DoorGuard], DOORS.node.problem),
     Declares({ headers: [TARGET_HEADER] }),
     describeTargetHeader('Your own name. A node with `targets` is refused without it, and at any other service.'),
   );
@@ -302,4 +302,4 @@ class OwnKeyGuard extends DoorGuard {
 export const RequireNodeItself = () => RequireWith(OwnKeyGuard, 'node');
 
 export const RequireForwardedUser = () =>
-  requireForwarded('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS);
+  buildForwardedDoor('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS);

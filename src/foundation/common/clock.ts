@@ -11,7 +11,7 @@ export class Clock {
   }
 
   /** Milliseconds since an unspecified moment. Unlike `now()`, it never jumps. */
-  monotonicMs(): number {
+  readMonotonicMs(): number {
     return performance.now();
   }
 }

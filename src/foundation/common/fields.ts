@@ -24,10 +24,10 @@ import {
   OPERATOR_NAME,
   type NameKind,
   isRestriction,
-  isScopeList,
+  isOperatorScopeList,
   SERVICE_NAME,
   MAX_RESTRICTIONS,
-  SCOPES,
+  OPERATOR_SCOPES,
   toCanonicalOperatorName,
 } from './names.js';
 
@@ -178,18 +178,18 @@ export function OperatorNameField(presence?: Presence): PropertyDecorator {
   );
 }
 
-export function ScopesField(presence?: Presence): PropertyDecorator {
+export function OperatorScopesField(presence?: Presence): PropertyDecorator {
   const schema: ApiPropertyOptions = {
     type: 'array',
-    items: { type: 'string', enum: [...SCOPES] },
+    items: { type: 'string', enum: [...OPERATOR_SCOPES] },
     minItems: 1,
-    maxItems: SCOPES.length,
+    maxItems: OPERATOR_SCOPES.length,
     uniqueItems: true,
     description: 'read: every GET of the admin door; the others: every route of that resource',
     example: ['read', 'nodes'],
   };
-  const detail = `must be a list of one or more different scopes: ${SCOPES.join(', ')}`;
-  return applyDecorators(Field(schema, presence), AcceptsList(SCOPES.length, detail, isScopeList));
+  const detail = `must be a list of one or more different scopes: ${OPERATOR_SCOPES.join(', ')}`;
+  return applyDecorators(Field(schema, presence), AcceptsList(OPERATOR_SCOPES.length, detail, isOperatorScopeList));
 }
 
 const LIST = { type: 'array', minItems: 1, maxItems: MAX_RESTRICTIONS, uniqueItems: true } as const;
@@ -206,10 +206,10 @@ export const APP_SCOPES = {
   description: 'the only scopes that the credential has',
 } as const;
 
-export const NULLABLE_TARGETS = orNullForAll(TARGETS);
-export const NULLABLE_APP_SCOPES = orNullForAll(APP_SCOPES);
+export const NULLABLE_TARGETS = allowNullForAll(TARGETS);
+export const NULLABLE_APP_SCOPES = allowNullForAll(APP_SCOPES);
 
-function orNullForAll<Schema extends { readonly description: string }>(schema: Schema) {
+function allowNullForAll<Schema extends { readonly description: string }>(schema: Schema) {
   return { ...schema, nullable: true, description: `${schema.description}; null: all` } as const;
 }
 

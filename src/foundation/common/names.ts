@@ -35,7 +35,7 @@ export const APP_SCOPE = defineName(
 );
 
 /** @returns the names of the variables that hold the credential for a target: `OCR_APP_ID` and `OCR_APP_KEY` */
-export function credentialVariables(target: string): { readonly id: string; readonly key: string } {
+export function toCredentialVariables(target: string): { readonly id: string; readonly key: string } {
   return { id: `${toVariablePrefix(target)}_APP_ID`, key: `${toVariablePrefix(target)}_APP_KEY` };
 }
 
@@ -60,29 +60,29 @@ export function isRestriction(value: unknown, isName: (each: unknown) => each is
 }
 
 /** What an operator may do at the admin door. The root key, ADMIN_API_KEY, has every scope. */
-export const SCOPES = ['read', 'nodes', 'apps', 'users', 'operators'] as const;
-export type Scope = (typeof SCOPES)[number];
+export const OPERATOR_SCOPES = ['read', 'nodes', 'apps', 'users', 'operators'] as const;
+export type OperatorScope = (typeof OPERATOR_SCOPES)[number];
 
 /**
  * The operator scope of a route. `any`: every operator may call it, and the response contains what their scopes allow.
  */
-export type RouteScope = Scope | 'any';
+export type RouteScope = OperatorScope | 'any';
 
 /** @returns the scopes of which a call needs one: that of its route, or `read` for GET and HEAD */
-export function listAcceptedScopes(ofRoute: RouteScope, method: string): readonly Scope[] {
-  if (ofRoute === 'any') return SCOPES;
+export function listAcceptedScopes(ofRoute: RouteScope, method: string): readonly OperatorScope[] {
+  if (ofRoute === 'any') return OPERATOR_SCOPES;
   const isRead = method === 'GET' || method === 'HEAD';
   return isRead && ofRoute !== 'read' ? [ofRoute, 'read'] : [ofRoute];
 }
 
-export function sortScopes(scopes: readonly Scope[]): Scope[] {
-  return SCOPES.filter((scope) => scopes.includes(scope));
+export function sortOperatorScopes(scopes: readonly OperatorScope[]): OperatorScope[] {
+  return OPERATOR_SCOPES.filter((scope) => scopes.includes(scope));
 }
 
 /** Whether a value is a list of at least one scope, without repetition. */
-export function isScopeList(value: unknown): value is Scope[] {
+export function isOperatorScopeList(value: unknown): value is OperatorScope[] {
   if (!Array.isArray(value) || value.length === 0 || new Set(value).size !== value.length) return false;
-  return value.every((each) => SCOPES.some((scope) => scope === each));
+  return value.every((each) => OPERATOR_SCOPES.some((scope) => scope === each));
 }
 
 export const SECOND_FACTOR_METHODS = ['totp', 'recovery_code', 'passkey'] as const;

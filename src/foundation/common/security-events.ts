@@ -1,4 +1,4 @@
-import { SCOPES } from './names.js';
+import { OPERATOR_SCOPES } from './names.js';
 
 /** The security events that the audit log contains. All others are written only to the service log. */
 export const AUDIT_EVENT_NAMES = [
@@ -147,7 +147,7 @@ export const REFUSAL_REASONS = {
   'node.enrolment.reused': ['reused'],
   'admin.key.refused': ['not_accepted', 'wrong_key', 'revoked', 'expired'],
   // The scope that the route needs; `grant`: an operator tried to grant a scope that it does not have.
-  'admin.scope.refused': [...SCOPES, 'grant'],
+  'admin.scope.refused': [...OPERATOR_SCOPES, 'grant'],
   // `changed_meanwhile`: the user was disabled, deleted or given another password while the password was verified.
   'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile', 'email_not_verified'],
   'user.password.refused': ['wrong_password', 'changed_meanwhile'],

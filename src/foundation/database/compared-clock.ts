@@ -42,7 +42,7 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
   /** How far this clock is ahead of PostgreSQL's; undefined until the first comparison. */
   get skewSeconds(): number | undefined {
     if (this.databaseOffsetMs === undefined) return undefined;
-    return (this.clock.now().getTime() - this.clock.monotonicMs() - this.databaseOffsetMs) / 1_000;
+    return (this.clock.now().getTime() - this.clock.readMonotonicMs() - this.databaseOffsetMs) / 1_000;
   }
 
   /** While PostgreSQL does not answer, the last comparison counts. */
@@ -68,9 +68,9 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
 
   /** @returns the time of PostgreSQL */
   async compareClocks(): Promise<Date> {
-    const sentAtMs = this.clock.monotonicMs();
+    const sentAtMs = this.clock.readMonotonicMs();
     const now = await this.databaseClock.now();
-    const answeredAtMs = this.clock.monotonicMs();
+    const answeredAtMs = this.clock.readMonotonicMs();
     // PostgreSQL's time belongs to an unknown moment of the round trip; its middle limits the error to half of it.
     if (answeredAtMs - sentAtMs < MAX_ROUND_TRIP_MS)
       this.databaseOffsetMs = now.getTime() - (sentAtMs + answeredAtMs) / 2;

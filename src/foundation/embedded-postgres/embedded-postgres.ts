@@ -255,8 +255,9 @@ function findInstalledPrograms(): string {
 }
 
 function findUnprivilegedUser() {
-  const id = (flag: string): number => Number(spawnSync('id', [flag, UNPRIVILEGED_USER], { encoding: 'utf8' }).stdout);
-  const user = { uid: id('-u'), gid: id('-g') };
+  const readId = (flag: string): number =>
+    Number(spawnSync('id', [flag, UNPRIVILEGED_USER], { encoding: 'utf8' }).stdout);
+  const user = { uid: readId('-u'), gid: readId('-g') };
   if (!user.uid)
     throw new Error(
       `PostgreSQL refuses to run as root, and the user "${UNPRIVILEGED_USER}" does not exist. Set DATABASE_URL, or start as another user.`,

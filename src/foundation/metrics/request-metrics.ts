@@ -29,10 +29,10 @@ export class RequestMetrics {
     { registry }: MetricsRegistry,
     private readonly log: Log,
   ) {
-    const counter = <Label extends string>(name: string, help: string, ...labelNames: Label[]): Counter<Label> =>
+    const createCounter = <Label extends string>(name: string, help: string, ...labelNames: Label[]): Counter<Label> =>
       new Counter({ name: PREFIX + name, help, labelNames, registers: [registry] });
     const requestsHelp = 'Completed requests; 499 where the client closed the connection first.';
-    this.requests = counter('http_requests_total', requestsHelp, 'route', 'method', 'status', 'door');
+    this.requests = createCounter('http_requests_total', requestsHelp, 'route', 'method', 'status', 'door');
     this.durations = new Histogram({
       name: `${PREFIX}http_request_duration_seconds`,
       help: 'From the first byte of a request to the end of its response.',
@@ -40,15 +40,15 @@ export class RequestMetrics {
       buckets: BUCKETS,
       registers: [registry],
     });
-    this.failures = counter('http_failures_total', 'Requests that this service failed to answer.', 'status');
-    this.verdicts = counter('verdicts_total', 'Verdicts of the doors.', 'door', 'reason');
+    this.failures = createCounter('http_failures_total', 'Requests that this service failed to answer.', 'status');
+    this.verdicts = createCounter('verdicts_total', 'Verdicts of the doors.', 'door', 'reason');
     const flowHelp = 'Refused logins and refreshes, and throttled calls.';
-    this.flowRefusals = counter('flow_refusals_total', flowHelp, 'event', 'reason');
-    this.deliveryValidations = counter(
+    this.flowRefusals = createCounter('flow_refusals_total', flowHelp, 'event', 'reason');
+    this.deliveryValidations = createCounter(
       'log_delivery_validations_total',
       'Validations of our own deliveries, requested by the logging service: counted, never shipped.',
     );
-    this.adminRequests = counter(
+    this.adminRequests = createCounter(
       'admin_requests_total',
       'Completed requests with a valid admin key, by actor: admin (the root key) or operator:<name>.',
       'actor',

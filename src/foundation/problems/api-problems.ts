@@ -1,5 +1,5 @@
 import { ApiProperty, ApiPropertyOptional, ApiResponse, ApiSchema, getSchemaPath } from '@nestjs/swagger';
-import { EXAMPLES, SCOPES, SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import { EXAMPLES, OPERATOR_SCOPES, SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { MAX_ERRORS, problems, toProblemBody, type Problem } from './problems.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';
@@ -32,7 +32,7 @@ export class ProblemSchema {
   @ApiPropertyOptional({
     type: 'array',
     items: { type: 'string' },
-    maxItems: SCOPES.length,
+    maxItems: OPERATOR_SCOPES.length,
     description: 'with missing_scope: one of these is needed',
   })
   scopes?: string[];

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Test as SupertestRequest } from 'supertest';
-import { SCOPES, type Scope } from '../../../src/foundation/common/names.js';
+import { OPERATOR_SCOPES, type OperatorScope } from '../../../src/foundation/common/names.js';
 import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { recorded } from '../../domain/audit/record.js';
@@ -18,7 +18,7 @@ interface Route {
   readonly description: string;
 }
 
-const RESOURCES: readonly [RegExp, Scope][] = [
+const RESOURCES: readonly [RegExp, OperatorScope][] = [
   [/^\/(nodes|enrolments)/, 'nodes'],
   [/^\/app-credentials/, 'apps'],
   [/^\/(users|networks)/, 'users'],
@@ -26,9 +26,9 @@ const RESOURCES: readonly [RegExp, Scope][] = [
 ];
 
 /** The scopes of which an operator needs one. */
-function acceptedOn({ method, path }: Route): readonly Scope[] {
+function acceptedOn({ method, path }: Route): readonly OperatorScope[] {
   // Its answer has what the scopes allow.
-  if (path === '/keys/identify') return SCOPES;
+  if (path === '/keys/identify') return OPERATOR_SCOPES;
   const resource = RESOURCES.find(([prefix]) => prefix.test(path))?.[1];
   return [...(resource ? [resource] : []), ...(method === 'get' ? (['read'] as const) : [])];
 }
@@ -56,7 +56,7 @@ describe('the scopes of an operator', () => {
     return method === 'get' || method === 'delete' ? operator.as()[method](url) : operator.as()[method](url, {});
   };
 
-  it.each(SCOPES)('%s opens its own routes, and no other route of the admin door', async (scope) => {
+  it.each(OPERATOR_SCOPES)('%s opens its own routes, and no other route of the admin door', async (scope) => {
     const operator = await app.operator([scope]);
     let opened = 0;
     for (const route of routes) {
@@ -139,12 +139,12 @@ describe('the scopes of an operator', () => {
 describe('an operator that manages operators', () => {
   const { clock } = app;
   const inDays = (days: number): string => new Date(clock.now().getTime() + days * 86_400_000).toISOString();
-  const add = (by: NamedOperator, scopes: Scope[], expires_at: string | null = null) =>
+  const add = (by: NamedOperator, scopes: OperatorScope[], expires_at: string | null = null) =>
     by.as().post('/operators', { name: `made-${randomUUID()}`, scopes, expires_at });
 
   it('adds operators with its own scopes or fewer', async () => {
     const manager = await app.operator(['read', 'nodes', 'operators']);
-    for (const scopes of [['nodes'], ['read', 'nodes', 'operators']] as Scope[][]) {
+    for (const scopes of [['nodes'], ['read', 'nodes', 'operators']] as OperatorScope[][]) {
       const { body } = await add(manager, scopes).expect(201);
       const added = app.asAdmin(body.api_key as string);
       await added.get('/nodes').expect(200);
@@ -155,7 +155,7 @@ describe('an operator that manages operators', () => {
     app.clock.enterNextWindow();
     const manager = await app.operator(['nodes', 'operators']);
     const before = await app.database.query('SELECT id FROM operators');
-    for (const scopes of [['users'], ['nodes', 'apps'], ['read']] as Scope[][])
+    for (const scopes of [['users'], ['nodes', 'apps'], ['read']] as OperatorScope[][])
       expectProblem(await add(manager, scopes), problems.exceedsOwnRights);
     expect(await app.database.query('SELECT id FROM operators')).toEqual(before);
     const [row] = await recorded(app, { event: 'admin.scope.refused', actor: manager.id });
@@ -210,7 +210,7 @@ describe('an operator that manages operators', () => {
   });
 
   /** A change of an operator, and after it, past the door already, a call with which that operator adds another. */
-  const changeBefore = async (manager: NamedOperator, change: SupertestRequest, scopes: Scope[]) => {
+  const changeBefore = async (manager: NamedOperator, change: SupertestRequest, scopes: OperatorScope[]) => {
     const row = await holdRow(app.database, 'operators', manager.id);
     const changing = change.then(({ status }) => status);
     await row.waiting(1);
