@@ -63,7 +63,8 @@ export interface UnusedScope {
 export const MAX_UNUSED_SCOPES = 100;
 const UNUSED_SCOPES = `SELECT id AS app_id, caller, target, scope FROM app_credentials, unnest(scopes) AS scope
   WHERE ${isLiveAt('$1::timestamptz')}
-    AND GREATEST(created_at, scopes_changed_at, (scope_uses ->> scope)::timestamptz) < $1 - interval '${UNUSED_DAYS} days'
+    AND GREATEST(created_at, scopes_changed_at, (scope_uses ->> scope)::timestamptz)
+      < $1 - interval '${UNUSED_DAYS} days'
   ORDER BY caller, target, scope LIMIT ${MAX_UNUSED_SCOPES}`;
 
 type AppFilter = KeyFilter & Readonly<Record<'caller' | 'target', string | undefined>>;

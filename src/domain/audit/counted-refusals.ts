@@ -37,18 +37,21 @@ export type CountedEvent = (typeof COUNTED_EVENTS)[number];
 const COUNT = {
   name: 'counted_refusals_count',
   text: `INSERT INTO counted_refusals AS counted
-           (event, counted_mac, window_start, id, time, last_at, subject, request_id, caller_request_id, address, count, reasons)
+           (event, counted_mac, window_start, id, time, last_at, subject, request_id, caller_request_id, address,
+            count, reasons)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, jsonb_build_object($11::text, $12::int))
          ON CONFLICT (event, counted_mac, window_start) DO UPDATE
          SET count = counted.count + $12, last_at = GREATEST(counted.last_at, excluded.last_at),
-             reasons = counted.reasons || jsonb_build_object($11::text, COALESCE((counted.reasons ->> $11)::int, 0) + $12)`,
+             reasons = counted.reasons ||
+               jsonb_build_object($11::text, COALESCE((counted.reasons ->> $11)::int, 0) + $12)`,
 };
 
 const IS_OPERATOR = `event = 'admin.scope.refused'`;
 /** Whether the node's key was right: any client can send the id of a node with a wrong key. */
 const IS_PROVEN_NODE = `(event = 'node.validation.failed' AND reasons - 'target' = '{}')`;
 /** Read when the row is listed or moved, because a name never changes and the row of an operator is never deleted. */
-const OPERATOR_NAME = `CASE WHEN ${IS_OPERATOR} THEN (SELECT name FROM operators WHERE operators.id::text = subject) END`;
+const OPERATOR_NAME = `CASE WHEN ${IS_OPERATOR}
+  THEN (SELECT name FROM operators WHERE operators.id::text = subject) END`;
 
 /** The columns of a window as those of audit_events. */
 const EXPRESSIONS: ColumnExpressions = {

@@ -93,7 +93,8 @@ const IS_NEW_KEY_IN_USE = `overlap > $4 AND last_used_at BETWEEN rotated AND $4 
 const buildRotation = ({ table, shared }: Pick<KeyKind, 'table' | 'shared'>): string => `UPDATE ${table}
     SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
                                    WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
-        previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END, key_digest = $2, rotated_at = $4, updated_at = $4,
+        previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END,
+        key_digest = $2, rotated_at = $4, updated_at = $4,
         rotated_by_request = $5, overlap_ended_at = NULL, overlap_ended_by_request = NULL,
         previous_key_used_at = CASE WHEN previous_key_expires_at > $4 THEN previous_key_used_at ELSE last_used_at END,
         previous_key_used_for = CASE WHEN previous_key_expires_at > $4 THEN previous_key_used_for ELSE last_used_for END
@@ -219,7 +220,8 @@ function explainPreviousKey(row: KeyColumns, rotatedAt: Date, now: Date, ofCrede
   const rotated: Reason = {
     code: 'key_rotated',
     detail:
-      'It was replaced by a newer key. Only that one is valid: install it where the old key is still used, or rotate again.',
+      'It was replaced by a newer key. Only that one is valid: install it where the old key is still used, or ' +
+      'rotate again.',
     since: rotatedAt,
     requestId: row.rotatedByRequest,
   };

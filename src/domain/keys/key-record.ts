@@ -96,7 +96,8 @@ export function readLastUses(row: UseColumns): Readonly<Record<'latest' | 'curre
 export function buildKeyCount(table: KeyTable) {
   return {
     name: `${table}_count`,
-    text: `SELECT count(*) FILTER (WHERE is_live)::integer AS live, count(*) FILTER (WHERE NOT is_live)::integer AS ended,
+    text: `SELECT count(*) FILTER (WHERE is_live)::integer AS live,
+        count(*) FILTER (WHERE NOT is_live)::integer AS ended,
         count(*) FILTER (WHERE is_live AND used_at < $1 - interval '${UNUSED_DAYS} days')::integer AS unused,
         count(*) FILTER (WHERE is_live AND expires_at < $1 + interval '${EXPIRY_NOTICE_DAYS} days')::integer AS expiring
       FROM (SELECT ${isLiveAt('$1::timestamptz')} AS is_live, expires_at, ${USED_AT} AS used_at FROM ${table}) AS keys`,

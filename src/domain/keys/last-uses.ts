@@ -169,7 +169,8 @@ export function buildRecordUses(kind: KeyKind): Statement {
   const noteScopes = scopeUsesColumn
     ? `, ${scopeUsesColumn} = CASE WHEN asked IS NULL THEN ${scopeUsesColumn} ELSE
          (SELECT jsonb_object_agg(key, value) FROM
-           (SELECT * FROM jsonb_each(${scopeUsesColumn} || asked) ORDER BY value DESC LIMIT ${MAX_SCOPES}) AS latest_scopes) END`
+           (SELECT * FROM jsonb_each(${scopeUsesColumn} || asked)
+            ORDER BY value DESC LIMIT ${MAX_SCOPES}) AS latest_scopes) END`
     : '';
   const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::boolean[], $5::uuid[],
                    $6::jsonb[], $7::boolean[]) AS used (id, at, service, is_reported, event_id, asked, is_previous)),
@@ -177,7 +178,8 @@ export function buildRecordUses(kind: KeyKind): Statement {
                latest AS (
                  SELECT DISTINCT ON (id) used.*, is_of_previous,
                    CASE WHEN is_of_previous THEN previous_key_used_at ELSE last_used_at END AS used_before,
-                   COALESCE(last_used_at, previous_key_used_at) IS NULL OR has_only_reported_uses AND NOT is_reported AS is_first
+                   COALESCE(last_used_at, previous_key_used_at) IS NULL
+                     OR has_only_reported_uses AND NOT is_reported AS is_first
                  FROM used JOIN locked USING (id),
                    LATERAL (SELECT COALESCE(is_previous OR at < rotated_at, false) AS is_of_previous) AS keyed
                  ${isForTarget} ORDER BY id, at DESC),

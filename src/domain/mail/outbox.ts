@@ -75,8 +75,9 @@ const ADD = {
  */
 const ADD_FOR_USER = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6)
   ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO UPDATE
-  SET id = excluded.id, recipient = excluded.recipient, request_id = excluded.request_id, networks = excluded.networks, attempts = 0,
-      created_at = excluded.created_at, requested_at = excluded.requested_at, next_attempt_at = excluded.next_attempt_at`;
+  SET id = excluded.id, recipient = excluded.recipient, request_id = excluded.request_id,
+      networks = excluded.networks, attempts = 0, created_at = excluded.created_at,
+      requested_at = excluded.requested_at, next_attempt_at = excluded.next_attempt_at`;
 /**
  * Keeps the first notice, which goes to the first of several former addresses, so that an attacker who changes the
  * address twice hides nothing.
@@ -121,7 +122,8 @@ const REMOVE_WITH_EVENT = withAuditEvent({
 });
 const MEASURE = {
   name: 'mail_requests_measure',
-  text: `SELECT count(*)::integer AS waiting, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
+  text: `SELECT count(*)::integer AS waiting,
+           coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
          FROM mail_requests`,
 };
 

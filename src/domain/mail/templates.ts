@@ -152,8 +152,8 @@ export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
   ),
   email_change_notice: toMail(
     'Your e-mail address is about to change',
-    'Another e-mail address was given for the account {{email}} at {{product}}, by a person who knows its password. The ' +
-      'change takes effect when the new address is confirmed.',
+    'Another e-mail address was given for the account {{email}} at {{product}}, by a person who knows its ' +
+      'password. The change takes effect when the new address is confirmed.',
     'If that was not you, change your password now: that stops the change.',
   ),
   password_reset_notice: toNotice(

@@ -67,7 +67,8 @@ const IDEMPOTENCY_KEY_DAYS = 1;
  * Inserts an Idempotency-Key, or replaces an expired one. A concurrent call with the same key waits here until the
  * first call commits, and then gets no row.
  */
-const CLAIM_IDEMPOTENCY_KEY = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at) VALUES ($1, $2, $3, $4)
+const CLAIM_IDEMPOTENCY_KEY = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at)
+  VALUES ($1, $2, $3, $4)
   ON CONFLICT (key_mac) DO UPDATE
     SET body_mac = excluded.body_mac, node_id = excluded.node_id, created_at = excluded.created_at
     WHERE held.created_at <= $5
@@ -133,7 +134,10 @@ export class NodesService {
       : this.keys.rotateKey(earlierId, { overlapHours: DEFAULT_OVERLAP_HOURS }, actor);
   }
 
-  /** The old key stays valid as after a rotation by an operator. @throws {ProblemException} too_many_requests; as {@link KeyStore.rotateKey} */
+  /**
+   * The old key stays valid as after a rotation by an operator. @throws {ProblemException} too_many_requests; as {@link
+   * KeyStore.rotateKey}
+   */
   async rotateOwnKey(nodeId: string, actor: Actor): Promise<IssuedCredential<Node>> {
     await this.throttle.countNodeRotation(nodeId);
     return this.keys.rotateKey(nodeId, { overlapHours: DEFAULT_OVERLAP_HOURS, event: 'node.rotated' }, actor);

@@ -33,7 +33,8 @@ const ANNOUNCE = `INSERT INTO replica_leases (id, lease_ms) VALUES ($1, $2)
   ON CONFLICT (id) DO UPDATE SET lease_ms = EXCLUDED.lease_ms, seen_at = now()`;
 const LONGEST_PROMISE: Statement = {
   name: 'replica_leases_longest',
-  text: `SELECT COALESCE(max(lease_ms), 0) AS longest FROM replica_leases WHERE seen_at > now() - interval '60 seconds'`,
+  text: `SELECT COALESCE(max(lease_ms), 0) AS longest FROM replica_leases
+    WHERE seen_at > now() - interval '60 seconds'`,
 };
 
 interface Connection {

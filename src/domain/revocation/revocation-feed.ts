@@ -49,7 +49,8 @@ const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
  */
 const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeline_id,
   extract(epoch FROM pg_postmaster_start_time()), extract(epoch FROM stats_reset),
-  (SELECT oid FROM pg_database WHERE datname = current_database()), 'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
+  (SELECT oid FROM pg_database WHERE datname = current_database()),
+  'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
 
 /**
  * One statement, so that epoch, snapshot, purge mark and changes are consistent; two ordered branches, because each is

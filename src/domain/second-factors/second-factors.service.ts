@@ -24,10 +24,12 @@ import type { RateLimitBucket } from '../../foundation/throttling/rate-limit-buc
 const READ_USER: Statement = {
   name: 'second_factors_read',
   text: `SELECT ${ACCOUNT_STATE}, password_hash = '${NO_PASSWORD}' AS "hasNoPassword",
-           encrypted_secret AS "encryptedSecret", totp_factors.created_at AS "enrolledAt", confirmed_at AS "confirmedAt",
+           encrypted_secret AS "encryptedSecret", totp_factors.created_at AS "enrolledAt",
+           confirmed_at AS "confirmedAt",
            (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
            (SELECT COALESCE(jsonb_agg(jsonb_build_object(
-              'id', translate(encode(credential_id, 'base64'), E'+/=\\n', '-_'), 'transports', to_jsonb(transports)) ORDER BY passkeys.id), '[]')
+              'id', translate(encode(credential_id, 'base64'), E'+/=\\n', '-_'),
+              'transports', to_jsonb(transports)) ORDER BY passkeys.id), '[]')
             FROM passkeys WHERE user_id = users.id) AS passkeys
          FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
 };
@@ -218,7 +220,8 @@ export class LoginExplanations {
   private async listThrottles(email: string, address: string | null): Promise<LoginReason[]> {
     const exhausted = await this.logins.listExhaustedLoginLimits(email, address);
     return exhausted.map(({ name, until }) => {
-      const detail = `Too many wrong passwords ${LIMITED_BY[name] ?? ''}: until then the right one is answered with 429, too.`;
+      const limited = LIMITED_BY[name] ?? '';
+      const detail = `Too many wrong passwords ${limited}: until then the right one is answered with 429, too.`;
       return { code: 'throttled', detail, until };
     });
   }

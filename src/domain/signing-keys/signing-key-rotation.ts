@@ -71,8 +71,8 @@ class UnreadableSigningKeyError extends Error {
 
   constructor(kid: string) {
     super(
-      `SECRET_KEY does not decrypt the signing key ${kid}. Set SECRET_KEY_PREVIOUS to the former value, or give the key ` +
-        `up: platform-auth keys revoke ${kid}`,
+      `SECRET_KEY does not decrypt the signing key ${kid}. Set SECRET_KEY_PREVIOUS to the former value, or give ` +
+        `the key up: platform-auth keys revoke ${kid}`,
     );
   }
 }

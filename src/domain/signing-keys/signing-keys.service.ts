@@ -26,7 +26,8 @@ const READ_KEYS: Statement = {
   name: 'signing_keys_read',
   text: `SELECT algorithm, last_signed_at, kid, state, encrypted_private_key, created_at, activated_at, retired_at
          FROM signing_algorithms LEFT JOIN
-           (SELECT * FROM signing_keys WHERE state IN ('next', 'active') OR COALESCE(revoked_at, retired_at) > $1) AS keys
+           (SELECT * FROM signing_keys
+            WHERE state IN ('next', 'active') OR COALESCE(revoked_at, retired_at) > $1) AS keys
            USING (algorithm)`,
 };
 

@@ -19,8 +19,8 @@ import { RefreshTokens } from './refresh-tokens.js';
  */
 const START_SESSION = withAuditEvent({
   name: 'sessions_start',
-  text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at,
-                               created_from, user_agent, amr)
+  text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at,
+                               absolute_expires_at, created_from, user_agent, amr)
          SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6, $8, $9, $10
          FROM (SELECT id FROM users
                WHERE id = $2 AND is_active AND password_changed_at IS NOT DISTINCT FROM $7::timestamptz

@@ -187,7 +187,8 @@ function fromKeycloak({ secretData, credentialData }: z.infer<typeof keycloakCre
 }
 
 /** Skips accounts whose address or id exists, so that a repeated import continues where the previous one ended. */
-const INSERT_ACCOUNTS = `INSERT INTO users (id, email, password_hash, is_active, email_verified_at, created_at, updated_at)
+const INSERT_ACCOUNTS = `INSERT INTO users
+    (id, email, password_hash, is_active, email_verified_at, created_at, updated_at)
   SELECT id, email, password_hash, is_active, CASE WHEN is_email_verified THEN $7::timestamptz END, created_at, $7
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::timestamptz[])
     AS given(id, email, password_hash, is_active, is_email_verified, created_at)

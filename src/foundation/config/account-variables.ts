@@ -31,9 +31,9 @@ export const accountSections = [
       ACCESS_TOKEN_ALGORITHM: {
         type: kinds.oneOf('HS256', 'ES256').default('HS256'),
         text:
-          'HS256 signs access tokens with SECRET_KEY. ES256 signs them with [signing keys](decisions/0046-signing-keys.md) that ' +
-          'this service makes and rotates, and that others verify by `/.well-known/jwks.json`. After a change both are ' +
-          'accepted for the life of a token.',
+          'HS256 signs access tokens with SECRET_KEY. ES256 signs them with ' +
+          '[signing keys](decisions/0046-signing-keys.md) that this service makes and rotates, and that others ' +
+          'verify by `/.well-known/jwks.json`. After a change both are accepted for the life of a token.',
       },
       SIGNING_KEY_DAYS: {
         type: kinds.wholeNumber(1, 3_650).default(90),
@@ -53,7 +53,9 @@ export const accountSections = [
       },
       REFRESH_GRACE_SECONDS: {
         type: kinds.wholeNumber(0, 300).default(10),
-        text: 'How long a rotated refresh token returns the same successor again, because an answer may have been lost.',
+        text:
+          'How long a rotated refresh token returns the same successor again, because an answer may have been ' +
+          'lost.',
       },
     },
   },
@@ -67,8 +69,8 @@ export const accountSections = [
       REQUIRE_VERIFIED_EMAIL: {
         type: kinds.flag,
         text:
-          'true: a user must open the [link](operations/mail.md) that a registration sends before the first login; until then ' +
-          'a login with the right password is 403 `email_not_verified`.',
+          'true: a user must open the [link](operations/mail.md) that a registration sends before the first ' +
+          'login; until then a login with the right password is 403 `email_not_verified`.',
       },
       PRODUCT_NAME: {
         type: productName.optional(),
@@ -79,8 +81,8 @@ export const accountSections = [
       BCRYPT_COST: {
         type: kinds.wholeNumber(4, MAX_BCRYPT_COST).default(12),
         text:
-          'Cost of bcrypt. One step more doubles the work of each login. A raised cost rehashes each password at the next ' +
-          'login; a lowered one never weakens a stored hash.',
+          'Cost of bcrypt. One step more doubles the work of each login. A raised cost rehashes each password at ' +
+          'the next login; a lowered one never weakens a stored hash.',
       },
       PASSWORD_MIN_LENGTH: {
         type: kinds.wholeNumber(1, 128).default(8),
@@ -88,23 +90,25 @@ export const accountSections = [
       },
       PASSWORD_BLOCKLIST: {
         type: kinds.passwordBlocklist.default('common'),
-        text: 'Passwords that are refused: common (the 10,000 most used), off, or the path of a file with one on each line.',
+        text:
+          'Passwords that are refused: common (the 10,000 most used), off, or the path of a file with one on each ' +
+          'line.',
       },
       WEBAUTHN_RP_ID: {
         type: kinds.relyingPartyId.optional(),
         defaultText: 'none; in development `localhost`',
         example: 'example.org',
         text:
-          'Domain that passkeys belong to (relying party id, without scheme and port). A change makes all passkeys unusable. ' +
-          'Unset: the routes of [passkeys](second-factors.md) answer 404.',
+          'Domain that passkeys belong to (relying party id, without scheme and port). A change makes all ' +
+          'passkeys unusable. Unset: the routes of [passkeys](second-factors.md) answer 404.',
       },
       WEBAUTHN_ORIGINS: {
         type: kinds.origins.optional(),
         defaultText: 'none; in development `http://localhost:PORT`',
         example: 'https://www.example.org',
         text:
-          'Origins of the pages on which users register passkeys and log in with them, each exactly as a browser sends it. ' +
-          'Their hosts are WEBAUTHN_RP_ID or below it.',
+          'Origins of the pages on which users register passkeys and log in with them, each exactly as a browser ' +
+          'sends it. Their hosts are WEBAUTHN_RP_ID or below it.',
       },
     },
   },
@@ -116,10 +120,10 @@ export const accountSections = [
         mayBeFile: true,
         example: 'smtps://user:password@mail.example.org:465',
         text:
-          'The mail server for [links by e-mail](operations/mail.md): smtps://user:password@host:465, or smtp:// (port 587), ' +
-          'which needs STARTTLS except on loopback; `?tls=required` demands it there too, `?tls=off` sends mails and password ' +
-          'as plain text. Special characters of user and password are percent-encoded. Unset: development prints each mail, ' +
-          'and production answers 404 on the routes that need mail.',
+          'The mail server for [links by e-mail](operations/mail.md): smtps://user:password@host:465, or smtp:// ' +
+          '(port 587), which needs STARTTLS except on loopback; `?tls=required` demands it there too, `?tls=off` ' +
+          'sends mails and password as plain text. Special characters of user and password are percent-encoded. ' +
+          'Unset: development prints each mail, and production answers 404 on the routes that need mail.',
       },
       MAIL_FROM: {
         type: mailSender.optional(),
@@ -130,8 +134,8 @@ export const accountSections = [
         type: linkUrl.optional(),
         example: 'https://app.example.org/password-reset',
         text:
-          'The page of your application that asks for the new password. The link adds `#token=…`, which browsers send to no ' +
-          'server.',
+          'The page of your application that asks for the new password. The link adds `#token=…`, which browsers ' +
+          'send to no server.',
       },
       EMAIL_VERIFICATION_URL: {
         type: linkUrl.optional(),
@@ -142,22 +146,25 @@ export const accountSections = [
         type: kinds.folder.optional(),
         example: '/etc/platform-auth/mail',
         text:
-          'Folder of [your own texts](operations/mail.md#texts-of-your-own), which replace the built-in ones. A missing file or ' +
-          'an unknown placeholder stops the start.',
+          'Folder of [your own texts](operations/mail.md#texts-of-your-own), which replace the built-in ones. A ' +
+          'missing file or an unknown placeholder stops the start.',
       },
     },
   },
   {
     title: 'Throttles',
     introduction:
-      'Each limit is points/seconds: at most that many attempts in a window that starts with the first one. An address is an ' +
-      `IPv4 address or an IPv6 /64; an IPv6 /48 has ${SITE_BUCKET_FACTOR} times the points, but for one account no more than a ` +
-      'quarter of LOGIN_LIMIT_PER_ACCOUNT. Behind a proxy that TRUST_PROXY ' +
-      "does not name, all clients share the proxy's limits. [throttling.md](throttling.md) has the other limits, which are fixed.",
+      'Each limit is points/seconds: at most that many attempts in a window that starts with the first one. An ' +
+      `address is an IPv4 address or an IPv6 /64; an IPv6 /48 has ${SITE_BUCKET_FACTOR} times the points, but for ` +
+      'one account no more than a quarter of LOGIN_LIMIT_PER_ACCOUNT. Behind a proxy that TRUST_PROXY does not ' +
+      "name, all clients share the proxy's limits. [throttling.md](throttling.md) has the other limits, which are " +
+      'fixed.',
     variables: {
       LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: {
         type: kinds.limit('10/900'),
-        text: 'Failed logins per account and address. No other login limit applies at an address from which the account logged in recently.',
+        text:
+          'Failed logins per account and address. No other login limit applies at an address from which the ' +
+          'account logged in recently.',
       },
       LOGIN_LIMIT_PER_ACCOUNT: {
         type: kinds.limit('100/900'),

@@ -18,22 +18,23 @@ export const serverSections = [
   {
     title: 'Secrets',
     introduction:
-      'A secret may come from a file: set the variable with the suffix `_FILE` to its path, and not the variable itself. ' +
-      '[configuration.md](configuration.md#secrets-in-files) has the rules.',
+      'A secret may come from a file: set the variable with the suffix `_FILE` to its path, and not the variable ' +
+      'itself. [configuration.md](configuration.md#secrets-in-files) has the rules.',
     variables: {
       SECRET_KEY: {
         type: kinds.secret,
         mayBeFile: true,
         text:
-          'Signs access tokens (HS256). The keys of refresh tokens and of what is encrypted in the database are derived from ' +
-          `it. Services that verify HS256 tokens on their own need the same value. Required in production. ${FIRST_START} ${GENERATE}`,
+          'Signs access tokens (HS256). The keys of refresh tokens and of what is encrypted in the database are ' +
+          'derived from it. Services that verify HS256 tokens on their own need the same value. Required in ' +
+          `production. ${FIRST_START} ${GENERATE}`,
       },
       SECRET_KEY_PREVIOUS: {
         type: kinds.secret.optional(),
         mayBeFile: true,
         text:
-          'The former SECRET_KEY, during [its rotation](operations/keys.md#rotate-secret_key): tokens are still verified, and ' +
-          'signing keys still decrypted, with it.',
+          'The former SECRET_KEY, during [its rotation](operations/keys.md#rotate-secret_key): tokens are still ' +
+          'verified, and signing keys still decrypted, with it.',
       },
       ADMIN_API_KEY: {
         type: kinds.headerSecret.optional(),
@@ -47,8 +48,8 @@ export const serverSections = [
         mayBeFile: true,
         defaultText: 'derived from `SECRET_KEY`',
         text:
-          'Key of the seals of the [audit log](audit.md), so that services which hold SECRET_KEY cannot forge them. Seals made ' +
-          `with another key no longer verify. ${FIRST_START} ${GENERATE}`,
+          'Key of the seals of the [audit log](audit.md), so that services which hold SECRET_KEY cannot forge ' +
+          `them. Seals made with another key no longer verify. ${FIRST_START} ${GENERATE}`,
       },
     },
   },
@@ -73,21 +74,22 @@ export const serverSections = [
         type: kinds.wholeNumber(0, 65_535).optional(),
         example: 7700,
         text:
-          'A second port of HOST for services and operators, which serves all routes. PORT then answers 404 on `/internal/*` ' +
-          'and on the admin routes, so that only PORT needs to be published. Unset: PORT serves all routes.',
+          'A second port of HOST for services and operators, which serves all routes. PORT then answers 404 on ' +
+          '`/internal/*` and on the admin routes, so that only PORT needs to be published. Unset: PORT serves all ' +
+          'routes.',
       },
       SERVICE_NAME: {
         type: kinds.serviceName.default('auth'),
         text:
-          'What other services call this one. Only app keys with this target open its own routes; `platform-auth init` makes ' +
-          'them for the name auth.',
+          'What other services call this one. Only app keys with this target open its own routes; `platform-auth ' +
+          'init` makes them for the name auth.',
       },
       NODE_TARGETS: {
         type: kinds.targets.optional(),
         example: 'command-orchestration,speech-to-text',
         text:
-          'Services at which a new node is accepted, if its registration names no `targets`. Unset: all. `platform-auth init` ' +
-          'writes it from `nodes` of the [map](platform.md).',
+          'Services at which a new node is accepted, if its registration names no `targets`. Unset: all. ' +
+          '`platform-auth init` writes it from `nodes` of the [map](platform.md).',
       },
       WORKERS: {
         type: kinds.workers.default(1),
@@ -98,15 +100,16 @@ export const serverSections = [
       TRUST_PROXY: {
         type: kinds.trustProxy,
         text:
-          'Which proxies may name the client in `X-Forwarded-For`, for logs and throttles: false (none), true (the nearest ' +
-          'one), the number of proxies, or their addresses and ranges separated by commas ("loopback" is a range).',
+          'Which proxies may name the client in `X-Forwarded-For`, for logs and throttles: false (none), true ' +
+          '(the nearest one), the number of proxies, or their addresses and ranges separated by commas ' +
+          '("loopback" is a range).',
       },
       CORS_ORIGINS: {
         type: kinds.origins.optional(),
         example: 'https://admin.example.org',
         text:
-          'Origins whose pages may call `/api/v0` from a browser, each exactly as a browser sends it. "*" is refused; ' +
-          'see [decision 18](decisions/0018-http-hygiene.md).',
+          'Origins whose pages may call `/api/v0` from a browser, each exactly as a browser sends it. "*" is ' +
+          'refused; see [decision 18](decisions/0018-http-hygiene.md).',
       },
     },
   },
@@ -117,15 +120,16 @@ export const serverSections = [
         type: postgresUrl,
         mayBeFile: true,
         text:
-          'PostgreSQL 14 or newer: postgresql://user:password@host:5432/database. Required in production; elsewhere an ' +
-          '[embedded server](operations/embedded-database.md) is started without it. Sockets, TLS and other parameters: ' +
-          '[high-availability.md](operations/high-availability.md#database_url).',
+          'PostgreSQL 14 or newer: postgresql://user:password@host:5432/database. Required in production; ' +
+          'elsewhere an [embedded server](operations/embedded-database.md) is started without it. Sockets, TLS ' +
+          'and other parameters: [high-availability.md](operations/high-availability.md#database_url).',
       },
       DATABASE_POOL_SIZE: {
         type: kinds.wholeNumber(1, 1_000).default(10),
         text:
-          'Connections of the pool of one process. Each process has two more, for the feed of revocations and for `/health`, ' +
-          'and, while commits stall, half of this number more; see [decision 41](decisions/0041-stalled-commits.md).',
+          'Connections of the pool of one process. Each process has two more, for the feed of revocations and for ' +
+          '`/health`, and, while commits stall, half of this number more; see ' +
+          '[decision 41](decisions/0041-stalled-commits.md).',
       },
     },
   },
@@ -138,20 +142,22 @@ export const operationSections = [
       REVOCATION_LEASE_MS: {
         type: kinds.leaseMs.default(DEFAULT_LEASE_MS),
         text:
-          'How long a replica may answer validations from its key cache after it last asked the database what was revoked. ' +
-          'A call that revokes [waits](revocation-lease.md) a little longer before it answers. 0: no cache. It may be ' +
-          'changed in a rolling restart.',
+          'How long a replica may answer validations from its key cache after it last asked the database what was ' +
+          'revoked. A call that revokes [waits](revocation-lease.md) a little longer before it answers. 0: no ' +
+          'cache. It may be changed in a rolling restart.',
       },
       OUTAGE_GRACE_SECONDS: {
         type: kinds.wholeNumber(0, 86_400).default(0),
         text:
-          'How much longer a replica accepts cached keys while the database is unavailable. A replica that is cut off may ' +
-          'accept a revoked key for that long. [Which readiness](operations/health.md#which-readiness-to-ask) a load balancer ' +
-          'must ask for it.',
+          'How much longer a replica accepts cached keys while the database is unavailable. A replica that is cut ' +
+          'off may accept a revoked key for that long. ' +
+          '[Which readiness](operations/health.md#which-readiness-to-ask) a load balancer must ask for it.',
       },
       VALIDATE_NODE_REQUIRES_APP: {
         type: kinds.flag,
-        text: '`/internal/validate-node` demands the app headers of the calling service too. false: they are checked when sent.',
+        text:
+          '`/internal/validate-node` demands the app headers of the calling service too. false: they are checked ' +
+          'when sent.',
       },
     },
   },
@@ -170,7 +176,9 @@ export const operationSections = [
       },
       LOGGING_APP_ID: {
         type: kinds.word.optional(),
-        text: 'Id of the app credential with which this service calls the logging service; `platform-auth init` writes it.',
+        text:
+          'Id of the app credential with which this service calls the logging service; `platform-auth init` ' +
+          'writes it.',
       },
       LOGGING_APP_KEY: { type: kinds.word.optional(), mayBeFile: true, text: 'Key of that credential.' },
     },
@@ -188,13 +196,13 @@ export const operationSections = [
         type: kinds.wholeNumber(0, 65_535).optional(),
         example: 9464,
         text:
-          'Port of HOST on which `GET /metrics` answers Prometheus. It has no authentication: do not publish it. Unset: off. ' +
-          '[observability.md](observability.md) lists what it shows.',
+          'Port of HOST on which `GET /metrics` answers Prometheus. It has no authentication: do not publish it. ' +
+          'Unset: off. [observability.md](observability.md) lists what it shows.',
       },
     },
     note:
-      "OpenTelemetry traces are off unless the process's own environment (not `.env`) asks for them by the standard variables, " +
-      'such as OTEL_EXPORTER_OTLP_ENDPOINT ([traces](observability.md#traces)).',
+      "OpenTelemetry traces are off unless the process's own environment (not `.env`) asks for them by the " +
+      'standard variables, such as OTEL_EXPORTER_OTLP_ENDPOINT ([traces](observability.md#traces)).',
   },
   {
     title: 'Stop',
@@ -204,8 +212,8 @@ export const operationSections = [
         defaultText: `0; production ${PRODUCTION_SHUTDOWN_DELAY_MS}`,
         example: 0,
         text:
-          'How long the service goes on serving after SIGTERM while `/health` answers 503, in milliseconds. Behind a load ' +
-          'balancer: a little more than it needs to notice.',
+          'How long the service goes on serving after SIGTERM while `/health` answers 503, in milliseconds. ' +
+          'Behind a load balancer: a little more than it needs to notice.',
       },
     },
   },
@@ -215,8 +223,8 @@ export const operationSections = [
       AUDIT_RETENTION_DAYS: {
         type: kinds.wholeNumber(1, 36_500).default(365),
         text:
-          'How long the [audit log](audit.md) is kept, by whole months. Ended and expired sessions are kept for 30 days, but no ' +
-          'longer than this.',
+          'How long the [audit log](audit.md) is kept, by whole months. Ended and expired sessions are kept for ' +
+          '30 days, but no longer than this.',
       },
     },
   },

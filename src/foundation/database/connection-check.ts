@@ -55,7 +55,8 @@ const SETTINGS = {
 export function prepareConnection(statementMs: number, idleInTransactionMs: number) {
   const settings = Object.entries(SETTINGS).map(([name, value]) => `set_config('${name}', '${value}', false)`);
   const text = `SELECT pg_is_in_recovery() AS "isStandby", set_config('statement_timeout', $1, false),
-    set_config('lock_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $2, false), ${settings.join(', ')}`;
+    set_config('lock_timeout', $1, false),
+    set_config('idle_in_transaction_session_timeout', $2, false), ${settings.join(', ')}`;
   const values = [String(statementMs), String(idleInTransactionMs)];
   return async (client: ClientBase): Promise<void> => {
     try {

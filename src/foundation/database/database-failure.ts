@@ -16,8 +16,13 @@ import { UnansweredStatementError, WriteRefusedError } from './request-pool.js';
  */
 const BUG = /^(22|23|42(?!P05))/;
 /** Codes of sockets, TLS and name resolution. With EMFILE, ENFILE and EADDRNOTAVAIL this machine has no socket left. */
-const NETWORK_CODES =
-  /^(ECONN\w+|EPIPE|ETIMEDOUT|EHOST\w+|ENET\w+|ENOTCONN|ENOTFOUND|EAI_\w+|ENOENT|EADDRNOTAVAIL|EMFILE|ENFILE|EPROTO|ERR_(STREAM|SOCKET|SSL|TLS)_\w+)$/;
+const NETWORK_CODES = new RegExp(
+  `^(${[
+    'ECONN\\w+|EPIPE|ETIMEDOUT|EHOST\\w+|ENET\\w+|ENOTCONN|ENOTFOUND|EAI_\\w+|ENOENT',
+    'EADDRNOTAVAIL|EMFILE|ENFILE',
+    'EPROTO|ERR_(STREAM|SOCKET|SSL|TLS)_\\w+',
+  ].join('|')})$`,
+);
 const OUTAGES = [
   // The connection broke between two statements of a transaction. TypeORM's next call decides which of the two errors
   // it throws.
@@ -30,8 +35,22 @@ const OUTAGES = [
   WrongClockError,
 ];
 /** Messages of the driver's failures that have no code. */
-const DRIVER_MESSAGES =
-  /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized|Received unexpected \w+ message|The server does not support SSL|There was an error establishing an SSL)/i;
+const DRIVER_MESSAGES = new RegExp(
+  `^(${[
+    'Connection terminated',
+    'timeout expired',
+    'timeout exceeded when trying to connect',
+    'Query read timeout',
+    'Client (has encountered a connection error|was closed)',
+    'Cannot use a pool after calling end',
+    'Driver not Connected',
+    'DataSource .*not initialized',
+    'Received unexpected \\w+ message',
+    'The server does not support SSL',
+    'There was an error establishing an SSL',
+  ].join('|')})`,
+  'i',
+);
 
 /**
  * Whether this replica could not look (503), because the database did not answer or the clock is wrong. Any other error

@@ -15,9 +15,10 @@ const FIND_ROLE = `SELECT rolsuper AS is_superuser, quote_ident(rolname) AS quot
  * because in PostgreSQL's image the owner is the first superuser, who owns the system catalogs too.
  */
 const ORDINARY_TABLES = `SELECT string_agg(quote_ident(relname), ', ') FROM pg_class
-  WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
+  WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass)
+    AND relkind IN ('r', 'p') AND NOT relispartition
     AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'audit_events'::regclass)
-    AND relname <> 'migrations' AND relname NOT IN ('audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
+    AND relname NOT IN ('migrations', 'audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
 
 /** Excludes the columns that the database sets itself: a role that may set them could backdate a row. */
 const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
@@ -27,16 +28,18 @@ const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') FROM p
 /**
  * Functions with the owner's privileges, for all that the service does to the audit tables beyond INSERT and SELECT.
  */
-const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(integer), audit_seal_entries_prune(integer),
-  audit_events_ensure_epoch()`;
+const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(integer),
+  audit_seal_entries_prune(integer), audit_events_ensure_epoch()`;
 
-const FIND_NAMES = `SELECT quote_ident(current_schema()) AS schema, (${ORDINARY_TABLES}) AS tables, (${INSERTABLE_COLUMNS}) AS columns`;
+const FIND_NAMES = `SELECT quote_ident(current_schema()) AS schema,
+  (${ORDINARY_TABLES}) AS tables, (${INSERTABLE_COLUMNS}) AS columns`;
 type Names = Record<'schema' | 'tables' | 'columns', string>;
 
 /**
  * A role that may create objects in this schema could shadow what the owner's functions call, and so act as the owner.
  */
-const MAY_CREATE = `SELECT current_schema() AS name, has_schema_privilege($1, current_schema(), 'CREATE') AS may_create`;
+const MAY_CREATE = `SELECT current_schema() AS name,
+  has_schema_privilege($1, current_schema(), 'CREATE') AS may_create`;
 
 /**
  * Grants a role the privileges that the service needs, and revokes all others on the audit log. Idempotent; needed
@@ -63,8 +66,9 @@ export async function grantToService(databaseUrl: string, role: string, retentio
       const [schema] = await transaction.query<[{ name: string; may_create: boolean }]>(MAY_CREATE, [role]);
       if (schema.may_create)
         throw new UnusableRoleError(
-          `The role "${role}" may create objects in the schema "${schema.name}", through PUBLIC or a role that it is a ` +
-            'member of, and with a function of its own become the owner. Revoke CREATE on the schema as its owner.',
+          `The role "${role}" may create objects in the schema "${schema.name}", through PUBLIC or a role that it ` +
+            'is a member of, and with a function of its own become the owner. Revoke CREATE on the schema as its ' +
+            'owner.',
         );
       await transaction.query('UPDATE audit_settings SET retention_floor_days = $1', [retentionDays]);
     });

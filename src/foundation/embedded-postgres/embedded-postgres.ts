@@ -125,7 +125,8 @@ export class EmbeddedPostgres {
   /** Excludes processes that are stopping too, so that one of them stops the server. */
   private async hasOtherClients(): Promise<boolean> {
     const others = await this.count(
-      `SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> '${APPLICATION_NAME}'`,
+      `SELECT 1 FROM pg_stat_activity
+        WHERE backend_type = 'client backend' AND application_name <> '${APPLICATION_NAME}'`,
     );
     return others !== undefined && others > 0;
   }
@@ -248,7 +249,8 @@ function findInstalledPrograms(): string {
     return join(dirname(createRequire(import.meta.url).resolve(name)), '..', 'native');
   } catch (cause) {
     throw new Error(
-      `The package of the embedded PostgreSQL for this machine is not installed (${name}). Set DATABASE_URL to a PostgreSQL server.`,
+      `The package of the embedded PostgreSQL for this machine is not installed (${name}). Set DATABASE_URL to a ` +
+        'PostgreSQL server.',
       { cause },
     );
   }
@@ -260,7 +262,8 @@ function findUnprivilegedUser() {
   const user = { uid: readId('-u'), gid: readId('-g') };
   if (!user.uid)
     throw new Error(
-      `PostgreSQL refuses to run as root, and the user "${UNPRIVILEGED_USER}" does not exist. Set DATABASE_URL, or start as another user.`,
+      `PostgreSQL refuses to run as root, and the user "${UNPRIVILEGED_USER}" does not exist. Set DATABASE_URL, ` +
+        'or start as another user.',
     );
   return user;
 }

@@ -253,7 +253,8 @@ const IS_OVER = `(w.window_end <= now() OR w.window_end > excluded.window_end + 
 const CONSUMED = `(CASE WHEN ${IS_OVER} THEN 0 ELSE w.consumed END)`;
 const RESERVED = `(CASE WHEN ${IS_OVER} OR w.reserved_until <= now() THEN 0 ELSE w.reserved END)`;
 const TAKEN = `GREATEST(0, LEAST(excluded.last_reserved, excluded.points - ${CONSUMED} - ${RESERVED}))`;
-const STATE = `key, consumed, last_reserved, window_start, (extract(epoch FROM window_end - now()) * 1000)::float8 AS ms_left`;
+const STATE = `key, consumed, last_reserved, window_start,
+  (extract(epoch FROM window_end - now()) * 1000)::float8 AS ms_left`;
 
 /**
  * Takes as many of the wanted points of each key ($1) as are left, consumed ($4) or reserved ($5), and reads the live
@@ -265,9 +266,12 @@ export const RESERVE = {
   name: 'throttle_reserve',
   text: `
     WITH taken AS (
-      INSERT INTO throttle_windows AS w (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
-      SELECT key, points, ${NOW}, ${NOW} + seconds * interval '1 s', consumed, reserved, now() + interval '1 minute', consumed + reserved
-      FROM unnest($1::text[], $2::int[], $3::int[], $4::int[], $5::int[]) AS wanted (key, points, seconds, consumed, reserved)
+      INSERT INTO throttle_windows AS w
+        (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
+      SELECT key, points, ${NOW}, ${NOW} + seconds * interval '1 s', consumed, reserved,
+        now() + interval '1 minute', consumed + reserved
+      FROM unnest($1::text[], $2::int[], $3::int[], $4::int[], $5::int[])
+        AS wanted (key, points, seconds, consumed, reserved)
       ORDER BY key COLLATE "C"
       ON CONFLICT (key) DO UPDATE SET
         points = excluded.points, last_reserved = ${TAKEN},
@@ -290,7 +294,8 @@ const SETTLE = {
   name: 'throttle_settle',
   text: `
     WITH known AS (
-      INSERT INTO throttle_windows (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
+      INSERT INTO throttle_windows
+        (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
       SELECT DISTINCT key, 1, now(), now() + $5 * interval '1 day', 1, 0, now(), 0 FROM unnest($4::text[]) AS key
       ORDER BY key
       ON CONFLICT (key) DO UPDATE SET window_end = excluded.window_end),
@@ -298,7 +303,8 @@ const SETTLE = {
       SELECT key, window_start, count(*) AS ended, sum(consumed) AS consumed
       FROM unnest($1::text[], $2::timestamptz[], $3::int[]) AS given (key, window_start, consumed) GROUP BY 1, 2),
     locked AS (SELECT key FROM throttle_windows WHERE key = ANY ($1) ORDER BY key COLLATE "C" FOR UPDATE)
-    UPDATE throttle_windows AS w SET consumed = w.consumed + settled.consumed, reserved = GREATEST(0, w.reserved - settled.ended)
+    UPDATE throttle_windows AS w SET consumed = w.consumed + settled.consumed,
+      reserved = GREATEST(0, w.reserved - settled.ended)
     FROM settled JOIN locked USING (key) WHERE w.key = settled.key AND w.window_start = settled.window_start`,
 };
 
@@ -319,9 +325,11 @@ const COUNT_EXHAUSTED = {
 const REMOVE = `
   WITH removed AS (
     DELETE FROM throttle_windows WHERE key IN
-      (SELECT key FROM throttle_windows WHERE key = ANY ($1::text[]) ORDER BY key COLLATE "C" FOR UPDATE) RETURNING key),
+      (SELECT key FROM throttle_windows WHERE key = ANY ($1::text[]) ORDER BY key COLLATE "C" FOR UPDATE)
+    RETURNING key),
   noted AS (
-    INSERT INTO throttle_windows (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
+    INSERT INTO throttle_windows
+      (key, points, window_start, window_end, consumed, reserved, reserved_until, last_reserved)
     VALUES ('${UNLOCK_KEY}', 1, now(), now() + interval '${LONGEST_WINDOW_SECONDS} s', 0, 0, now(), 0)
     ON CONFLICT (key) DO UPDATE SET window_start = excluded.window_start, window_end = excluded.window_end)
   SELECT key FROM removed`;

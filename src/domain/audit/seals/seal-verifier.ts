@@ -193,7 +193,8 @@ class SealChain {
     if (seal && isSameDigest(seal.mac, mac)) return;
     const what = seal
       ? `Seal ${number} is not the one of the checkpoint: the chain up to it was rewritten.`
-      : `Seal ${number} of the checkpoint is missing: the log was rewritten, or the database was restored from an older backup.`;
+      : `Seal ${number} of the checkpoint is missing: the log was rewritten, or the database was restored from an ` +
+        'older backup.';
     this.findings.report('checkpoint', { seal: number, what });
   }
 
@@ -324,7 +325,8 @@ export class SealVerifier {
       this.findings.report('inserted', { ...at, what });
     } else if (isLate) {
       const when = new Date(recorded).toISOString();
-      const what = `The row was recorded at ${when}, long after its time: by hand, or by a replica whose clock was behind.`;
+      const how = 'by hand, or by a replica whose clock was behind';
+      const what = `The row was recorded at ${when}, long after its time: ${how}.`;
       this.findings.report('inserted', { ...at, what });
     }
   }

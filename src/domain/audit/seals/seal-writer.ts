@@ -25,7 +25,8 @@ import {
   type StoredSeal,
 } from './seal.js';
 
-const COLUMNS = `logged.epoch, logged.xid::text AS xid, logged.time::text AS time, logged.id, (${MICROS})::text AS micros,
+const COLUMNS = `logged.epoch, logged.xid::text AS xid, logged.time::text AS time, logged.id,
+  (${MICROS})::text AS micros,
   to_char(logged.time, 'YYYY-MM') AS month, ${CANONICAL_ROW} AS canonical,
   extract(epoch FROM clock_timestamp() - logged.recorded_at)::float8 AS "ageSeconds"`;
 

@@ -37,15 +37,20 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
       COMMENT ON COLUMN app_credentials.overlap_ended_at IS
         'when the key before this one ended, unless at its deadline: when the rotation was finished';
       COMMENT ON COLUMN app_credentials.revoked_by_request IS 'id of the request that revoked it';
-      COMMENT ON COLUMN app_credentials.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
-      COMMENT ON COLUMN app_credentials.previous_key_used_at IS 'when the key before the last rotation was last used, also before that';
+      COMMENT ON COLUMN app_credentials.last_used_at IS
+        'of the current key; before its first use, of the key that it replaced';
+      COMMENT ON COLUMN app_credentials.previous_key_used_at IS
+        'when the key before the last rotation was last used, also before that';
       COMMENT ON COLUMN app_credentials.overlap_ended_by_request IS 'id of the request that finished the rotation';
       COMMENT ON COLUMN app_credentials.previous_key_digest IS 'still accepted until previous_key_expires_at';
       COMMENT ON COLUMN app_credentials.previous_key_used_for IS 'service that this use was for, when it was named';
-      COMMENT ON COLUMN app_credentials.last_used_for IS 'service that the key was last accepted for, when it was named';
-      COMMENT ON COLUMN app_credentials.has_only_reported_uses IS 'a service has reported a use, and no replica has seen one yet';
+      COMMENT ON COLUMN app_credentials.last_used_for IS
+        'service that the key was last accepted for, when it was named';
+      COMMENT ON COLUMN app_credentials.has_only_reported_uses IS
+        'a service has reported a use, and no replica has seen one yet';
       COMMENT ON COLUMN app_credentials.scopes IS 'the only scopes that the credential has; null: all';
-      COMMENT ON COLUMN app_credentials.scope_uses IS 'when each scope was last asked for; does not evict the key from caches';
+      COMMENT ON COLUMN app_credentials.scope_uses IS
+        'when each scope was last asked for; does not evict the key from caches';
     `);
   }
 

@@ -51,7 +51,9 @@ export class CreateAuditLog1795651200009 implements MigrationInterface {
         EXECUTE FUNCTION audit_events_refuse_change();
       CREATE TRIGGER audit_events_no_truncate BEFORE TRUNCATE ON audit_events
         EXECUTE FUNCTION audit_events_refuse_change();
-      ALTER TABLE audit_events ENABLE ALWAYS TRIGGER audit_events_no_change, ENABLE ALWAYS TRIGGER audit_events_no_truncate;
+      ALTER TABLE audit_events
+        ENABLE ALWAYS TRIGGER audit_events_no_change,
+        ENABLE ALWAYS TRIGGER audit_events_no_truncate;
 
       -- A partition inherits the trigger for rows with its state, and not the one for TRUNCATE.
       CREATE FUNCTION audit_events_add_partition(name text, bounds text) RETURNS void LANGUAGE plpgsql AS $$

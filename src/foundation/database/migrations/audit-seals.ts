@@ -30,7 +30,8 @@ export class CreateAuditSeals1795651200010 implements MigrationInterface {
       );
       ALTER TABLE audit_seal_entries ALTER COLUMN entries SET STORAGE EXTERNAL;
       CREATE INDEX audit_seal_entries_latest_idx ON audit_seal_entries (latest);
-      COMMENT ON TABLE audit_seal_entries IS 'the rows of a seal; deleted once all of them were dropped with their months';
+      COMMENT ON TABLE audit_seal_entries IS
+        'the rows of a seal; deleted once all of them were dropped with their months';
       COMMENT ON COLUMN audit_seal_entries.latest IS 'the latest time of its rows';
       COMMENT ON COLUMN audit_seal_entries.entries IS
         'for each row: id (16 bytes), time in microseconds since 1970 (8), HMAC-SHA-256 (32)';

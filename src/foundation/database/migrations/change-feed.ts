@@ -22,14 +22,16 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
       COMMENT ON TABLE credential_changes IS
         'what replicas must forget; read by transaction, since a lower seq can commit after a higher one';
       COMMENT ON COLUMN credential_changes.credential_id IS 'null: anything may have changed';
-      COMMENT ON COLUMN credential_changes.kind IS 'node, app, session, user, signing_key; null: anything may have changed';
+      COMMENT ON COLUMN credential_changes.kind IS
+        'node, app, session, user, signing_key; null: anything may have changed';
 
       CREATE TABLE credential_change_purges (
         is_only_row boolean CONSTRAINT credential_change_purges_pkey PRIMARY KEY DEFAULT true,
         purged      xid8    NOT NULL,
         CONSTRAINT credential_change_purges_only_row_check CHECK (is_only_row)
       );
-      COMMENT ON COLUMN credential_change_purges.purged IS 'the highest transaction that credential_changes no longer has';
+      COMMENT ON COLUMN credential_change_purges.purged IS
+        'the highest transaction that credential_changes no longer has';
       INSERT INTO credential_change_purges (purged) VALUES ('0');
 
       CREATE TABLE replica_leases (
@@ -42,7 +44,8 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
       COMMENT ON COLUMN replica_leases.seen_at IS
         'a process stops using its cache half a minute after it, and counts as gone after a minute';
 
-      -- Ended sessions are found by polling: NOTIFY takes a lock of the whole cluster at each commit, which logouts would queue for.
+      -- Ended sessions are found by polling: NOTIFY takes a lock of the whole cluster at each commit, for which logouts
+      -- would queue.
       CREATE FUNCTION record_credential_change() RETURNS trigger LANGUAGE plpgsql AS $$
       DECLARE
         max_changes CONSTANT integer := 1000;
@@ -72,7 +75,8 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
 
       -- A use of a key does not evict it from caches.
       CREATE TRIGGER nodes_record_update AFTER UPDATE ON nodes FOR EACH ROW
-        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses}'::text[]) IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses}'::text[]))
+        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses}'::text[])
+          IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses}'::text[]))
         EXECUTE FUNCTION record_credential_change();
       CREATE TRIGGER nodes_record_delete AFTER DELETE ON nodes FOR EACH ROW EXECUTE FUNCTION record_credential_change();
       CREATE TRIGGER nodes_record_truncate AFTER TRUNCATE ON nodes EXECUTE FUNCTION record_credential_change();
@@ -82,10 +86,13 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
         ENABLE ALWAYS TRIGGER nodes_record_truncate;
 
       CREATE TRIGGER app_credentials_record_update AFTER UPDATE ON app_credentials FOR EACH ROW
-        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses,scope_uses}'::text[]) IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses,scope_uses}'::text[]))
+        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses,scope_uses}'::text[])
+          IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses,scope_uses}'::text[]))
         EXECUTE FUNCTION record_credential_change();
-      CREATE TRIGGER app_credentials_record_delete AFTER DELETE ON app_credentials FOR EACH ROW EXECUTE FUNCTION record_credential_change();
-      CREATE TRIGGER app_credentials_record_truncate AFTER TRUNCATE ON app_credentials EXECUTE FUNCTION record_credential_change();
+      CREATE TRIGGER app_credentials_record_delete AFTER DELETE ON app_credentials FOR EACH ROW
+        EXECUTE FUNCTION record_credential_change();
+      CREATE TRIGGER app_credentials_record_truncate AFTER TRUNCATE ON app_credentials
+        EXECUTE FUNCTION record_credential_change();
       ALTER TABLE app_credentials
         ENABLE ALWAYS TRIGGER app_credentials_record_update,
         ENABLE ALWAYS TRIGGER app_credentials_record_delete,
@@ -131,11 +138,13 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
         EXECUTE FUNCTION record_signing_key_change();
       -- The encryption of a private key is not a change of the key.
       CREATE TRIGGER signing_keys_record_update AFTER UPDATE ON signing_keys FOR EACH ROW
-        WHEN ((OLD.id, OLD.kid, OLD.state, OLD.retired_at) IS DISTINCT FROM (NEW.id, NEW.kid, NEW.state, NEW.retired_at))
+        WHEN ((OLD.id, OLD.kid, OLD.state, OLD.retired_at)
+          IS DISTINCT FROM (NEW.id, NEW.kid, NEW.state, NEW.retired_at))
         EXECUTE FUNCTION record_signing_key_change();
       CREATE TRIGGER signing_keys_record_delete AFTER DELETE ON signing_keys FOR EACH ROW
         EXECUTE FUNCTION record_signing_key_change();
-      CREATE TRIGGER signing_keys_record_truncate AFTER TRUNCATE ON signing_keys EXECUTE FUNCTION record_signing_key_change();
+      CREATE TRIGGER signing_keys_record_truncate AFTER TRUNCATE ON signing_keys
+        EXECUTE FUNCTION record_signing_key_change();
       ALTER TABLE signing_keys
         ENABLE ALWAYS TRIGGER signing_keys_record_insert,
         ENABLE ALWAYS TRIGGER signing_keys_record_update,

@@ -24,7 +24,8 @@ export class CreateCountedRefusals1795651200011 implements MigrationInterface {
       COMMENT ON TABLE counted_refusals IS 'windows that are still open; closed ones move to audit_events';
       COMMENT ON COLUMN counted_refusals.counted_mac IS
         'HMAC of what is counted: a canonical e-mail address, a network, or the id of a user, operator, node or app credential';
-      COMMENT ON COLUMN counted_refusals.id IS 'of the row of audit_events that the window becomes, as time and subject';
+      COMMENT ON COLUMN counted_refusals.id IS
+        'of the row of audit_events that the window becomes, as time and subject';
       COMMENT ON COLUMN counted_refusals.time IS 'of the first refusal, as request_id, caller_request_id and address';
       COMMENT ON COLUMN counted_refusals.reasons IS 'the count of each reason';
     `);

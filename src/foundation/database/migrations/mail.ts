@@ -23,12 +23,15 @@ export class CreateMail1795651200003 implements MigrationInterface {
       CREATE UNIQUE INDEX mail_requests_recipient_key ON mail_requests (kind, recipient) WHERE user_id IS NULL;
       CREATE UNIQUE INDEX mail_requests_user_key ON mail_requests (user_id, kind) WHERE user_id IS NOT NULL;
       CREATE INDEX mail_requests_next_attempt_at_idx ON mail_requests (next_attempt_at);
-      COMMENT ON TABLE mail_requests IS 'the outbox: mails to be sent, without their tokens; a row is deleted when its mail is accepted';
+      COMMENT ON TABLE mail_requests IS
+        'the outbox: mails to be sent, without their tokens; a row is deleted when its mail is accepted';
       COMMENT ON COLUMN mail_requests.kind IS 'password_reset, email_verification, email_change or email_change_notice';
       COMMENT ON COLUMN mail_requests.recipient IS 'canonical address; without a user_id it may have no account';
       COMMENT ON COLUMN mail_requests.user_id IS 'the user who asked while logged in; null: an anonymous client asked';
-      COMMENT ON COLUMN mail_requests.next_attempt_at IS 'when a worker may take the row; it is moved ahead while one has it';
-      COMMENT ON COLUMN mail_requests.networks IS 'IPv4 addresses and IPv6 /48 that asked for the mail, the newest first';
+      COMMENT ON COLUMN mail_requests.next_attempt_at IS
+        'when a worker may take the row; it is moved ahead while one has it';
+      COMMENT ON COLUMN mail_requests.networks IS
+        'IPv4 addresses and IPv6 /48 that asked for the mail, the newest first';
 
       CREATE TABLE one_time_tokens (
         user_id    uuid        NOT NULL,
@@ -41,10 +44,13 @@ export class CreateMail1795651200003 implements MigrationInterface {
         CONSTRAINT one_time_tokens_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
       );
       CREATE INDEX one_time_tokens_expires_at_idx ON one_time_tokens (expires_at);
-      COMMENT ON TABLE one_time_tokens IS 'tokens that were mailed or handed over; a row is deleted when its token is used';
-      COMMENT ON COLUMN one_time_tokens.purpose IS 'password_reset, operator_password_reset, email_verification or email_change';
+      COMMENT ON TABLE one_time_tokens IS
+        'tokens that were mailed or handed over; a row is deleted when its token is used';
+      COMMENT ON COLUMN one_time_tokens.purpose IS
+        'password_reset, operator_password_reset, email_verification or email_change';
       COMMENT ON COLUMN one_time_tokens.digest IS 'SHA-256 of the token';
-      COMMENT ON COLUMN one_time_tokens.email IS 'the address that the token was sent to; null: an operator hands it over';
+      COMMENT ON COLUMN one_time_tokens.email IS
+        'the address that the token was sent to; null: an operator hands it over';
 
       CREATE FUNCTION void_one_time_tokens() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN

@@ -37,8 +37,10 @@ export class CreateNodes1795651200006 implements MigrationInterface {
         'when the key before this one ended, unless at its deadline: at the first use of this one';
       COMMENT ON COLUMN nodes.revoked_by_request IS 'id of the request that revoked it';
       COMMENT ON COLUMN nodes.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
-      COMMENT ON COLUMN nodes.previous_key_used_at IS 'when the key before the last rotation was last used, also before that';
-      COMMENT ON COLUMN nodes.previous_key_digest IS 'still accepted until the new key is first used or previous_key_expires_at';
+      COMMENT ON COLUMN nodes.previous_key_used_at IS
+        'when the key before the last rotation was last used, also before that';
+      COMMENT ON COLUMN nodes.previous_key_digest IS
+        'still accepted until the new key is first used or previous_key_expires_at';
       COMMENT ON COLUMN nodes.last_used_for IS 'service that the key was last accepted for, when it was named';
       COMMENT ON COLUMN nodes.has_only_reported_uses IS 'a service has reported a use, and no replica has seen one yet';
       COMMENT ON COLUMN nodes.targets IS 'the only services at which the node is accepted; null: all';
@@ -55,7 +57,8 @@ export class CreateNodes1795651200006 implements MigrationInterface {
       CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
       COMMENT ON TABLE idempotency_keys IS 'registrations of nodes that may be repeated for 24 hours';
       COMMENT ON COLUMN idempotency_keys.key_mac IS 'HMAC of the header Idempotency-Key: the text may be anything';
-      COMMENT ON COLUMN idempotency_keys.body_mac IS 'HMAC of the validated body, to refuse the same key with another one';
+      COMMENT ON COLUMN idempotency_keys.body_mac IS
+        'HMAC of the validated body, to refuse the same key with another one';
 
       CREATE TABLE node_enrolments (
         id           uuid CONSTRAINT node_enrolments_pkey PRIMARY KEY,

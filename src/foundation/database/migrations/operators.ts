@@ -42,8 +42,10 @@ export class CreateOperators1795651200007 implements MigrationInterface {
       COMMENT ON COLUMN operators.overlap_ended_at IS
         'when the key before this one ended, unless at its deadline: when the rotation was finished';
       COMMENT ON COLUMN operators.revoked_by_request IS 'id of the request that revoked it';
-      COMMENT ON COLUMN operators.last_used_at IS 'of the current key; before its first use, of the key that it replaced';
-      COMMENT ON COLUMN operators.previous_key_used_at IS 'when the key before the last rotation was last used, also before that';
+      COMMENT ON COLUMN operators.last_used_at IS
+        'of the current key; before its first use, of the key that it replaced';
+      COMMENT ON COLUMN operators.previous_key_used_at IS
+        'when the key before the last rotation was last used, also before that';
       COMMENT ON COLUMN operators.overlap_ended_by_request IS 'id of the request that finished the rotation';
       COMMENT ON COLUMN operators.previous_key_digest IS 'still accepted until previous_key_expires_at';
       COMMENT ON COLUMN operators.last_used_for IS 'null: operators present their keys to this service only';
@@ -55,7 +57,8 @@ export class CreateOperators1795651200007 implements MigrationInterface {
         created_at  timestamptz NOT NULL,
         seen_at     timestamptz NOT NULL,
         sent_forms  uuid[]      NOT NULL DEFAULT '{}',
-        CONSTRAINT console_sessions_operator_id_fkey FOREIGN KEY (operator_id) REFERENCES operators (id) ON DELETE CASCADE
+        CONSTRAINT console_sessions_operator_id_fkey FOREIGN KEY (operator_id)
+          REFERENCES operators (id) ON DELETE CASCADE
       );
       COMMENT ON COLUMN console_sessions.operator_id IS 'null for the root key';
       COMMENT ON COLUMN console_sessions.key_digest IS 'of the key with which the session began';

@@ -15,7 +15,8 @@ export class CreateSecondFactors1795651200004 implements MigrationInterface {
         CONSTRAINT totp_factors_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
       );
       CREATE INDEX totp_factors_key_mark_idx ON totp_factors (key_mark);
-      COMMENT ON COLUMN totp_factors.encrypted_secret IS '20 bytes under AES-256-GCM with a key derived from SECRET_KEY';
+      COMMENT ON COLUMN totp_factors.encrypted_secret IS
+        '20 bytes under AES-256-GCM with a key derived from SECRET_KEY';
       COMMENT ON COLUMN totp_factors.key_mark IS 'tells which key encrypted the secret; it reveals nothing of the key';
       COMMENT ON COLUMN totp_factors.last_step IS
         'time step of the last accepted code (RFC 6238): no code of it or before is accepted again';
@@ -54,7 +55,8 @@ export class CreateSecondFactors1795651200004 implements MigrationInterface {
         expires_at timestamptz NOT NULL
       );
       CREATE INDEX used_challenges_expires_at_idx ON used_challenges (expires_at);
-      COMMENT ON TABLE used_challenges IS 'challenges that a login or a registration of a passkey has used, until they expire';
+      COMMENT ON TABLE used_challenges IS
+        'challenges that a login or a registration of a passkey has used, until they expire';
       COMMENT ON COLUMN used_challenges.digest IS 'SHA-256';
     `);
   }

@@ -9,7 +9,8 @@ export class CreateSigningKeys1795651200008 implements MigrationInterface {
         algorithm      text CONSTRAINT signing_algorithms_pkey PRIMARY KEY,
         last_signed_at timestamptz
       );
-      COMMENT ON COLUMN signing_algorithms.last_signed_at IS 'to the minute; its tokens are accepted for one token life after it';
+      COMMENT ON COLUMN signing_algorithms.last_signed_at IS
+        'to the minute; its tokens are accepted for one token life after it';
       INSERT INTO signing_algorithms (algorithm) VALUES ('HS256'), ('ES256');
 
       CREATE TABLE signing_keys (

@@ -21,7 +21,8 @@ export class CreateThrottles1795651200012 implements MigrationInterface {
       ) WITH (fillfactor = 70);
       CREATE INDEX throttle_windows_window_end_idx ON throttle_windows (window_end);
       COMMENT ON TABLE throttle_windows IS 'tries in the current windows, and the addresses that are known to accounts';
-      COMMENT ON COLUMN throttle_windows.key IS 'name of the limit, and an HMAC of the account or network: reveals neither';
+      COMMENT ON COLUMN throttle_windows.key IS
+        'name of the limit, and an HMAC of the account or network: reveals neither';
       COMMENT ON COLUMN throttle_windows.points IS 'the limit: consumed + reserved never exceed it';
       COMMENT ON COLUMN throttle_windows.window_start IS 'by the clock of this server, as all times of this table';
       COMMENT ON COLUMN throttle_windows.consumed IS 'points of confirmed wrong guesses, or of counted calls';

@@ -26,7 +26,8 @@ export class CreateUsers1795651200001 implements MigrationInterface {
       COMMENT ON COLUMN users.password_hash IS 'bcrypt, $2b$; over 72 bytes reduced with HMAC-SHA-256 first';
       COMMENT ON COLUMN users.password_changed_at IS
         'when the password was set, and later at each change; not at a rehash. Null: imported';
-      COMMENT ON COLUMN users.email_verified_at IS 'when a link proved that the address reaches its owner; null: not proven';
+      COMMENT ON COLUMN users.email_verified_at IS
+        'when a link proved that the address reaches its owner; null: not proven';
       COMMENT ON COLUMN users.factors_changed_at IS
         'identifies the set of second factors: a login that read another one is refused; null: never changed';
       COMMENT ON COLUMN users.first_proof_at IS
