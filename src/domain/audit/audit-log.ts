@@ -47,9 +47,9 @@ interface AuditFilter {
   /** Address of the client. */
   readonly address?: string | undefined;
   readonly events: readonly AuditEventName[] | undefined;
-  /** Inclusive. */
+  /** First moment that is included. */
   readonly since: Date | undefined;
-  /** Exclusive. */
+  /** First moment that is excluded. */
   readonly until: Date | undefined;
 }
 

@@ -113,7 +113,7 @@ export interface AskedUse {
    * compares scopes itself.
    */
   readonly scope?: string | null | undefined;
-  /** The owner of the key acts on the key itself, which no restriction concerns. */
+  /** Whether the call acts on the key itself, which no restriction concerns. */
   readonly isOwnKey?: boolean | undefined;
 }
 

@@ -42,7 +42,7 @@ interface RotationOptions {
   readonly overlapHours: number;
   /** The last rotation as the caller knows it; null: none yet. Of two calls with the same value, one succeeds. */
   readonly ifRotatedAt?: Date | null | undefined;
-  /** Recorded in place of the rotation by an operator. */
+  /** The recorded audit event; by default that of a rotation by an operator. */
   readonly event?: AuditEventName;
 }
 

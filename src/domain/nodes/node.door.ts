@@ -4,7 +4,7 @@ import { createRefusal } from '../../foundation/access/doors.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 
 interface PresentedNode {
-  /** `node_id:api_key` */
+  /** The text `node_id:api_key`. */
   readonly credential: string;
   /** The service at which the key is presented, if it named itself. */
   readonly target: string | undefined;

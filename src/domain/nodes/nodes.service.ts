@@ -135,8 +135,8 @@ export class NodesService {
   }
 
   /**
-   * The old key stays valid as after a rotation by an operator. @throws {ProblemException} too_many_requests; as {@link
-   * KeyStore.rotateKey}
+   * Rotates a key for its own device. The old key stays valid as after a rotation by an operator.
+   * @throws {ProblemException} too_many_requests; those of {@link KeyStore.rotateKey}
    */
   async rotateOwnKey(nodeId: string, actor: Actor): Promise<IssuedCredential<Node>> {
     await this.throttle.countNodeRotation(nodeId);

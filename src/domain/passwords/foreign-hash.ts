@@ -48,7 +48,6 @@ type ForeignHash =
 
 export type HashOf<Algorithm> = Extract<ForeignHash, { algorithm: Algorithm }>;
 
-/** Its message never contains the hash. */
 export class ForeignHashError extends Error {
   override readonly name = 'ForeignHashError';
 

@@ -204,7 +204,6 @@ export class SigningKeyRotation {
 
 type EncryptedRow = Pick<SigningKey, 'id' | 'kid' | 'state'> & { readonly encrypted_private_key: Buffer };
 
-/** Its message tells the operator what to do. */
 export class SigningKeyOperationError extends Error {
   override readonly name = 'SigningKeyOperationError';
 }

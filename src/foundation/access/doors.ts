@@ -46,7 +46,7 @@ export interface Asked {
   readonly target?: string | null;
   /** The scope that the call needs at that service; null when it names none, so that a restricted key is refused. */
   readonly appScope?: string | null | undefined;
-  /** A node acts on its own key: its targets do not restrict that. */
+  /** Whether a node acts on its own key, which its targets do not restrict. */
   readonly isOwnKey?: boolean;
   /** The operator scope that the route declares. */
   readonly scope?: RouteScope | undefined;

@@ -298,7 +298,7 @@ class OwnKeyGuard extends DoorGuard {
   }
 }
 
-/** The node itself, also one with targets, which do not name this service. */
+/** Requires the node itself. Its targets do not restrict it, because they never name this service. */
 export const RequireNodeItself = () => RequireWith(OwnKeyGuard, 'node');
 
 export const RequireForwardedUser = () =>

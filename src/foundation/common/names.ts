@@ -16,8 +16,8 @@ function defineName(characters: string, maxLength: number, detail: string): Name
 }
 
 /**
- * Letters and digits of ASCII only, so that two names do not look alike; no `@`, so that no e-mail address gets into
- * labels and logs.
+ * ASCII letters, digits and `._-` only, so that two names do not look alike, and no e-mail address gets into labels and
+ * logs.
  */
 function defineIdentifier(maxLength: number): NameKind {
   const detail = `must be 1 to ${maxLength} letters, digits, dots, dashes or underscores`;

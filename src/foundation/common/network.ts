@@ -11,7 +11,7 @@ export function toNetwork(address: string | null | undefined): string {
 
 /**
  * Returns an IPv4 address, or the /64 and the /48 of an IPv6 address. A client with one address of a /64 has all of
- * them, and a customer commonly gets a /48 (RFC 6177), whose 65,536 networks must not count as as many clients.
+ * them, and a customer commonly gets a /48 (RFC 6177), which must not count as 65,536 clients.
  * @param address as Express reports it: the peer's, or with TRUST_PROXY the one in X-Forwarded-For
  */
 export function toNetworks(address: string | null | undefined): Networks {

@@ -64,7 +64,7 @@ export class EmbeddedPostgres {
     if (isNew) onCreate?.();
     const location = locate(folder);
     if (isNew) await initialise(location, makePassword());
-    // Another process may be starting or stopping the server.
+    // Repeats the attempt, because another process may be starting or stopping the server.
     for (let waitedMs = 0; waitedMs < START_TIMEOUT_MS; waitedMs += POLL_INTERVAL_MS) {
       const running = readRunningPort(location);
       const server = new EmbeddedPostgres(location, running ?? options.port ?? (await findFreePort()));

@@ -105,7 +105,7 @@ export class Log implements OnApplicationShutdown {
     });
   }
 
-  /** Undefined without a logging service. */
+  /** Undefined when no logging service is configured. */
   get isDelivering(): boolean | undefined {
     return this.shipper?.isDelivering;
   }

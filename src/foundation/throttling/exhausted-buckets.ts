@@ -6,11 +6,14 @@ import { ProblemException, problems, type RefusalEvent } from '../problems/probl
 import type { RateLimitBucket } from './rate-limit-buckets.js';
 
 const MAX_EXHAUSTED_KEYS = 10_000;
-/** Further refusals of a key within its window are delayed, which slows down a client that waits for each response. */
+/**
+ * Beyond this number, refusals of a key within its window are delayed, which slows down a client that waits for each
+ * response.
+ */
 const MAX_PROMPT_REFUSALS = 100;
 const REFUSAL_DELAY_MS = 1_000;
 const MAX_DELAYED = 1_000;
-/** Of further refusals of a key, only those whose number is a power of two are logged. */
+/** Beyond this number, a refusal of a key is logged only when its number is a power of two. */
 const MAX_LOGGED_REFUSALS = 100;
 /** How long a replica may continue to refuse after an operator removed a user's throttles. */
 export const UNLOCK_CHECK_INTERVAL_MS = 1_000;

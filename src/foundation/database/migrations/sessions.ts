@@ -1,4 +1,4 @@
-// Sessions with their refresh tokens.
+// Sessions of users: one row for each login and all rotations of its refresh token.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 

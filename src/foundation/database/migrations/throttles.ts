@@ -1,4 +1,4 @@
-// The counters of the throttles.
+// Rate limit buckets, the counters of the throttles.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 

@@ -1,4 +1,4 @@
-// Accounts of people.
+// Users, with their passwords and addresses.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
