@@ -85,9 +85,9 @@ export class CreateAuditLog1795651200009 implements MigrationInterface {
       COMMENT ON COLUMN audit_settings.retention_floor_days IS
         'a month of the audit log is dropped this many days after its end, or later';
 
-      -- Rows of a month without a partition are in the default partition, and PostgreSQL refuses to create the month's
-      -- partition while they are. The function detaches them, creates the partition and inserts them again; at most twelve
-      -- months a call.
+      -- A row of a month without a partition is in the default partition, and PostgreSQL refuses to create the month's
+      -- partition while it is. The function detaches the default partition, creates the missing ones (at most twelve a
+      -- call), and inserts the rows again.
       CREATE FUNCTION audit_events_make_months(ahead integer) RETURNS text[] LANGUAGE plpgsql ${definer} AS $$
       DECLARE
         current_month timestamp := date_trunc('month', now() AT TIME ZONE 'UTC');
@@ -127,8 +127,8 @@ export class CreateAuditLog1795651200009 implements MigrationInterface {
         WHERE inhparent = 'audit_events'::regclass AND relname ~ '^audit_events_[0-9]{4}_[0-9]{2}$'
       $$;
 
-      -- Drops one month a call: the oldest whose retention has ended by the clock of PostgreSQL. A month with a row that was
-      -- recorded since then stays, because a replica with a slow clock dated the row.
+      -- Drops the oldest month whose retention has ended by the clock of PostgreSQL. A month with a row that was recorded
+      -- since then stays, because a replica with a slow clock dated the row.
       CREATE FUNCTION audit_events_drop_month(keep_days integer) RETURNS text LANGUAGE plpgsql ${definer} AS $$
       DECLARE
         keep_from timestamptz;
