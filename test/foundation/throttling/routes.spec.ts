@@ -74,7 +74,7 @@ describe('registrations and refreshes', () => {
     await refresh(one, '192.0.2.6', refresh_token).expect(200);
   });
 
-  it('are documented with 429 and its headers, as are logins, links, enrolments, acts that ask for the password or a code, renamings of passkeys, and admin routes, and no other route', async () => {
+  it('are documented with 429 and its headers, as are logins, links, enrolments, rotations by nodes, acts that ask for the password or a code, renamings of passkeys, and admin routes, and no other route', async () => {
     const document = (await one.get('/docs-json').expect(200)).body as OpenAPIObject;
     const throttled = Object.entries(document.paths).flatMap(([path, item]) =>
       Object.values(item as Record<string, Operation>).flatMap(({ responses, security = [] }) =>
@@ -96,7 +96,7 @@ describe('registrations and refreshes', () => {
       'passkeys/{id}/remove',
     ];
     const paths = [
-      '/api/v0/nodes/enrol',
+      ...['enrol', 'me/rotate'].map((name) => `/api/v0/nodes/${name}`),
       ...['register', ...logins, 'refresh', ...links].map((name) => `/api/v0/auth/${name}`),
       ...['password', 'delete', 'email', ...factors].map((name) => `/api/v0/users/me/${name}`),
     ];
