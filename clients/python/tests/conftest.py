@@ -14,6 +14,9 @@ _LIMITS = (
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that hold answers back: on a busy machine, a time-out would end their questions first."""
+    """
+    Lengthens the timeouts for tests that hold answers back, because on a busy machine they would end the questions
+    first.
+    """
     for name in _LIMITS:
         monkeypatch.setattr(f"platform_auth.{name}", _LONG_SECONDS)

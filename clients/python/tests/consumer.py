@@ -1,4 +1,4 @@
-"""A service as a strictly typed project writes it. It is checked, not run."""
+"""A service of a strictly typed project, which is type-checked and never run."""
 
 from collections.abc import Mapping
 from typing import assert_type

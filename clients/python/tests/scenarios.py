@@ -17,9 +17,9 @@ def _read(path: str) -> Any:
 _DATA = _read("credentials.json")
 NAMES: dict[str, str] = _DATA["names"]
 CREDENTIALS: dict[str, Any] = _DATA["credentials"]
-# Secrets of callers, of which a verifier keeps nothing but digests.
+# Secrets that callers present, of which a verifier keeps only digests.
 PRESENTED_SECRETS = {secret for credential in CREDENTIALS.values() for secret in credential.get("secrets", [])}
-# Nothing of them may be printed.
+# None of these may be printed.
 SECRETS = PRESENTED_SECRETS | {NAMES["own_app_key"], NAMES["next_own_app_key"], NAMES["secret_key"]}
 
 
@@ -41,7 +41,7 @@ ANSWERS: dict[str, Any] = fill(_read("answers.json"))
 
 
 def read_scenarios() -> list[tuple[str, dict[str, Any]]]:
-    """With the rule of each. A misspelt word is an error."""
+    """Returns each scenario with its rule. A misspelt word is an error."""
     validator = jsonschema.Draft7Validator(_read("schema.json"))
     scenarios = []
     for path in sorted((_FOLDER / "scenarios").glob("*.json")):

@@ -46,7 +46,7 @@ class ScriptedTransport:
 
 
 class ScriptedVerifier(Verifier):
-    """With threads of its own."""
+    """A verifier with threads of its own."""
 
     def __init__(self, create_transport: Callable[[], Any] = ScriptedTransport, **options: Any) -> None:
         self._create_transport = create_transport

@@ -22,7 +22,7 @@ _TOKENS: list[socket.socket] = []
 
 
 def _replace_settings(**settings: int) -> str:
-    """Settings that no variable sets; on a busy machine the service's own would turn verdicts into 503."""
+    """Replaces fixed settings, with which the service would turn verdicts into 503 on a busy machine."""
     module = (ROOT / "dist/tools/replace-settings.js").as_uri()
     return f"--import={module}?{quote(json.dumps(settings))}"
 
@@ -43,10 +43,9 @@ _VARIABLES = {
 
 
 def claim_port() -> int:
-    """Below the ports that the system assigns to connections, so that no connection takes it before the service listens.
-
-    No other program of the tests gets it while this one runs: as tools/claim-port.ts, the UDP port of the same number
-    is the token of the claim.
+    """
+    Returns a port below those that the system assigns to connections, so that no connection takes it before the
+    service listens. The claim is the UDP port of the same number, as in tools/claim-port.ts.
     """
     while True:
         port = random.randrange(20_000, 32_768)
@@ -63,7 +62,7 @@ def claim_port() -> int:
 
 
 class Replica:
-    """`npm run test:python` builds it, and starts the database."""
+    """A replica of the service, which `npm run test:python` has built beside a database."""
 
     def __init__(self, **variables: str) -> None:
         self._variables = variables
@@ -72,7 +71,7 @@ class Replica:
         self.start()
 
     def start(self) -> None:
-        # The whole environment: nothing else is inherited.
+        # The whole environment, because nothing else is inherited.
         inherited = {name: os.environ[name] for name in ("PATH", "DATABASE_URL")}
         environment = {**inherited, **_VARIABLES, **self._variables, "PORT": str(self._port)}
         self._process = subprocess.Popen(["node", "dist/service/main.js"], cwd=ROOT, env=environment)

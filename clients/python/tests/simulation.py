@@ -1,4 +1,4 @@
-"""True time, the clocks of one process, and an event loop whose timers run by them: nothing waits."""
+"""True time, the clocks of one process, and an event loop whose timers run by them, so that no test waits."""
 
 import asyncio
 import contextvars
@@ -17,9 +17,9 @@ Result = TypeVar("Result")
 class _Event:
     due_ms: float
     work: Callable[[], object]
-    # Timers of the process run by its monotonic clock; everything else by true time.
+    # The monotonic clock drives the timers of the process, and true time everything else.
     is_monotonic: bool
-    # Not held up by a pause: what happens outside of the process.
+    # Whether it happens outside of the process, so that a pause does not delay it.
     is_outside: bool
 
 
@@ -45,16 +45,16 @@ class Simulation:
         self._jumped_ms += ms
 
     def stop(self, ms: float) -> None:
-        """The process stands still."""
+        """Pauses the process, while its clocks go on."""
         self._stopped_until_ms = self.now_ms + ms
 
     def suspend(self, ms: float) -> None:
-        """The machine stands still, with its monotonic clock."""
+        """Suspends the machine, and with it the monotonic clock."""
         self.stop(ms)
         self._suspended_ms += ms
 
     async def until(self, ms: float) -> None:
-        """Resolves after everything that is due at this time."""
+        """Returns after everything that is due until this time."""
         reached = self.loop.create_future()
         self.at(ms, lambda: reached.set_result(None), is_outside=True)
         await reached
@@ -107,7 +107,9 @@ class _SimulatedLoop(asyncio.SelectorEventLoop):
 
 
 class _IdleSelector(selectors.SelectSelector):
-    """A loop waits without a limit when nothing is ready: every timer is an event of the simulation."""
+    """
+    Never waits: a loop waits without a limit when nothing is ready, and every timer is an event of the simulation.
+    """
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__()

@@ -88,7 +88,7 @@ def create_starlette(auth: TestVerifier) -> Starlette:
 
 
 def create_asgi(auth: TestVerifier) -> Any:
-    """A service in front of which each door has its middleware."""
+    """Creates an application in which each door has its middleware."""
 
     async def service(scope: Any, receive: Any, send: Any) -> None:
         auth_of = scope["auth"]
@@ -194,7 +194,7 @@ HOSTILE = [
 @FRAMEWORKS
 @pytest.mark.parametrize("door", DOORS)
 def test_refuses_whatever_the_header_holds(auth: TestVerifier, create: Any, door: str) -> None:
-    """Sent below the client, which would refuse to send some of them."""
+    """Sends below the client, which would refuse some of these headers."""
     app = create(auth)
     names = {"app": b"x-platform-app-key", "node": b"x-api-key", "user": b"authorization"}
     for value in HOSTILE:
@@ -256,7 +256,7 @@ def test_sends_the_same_status_and_headers_where_the_framework_hides_its_handler
 
 
 async def connect(app: Any, path: str, headers: dict[str, str], extensions: dict[str, Any]) -> list[Any]:
-    """Every message of the application to a client that connects and then waits."""
+    """Returns every message of the application to a client that connects and then waits."""
     messages: list[Any] = []
     received = iter([{"type": "websocket.connect"}])
 
@@ -345,7 +345,7 @@ def test_reads_the_headers_of_the_standard_library_and_ignores_others_of_any_typ
 
 
 def test_serves_threads_that_present_one_credential_at_the_same_time(auth: TestVerifier) -> None:
-    """As a test client does that is called in several threads: each has an event loop of its own."""
+    """A test client that several threads call has an event loop in each."""
     node = auth.issue_node()
     with ThreadPoolExecutor() as threads:
         verified = [threads.submit(asyncio.run, auth.verify_node(node.headers)) for _ in range(20)]
@@ -408,9 +408,9 @@ def test_admits_by_one_of_several_doors_or_without_a_credential(auth: TestVerifi
     assert call(api, "/either", app.headers).json() == "app"
     assert call(api, "/either", user.headers).json() == "user"
     assert call(api, "/either", {**app.headers, **user.headers}).json() == "user"
-    # The one that decides is not valid, whatever else is sent.
+    # The first door decides, and its credential is not valid.
     expect_problem(call(api, "/either", {**app.headers, "Authorization": "Bearer forged"}), 401, "invalid_access_token")
-    # Another scheme is another program's.
+    # Another scheme of Authorization belongs to another program.
     assert call(api, "/either", {**app.headers, "Authorization": "Basic YTpi"}).json() == "app"
     nothing = call(api, "/either", {})
     expect_problem(nothing, 401, "missing_access_token")
@@ -441,7 +441,7 @@ def test_names_its_credentials_in_the_openapi_document(auth: TestVerifier) -> No
         "/anyone": ["AccessToken"],
         "/node": ["NodeKey"],
     }
-    # Nothing of the dependency looks like a parameter of the caller.
+    # No parameter of the dependency becomes a parameter of the caller.
     assert all("parameters" not in item["get"] for item in document["paths"].values())
 
 

@@ -1,4 +1,4 @@
-"""Answers that no service gives, beside those of the conformance suite."""
+"""Answers that no service gives, in addition to those of the conformance suite."""
 
 import json
 from typing import Any

@@ -20,12 +20,12 @@ from platform_auth.verifier import Verifier
 from scenarios import CREDENTIALS, NAMES, PRESENTED_SECRETS, RESTRICTED_APPS, SECRETS, read_scenarios
 from simulation import Simulation
 
-# A verdict that is not known so long after the last step fails the scenario.
+# A scenario fails when its verdict is still unknown this long after the last step.
 PATIENCE_MS = 10_000
 
 
 class SimulatedWorker:
-    """The one loop of the simulation."""
+    """Runs its work on the one loop of the simulation."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._loop = simulation.loop
@@ -63,7 +63,7 @@ class Log(logging.Handler):
 
 
 class Run:
-    """Runs one scenario and says everything that does not match it."""
+    """Runs one scenario, and collects everything that does not match it."""
 
     def __init__(self, scenario: dict[str, Any], folder: Path = Path()) -> None:
         self.mistakes: list[str] = []
@@ -177,7 +177,7 @@ class Run:
             "node": self._verifier.verify_node,
             "user": self._verifier.verify_user,
         }[credential["door"]]
-        # As an ASGI server hands headers over.
+        # Hands headers over as an ASGI server does.
         pairs = [*credential["headers"], *step.get("with", [])]
         return asdict(await verify([(name.lower().encode(), value.encode("utf-8")) for name, value in pairs]))
 
@@ -229,7 +229,7 @@ def read_used(body: bytes) -> list[dict[str, Any]]:
 
 
 def find_texts(thing: object, seen: set[int] | None = None) -> Iterator[str]:
-    """Every text that a verifier holds, without its fake service and its settings."""
+    """Yields every text that a verifier keeps, without those of its fake service and its settings."""
     seen = set() if seen is None else seen
     if id(thing) in seen or isinstance(thing, Settings):
         return
@@ -270,7 +270,7 @@ def test_every_rule_has_scenarios() -> None:
 
 
 def test_finds_what_a_verifier_remembers(tmp_path: Path) -> None:
-    """Otherwise no scenario would notice a secret that is kept."""
+    """Proves that the scenarios would notice a secret that is kept."""
     run = Run({"name": "", "steps": [{"at": 10, "present": "node", "expect": "accepted"}]}, tmp_path)
     run.run()
     assert NAMES["node_id"] in set(find_texts(run._verifier))

@@ -70,7 +70,7 @@ async def verdict_of(verify: Verify, headers: dict[str, str]) -> str:
 
 
 async def eventually(verify: Verify, headers: dict[str, str], expected: str) -> None:
-    """Until the first such verdict. 503 is not a verdict: a slow machine may lose a question to a time-out."""
+    """Repeats until this verdict. A 503 is not a verdict, because a slow machine may lose a question to a timeout."""
     end = time.monotonic() + PATIENCE_SECONDS
     while (verdict := await verdict_of(verify, headers)) != expected:
         assert time.monotonic() < end, f"{verdict} instead of {expected}"
@@ -78,7 +78,7 @@ async def eventually(verify: Verify, headers: dict[str, str], expected: str) -> 
 
 
 async def first_answer(verify: Verify, headers: Any) -> Any:
-    """The principal, or the refusal. 503 is neither."""
+    """Returns the principal or the refusal, and repeats a 503, which is neither."""
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -94,8 +94,8 @@ async def present_until(
     verify: Verify, headers: dict[str, str], revoke: Callable[[], httpx.Response], requests: int = 50
 ) -> list[str]:
     """
-    Presents a credential without a pause, from memory too, while it is revoked.
-    Returns the verdicts on requests that came after the revoking call had answered.
+    Presents a credential without a pause while it is revoked, and returns the verdicts on requests that came after
+    the revoking call had answered.
     """
     is_revoked = False
     later: list[str] = []
@@ -259,7 +259,7 @@ def test_accepts_nothing_revoked_even_when_it_is_cut_off(replicas: tuple[Replica
         first.pause()
         return second.call("DELETE", path)
 
-    # Each waits for an answer of the replica that stands still.
+    # Each request waits for the replica, which is paused.
     later = asyncio.run(present_until(auth.verify_node, headers, revoke, requests=8))
     first.resume()
     assert set(later) == {"unavailable"}
@@ -278,7 +278,7 @@ def test_answers_with_the_same_problem_document_as_the_service(
         (auth.verify_app, "POST", "/internal/validate-app", forged_app),
         (auth.verify_node, "POST", "/internal/validate-node", forged_node),
         (auth.verify_node, "POST", "/internal/validate-node", twice),
-        # A route behind the door of users: the answer of validate-user also says `valid: false`.
+        # This route behind the user door stands for validate-user, whose 401 also says `valid: false`.
         (auth.verify_user, "GET", "/api/v0/users/me", {"Authorization": "Bearer forged"}),
         (auth.verify_user, "GET", "/api/v0/users/me", {}),
     ]

@@ -1,4 +1,7 @@
-"""Strangers send random keys: what is remembered, and who was valid recently, does not suffer. Judged by counts, never by time."""
+"""
+Strangers send random keys, and callers that are remembered, or were valid recently, do not suffer. Judged by counts,
+never by time.
+"""
 
 import asyncio
 import json
@@ -17,13 +20,13 @@ from test_conformance import Run
 
 pytestmark = pytest.mark.usefixtures("patient")
 NODE = [(b"x-api-key", NODE_HEADERS["X-API-Key"].encode())]
-# Held for long, and polled often.
+# A long lease, polled often.
 _CHANGES = {"cursor": "1", "reset": False, "lease_ms": 60, "fresh_for_ms": 60_000, "changes": []}
 _YES = {"x-platform-remember": "yes", "x-platform-expires-in": "60", "x-platform-fresh-for-ms": "60000"}
 
 
 class Besieged:
-    """A service that knows one node, and answers questions about others when it is told to."""
+    """A service that knows one node, and holds answers about others until the test releases them."""
 
     def __init__(self) -> None:
         self.polls = 0
@@ -154,7 +157,7 @@ def test_networks_take_turns_and_the_newest_of_the_one_with_most_is_dropped() ->
     assert [enter("a") for _ in range(10)] == [*[""] * 8, "a", "a"]
     assert [enter("b"), enter("b")] == ["a", "b"]
     assert [place.network for place in running] == ["a"] * 6
-    # A key that was valid has a place of its own, and one of the strangers makes room for it.
+    # A key that was valid recently has reserved places, and a stranger makes room for it.
     assert enter("a", was_valid=True) == "a"
     assert [place.was_valid for place in running] == [*[False] * 6, True]
     assert enter("c") == "c"
@@ -195,10 +198,10 @@ def test_asks_again_in_the_background_for_a_credential_that_is_used_before_it_en
         {"at": 44_000, "asked": {path: 1}},
         {"at": 55_000, "present": present, "expect": {"verdict": "accepted", "by": 55_000}},
         {"at": 55_100, "present": present, "expect": {"verdict": "accepted", "by": 55_100}},
-        # The first question alone would be over.
+        # By now the answer to the first question alone would have ended.
         {"at": 61_000, "present": present, "expect": {"verdict": "accepted", "by": 61_000}},
         {"at": 61_010, "asked": {path: 2}},
-        # Nothing is asked for a credential that is not used.
+        # A credential that is not used is not asked for again.
         {"at": 200_000, "asked": {path: 2}},
     ]
     slow = {"like": yes, "after_ms": 400}

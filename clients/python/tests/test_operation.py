@@ -1,4 +1,4 @@
-"""What an operator sees: log lines and counters; and what long-lived connections are told."""
+"""What an operator sees, in log lines and counters, and what long-lived connections are told."""
 
 import asyncio
 import gc
@@ -173,10 +173,10 @@ def test_counts_what_threads_verify_at_once() -> None:
 
 
 def test_is_misconfigured_with_the_name_of_another_service() -> None:
-    """Every key would be refused: 503, and one log line that names both."""
+    """The service would refuse every key, so the verifier answers 503, and one log line names both services."""
     caller = {"like": "reset", "after_ms": 50, "headers": {"X-Platform-Caller": "ocr"}}
     steps = [
-        # Before the first poll is answered, too.
+        # Also before the first poll is answered.
         {"at": 10, "present": "app", "expect": "unavailable"},
         {"at": 500, "present": "node", "expect": "unavailable"},
         {"at": 510, "logged": {"verifier_misconfigured": 1}, "causes": ["SERVICE_NAME"]},
@@ -188,7 +188,7 @@ def test_is_misconfigured_with_the_name_of_another_service() -> None:
 
 
 class ChangingTransport(ScriptedTransport):
-    """Tells changes, and refuses the node once it is revoked."""
+    """Reports changes, and refuses the node once it is revoked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ def test_tells_a_connection_once_that_its_key_has_ended(report: dict[str, object
             watch = verifier.on_ended(NODE_HEADERS, lambda name=name: told.append(f"{name} {threading.get_ident() == loop_thread}"))
         watch.close()
         await eventually(lambda: len(transport.asked) >= 1)
-        # A change that ended nothing is only a reason to ask, and so is an outage.
+        # A change that ended nothing, or an outage, is only a reason to ask again.
         asked = len(transport.asked)
         transport.reports.append(report)
         await eventually(lambda: len(transport.asked) > asked)
@@ -265,7 +265,7 @@ def test_tells_a_connection_whose_key_ended_before_it_was_watched() -> None:
 
 
 def create_stream(auth: Verifier) -> FastAPI:
-    """As docs/verifiers.md has it."""
+    """Copied from docs/verifiers.md."""
     api = FastAPI()
 
     @api.websocket("/stream")

@@ -80,7 +80,7 @@ def test_names_every_variable_that_is_missing() -> None:
         *[("url", url) for url in ("", "auth", "ftp://auth", "http://", "http://[", "http://a b", "http://auth:99999")],
         *[("url", "http://a:b@auth"), ("url", "http://a@auth"), ("url", "http://auth/?a"), ("url", "http://auth/#a")],
         *[("url", "http://auth/?"), ("jwks_url", "http://auth/jwks.json?a"), ("url", "http://auth:x"), ("url", "http://\x00")],
-        # urlsplit would drop these, and name another host.
+        # urlsplit drops these characters, and would name another host.
         *[("url", url) for url in ("http://ho\nst", "http://ho\tst", "http://auth\r", " http://auth", "\x00http://auth", "http://auth ")],
         *[("url", url) for url in ("http://auth\x7f", "http://auth/\x85", "http://auth\u3000", "http:// auth")],
         ("jwks_url", "http://auth/jwks\n.json"),
@@ -90,11 +90,11 @@ def test_names_every_variable_that_is_missing() -> None:
         *[("service_name", "recipes\n"), ("jwks_url", "/.well-known/jwks.json"), ("secret_key", "short")],
         *[("outage_grace_seconds", -1), ("outage_grace_seconds", 61), ("max_entries", 0), ("max_questions", 0)],
         *[("secret_key_previous", "short"), ("outage_grace_seconds", float("nan")), ("issuer", ""), ("audience", "")],
-        # A byte that is not UTF-8, as os.environ has it.
+        # os.environ has this in place of a byte that is not UTF-8.
         *[(name, "s" * 32 + "\udcff") for name in ("app_id", "app_key", "service_name", "secret_key", "secret_key_previous")],
         *[(name, "http://auth/\udcff") for name in ("url", "jwks_url", "issuer", "audience")],
         ("url", "http://auth\udcff"),
-        # Of another type.
+        # Values of another type.
         *[("url", None), ("url", b"http://auth"), ("app_id", None), ("app_key", 7), ("service_name", None)],
         *[("secret_key", b"s" * 32), ("secret_key_previous", b"s" * 32), ("jwks_url", 7), ("issuer", None)],
         *[("audience", ["recipes"]), ("outage_grace_seconds", "5"), ("outage_grace_seconds", True), ("max_entries", "5")],

@@ -1,4 +1,4 @@
-"""The adapters of docs/verifiers.md for frameworks without one of their own, as that page has them."""
+"""Frameworks without an adapter of their own, with the adapters that docs/verifiers.md shows."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

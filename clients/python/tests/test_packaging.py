@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
-# No framework is installed with it.
+# Imports no framework, because none is installed with the wheel.
 PROGRAM = """
 import asyncio, importlib.metadata, importlib.util
 from platform_auth import RefusedError, Verifier
@@ -61,7 +61,7 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence(wheel: Path) -> N
 
 def test_the_wheel_works_in_a_fresh_environment_with_the_oldest_dependencies(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "venv"
-    # The pip of these tests installs into it: a copy of its own would take seconds of CPU.
+    # The pip of these tests installs into it, because installing another pip would take seconds of CPU.
     venv.create(environment)
     python = str(environment / "bin/python")
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]

@@ -19,7 +19,7 @@ PYRIGHT = str(PROJECT / "../../node_modules/.bin/pyright")
 
 @pytest.fixture(scope="module")
 def mypy(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """As pyproject.toml configures it. The second check finds the types of all packages in the cache."""
+    """Runs mypy as pyproject.toml configures it, with a cache that the checks share."""
     cache = str(tmp_path_factory.mktemp("mypy"))
     return [sys.executable, "-m", "mypy", "--config-file", str(PROJECT / "pyproject.toml"), "--cache-dir", cache]
 
@@ -32,7 +32,7 @@ def check(*commands: list[str], folder: Path = PROJECT) -> None:
 
 def test_the_sources_and_a_strictly_typed_service_pass_mypy_and_pyright(mypy: list[str], tmp_path: Path) -> None:
     consumer = shutil.copy(PROJECT / "tests/consumer.py", tmp_path)
-    # As pyproject.toml configures it, in one run: each reads the types of all packages anew.
+    # One run for both, because each run reads the types of all packages anew.
     configuration = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["pyright"]
     included = [str(PROJECT / "src"), consumer]
     (tmp_path / "pyrightconfig.json").write_text(json.dumps({**configuration, "include": included}))

@@ -1,4 +1,7 @@
-"""In servers that fork, thread and spawn: each worker verifies. In processes of their own, beside a service that knows one node."""
+"""
+Servers that fork, thread and spawn, in processes of their own, beside a service that knows one node. Each worker must
+verify.
+"""
 
 import json
 import os
@@ -21,7 +24,7 @@ PATIENCE_SECONDS = 120
 TESTS = Path(__file__).resolve().parent
 _CHANGES = {"cursor": "1", "reset": False, "lease_ms": 600, "fresh_for_ms": 500, "changes": []}
 _YES = {"valid": True, "node_id": NODE_ID, "household_id": HOUSEHOLD_ID}
-# The worker class of uvicorn does not end at SIGQUIT, which Gunicorn then waits for.
+# Short, because the worker class of uvicorn does not end at SIGQUIT, and Gunicorn waits for it.
 GUNICORN = ["gunicorn", "--preload", "--workers", "2", "--graceful-timeout", "1", "--log-level", "error", "--bind"]
 SERVERS = {
     "sync": [*GUNICORN, "{address}", "served:wsgi"],
@@ -61,7 +64,10 @@ def environment() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def servers(environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """The addresses of all, started at once; the thread of the verifier runs already when some of them fork."""
+    """
+    Starts all servers at once and yields their addresses. The thread of the verifier already runs when some of them
+    fork.
+    """
     addresses: dict[str, str] = {}
     processes = []
     for name, words in SERVERS.items():
@@ -72,7 +78,7 @@ def servers(environment: dict[str, str]) -> Iterator[dict[str, str]]:
         processes.append(subprocess.Popen([sys.executable, "-m", *command], cwd=TESTS, env={**environment, **started}))
     yield addresses
     for process in processes:
-        # Without waiting for connections.
+        # This signal stops the server without waiting for its connections.
         process.send_signal(signal.SIGINT)
     for process in processes:
         process.wait()
@@ -106,7 +112,7 @@ def test_a_gunicorn_with_gevent_does_not_start_and_says_why(environment: dict[st
 def test_answers_503_and_says_why_when_gevent_replaces_the_threads_after_the_verifier_was_created(
     environment: dict[str, str],
 ) -> None:
-    """As gunicorn --preload does."""
+    """Forks as gunicorn --preload does."""
     program = """
 from platform_auth import UnavailableError, Verifier
 from scripted import NODE_HEADERS

@@ -59,7 +59,7 @@ def test_creates_no_event_loop_per_call_and_shares_what_is_asked_with_other_thre
         thread.start()
     while transport.asked.count("/internal/validate-node") == 0:
         threading.Event().wait(0.01)
-    # Two of the verifier, whatever the number of callers.
+    # The verifier has two threads, however many callers there are.
     own = [thread.name for thread in threading.enumerate() if thread.name.endswith(" of a test")]
     assert sorted(own) == ["polls of a test", "questions of a test"]
     transport.release()
@@ -149,7 +149,7 @@ FRAMEWORKS = pytest.mark.parametrize("create", [create_flask, create_django])
 
 def get(client: Any, path: str, headers: dict[str, str] | None = None) -> tuple[int, Any, Any]:
     response = client.get(path, headers=headers or {})
-    # In Django, content; in Flask, data.
+    # Django calls it content, Flask data.
     body = response.content if hasattr(response, "content") else response.data
     return response.status_code, body.decode(), response.headers
 

@@ -24,14 +24,14 @@ from scripted import HOUSEHOLD_ID, NODE_HEADERS, NODE_ID, ScriptedTransport, Scr
 ALICE = UserPrincipal("alice", "session", "alice@example.org")
 NODE = NodePrincipal(NODE_ID, HOUSEHOLD_ID)
 START = Instant(0, 0)
-# After the lease of QUIET.
+# The lease of QUIET has ended by then.
 LAPSED = 0.6
 QUIET = Renewal("1", False, 0.5, 0.5, [])
 CHANGED = Renewal("2", False, 0.5, 0.5, [Change("node", NODE_ID), Change("user", "alice")])
 RESET = Renewal("3", True, 0.5, 0.5, [])
-# For a mistake to show itself. A correct lock lets the other thread pass only after this time.
+# Time for a fault to show itself: a correct lock lets the other thread pass only afterwards.
 PATIENCE_SECONDS = 0.2
-# Of remembering and evicting. The upper bound makes a recall that finds nothing fail instead of going on for ever.
+# Rounds of remembering and evicting. The upper bound ends a test whose recalls find nothing.
 MIN_ROUNDS = 300
 MAX_ROUNDS = 1_000
 
@@ -57,7 +57,7 @@ def recall_from(cache: KeyCache[NodePrincipal] | TokenCache, credential: Credent
 
 
 class Intruder:
-    """Takes over a change in another thread, in the middle of what the test does."""
+    """Applies a change in another thread, in the middle of what the test does."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -83,7 +83,7 @@ class Intruder:
 
 
 class InterruptedTicket(int):
-    """Interrupts the caller between its look at the ticket and what it does next."""
+    """Interrupts the caller between the check of the ticket and its next step."""
 
     intruder: Intruder
 
@@ -96,7 +96,7 @@ class InterruptedTicket(int):
 
 
 def remember_both(lease: Lease) -> list[Callable[[], object]]:
-    """A key and a token in caches of this lease. Returns how they are recalled."""
+    """Remembers a key and a token under this lease, and returns functions that recall them."""
     keys, tokens = create_keys(lease), create_tokens(lease)
     key, token = make_key(NODE_ID), make_token("alice")
     keys.remember(key, NODE, START, inf, lease.take_ticket())
@@ -120,7 +120,7 @@ def test_evicts_before_it_renews_the_lease() -> None:
     found: list[object] = []
 
     class Witness:
-        """Called before the caches."""
+        """A listener of the lease that is called before the caches."""
 
         def evict(self, change: Change) -> None:
             found.extend(recall() for recall in recalls)
@@ -142,7 +142,7 @@ def test_evicts_before_it_renews_the_lease() -> None:
 
 @pytest.fixture
 def frequent_switches() -> Iterator[None]:
-    """Between threads: CPython's own interval of 5 ms would show few interleavings."""
+    """Switches threads often, because CPython's interval of 5 ms would show few interleavings."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -164,7 +164,7 @@ def test_no_thread_recalls_a_key_after_its_change_was_taken_over() -> None:
         while not is_over.is_set():
             rounds_before = evicted
             found = recall_from(keys, key)
-            # Unless the next round began in between.
+            # The next round may have begun in between.
             is_evicted = remembered == rounds_before
             (recalled_after_eviction if is_evicted else recalled).add(found)
 
@@ -222,10 +222,10 @@ def test_evicts_what_was_not_recalled_beyond_the_limit() -> None:
     assert recall("1") == (True, True)
     remember("3")
     assert [recall(name) for name in ("1", "2", "3")] == [(True, True), (False, False), (True, True)]
-    # All of them were recalled: the oldest goes.
+    # All entries were recalled, so the oldest is evicted.
     remember("4")
     assert [recall(name) for name in ("1", "3", "4")] == [(False, False), (True, True), (True, True)]
-    # Nothing goes for what is remembered again.
+    # Remembering an entry again evicts none.
     remember("4")
     assert [recall(name) for name in ("3", "4")] == [(True, True), (True, True)]
 
@@ -318,7 +318,7 @@ def test_reports_every_use_of_a_key_that_was_remembered_again_while_a_thread_use
         return [use.at for use in uses.take()]
 
     def preempt() -> None:
-        """The thread has found the entry, and reads the clock at 0.1 afterwards."""
+        """Runs after the thread has found the entry, and before it reads the clock."""
         remember()
         use_at(0.2)
         intruder.now = 0.1
@@ -417,7 +417,7 @@ def test_decides_by_its_own_clock_when_its_loop_was_blocked_after_the_answer_arr
     async def play() -> None:
         waiting = asyncio.create_task(verifier.verify_node(NODE_HEADERS))
         await asyncio.sleep(0)
-        # The loop is blocked already.
+        # Blocks the loop until the question was sent.
         while transport.asked.count("/internal/validate-node") == 0:
             time.sleep(0.01)
         time.sleep(2 * fresh_for_ms / 1_000)
@@ -478,7 +478,7 @@ def test_requests_in_flight_are_unavailable_when_the_verifier_is_closed_and_so_a
 
 
 def test_starts_again_in_a_forked_process() -> None:
-    """In a process of its own: pytest has threads that must not be forked."""
+    """Runs in a process of its own, because pytest has threads that must not be forked."""
     program = """
 import asyncio, os
 from scripted import NODE_HEADERS, ScriptedVerifier

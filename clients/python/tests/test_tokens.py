@@ -1,4 +1,4 @@
-"""Tokens that no service issues: a verdict for each, and never an exception."""
+"""Tokens that no service issues. Each gets a verdict, and none an exception."""
 
 import base64
 import json

@@ -247,7 +247,7 @@ def test_trusts_the_authorities_of_the_environment_also_when_only_the_keys_come_
 
 
 def write_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1 that signs itself."""
+    """Writes a self-signed certificate of 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
@@ -276,7 +276,7 @@ def test_logs_nothing_at_info_and_no_credential_at_debug(caplog: pytest.LogCaptu
 
 @pytest.mark.usefixtures("patient")
 def test_has_a_connection_for_each_request_in_flight_and_none_of_one_that_was_cancelled() -> None:
-    """Cancelled ones do not break the others: a broken question would be repeated."""
+    """A cancelled request must not break the others, because a broken question is repeated."""
     server = Server(respond("200 OK"), is_held=True)
     count = 10
 
