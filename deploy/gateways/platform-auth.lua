@@ -10,7 +10,7 @@ local IDENTITY = {
     user = { "x-auth-door", "x-auth-user-id", "x-auth-session-id", "x-auth-email" },
 }
 
--- Only when the answer has them.
+-- These headers are set only when the answer has them.
 local OPTIONAL = { node = {}, app = { "x-auth-scopes" }, user = { "x-auth-amr" } }
 
 local FORWARDED = {
@@ -52,8 +52,8 @@ end
 
 local LACKS_SCOPE = CHALLENGES.app .. ', error="insufficient_scope"'
 
--- A 401 or 403 without the door's own challenge is of another server, and not a verdict. 400 and 431: the credential cannot be
--- read.
+-- A 401 or 403 without the door's own challenge comes from another server, and is not a verdict. 400 and 431 mean that the
+-- credential cannot be read.
 local function is_refusal(answer, door)
     if answer.status == 401 then
         return starts_with(first(answer.headers, "www-authenticate"), CHALLENGES[door])

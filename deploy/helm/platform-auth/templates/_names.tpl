@@ -36,7 +36,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/* Not those of the service: its Services and its NetworkPolicy leave this pod alone. */}}
+{{/* Other labels than the service's, so that its Services and its NetworkPolicy do not select this pod. */}}
 {{- define "platform-auth.testLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
