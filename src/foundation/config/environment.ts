@@ -56,7 +56,7 @@ function toCamelCase(name: string): string {
 }
 
 /**
- * Selects the variables that a worker gets beside its inherited environment. Only those of this service, because an
+ * Selects the variables that a worker gets beside its inherited environment: those of this service only, because an
  * environment file may contain others.
  */
 export function selectWorkerVariables(variables: Variables): Variables {

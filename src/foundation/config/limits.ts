@@ -16,7 +16,7 @@ export const MAX_REVOKED_KEYS = 500;
 
 /** A live key counts as unused after this many days without a use. */
 export const UNUSED_DAYS = 30;
-/** A live key counts as expiring during its last days, of which this is the number. */
+/** A live key counts as expiring when it expires within this many days. */
 export const EXPIRY_NOTICE_DAYS = 14;
 
 /** A revoking call waits for the lease, so a longer lease would delay its caller too much. */

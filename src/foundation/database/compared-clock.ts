@@ -50,7 +50,7 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
     return Math.abs(this.skewSeconds ?? 0) > MAX_SKEW_SECONDS;
   }
 
-  /** The time for records, which need not be right. */
+  /** The time for records of what has happened. Not compared, because an inexact record is better than none. */
   now(): Date {
     return this.clock.now();
   }
