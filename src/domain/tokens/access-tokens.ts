@@ -116,7 +116,7 @@ export class AccessTokens {
       algorithms: ['HS256', 'ES256'],
       issuer: environment.jwtIssuer,
       ...(environment.jwtAudience !== undefined && { audience: environment.jwtAudience }),
-      // The user door checks it against the injected clock.
+      // The user door compares the expiry with the injected clock.
       ignoreExpiration: true,
     };
     this.secretKey = createSigningKey(secretKey);

@@ -33,7 +33,7 @@ interface Login {
   readonly owner: AccountState;
   readonly actor: Actor;
   readonly amr: Amr;
-  /** Consumes the challenge and the factor in the transaction that starts the session, and throws to roll it back. */
+  /** Consumes the challenge and the factor in the transaction that starts the session. An exception rolls both back. */
   readonly useProofs?: (transaction: EntityManager) => Promise<void>;
 }
 

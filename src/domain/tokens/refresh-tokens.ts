@@ -198,7 +198,7 @@ export class TokenRotation {
   /**
    * Ends the session of a refresh token of any generation, so that a concurrent refresh cannot leave it alive.
    * Idempotent.
-   * @returns false for text that is not a refresh token: it cannot have ended a session before either
+   * @returns false for text that is not a refresh token, which no earlier call can have used either
    */
   async endSessionByRefreshToken(presented: string, actor: Actor): Promise<boolean> {
     const token = this.tokens.parseToken(presented);

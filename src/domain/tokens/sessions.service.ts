@@ -34,7 +34,7 @@ const END_SESSION = withAuditEvent({
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
 });
 
-/** Excepts the session `$4`; null ends all. */
+/** Ends every session of a user except `$4`, which may be null. */
 const END_ALL_SESSIONS = `WITH locked AS (
     SELECT id FROM sessions
     WHERE user_id = $1 AND ended_at IS NULL AND id IS DISTINCT FROM $4::uuid ORDER BY id FOR UPDATE)
@@ -137,7 +137,7 @@ export class SessionsService {
   }
 
   /**
-   * Ends a session whose superseded token was presented. The audit event names no user as the actor, who may be an
+   * Ends a session whose superseded token was presented. The audit event names no actor, because the caller may be an
    * attacker; the refusal writes the log line.
    */
   async endReusedSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
