@@ -251,7 +251,8 @@ const DELETE = `DELETE FROM users WHERE ${IS_UNCHANGED}`;
 const LOCK = `SELECT id FROM users WHERE ${IS_UNCHANGED} FOR NO KEY UPDATE`;
 
 /**
- * Sets a new password; every other statement that writes a hash keeps the password.
+ * Sets a new password of an existing account. The only other statement that updates a hash, the rehash at a login,
+ * keeps the password.
  * @throws {ProblemException} as {@link lockAccount}
  */
 export async function setPassword(
