@@ -99,10 +99,7 @@ export class AppCredentialsService {
     }
   }
 
-  /**
-   * Changes the scopes and keeps the key.
-   * @param scopes null for every scope of the target
-   */
+  /** Changes the scopes and keeps the key. @param scopes null for every scope of the target */
   async updateScopes(id: string, scopes: readonly string[] | null, actor: Actor): Promise<AppCredential> {
     return this.keys.updateCredential(id, { scopes, scopesChangedAt: this.clock.now() }, actor);
   }

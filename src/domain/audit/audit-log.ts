@@ -91,10 +91,7 @@ export class AuditLog implements EntitySubscriberInterface {
     this.reportAfterCommit(transaction, event);
   }
 
-  /**
-   * Records a change with the fields before and after it.
-   * @returns whether anything changed
-   */
+  /** Records a change with the fields before and after it. @returns whether anything changed */
   async recordChange(transaction: EntityManager, event: AuditEvent, before: object, after: object): Promise<boolean> {
     const hasEffect = !isDeepStrictEqual(before, after);
     await this.record(transaction, { ...event, details: { before, after } }, hasEffect);

@@ -216,10 +216,7 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
     return subject === undefined ? computeMac(this.key, `unknown ${mac.readUInt32BE() % MAX_UNKNOWN_ROWS}`) : mac;
   }
 
-  /**
-   * Runs in batches, and safely in several replicas at once.
-   * @param now by the clock of PostgreSQL
-   */
+  /** Runs in batches, and safely in several replicas at once. @param now by the clock of PostgreSQL */
   async moveClosedWindows(now: Date): Promise<number> {
     const latestStart = new Date(now.getTime() - WINDOW_MS - CLOCK_TOLERANCE_MS);
     let total = 0;

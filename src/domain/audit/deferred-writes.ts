@@ -45,10 +45,7 @@ export abstract class DeferredWrites<Batch extends readonly unknown[]> {
     void this.flush().finally(() => (this.isFlushingEarly = false));
   }
 
-  /**
-   * Puts back what an outage leaves unwritten. A batch that fails for another reason is dropped, so that it does not
-   * block the others.
-   */
+  /** Retries what an outage leaves unwritten. Any other failed batch is dropped, so that it blocks no others. */
   private async writeAll(): Promise<void> {
     const batches = this.takeBatches();
     for (const [index, batch] of batches.entries()) {

@@ -79,10 +79,7 @@ type UseColumns = Pick<
   'rotatedAt' | 'lastUsedAt' | 'lastUsedFor' | 'previousKeyUsedAt' | 'previousKeyUsedFor'
 >;
 
-/**
- * @returns the last use of each key, and the later of both; null when there is none. A row that was just created has
- * none of the columns.
- */
+/** @returns the last use of each key, and the later of both. A row that was just created has no columns of uses. */
 export function readLastUses(row: UseColumns): Readonly<Record<'latest' | 'current' | 'previous', KeyUse | null>> {
   const { rotatedAt, lastUsedAt, previousKeyUsedAt } = row;
   const last = lastUsedAt ? { at: lastUsedAt, service: row.lastUsedFor } : null;

@@ -98,10 +98,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     return credential;
   }
 
-  /**
-   * Reads the whole table.
-   * @returns the credentials whose current or previous key has one of these digests
-   */
+  /** Reads the whole table. @returns the credentials whose current or previous key has one of these digests */
   async findByDigests(digests: SecretDigest[]): Promise<Entity[]> {
     const where: unknown = [{ keyDigest: In(digests) }, { previousKeyDigest: In(digests) }];
     return this.repository.find({ where: where as FindOptionsWhere<Entity>[] });
@@ -176,10 +173,7 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     });
   }
 
-  /**
-   * Idempotent: a change without effect is not recorded.
-   * @throws {ProblemException} not_found; credential_revoked
-   */
+  /** Idempotent: a change without effect is not recorded. @throws {ProblemException} not_found; credential_revoked */
   async updateCredential(
     id: string,
     change: Partial<Entity>,

@@ -23,10 +23,7 @@ export type Verdict<Identity> =
       readonly identity: Identity;
       /** Whether this is the key that the last rotation replaced. */
       readonly isPrevious: boolean;
-      /**
-       * Undefined for a verdict from the cache, and during the overlap of a node's rotation, when each use has to reach
-       * this service.
-       */
+      /** Undefined from the cache, and during the overlap of a node, when each use has to reach this service. */
       readonly rememberable?: Rememberable | undefined;
     }
   | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity }

@@ -8,10 +8,7 @@ import type { KeyKind } from './key-record.js';
 const BATCH_SIZE = 1_000;
 /** Limits memory while the database is unavailable. Further keys are recorded at their first use after that. */
 const MAX_PENDING = 100_000;
-/**
- * Limit of the ids and scopes that one service reports, so that a service that reports random ids prevents no other
- * from reporting.
- */
+/** Limit for one service, so that one that reports random ids prevents no other from reporting. */
 const MAX_REPORTED = 20_000;
 /** Beyond this number reports are written early, which drops the ids that no key has. */
 const MANY_REPORTED = 10_000;
@@ -46,10 +43,7 @@ interface PendingUse extends Use {
   readonly isReported: boolean;
 }
 
-/**
- * The last accepted use of each key, kept in memory and written in batches rather than at each request. First uses
- * become audit events.
- */
+/** The last use of each key, written in batches rather than at each request. First uses become audit events. */
 export class LastUses extends DeferredWrites<PendingUse[]> {
   private seen: Uses = new Map();
   /** Reports by service, apart from the uses that this replica saw. */

@@ -3,10 +3,7 @@ import type { MailSender, MailServer } from '../../foundation/config/urls.js';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 20_000;
-/**
- * The SMTP commands whose refusal concerns the mail (recipient, content). A refusal of any other concerns the server or
- * its settings.
- */
+/** A refusal of these SMTP commands concerns the mail; of any other, the server or its settings. */
 const REFUSES_MAIL = /^(RCPT TO|DATA)/;
 
 export interface Mail {

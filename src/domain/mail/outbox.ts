@@ -198,10 +198,7 @@ export class Outbox {
     return this.database.row<ClaimedRequest>(TAKE, values);
   }
 
-  /**
-   * Locks the request until the transaction ends.
-   * @returns whether it still exists
-   */
+  /** Locks the request until the transaction ends. @returns whether it still exists */
   async holdRequest(transaction: EntityManager, { id }: MailRequest): Promise<boolean> {
     return (await transaction.query<unknown[]>(HOLD, [id])).length > 0;
   }

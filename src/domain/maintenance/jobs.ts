@@ -159,10 +159,7 @@ export class AuditJob {
   }
 }
 
-/**
- * Encrypts secrets again after a change of SECRET_KEY, replaces signing keys by age, and erases those that no token
- * needs.
- */
+/** Encrypts again after a change of SECRET_KEY, and replaces and erases signing keys by age. */
 @Injectable()
 export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShutdown {
   private reencryption: Promise<boolean> | undefined;
@@ -255,10 +252,7 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
     await this.running;
   }
 
-  /**
-   * Single flight. Never rejects, because the next run retries.
-   * @returns the number of sealed rows
-   */
+  /** Single flight. Never rejects, because the next run retries. @returns the number of sealed rows */
   sealNewRows(): Promise<number> {
     this.running ??= this.trySeal().finally(() => (this.running = undefined));
     return this.running;

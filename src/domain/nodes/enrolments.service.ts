@@ -108,10 +108,7 @@ export class EnrolmentsService {
     return { enrolment, state: determineCodeState(enrolment, await this.clock.now()) };
   }
 
-  /**
-   * Idempotent.
-   * @throws {ProblemException} not_found; enrolment_used, because the node already has a key
-   */
+  /** Idempotent. @throws {ProblemException} not_found; enrolment_used, because the node already has a key */
   async cancelEnrolment(id: string, actor: Actor): Promise<void> {
     const { enrolment } = await this.findEnrolment(id);
     const now = await this.clock.now();

@@ -102,10 +102,7 @@ const DERIVED_KEY_FORMS: readonly (readonly [RegExp, Encoding, Encoding])[] = [
   [compileForm('scrypt:{n}:{r}:{parallelism}${salt}${digest}'), 'utf8', 'hex'],
 ];
 
-/**
- * The beginnings of the supported forms. A hash with such a beginning that matches no form is malformed, and not
- * unsupported.
- */
+/** A hash that begins like a supported form, but matches none, is malformed and not unsupported. */
 const SUPPORTED =
   /^(\$2[aby]\$|bcrypt(_sha256)?\$|\$bcrypt-sha256\$|(argon2)?\$argon2id\$|\$?pbkdf2[-_:]sha(1|256|512)[$:]|\$pbkdf2\$|scrypt[$:])/;
 

@@ -5,10 +5,7 @@ import type { PasswordTask, PasswordThread } from './password.worker.js';
 
 /** Short, because an idle thread occupies 10 MB or more. */
 const MAX_IDLE_MS = 60_000;
-/**
- * The message for a thread that ended without an error, or with one that Node.js could pass on only as an object with a
- * code.
- */
+/** The message for a thread that ended without an error of its own. */
 const ENDED = 'The hashing thread has ended.';
 
 interface Promised {

@@ -21,10 +21,7 @@ export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
 
 /** An imported `$2b$` hash is stored as the equivalent `$2y$`, because its password must be verified unreduced. */
 export const OWN_PREFIX = '$2b$';
-/**
- * The hash of an account that was imported without one. No password matches it, and a login costs as much as that of an
- * unknown account.
- */
+/** The hash of an account without a password. No password matches it; a login costs that of an unknown account. */
 export const NO_PASSWORD = '!' as PasswordHash;
 /** A stored hash in neither form is replaced by the dummy hash, so that its response time does not differ. */
 const OWN_FORM = /^\$2b\$\d\d\$[./A-Za-z0-9]{53}$/;
@@ -137,10 +134,7 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 }
 
-/**
- * Checks the bounds of the import again, because another program could have stored a hash that occupies a thread for
- * hours.
- */
+/** Checks the bounds again, because another program could have stored a hash that occupies a thread for hours. */
 function isVerifiableForeign(passwordHash: string): boolean {
   if (passwordHash.startsWith(OWN_PREFIX)) return false;
   try {

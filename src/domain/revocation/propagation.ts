@@ -62,10 +62,7 @@ export class LeaseAnnouncement {
     return !this.isOlderThan(MAX_SILENCE_MS);
   }
 
-  /**
-   * Single flight.
-   * @throws when the announcement no longer counts and cannot be repeated
-   */
+  /** Single flight. @throws when the announcement no longer counts and cannot be repeated */
   async announceIfDue(connection: Connection): Promise<void> {
     if (!this.isOlderThan(HEARTBEAT_INTERVAL_MS)) return;
     this.announcing ??= this.announce(connection).finally(() => (this.announcing = undefined));
@@ -112,10 +109,7 @@ export class Propagation {
     private readonly log: Log,
   ) {}
 
-  /**
-   * To be called after the commit. Promises that are announced later do no harm, because their replicas read every key
-   * after the commit.
-   */
+  /** To be called after the commit. Later promises are harmless, because their replicas read after the commit. */
   async awaitPropagation(): Promise<void> {
     const waitMs = computeWaitMs(await this.joinNextRead());
     if (waitMs > 0) await sleep(waitMs);

@@ -73,10 +73,7 @@ export const CHANGES_SINCE: Statement = {
     FROM pg_control_system(), pg_control_checkpoint(), pg_stat_wal`,
 };
 
-/**
- * Polls for changes three times per lease and at each NOTIFY. It has its own connection, so that the pool does not
- * delay it.
- */
+/** Polls three times per lease and at each NOTIFY, on a connection that no pool delays. */
 @Injectable()
 export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   private readonly leaseMs: number;

@@ -22,10 +22,7 @@ import { DatabaseClock } from '../../foundation/database/database.js';
 const PURPOSE = 'platform-auth challenges v2';
 const KINDS = { login: 1, registration: 2, passkey: 3 } as const;
 export const CHALLENGE_TTL_SECONDS = 300;
-/**
- * A challenge may seem to come from the future, because a transaction that waited has read the clock before it was
- * issued.
- */
+/** A transaction that waited read the clock before the challenge was issued, which then seems to be of the future. */
 const TOLERANCE_SECONDS = 5;
 const KIND_BYTES = 1;
 const TIME_BYTES = 6;
@@ -36,10 +33,7 @@ const BODY_BYTES = KIND_BYTES + TIME_BYTES + USER_BYTES + NONCE_BYTES;
 const MAC_BYTES = 16;
 const FORMAT = new RegExp(`^[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + 2 * MAC_BYTES) * 4) / 3)}}$`);
 
-/**
- * `login` follows the right password, `registration` precedes a new passkey, `passkey` begins a login with a passkey
- * alone.
- */
+/** `login` follows a password, `registration` precedes a new passkey, `passkey` begins a login with a passkey. */
 type ChallengeKind = keyof typeof KINDS;
 
 /** A challenge that this service issued. Its age and its context are not verified yet. */

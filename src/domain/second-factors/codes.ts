@@ -33,10 +33,7 @@ const USE_RECOVERY_CODE = withAuditEvent({
 const USE_TIME_STEP = `UPDATE totp_factors SET last_step = $2
   WHERE user_id = $1 AND confirmed_at IS NOT NULL AND (last_step IS NULL OR last_step < $2)`;
 
-/**
- * Issues new codes and voids the former ones.
- * @returns codes of six groups of four letters and digits
- */
+/** Issues new codes and voids the former ones. @returns codes of six groups of four letters and digits */
 export async function replaceRecoveryCodes(transaction: EntityManager, userId: string): Promise<string[]> {
   const codes = Array.from({ length: RECOVERY_CODE_COUNT }, () =>
     toBase32(generateSecretBytes(RECOVERY_CODE_BYTES)).toLowerCase().replace(GROUP_OF_FOUR, '$&-'),
@@ -46,10 +43,7 @@ export async function replaceRecoveryCodes(transaction: EntityManager, userId: s
   return codes;
 }
 
-/**
- * Ignores case, blanks and dashes.
- * @returns undefined for text in another format
- */
+/** Ignores case, blanks and dashes. @returns undefined for text in another format */
 function toRecoveryDigest(code: string): SecretDigest | undefined {
   const plain = code.toLowerCase().replace(/[\s-]/g, '');
   return RECOVERY_CODE_FORMAT.test(plain) ? computeDigest(plain) : undefined;

@@ -31,10 +31,7 @@ const TOUCH_USER = `UPDATE users SET factors_changed_at =
 const READ_STATE = `SELECT
     ${buildHasSecondFactor('$1')} AS "hasFactor",
     EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
-/**
- * `$2` limits the removal to factors that were made before it. Recovery codes are deleted with their app, and are never
- * older.
- */
+/** Removes factors made before `$2`. Recovery codes are deleted with their app, and are never older. */
 const REMOVE_FACTORS = `WITH
     totp AS (DELETE FROM totp_factors WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
              RETURNING user_id),

@@ -79,17 +79,11 @@ export type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
  */
 export type UseProof = (transaction: EntityManager) => Promise<void>;
 
-/**
- * A refused proof. It rolls back the transaction of its act, and {@link SecondFactorsService.answerRefusals} answers
- * it.
- */
+/** A refused proof, which rolls back its act; {@link SecondFactorsService.answerRefusals} answers it. */
 export class RefusedProofError extends Error {
   override readonly name: string = 'RefusedProofError';
 
-  /**
-   * @param userId undefined until a challenge is verified, because a client could name any user; the network is counted
-   * then
-   */
+  /** @param userId undefined until a challenge is verified, because a client could name any user */
   constructor(
     readonly reason: FactorReason,
     readonly userId?: string,

@@ -77,10 +77,7 @@ export class TotpService {
     return { secret: toBase32(secret), otpauthUrl, qrSvg: drawQrCode(otpauthUrl) };
   }
 
-  /**
-   * Ends the user's other sessions when this is the first factor.
-   * @returns recovery codes
-   */
+  /** Ends the user's other sessions when this is the first factor. @returns recovery codes */
   async confirmTotp(call: OwnCall, code: string): Promise<string[]> {
     const { actor } = call;
     const { userId } = call.principal;

@@ -131,10 +131,7 @@ export function parseAuthentication(passkey: object): AuthenticationJson {
   return authentication.safeParse(passkey).data ?? refuseField('/passkey', detail);
 }
 
-/**
- * Parses the client data (WebAuthn §5.8.1).
- * @throws when it is not JSON
- */
+/** Parses the client data (WebAuthn §5.8.1). @throws when it is not JSON */
 function readClientData({ clientDataJSON }: { clientDataJSON: string }): Partial<Record<string, unknown>> {
   return JSON.parse(Buffer.from(clientDataJSON, 'base64url').toString()) as Partial<Record<string, unknown>>;
 }
@@ -187,10 +184,7 @@ interface PasskeyRow extends AccountState {
 
 interface VerifiedAnswer {
   readonly owner: AccountState;
-  /**
-   * RFC 8176: `hwk` for a key of one device, `swk` for a synchronised one. Without an attestation this is the
-   * authenticator's claim.
-   */
+  /** RFC 8176: `hwk` for a key of one device, `swk` for a synchronised one, as the authenticator claims. */
   readonly amr: 'hwk' | 'swk';
   readonly useFactor: UseProof;
 }

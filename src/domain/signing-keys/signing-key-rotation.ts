@@ -128,10 +128,7 @@ export class SigningKeyRotation {
     private readonly log: Log,
   ) {}
 
-  /**
-   * Under ES256, ensures an active key and a next one. Under HS256, retires the keys with which no replica signs any
-   * more.
-   */
+  /** Under ES256, ensures an active and a next key; under HS256, retires keys with which no replica signs. */
   async advanceKeys(): Promise<void> {
     const now = await this.clock.now();
     const oldestIssuedAt = getOldestIssuedAt(this.environment, now);

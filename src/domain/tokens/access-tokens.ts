@@ -38,10 +38,7 @@ export interface AccessTokenClaims {
   readonly amr?: Amr;
 }
 
-/**
- * Whether the claims are those that this service signs. Without a configured audience, a token that has one is refused
- * (RFC 7519 §4.1.3).
- */
+/** Without a configured audience, a token that has one is refused (RFC 7519 §4.1.3). */
 export function hasRequiredClaims(
   claims: Partial<AccessTokenClaims>,
   audience: string | undefined,

@@ -13,10 +13,7 @@ import { AccessTokens, type Amr, type TokenPair } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 import { RefreshTokens } from './refresh-tokens.js';
 
-/**
- * FOR SHARE prevents a race with a transaction that disables the user, sets the password or the address, or changes
- * second factors.
- */
+/** FOR SHARE prevents a race with a transaction that disables the user or changes what the condition names. */
 const START_SESSION = withAuditEvent({
   name: 'sessions_start',
   text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at,
@@ -49,10 +46,7 @@ export class NewSessions {
     private readonly clock: ComparedClock,
   ) {}
 
-  /**
-   * @returns undefined when the user was meanwhile disabled, deleted, or given another password, address or set of
-   * factors
-   */
+  /** @returns undefined when the user was disabled, deleted, or changed password, address or factors */
   async startSession({ owner, actor: client, amr, useProofs }: Login): Promise<TokenPair | undefined> {
     const sign = await this.accessTokens.prepareSigning();
     const { id: userId, email } = owner;

@@ -74,10 +74,7 @@ export class RefreshTokens {
     return this.encode(sessionId, generation, seed);
   }
 
-  /**
-   * Parses the format, and verifies nothing.
-   * @returns undefined for text in another format
-   */
+  /** Parses the format, and verifies nothing. @returns undefined for text in another format */
   parseToken(text: string): RefreshToken | undefined {
     if (!FORMAT.test(text)) return undefined;
     const bytes = Buffer.from(text.slice(PREFIX.length), 'base64url');

@@ -114,10 +114,7 @@ export class SessionsService {
     return findPage(this.sessions, page, { userId, endedAt: IsNull(), expiresAt: MoreThan(this.clock.now()) });
   }
 
-  /**
-   * Reads the whole table.
-   * @returns the sessions whose current refresh token has one of these digests
-   */
+  /** Reads the whole table. @returns the sessions whose current refresh token has one of these digests */
   async findByDigests(digests: SecretDigest[]): Promise<{ session: Session; isLive: boolean }[]> {
     const found = await this.sessions.findBy({ tokenDigest: In(digests) });
     const now = this.clock.now();

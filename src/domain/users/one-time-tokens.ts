@@ -66,10 +66,7 @@ interface FoundToken {
   readonly digest: SecretDigest;
 }
 
-/**
- * The token is in the fragment, which browsers do not send, so no access log and no Referer contains it (RFC 9110
- * §10.1.3).
- */
+/** Browsers do not send the fragment, so neither an access log nor a Referer has the token (RFC 9110 §10.1.3). */
 export function buildLink(page: string, token: string): string {
   return `${page}#token=${token}`;
 }

@@ -85,10 +85,7 @@ export function getPrincipal<D extends Door>({ user }: Request, ...doors: D[]): 
 
 const MAX_USER_AGENT_LENGTH = 200;
 
-/**
- * Who performs an audited act, and in which request. `open` is a caller without a credential, `service` this service
- * itself.
- */
+/** Who performs an audited act. `open` is a caller without a credential, `service` this service itself. */
 export interface Actor {
   readonly door: 'user' | 'app' | 'node' | 'admin' | 'open' | 'cli' | 'service';
   /** Null for the root key and for a caller without a credential. */

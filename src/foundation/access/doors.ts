@@ -39,10 +39,7 @@ export function createRefusal<D extends Door>(
 
 /** What a call needs of a credential that is otherwise valid. */
 export interface Asked {
-  /**
-   * The service at which an app key is presented. Undefined: this service; null: the service that forwards the key did
-   * not name itself.
-   */
+  /** The service at which an app key is presented. Undefined: this one; null: its forwarder did not name itself. */
   readonly target?: string | null;
   /** The scope that the call needs at that service; null when it names none, so that a restricted key is refused. */
   readonly appScope?: string | null | undefined;

@@ -193,10 +193,7 @@ function readAskedScope({ headers }: Request): string | undefined {
 const describeTargetHeader = (description: string) =>
   ApiHeader({ name: 'X-Platform-Target', required: false, schema: SERVICE_NAME.schema, description });
 
-/**
- * Requires an app key that its caller presented to another service, which forwards it here. The key's target must be
- * that service.
- */
+/** Requires an app key that another service forwards. The key's target must be that service. */
 export const RequirePresentedApp = () =>
   applyDecorators(
     RequireWith(PresentedAppGuard, 'app'),

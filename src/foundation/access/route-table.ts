@@ -48,10 +48,7 @@ export function getDeclaredRoute({ declared }: Request): Route {
 
 export const API_PREFIX = '/api/v0';
 
-/**
- * Whether the path lacks the prefix, as in the specification's flow descriptions: `/auth/login` stands for
- * `/api/v0/auth/login`.
- */
+/** Whether the path lacks the prefix, as in the specification's flows: `/auth/login` for `/api/v0/auth/login`. */
 export function isAlias(path: string): boolean {
   return /^\/(auth|users|admin)(\/|$)/.test(path);
 }
@@ -78,10 +75,7 @@ export class RouteTable {
     this.add({ ...DEFAULTS, doors: [], name: '', method: 'GET', path, lists: NO_LISTS });
   }
 
-  /**
-   * @param path without a query. A literal path takes precedence over a pattern: `/passkeys/options` is not
-   * `/passkeys/:id`
-   */
+  /** @param path without a query. Literals precede patterns: `/passkeys/options` is not `/passkeys/:id` */
   findLiteral(path: string): KnownPath | undefined {
     return this.literals.get(path);
   }

@@ -7,10 +7,7 @@ const FAIR_SHARE = 8;
 export interface Ticket {
   /** The client's networks as `toNetworks` returns them, the narrowest first. */
   readonly networks: readonly string[];
-  /**
-   * Whether the account has been used from the client's address. Such a client has priority while its network has no
-   * other entry.
-   */
+  /** Whether the account was used from this address, which gives priority to the network's only entry. */
   readonly isKnown: boolean;
 }
 

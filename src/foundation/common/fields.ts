@@ -307,10 +307,7 @@ export function EmailField(presence?: Presence): PropertyDecorator {
   );
 }
 
-/**
- * The address of a new account. Existing accounts may have a quoted address, and still log in through {@link
- * EmailField}.
- */
+/** The address of a new account. Existing accounts may have a quoted one, and log in with it. */
 export function NewEmailField(presence?: Presence): PropertyDecorator {
   return applyDecorators(
     EmailField(presence),

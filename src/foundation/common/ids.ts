@@ -23,10 +23,7 @@ export function toUuid(bytes: Buffer): string | undefined {
 }
 
 const SAFE = /^[A-Za-z0-9._-]{1,128}$/;
-/**
- * Matches our own prefixes, and text as long as a key or token, because the caller may have put a secret into the wrong
- * header.
- */
+/** Matches text like a key or token, which the caller may have put into the wrong header. */
 const LOOKS_SECRET = /pa_[a-z]+_|[A-Za-z0-9_]{40}/;
 const REQUEST_ID = Symbol('request id');
 

@@ -15,10 +15,7 @@ function defineName(characters: string, maxLength: number, detail: string): Name
   return { schema: { type: 'string', pattern, maxLength }, detail, isName };
 }
 
-/**
- * ASCII letters, digits and `._-` only, so that two names do not look alike, and no e-mail address gets into labels and
- * logs.
- */
+/** ASCII letters, digits and `._-` only: no two names look alike, and no name is an e-mail address. */
 function defineIdentifier(maxLength: number): NameKind {
   const detail = `must be 1 to ${maxLength} letters, digits, dots, dashes or underscores`;
   return defineName('[A-Za-z0-9][A-Za-z0-9._-]', maxLength, detail);

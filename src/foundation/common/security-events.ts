@@ -75,10 +75,7 @@ export const AUDIT_EVENT_PATTERNS = [
   ),
 ];
 
-/**
- * @param filter the name or the pattern of events
- * @returns an empty list when it is neither
- */
+/** @param filter the name or the pattern of events @returns an empty list when it is neither */
 export function listMatchingEvents(filter: string): AuditEventName[] {
   const isPattern = AUDIT_EVENT_PATTERNS.includes(filter);
   return AUDIT_EVENT_NAMES.filter((name) => name === filter || (isPattern && name.startsWith(filter.slice(0, -1))));

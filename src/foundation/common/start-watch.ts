@@ -1,7 +1,4 @@
-/**
- * A waiting start logs its step this often; more often when the time limit is short, so that at least `MIN_REPORTS`
- * lines appear.
- */
+/** How often a waiting start logs its step; a short time limit allows at least `MIN_REPORTS` lines. */
 const REPORT_INTERVAL_MS = 5_000;
 const MIN_REPORTS = 3;
 export const DEFAULT_START_TIMEOUT_SECONDS = 60;

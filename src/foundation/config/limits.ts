@@ -8,10 +8,7 @@ import { availableParallelism } from 'node:os';
 export const MAX_OVERLAP_HOURS = 8_760;
 export const DEFAULT_OVERLAP_HOURS = 24;
 
-/**
- * Maximum number of keys in one call that revokes leaked keys. The call costs less than a millisecond before its own
- * key is verified.
- */
+/** Maximum number of keys in one call that revokes leaked keys. */
 export const MAX_REVOKED_KEYS = 500;
 
 /** A live key counts as unused after this many days without a use. */
@@ -22,10 +19,7 @@ export const EXPIRY_NOTICE_DAYS = 14;
 /** A revoking call waits for the lease, so a longer lease would delay its caller too much. */
 export const MAX_LEASE_MS = 5_000;
 
-/**
- * An IPv6 /48 has 65,536 networks of /64, and may be one attacker or a whole office: it gets this many times the points
- * of one network.
- */
+/** An IPv6 /48 may be one attacker or a whole office: it gets this many times the points of one network. */
 export const SITE_BUCKET_FACTOR = 16;
 
 /** The highest bcrypt cost of our own hashes, at which one takes 3 s of a core. */

@@ -68,10 +68,7 @@ function findObjection(value: string): string | undefined {
   return undefined;
 }
 
-/**
- * Checks the authority, because a list of hosts may not parse as a URL, and the parameters. A password may contain a
- * comma.
- */
+/** Checks the authority, because a list of hosts may not parse as a URL. A password may contain a comma. */
 function hasSeveralHosts(value: string): boolean {
   const [, authority = '', , query = ''] = /^postgres(?:ql)?:\/\/([^/?#]*)([^?#]*)\??([^#]*)/.exec(value) ?? [];
   const hosts = authority.slice(authority.lastIndexOf('@') + 1);

@@ -56,10 +56,7 @@ export type Values = ReturnType<typeof fillDefaults>;
 
 interface Rule {
   readonly name: VariableName;
-  /**
-   * The other variables on which the rule depends, also through a default. If one of them is refused, the rule is not
-   * checked.
-   */
+  /** The other variables of the rule, which is not checked if one of them is refused. */
   readonly others: readonly VariableName[];
   readonly requirement: string;
   readonly isKept: (value: Values) => boolean;

@@ -15,10 +15,7 @@ import {
 import { crc32 } from 'node:zlib';
 import { SECRETS } from '../common/redaction.js';
 
-/**
- * SHA-256 of a generated secret. Only secrets with at least 256 bits of entropy may be stored in this form (ASVS
- * 11.4.2).
- */
+/** SHA-256 of a generated secret, which must have at least 256 bits of entropy (ASVS 11.4.2). */
 export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };
 
 const SECRET_BYTES = 32;
@@ -28,10 +25,7 @@ export function generateSecretBytes(count = SECRET_BYTES): Buffer {
   return randomBytes(count);
 }
 
-/**
- * @param prefix lets secret scanners find the secret
- * @returns 256 random bits as URL-safe text
- */
+/** @param prefix lets secret scanners find the secret @returns 256 random bits as URL-safe text */
 export function generateSecret(prefix = ''): string {
   return prefix + generateSecretBytes().toString('base64url');
 }

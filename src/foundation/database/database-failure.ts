@@ -52,10 +52,7 @@ const DRIVER_MESSAGES = new RegExp(
   'i',
 );
 
-/**
- * Whether this replica could not look (503), because the database did not answer or the clock is wrong. Any other error
- * is a bug (500).
- */
+/** Whether this replica could not look (503): no answer, or a wrong clock. Any other error is a bug (500). */
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
   if (OUTAGES.some((outage) => error instanceof outage)) return true;

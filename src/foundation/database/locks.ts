@@ -16,16 +16,10 @@ export const LOCKS = {
 /** Begins like the driver's message about a lost connection, so that `isDatabaseFailure` treats it as an outage. */
 const LOST = 'Connection terminated, and the lock with it: another process may be at the same work';
 export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
-/**
- * PostgreSQL ends a session after `maxSilenceMs` without a statement, because dropped packets could otherwise keep the
- * lock for hours.
- */
+/** PostgreSQL ends a session that is silent for `maxSilenceMs`, which dropped packets could keep for hours. */
 const HEARTBEAT = { intervalMs: 5_000, timeoutMs: 10_000, maxSilenceMs: 30_000 };
 
-/**
- * Takes a lock until the transaction ends.
- * @returns false at once when another transaction holds it
- */
+/** Takes a lock until the transaction ends. @returns false at once when another transaction holds it */
 export async function tryLock(transaction: EntityManager, lock: number): Promise<boolean> {
   const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [lock]);
   return row?.mine === true;

@@ -214,10 +214,7 @@ export function getServerFolder(folder: string): string {
   return process.getuid?.() === 0 ? join(SYSTEM_FOLDER, computeDigest(folder).toString('hex').slice(0, 16)) : folder;
 }
 
-/**
- * Moves a folder atomically. When several processes race to create the same folder, the first one wins and the others
- * keep its result.
- */
+/** Moves a folder atomically. When several processes race, the first one wins and the others keep its result. */
 function moveUnlessExists(made: string, to: string): void {
   try {
     fs.renameSync(made, to);
@@ -227,10 +224,7 @@ function moveUnlessExists(made: string, to: string): void {
   }
 }
 
-/**
- * Copies the programs once for each version.
- * @returns a folder from which every user may run them
- */
+/** Copies the programs once for each version. @returns a folder from which every user may run them */
 function copyPrograms(programs: string): string {
   const { version } = createRequire(import.meta.url)(join(programs, '../package.json')) as { version: string };
   const copy = join(SYSTEM_FOLDER, `postgresql-${version}`);

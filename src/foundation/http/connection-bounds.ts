@@ -2,10 +2,7 @@ import { AsyncResource } from 'node:async_hooks';
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/**
- * Limit of pipelined requests of one connection that are processed at once. Responses are sent in order (RFC 9112
- * §9.3.2).
- */
+/** Limit of pipelined requests of a connection in progress; they are answered in order (RFC 9112 §9.3.2). */
 export const MAX_IN_FLIGHT = 32;
 /** Limit of parsed requests that wait, on all connections together. One read of a socket can bring 2,500. */
 const MAX_WAITING = 5_000;

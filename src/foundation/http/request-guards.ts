@@ -159,10 +159,7 @@ function refuseMisplacedTarget(
   }
 }
 
-/**
- * Refuses parameters that reach a prototype, which the validation does not see, and a target beside an app key, which
- * would be ignored.
- */
+/** Refuses parameters that the validation does not see (prototypes), and a target that would be ignored. */
 function refuseHostileQuery(request: Request, isForServices: boolean): void {
   if (request.url.split('&', MAX_NAMES + 1).length > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
   const names = Object.keys(request.query);
@@ -195,10 +192,7 @@ const CORS_MAX_AGE_SECONDS = 600;
 /** @returns true when it has answered the request, a preflight */
 type CorsPolicy = (request: Request, response: Response) => boolean;
 
-/**
- * Allows browser pages of the listed origins to call `/api/v0`. Without credentials mode, because `/api/v0` uses no
- * cookies.
- */
+/** Allows pages of the listed origins to call `/api/v0`, without credentials mode, because it has no cookies. */
 function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
   if (origins.length === 0) return undefined;
   const apply = cors({

@@ -63,10 +63,7 @@ export class LogShipper<Line> {
     return this.waiting.length;
   }
 
-  /**
-   * @returns whether the line was accepted. After a failed delivery one line is accepted as a probe, and after a stop
-   * none.
-   */
+  /** @returns whether the line was accepted: one, as a probe, after a failure, and none after a stop */
   enqueue(line: Line): boolean {
     if (this.isStopped || this.waiting.length >= (this.isDelivering ? MAX_WAITING_LINES : 1)) return false;
     this.waiting.push(line);

@@ -56,10 +56,7 @@ export class RequestMetrics {
     this.startAtZero();
   }
 
-  /**
-   * Starts the series of every refusal at 0: one that begins at 1 has no increase, so an alert would miss the first
-   * refusal.
-   */
+  /** Starts every series at 0: one that begins at 1 has no increase, so an alert would miss the first refusal. */
   private startAtZero(): void {
     this.adminRequests.inc({ actor: describeAdmin(undefined) }, 0);
     for (const status of FAILURES) this.failures.inc({ status }, 0);

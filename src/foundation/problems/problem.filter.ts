@@ -14,10 +14,7 @@ import {
   type RefusalEvent,
 } from './problems.js';
 
-/**
- * The problems for errors of Express and its body parser, by their status. Their messages quote the request, and are
- * dropped.
- */
+/** Problems by the status of errors of Express, whose messages quote the request and are dropped. */
 const BY_STATUS: Readonly<Record<number, Problem>> = {
   400: problems.malformedRequest,
   404: problems.notFound,

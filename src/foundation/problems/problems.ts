@@ -310,10 +310,7 @@ export function refuseField(pointer: string, detail: string): never {
 
 export const UNKNOWN_FIELD = 'is not a field of this request';
 
-/**
- * Refuses unknown fields, because a caller would believe that they took effect.
- * @param known the only known field
- */
+/** Refuses unknown fields, because a caller would believe that they took effect. @param known the only known field */
 export function refuseUnknownFields(body: unknown, known?: string): void {
   if (typeof body !== 'object' || body === null) return;
   const unknown = Object.keys(body).filter((name) => name !== known);

@@ -6,10 +6,7 @@ import { ProblemException, problems, type RefusalEvent } from '../problems/probl
 import type { RateLimitBucket } from './rate-limit-buckets.js';
 
 const MAX_EXHAUSTED_KEYS = 10_000;
-/**
- * Beyond this number, refusals of a key within its window are delayed, which slows down a client that waits for each
- * response.
- */
+/** Beyond this number refusals of a key are delayed, to slow down a client that waits for each response. */
 const MAX_PROMPT_REFUSALS = 100;
 const REFUSAL_DELAY_MS = 1_000;
 const MAX_DELAYED = 1_000;

@@ -12,10 +12,7 @@ import { Throttle } from './throttle.js';
 import { listExhausted, ThrottleWindows, type ExhaustedLimit } from './throttle-windows.js';
 
 const LOGIN_EVENT = 'user.login.throttled';
-/**
- * How long a guess waits for points that other guesses have reserved and may refund. After that it is answered with
- * 503.
- */
+/** How long a guess waits for points that others have reserved and may refund, until it gets a 503. */
 const MAX_LOGIN_WAIT_MS = 20_000;
 const MAX_CODE_WAIT_MS = 5_000;
 
@@ -123,20 +120,14 @@ export class LoginThrottle {
     return new Set(throttled.map(({ userId }) => userId));
   }
 
-  /**
-   * Removes the throttles of one user: of logins, codes and mails.
-   * @returns the number of windows
-   */
+  /** Removes the throttles of one user: of logins, codes and mails. @returns the number of windows */
   async removeThrottles(transaction: EntityManager, user: GuessedUser): Promise<number> {
     const mails = this.buckets.createBuckets('mail-account', { account: user.account });
     const keys = [...this.createGuessBuckets(user), ...mails].map(({ key }) => key);
     return this.windows.removeWindows(transaction, keys);
   }
 
-  /**
-   * To be called after the commit of {@link removeThrottles}. Afterwards every replica accepts guesses of the user
-   * again.
-   */
+  /** To be called after the commit of {@link removeThrottles}; then every replica accepts guesses again. */
   async awaitRemoval(): Promise<void> {
     await this.windows.awaitRemoval();
   }
@@ -197,10 +188,7 @@ export class CodeThrottle {
     return this.countGuess([...ofNetwork, ...this.buckets.createBuckets('enrolment', {})], address, verify);
   }
 
-  /**
-   * Counts the repeats of one enrolment, because each of them rotates a key. The limit is that of wrong codes from one
-   * network.
-   */
+  /** Counts the repeats of one enrolment, each of which rotates a key, like wrong codes of one network. */
   async countEnrolmentRepeat(enrolmentId: string, address: string | null): Promise<void> {
     const buckets = this.buckets.createBuckets('enrolment-address', { account: enrolmentId });
     await this.windows.spendPoints(buckets, { networks: toNetworks(address), isKnown: false });

@@ -54,10 +54,7 @@ const POLICIES = {
 
 type PolicyName = keyof typeof POLICIES;
 
-/**
- * One row of `throttle_windows`: the attempts under a policy of one account, of one network, or of one account at one
- * network.
- */
+/** One row of `throttle_windows`: attempts of one account, of one network, or of one account at one network. */
 export interface RateLimitBucket {
   readonly name: PolicyName;
   readonly event: ThrottleEvent;

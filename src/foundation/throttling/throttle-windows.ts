@@ -143,10 +143,7 @@ export class ThrottleWindows {
     return this.database.rows(COUNT_EXHAUSTED, []);
   }
 
-  /**
-   * Removes windows, and makes every replica read again which buckets are exhausted.
-   * @returns the number of windows
-   */
+  /** Removes windows, and makes every replica read again which buckets are exhausted. @returns the number of windows */
   async removeWindows(transaction: EntityManager, keys: readonly string[]): Promise<number> {
     return (await transaction.query<unknown[]>(REMOVE, [keys])).length;
   }
@@ -213,10 +210,7 @@ interface Claim {
   wanted: number;
 }
 
-/**
- * Sums up the points that a batch wants of each key. A request that exceeds a limit together with earlier ones claims
- * none.
- */
+/** Sums up the wanted points of each key. A request that exceeds a limit with earlier ones claims none. */
 function toClaims(batch: readonly ReserveRequest[]): Map<string, Claim> {
   const claims = new Map<string, Claim>();
   for (const { buckets, spends = false } of batch) {
@@ -286,10 +280,7 @@ export const RESERVE = {
     UNION ALL SELECT ${STATE} FROM throttle_windows WHERE key = ANY ($6::text[]) AND window_end > now()`,
 };
 
-/**
- * Ends the reservations of the windows ($1, $2), consumes those that $3 marks, and keeps the rows of the keys $4 for $5
- * days.
- */
+/** Ends reservations ($1, $2), consumes those that $3 marks, and keeps the rows of the keys $4 for $5 days. */
 const SETTLE = {
   name: 'throttle_settle',
   text: `

@@ -15,10 +15,7 @@ const MAX_BUSY_NETWORKS = 10_000;
 const CALL_POLICIES = ['registration', 'refresh', 'second-factor-address', 'mail', 'link', 'admin-key'] as const;
 type CallPolicy = (typeof CALL_POLICIES)[number];
 
-/**
- * Counts calls that a network or a recipient makes. Unlike a guess (guess-throttles.ts), a counted call is never
- * refunded.
- */
+/** Counts calls by network or recipient. Unlike a guess (guess-throttles.ts), no call is refunded. */
 @Injectable()
 export class Throttle {
   private readonly busyRefusals = new LRUCache<string, number>({ max: MAX_BUSY_NETWORKS });

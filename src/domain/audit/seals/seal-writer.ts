@@ -60,10 +60,7 @@ const ENSURE_EPOCH = 'SELECT audit_events_ensure_epoch()';
 
 const ROWS_PER_SEAL = 1_000;
 const MAX_SEALS_PER_RUN = 20;
-/**
- * After this time without rows a seal without rows is made, so that a row that is backdated into the period is
- * detected.
- */
+/** A quiet period gets a seal without rows, so that a row that is backdated into it is detected. */
 const MAX_SILENCE_MS = 10 * 60_000;
 const BEFORE_ALL: Position = { epoch: -1, xid: '0', time: '-infinity', id: NIL };
 const NO_ROWS = { rows: 0, entries: digestEntries(Buffer.alloc(0)), months: [] };
@@ -117,10 +114,7 @@ export class SealWriter {
     });
   }
 
-  /**
-   * Takes the lock of the chain until the transaction ends.
-   * @returns false while another replica holds it
-   */
+  /** Takes the lock of the chain until the transaction ends. @returns false while another replica holds it */
   async lockChain(transaction: EntityManager): Promise<boolean> {
     return tryLock(transaction, LOCKS.auditSeals);
   }
