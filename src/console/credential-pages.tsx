@@ -1,11 +1,12 @@
 /** The pages of what has a key: app credentials, nodes and operators (credential-types.ts). */
+import type { Type } from '@nestjs/common';
 import type { Request } from 'express';
 import type { VNode } from 'preact';
 import type { ExplanationResponse } from '../api/admin/explanations.admin.controller.js';
 import type { KeyResponse } from '../api/admin/key.dto.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-requests.js';
-import { APP_CREDENTIALS, NODES, OPERATORS, type CredentialType } from './credential-types.js';
+import { mapCredentialTypes, type CredentialType } from './credential-types.js';
 import { ResourcePages, showValue, type Description } from './resource-pages.js';
 import { Ago, Moment, Secret, type Cells, type FactList } from './view.js';
 
@@ -135,7 +136,7 @@ function LastUse({ use, lastUsedAt }: { use: ExplanationResponse | undefined; la
   );
 }
 
-function createPages<Row extends KeyResponse, Issued extends Row>(type: CredentialType<Row, Issued>) {
+function createPages<Row extends KeyResponse, Issued extends Row>(type: CredentialType<Row, Issued>): Type<object> {
   @ConsolePages(type.address)
   class PagesOfType extends CredentialPages<Row, Issued> {
     constructor(api: AdminApi) {
@@ -145,4 +146,4 @@ function createPages<Row extends KeyResponse, Issued extends Row>(type: Credenti
   return PagesOfType;
 }
 
-export const CREDENTIAL_PAGES = [createPages(APP_CREDENTIALS), createPages(NODES), createPages(OPERATORS)];
+export const CREDENTIAL_PAGES = mapCredentialTypes(createPages);

@@ -126,7 +126,7 @@ function createCredentialType<Row extends KeyResponse, Issued extends Row>(
   };
 }
 
-export const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCredentialResponse>({
+const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCredentialResponse>({
   address: '/console/app-credentials',
   title: 'App credentials',
   noun: 'app credential',
@@ -161,7 +161,7 @@ export const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, Issue
   },
 });
 
-export const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
+const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
   address: '/console/nodes',
   title: 'Nodes',
   noun: 'node',
@@ -196,7 +196,7 @@ export const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
   },
 });
 
-export const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>({
+const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>({
   address: '/console/operators',
   title: 'Operators',
   noun: 'operator',
@@ -220,3 +220,10 @@ export const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorRe
   toName: ({ name }) => name,
   formatKey: ({ api_key }) => [['X-Admin-Key', api_key]],
 });
+
+/** Calls a function for each type. An array of them would lose which responses belong to which routes. */
+export function mapCredentialTypes<Result>(
+  use: <Row extends KeyResponse, Issued extends Row>(type: CredentialType<Row, Issued>) => Result,
+): Result[] {
+  return [use(APP_CREDENTIALS), use(NODES), use(OPERATORS)];
+}

@@ -11,7 +11,7 @@ import { ThrottleWindows } from '../foundation/throttling/throttle-windows.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
-import { APP_CREDENTIALS, NODES, OPERATORS, type CredentialType } from './credential-types.js';
+import { mapCredentialTypes, type CredentialType } from './credential-types.js';
 import { Overlap } from './credential-pages.js';
 import { describeCount, readEvents, SubjectLink } from './audit.js';
 import { Ago, Facts, Moment, Page, sendPage, Table, toAddress, type Cells } from './view.js';
@@ -75,12 +75,8 @@ export class DashboardPage {
   }
 
   private async renderNeeds(request: Request): Promise<VNode> {
-    const rows = [
-      ...(await this.listNeedsOf(request, APP_CREDENTIALS)),
-      ...(await this.listNeedsOf(request, NODES)),
-      ...(await this.listNeedsOf(request, OPERATORS)),
-    ];
-    return <Table caption="What needs a person" head={['What', 'Which', 'Since or until']} rows={rows} />;
+    const needs = await Promise.all(mapCredentialTypes((type) => this.listNeedsOf(request, type)));
+    return <Table caption="What needs a person" head={['What', 'Which', 'Since or until']} rows={needs.flat()} />;
   }
 
   private async listNeedsOf<Row extends KeyResponse, Issued extends Row>(

@@ -17,9 +17,6 @@ import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 export const buildHasSecondFactor = (userId: 'users.id' | '"User".id' | '$1'): string =>
   `EXISTS (SELECT FROM totp_factors WHERE user_id = ${userId} AND confirmed_at IS NOT NULL)
     OR EXISTS (SELECT FROM passkeys WHERE user_id = ${userId})`;
-/** The times at which the second factors of the user `$1` were made, including an app that is not confirmed yet. */
-export const SELECT_FACTOR_TIMES = `SELECT created_at FROM totp_factors WHERE user_id = $1
-  UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1`;
 
 export const ACCOUNT_STATE = `users.id, email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
   email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"`;

@@ -18,7 +18,7 @@ import { Environment } from '../../foundation/config/environment.js';
 import { Outbox } from '../mail/outbox.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
 import type { PasswordHash } from '../passwords/password-hasher.js';
-import { createWrongPassword, SELECT_FACTOR_TIMES } from '../passwords/password-verifier.js';
+import { createWrongPassword } from '../passwords/password-verifier.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
@@ -210,7 +210,8 @@ async function lockUser(transaction: EntityManager, id: string): Promise<User> {
 /** Includes the times of the factors, because the clock of the replica that made a factor may differ. */
 const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
     GREATEST($2::timestamptz, max(created_at) + interval '1 millisecond') AS after
-  FROM (${SELECT_FACTOR_TIMES}) AS factors`;
+  FROM (SELECT created_at FROM totp_factors WHERE user_id = $1
+    UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
 
 type ProvenUser = Pick<User, 'id' | 'email' | 'emailVerifiedAt' | 'firstProofAt'>;
 
