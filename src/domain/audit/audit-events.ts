@@ -13,7 +13,6 @@ import type { LogFields } from '../../foundation/logging/log.js';
 export interface AuditEvent {
   readonly event: AuditEventName;
   readonly actor: Actor;
-  /** Now, when undefined. */
   readonly time?: Date;
   /** Id of the user, node, app credential, operator or signing key, or of a run of an import or export. */
   readonly subject: string;

@@ -44,7 +44,6 @@ interface AuditFilter {
   readonly operators?: readonly string[] | undefined;
   readonly subject: string | undefined;
   readonly requestId?: string | undefined;
-  /** Address of the client. */
   readonly address?: string | undefined;
   readonly events: readonly AuditEventName[] | undefined;
   /** First moment that is included. */

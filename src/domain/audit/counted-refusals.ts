@@ -53,7 +53,6 @@ const IS_PROVEN_NODE = `(event = 'node.validation.failed' AND reasons - 'target'
 const OPERATOR_NAME = `CASE WHEN ${IS_OPERATOR}
   THEN (SELECT name FROM operators WHERE operators.id::text = subject) END`;
 
-/** The columns of a window as those of audit_events. */
 const EXPRESSIONS: ColumnExpressions = {
   id: 'id',
   time: 'time',

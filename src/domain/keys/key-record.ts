@@ -101,7 +101,6 @@ export function buildKeyCount(table: KeyTable) {
   };
 }
 
-/** What a request asks of a key. */
 export interface AskedUse {
   /** The service at which the key is presented, if it named itself. */
   readonly target?: string | undefined;

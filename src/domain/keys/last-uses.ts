@@ -21,7 +21,6 @@ interface Use {
   service: string | null;
   /** Whether the key before the last rotation was used. */
   readonly isPrevious: boolean;
-  /** The last use of each scope. */
   scopes?: Map<string, Date>;
 }
 

@@ -15,9 +15,7 @@ export interface Mail {
 
 export class MailNotAcceptedError extends Error {
   override readonly name = 'MailNotAcceptedError';
-  /** The refused SMTP command. */
   readonly command: string | undefined;
-  /** The code of the SMTP reply, if there was one. */
   readonly status: number | undefined;
 
   constructor(cause: unknown) {

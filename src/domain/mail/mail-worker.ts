@@ -29,7 +29,6 @@ const FIRST_ATTEMPT_TIMEOUT_MS = 10_000;
 const RETRY_TIMEOUT_MS = 60_000;
 const MAX_SERVED_NETWORKS = 1_000;
 const MAX_ATTEMPTS = 100;
-/** How long a stop waits for conversations. */
 const STOP_GRACE_MS = 2_000;
 
 export interface ComposedMail {

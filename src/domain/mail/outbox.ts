@@ -32,7 +32,6 @@ interface Notice {
   readonly recipient: string;
 }
 
-/** A request that a worker has claimed. */
 export interface ClaimedRequest extends MailRequest {
   /** The networks that asked for the mail: IPv4 addresses and IPv6 /48. */
   readonly networks: readonly string[];
@@ -127,7 +126,6 @@ const MEASURE = {
          FROM mail_requests`,
 };
 
-/** The table of waiting mails. */
 @Injectable()
 export class Outbox {
   private wake: () => void = () => undefined;
@@ -176,7 +174,6 @@ export class Outbox {
     this.wake();
   }
 
-  /** Records an act, and adds the mail that tells its user. */
   async recordWithNotice(transaction: EntityManager, event: AuditEvent, notice: Notice): Promise<void> {
     await this.audit.record(transaction, event);
     await this.addNotice(transaction, event, notice);

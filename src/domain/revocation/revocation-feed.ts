@@ -73,7 +73,7 @@ export const CHANGES_SINCE: Statement = {
     FROM pg_control_system(), pg_control_checkpoint(), pg_stat_wal`,
 };
 
-/** Polls three times per lease and at each NOTIFY, on a connection that no pool delays. */
+/** Polls three times per lease and at each NOTIFY, on a connection of its own, so that the pool does not delay it. */
 @Injectable()
 export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   private readonly leaseMs: number;

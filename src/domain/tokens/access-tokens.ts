@@ -94,7 +94,6 @@ interface SigningOptions {
 
 @Injectable()
 export class AccessTokens {
-  /** Options of jsonwebtoken. */
   readonly verificationOptions: VerificationOptions;
   private readonly jwt = new JwtService();
   private readonly ttlSeconds: number;

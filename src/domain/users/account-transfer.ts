@@ -234,7 +234,6 @@ export class AccountTransfer {
     private readonly clock: Clock,
   ) {}
 
-  /** @returns the added accounts */
   async insertAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {
     return this.dataSource.transaction(async (transaction) => {
       const rows = await transaction.query<AddedAccount[]>(INSERT_ACCOUNTS, [...toColumns(batch), this.clock.now()]);

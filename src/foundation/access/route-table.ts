@@ -10,7 +10,6 @@ import type { Request } from 'express';
 import { readDeclaration, type Audience, type RouteDeclaration } from './route-declarations.js';
 
 export interface Route extends RouteDeclaration {
-  /** Name of the handler's method. */
   readonly name: string;
   readonly method: string;
   /** Pattern as Express writes it: `/api/v0/users/:id`. */

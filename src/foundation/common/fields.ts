@@ -168,7 +168,6 @@ function NameField({ schema, detail, isName }: NameKind, example: string, presen
 export const ServiceNameField = (example: string, presence?: Presence) => NameField(SERVICE_NAME, example, presence);
 export const AppScopeField = () => NameField(APP_SCOPE, EXAMPLES.appScope, { optional: true });
 
-/** Converts the name to its canonical form. */
 export function OperatorNameField(presence?: Presence): PropertyDecorator {
   return applyDecorators(
     NameField(OPERATOR_NAME, EXAMPLES.operator, presence),

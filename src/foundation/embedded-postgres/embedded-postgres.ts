@@ -44,7 +44,6 @@ interface EmbeddedPostgresOptions {
   readonly makePassword: () => string;
   /** Called before a cluster is created, which takes seconds. */
   readonly onCreate?: () => void;
-  /** Further settings of the server. */
   readonly settings?: Readonly<Record<string, string>>;
   /** The port for a new server; by default any free one. */
   readonly port?: number;

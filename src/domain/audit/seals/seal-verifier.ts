@@ -118,7 +118,6 @@ const DROPS = `SELECT number, content, mac FROM audit_seals WHERE content LIKE '
 const SEALS = `SELECT number, content, mac, entries FROM audit_seals LEFT JOIN audit_seal_entries USING (number)
   WHERE number > $1 ORDER BY number LIMIT $2`;
 const SEAL = 'SELECT number, content, mac FROM audit_seals WHERE number = $1';
-/** Each seal lists up to 1,000 rows. */
 const SEALS_PER_PAGE = 20;
 
 export interface Verification {
