@@ -1,6 +1,6 @@
 /**
- * The audit log: filtered in the address bar, one click from an id to its rows, and downloads of what is filtered. And the
- * time lines of other pages.
+ * The audit log: its filter stands in the address, a click on an id shows its rows, and what is filtered can be
+ * downloaded. Other pages take their time lines from here.
  */
 import { pipeline } from 'node:stream/promises';
 import { Get, Query, Req, Res } from '@nestjs/common';
@@ -87,7 +87,7 @@ export class AuditPages {
     await this.download(request, response, query, 'ndjson');
   }
 
-  /** Page by page, and only as fast as the client reads. An error after the first page cuts the connection. */
+  /** Reads page by page, and only as fast as the client reads. An error after the first page cuts the connection. */
   private async download(request: Request, response: Response, query: Fields, format: Format): Promise<void> {
     const first = await this.readBatch(request, query);
     setPageHeaders(response);
@@ -95,7 +95,7 @@ export class AuditPages {
     try {
       await pipeline(this.readLines(request, query, first, format), response);
     } catch (error) {
-      // The client has gone away, or the session has ended.
+      // The client has disconnected, or the session has ended.
       if ((error as NodeJS.ErrnoException).code !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
     }
   }
@@ -105,7 +105,7 @@ export class AuditPages {
     let page = first;
     yield head + page.items.map(toLine).join('');
     while (page.next_cursor !== null) {
-      // The client may read slowly: until long after the operator was revoked, or lost the scope that the next page needs.
+      // Checked for each page, because a slow client may still read after the operator was revoked or lost the scope.
       const session = await this.sessions.findSession(getSession(request).token, true);
       if (!session) {
         request.res?.destroy();
@@ -137,7 +137,7 @@ function Details({ event: { details, request_id } }: { event: AuditEventResponse
   );
 }
 
-/** RFC 4180. A cell that a spreadsheet would take for a formula gets a quotation mark before it. */
+/** RFC 4180. A cell that a spreadsheet would take for a formula is prefixed, so that it stays text. */
 function toCsv(event: AuditEventResponse): string {
   const { time, subject, address, count, request_id, details } = event;
   const cells = [time, event.event, describeActor(event), subject, address, count, request_id, JSON.stringify(details)];
@@ -145,7 +145,7 @@ function toCsv(event: AuditEventResponse): string {
   return `${texts.map((text) => `"${text.replaceAll('"', '""')}"`).join(',')}\n`;
 }
 
-/** @returns the newest audit events that a filter accepts; undefined without the scope for the audit log */
+/** @returns the newest audit events that a filter accepts; undefined when the operator may not read the audit log */
 export async function readEvents(
   api: AdminApi,
   request: Request,
@@ -158,7 +158,7 @@ export async function readEvents(
 
 interface TimelineProps {
   readonly events: readonly AuditEventResponse[] | undefined;
-  /** Of the events, for the audit log. */
+  /** Selects the events of the time line in the audit log. */
   readonly filter: Fields;
   readonly title?: string;
 }
@@ -184,13 +184,13 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
   );
 }
 
-/** The filter of the audit log takes ids, and not the networks and doors that are subjects too. */
+/** The filter of the audit log takes ids, so a network or a door, which may be a subject too, gets no link. */
 export function SubjectLink({ subject }: Pick<AuditEventResponse, 'subject'>): VNode {
   const isFilter = subject !== null && (isId(subject) || subject.startsWith('unknown:'));
   return isFilter ? <IdLink name="subject" id={subject} /> : <>{subject}</>;
 }
 
-/** How often, and for which reasons, what is counted was refused; of other events only how often, when it is more than once. */
+/** Says how often a counted event happened, and a refusal for which reasons. */
 export function describeCount({ count, details }: AuditEventResponse): string {
   const reasons = Object.keys(details.reasons ?? {}).join(', ');
   if (reasons !== '') return `${count} × ${reasons}`;

@@ -36,13 +36,13 @@ import { Field, Page, sendPage, setPageHeaders, toAddress } from './view.js';
 
 const LOGIN = '/console/login';
 const MAX_FIELDS = 32;
-/** 64 scopes or targets of 100 letters each. */
+/** Enough for 64 scopes or targets of 100 letters each. */
 const MAX_FORM_LENGTH = 8_192;
 const TOKEN = /^[\w-]{43}$/;
-/** Browsers resolve each name below `localhost` to loopback (RFC 6761 §6.3), and keep the cookies of each apart. */
+/** Browsers resolve every name below `localhost` to loopback (RFC 6761 §6.3), and keep the cookies of each apart. */
 const LOOPBACK = /^(([\w-]+\.)*localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
-/** A page of the console that says why it does nothing. */
+/** The console refuses a request, and its page says why. */
 export class ConsoleRefusal extends Error {
   override readonly name = 'ConsoleRefusal';
 
@@ -61,11 +61,11 @@ class NotLoggedInError extends Error {
 
 declare module 'express-serve-static-core' {
   interface Request {
-    /** Of a page behind the login; set by its guard. */
+    /** Set by the guard of a page behind the login. */
     consoleSession?: ConsoleSession;
     /** The number of the form that this request claimed. */
     claimedForm?: string;
-    /** Of the form that was sent. */
+    /** The fields of the sent form. */
     formFields?: Fields;
   }
 }
@@ -76,8 +76,8 @@ export function getSession({ consoleSession: session }: Request): ConsoleSession
 }
 
 /**
- * The prefix makes browsers refuse a cookie that was set without TLS, by another host, or with a narrower path. Without TLS only
- * on loopback, whose cookies every port of the machine gets: with the path, fewer pages of other programs do.
+ * Browsers refuse a cookie with this prefix when it was set without TLS, by another host, or with a narrower path.
+ * Without TLS only loopback is served, where the path keeps the cookie from pages of other programs.
  */
 function chooseCookie(request: Request): { name: string; path: string; isSecure: boolean } {
   if (request.secure) return { name: '__Host-console', path: '/', isSecure: true };
@@ -105,7 +105,7 @@ function setCookie(request: Request, token: string | undefined): void {
   else request.res?.cookie(name, token, options);
 }
 
-/** Browsers send both headers with a form; a form of another origin, also of another port, is refused. */
+/** Browsers send both headers with a form, and a form of another origin, or another port, is refused (CSRF). */
 function refuseOtherOrigin({ headers, protocol }: Request): void {
   const { origin, host = '', 'sec-fetch-site': site } = headers;
   const isSame = origin === undefined ? site === 'same-origin' : origin === `${protocol}://${host}`;
@@ -115,14 +115,14 @@ function refuseOtherOrigin({ headers, protocol }: Request): void {
 
 export type Fields = Readonly<Record<string, string | undefined>>;
 
-/** @returns the fields of a form; the values of a repeated one are joined by blanks */
+/** @returns the fields of a form, with the values of a repeated field joined by blanks */
 export function readFields(request: Request): Fields {
   return (request.formFields ??= parseForm(request));
 }
 
 function parseForm({ body }: Request): Fields {
   const text = Buffer.isBuffer(body) ? body.toString('latin1') : '';
-  // Before it is parsed, which takes 50 ms for 99 KB.
+  // Refused before parsing, which takes 50 ms for 99 KB.
   if (text.length > MAX_FORM_LENGTH || text.split('&', MAX_FIELDS + 1).length > MAX_FIELDS)
     throw new ProblemException(problems.malformedRequest);
   const form = new URLSearchParams(text);
@@ -130,7 +130,7 @@ function parseForm({ body }: Request): Fields {
   return Object.fromEntries([...new Set(form.keys())].map((name) => [name, form.getAll(name).join(' ')]));
 }
 
-/** @throws {ConsoleRefusal} when what the form is about was changed since its page was shown */
+/** @throws {ConsoleRefusal} when the resource was changed since its page was shown */
 export function refuseOutdated(request: Request, updatedAt: string): void {
   if (readFields(request).seen === updatedAt) return;
   const advice = 'Another call changed it after you opened the page. Nothing was done: look at it again, and decide.';
@@ -146,7 +146,7 @@ class ConsoleGuard implements CanActivate {
     if (Object.values(request.query).some((value) => typeof value !== 'string'))
       throw new ProblemException(problems.malformedRequest);
     const token = readCookie(request);
-    // A page that refreshes itself is not an operator who works.
+    // A page that refreshes itself must not keep the session alive.
     const isActive = request.headers['x-console-refresh'] === undefined;
     const session = token === undefined ? undefined : await this.sessions.findSession(token, isActive);
     if (!session) throw new NotLoggedInError();
@@ -169,7 +169,7 @@ class ConsoleGuard implements CanActivate {
   }
 }
 
-/** Refusals are logged and counted as those of the other routes. */
+/** Refusals are logged and counted as those of other routes, and shown as pages. */
 @Catch()
 @Injectable()
 class ConsoleErrors extends ProblemFilter {
@@ -201,7 +201,7 @@ class ConsoleErrors extends ProblemFilter {
         : { title: problem.title, advice, scopes };
     const page = <Refusal {...refusal} request={request} />;
     const sendRefusal = (): void => sendPage(response, page, problem.status);
-    // A refused form changed nothing, and may be corrected and sent again. What a 5xx did is not known.
+    // A refused form changed nothing, so it may be corrected and sent again; after a 5xx that is unknown.
     const isChangeless = session && form !== undefined && problem.status < 500;
     const released = isChangeless ? this.sessions.releaseForm(session, form) : Promise.resolve();
     released.then(sendRefusal, sendRefusal);
@@ -218,7 +218,7 @@ interface RefusalProps {
   readonly title: string;
   readonly advice: string | undefined;
   readonly request: Request;
-  /** Of which the operator lacks one: then they are the advice. */
+  /** The scopes of which the operator lacks one, for the advice of the page. */
   readonly scopes?: readonly string[] | undefined;
 }
 
@@ -241,10 +241,13 @@ function Refusal({ title, advice, request, scopes }: RefusalProps) {
   );
 }
 
-/** @returns where to go after the login: a page of the console, whatever the address bar says (ASVS 3.7.2) */
+/**
+ * @returns the page of the console to show after the login, and never an address of another site (open redirect, ASVS
+ * 3.7.2)
+ */
 function toNextPage(next: unknown): string {
   if (typeof next !== 'string' || !/^\/[\w/?=&.:%+-]*$/.test(next)) return '/console';
-  // As the browser will read it: with dot segments, also encoded ones, it leads elsewhere.
+  // Parsed as the browser will, because dot segments, even encoded ones, lead elsewhere.
   const { origin, pathname, search } = new URL(next, 'http://console');
   const isOfConsole = pathname === '/console' || pathname.startsWith('/console/');
   return origin === 'http://console' && isOfConsole && pathname !== LOGIN ? pathname + search : '/console';
@@ -257,7 +260,7 @@ export const ConsoleController = (path: string): ClassDecorator =>
     Declares({ audience: 'operators', body: 'form', doors: [] }),
   );
 
-/** Pages behind the login. They are no part of the API, and answer errors with pages. */
+/** Pages behind the login. They stay out of the OpenAPI document, and answer errors with pages. */
 export const ConsolePages = (path: string): ClassDecorator =>
   applyDecorators(ConsoleController(path), UseGuards(ConsoleGuard), UseFilters(ConsoleErrors));
 
@@ -323,14 +326,14 @@ export class LogoutPage {
   async logOut(@Req() request: Request, @Res() response: Response): Promise<void> {
     await this.sessions.endSession(request, getSession(request).token);
     setCookie(request, undefined);
-    // What the browser keeps of the pages, against a look at them after the logout (ASVS 14.3.1).
+    // Removes pages from the browser, so that they cannot be seen after the logout (ASVS 14.3.1).
     response.setHeader('Clear-Site-Data', '"cache", "storage"');
     setPageHeaders(response);
     response.redirect(303, LOGIN);
   }
 }
 
-/** A mistyped address gets a page that leads back, and not the JSON of the API. */
+/** Answers a mistyped address with a page that leads back, instead of JSON. */
 @ConsolePages('console')
 export class UnknownPage {
   @Get('{*rest}')

@@ -1,8 +1,7 @@
 /**
- * The sessions of the console. An operator's key, or the root key, is exchanged for a random token in a cookie; only its
- * digest is stored. A session ends when the key with which it began is no longer the current one, so a rotation, a
- * revocation or an expiry holds from the next request on, on every replica; and after 30 minutes without a request, or 8
- * hours (ASVS 7.3.1, 7.3.2). Without the comparison of keys test/console/console.spec.ts fails.
+ * The sessions of the console: an operator's key, or the root key, is exchanged for a random token in a cookie, of
+ * which only the digest is stored. Invariant: a session ends when its key is no longer the current one, from the next
+ * request on, on every replica; and after 30 minutes without a request, or 8 hours (ASVS 7.3.1, 7.3.2).
  */
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
@@ -25,11 +24,11 @@ import { isRefusal, determineKeyStatus, listKeyColumns, type KeyRow } from '../d
 
 const IDLE_SECONDS = 30 * 60;
 const MAX_SECONDS = 8 * 3_600;
-/** Of one operator, or of the root key; the oldest ends. */
+/** The most sessions of one operator, or of the root key; the oldest one ends. */
 const MAX_SESSIONS = 10;
-/** A session is written no more often than this while it is used. */
+/** While a session is used, its row is written no more often than this. */
 const SEEN_SECONDS = 60;
-/** A form that was sent is remembered while this many others follow it. */
+/** A sent form is remembered until this many others have followed it. */
 const MAX_SENT_FORMS = 200;
 
 const PURGE = {
@@ -41,7 +40,7 @@ const INSERT = withAuditEvent({
   text: `INSERT INTO console_sessions (digest, operator_id, key_digest, created_at, seen_at) VALUES ($1, $2, $3, $4, $4)
     RETURNING true`,
 });
-/** Also when the oldest has ended with its key. */
+/** Sessions that ended with their key count too, until the purge deletes them. */
 const TRIM = {
   name: 'console_sessions_trim',
   text: `DELETE FROM console_sessions WHERE digest IN (
@@ -75,14 +74,14 @@ type SessionRow = Readonly<Record<'session_digest' | 'session_key_digest', Secre
 } & Partial<KeyRow & Omit<OperatorIdentity, 'keyDigest'>>;
 
 export interface ConsoleSession {
-  /** What the cookie holds. */
+  /** The value of the cookie. */
   readonly token: string;
   readonly principal: AdminPrincipal;
 }
 
 @Injectable()
 export class ConsoleSessions {
-  /** Cookies that arrive in one round of the event loop share a statement, so that a flood of wrong ones leaves the pool free. */
+  /** Concurrent cookies share a statement, so that a flood of wrong ones leaves the pool free. */
   private readonly findRow = batchReads((digests: readonly SecretDigest[]) => this.findRows(digests));
 
   constructor(
@@ -92,7 +91,10 @@ export class ConsoleSessions {
     private readonly audit: AuditLog,
   ) {}
 
-  /** @param request of the principal, with this key. @returns the token of a new session */
+  /**
+   * @param request of the principal, with this key
+   * @returns the token of a new session
+   */
   async startSession(request: Request, principal: AdminPrincipal, key: string): Promise<string> {
     const token = generateSecret();
     const { now, oldest, idleSince } = this.readTimes();
@@ -105,7 +107,7 @@ export class ConsoleSessions {
   }
 
   /**
-   * @param isActive whether the operator works: the session lives 30 minutes from then
+   * @param isActive whether the operator works, which extends the session to 30 minutes from now
    * @returns undefined when the session has ended, or never began
    */
   async findSession(token: string, isActive: boolean): Promise<ConsoleSession | undefined> {
@@ -118,7 +120,7 @@ export class ConsoleSessions {
     return { token, principal };
   }
 
-  /** The operator of the session may be another one than the operator who acts, who logs in with the same browser. */
+  /** The session may belong to another operator than the acting one, who logs in with the same browser. */
   async endSession(request: Request, token: string): Promise<void> {
     const ended = await this.findSession(token, false);
     if (!ended) return;
@@ -167,7 +169,7 @@ function toEvent(
   return { event, actor: toActor(request), subject: operator?.id ?? door, logFields: {} };
 }
 
-/** @returns what a form of this session carries: its number, and a proof that this session's page made it for this action */
+/** @returns what a form carries: its number, and a proof that a page of this session made it for this action */
 export function createFormToken({ token }: Pick<ConsoleSession, 'token'>, form: string, action: string): string {
   return `${form}.${computeMac(`console form ${token}`, `${form} ${action}`).toString('base64url')}`;
 }

@@ -1,6 +1,6 @@
 /**
- * The console: pages of operators under /console. It calls the handlers of the operators' API (admin-api.ts), with their
- * scopes, validation and audit events, and has no rules of its own. Nothing here is called by a validation.
+ * The console: pages of operators under /console. It calls the handlers of the operators' API (admin-api.ts), with
+ * their scopes, validation and audit events, and has no rules of its own.
  */
 import { readFileSync } from 'node:fs';
 import { Get, Module, Param, Res, type DynamicModule } from '@nestjs/common';
@@ -20,7 +20,7 @@ import { DashboardPage } from './dashboard.js';
 import { UserPages } from './users.js';
 import { DiagnosisPage } from './diagnosis.js';
 
-/** Gathered by the build (tools/build-docs.ts), and read at the first request. */
+/** The build gathers these files (tools/build-docs.ts), and the first request reads them. */
 const TYPES: Readonly<Record<string, string>> = { 'pico.min.css': 'css', 'console.css': 'css', 'console.js': 'js' };
 
 @ConsoleController('console/static')
@@ -40,14 +40,14 @@ class ConsoleFiles {
 
 @Module({})
 export class ConsoleModule {
-  /** Without pages where CONSOLE is off: their addresses are 404. */
+  /** When CONSOLE is off, there are no pages, and their addresses are 404. */
   static forRoot({ console }: Environment): DynamicModule {
     if (console === 'off') return { module: ConsoleModule };
     const pages = [DashboardPage, MapPage, ...CREDENTIAL_PAGES, UserPages, DiagnosisPage, AuditPages];
     return {
       module: ConsoleModule,
       imports: [AdminModule],
-      // UnknownPage is the last one: it has every address below /console.
+      // UnknownPage stands last, because it matches every address below /console.
       controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages, UnknownPage],
       providers: [AdminApi, ConsoleSessions],
     };

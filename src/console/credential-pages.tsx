@@ -1,4 +1,4 @@
-/** The pages of what has a key: app credentials, nodes and operators (credential-types.ts). */
+/** The pages of app credentials, nodes and operators, which all have keys (credential-types.ts). */
 import type { Type } from '@nestjs/common';
 import type { Request } from 'express';
 import type { VNode } from 'preact';
@@ -18,7 +18,7 @@ export function State({ of: { revoked_at, expires_at, previous_key_expires_at } 
   return expires_at === null ? <span class="good">live</span> : <span class="warn">live, expires</span>;
 }
 
-/** Answers whether the old key may be dropped. */
+/** Tells an operator whether the previous key can be ended without breaking a caller. */
 export function Overlap({ of }: { of: KeyResponse }): VNode {
   const { rotated_at, current_key_used_at, previous_key_used_at: usedAt, previous_key_used_for: service } = of;
   const isUsed = usedAt !== null && rotated_at !== null && usedAt > rotated_at;
@@ -66,7 +66,7 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
   }
 
   protected async describe(request: Request, id: string, item: Row): Promise<Description> {
-    // Operators have no explanation.
+    // The API does not explain operators.
     const answer = await this.type.explain?.(this.api.bindTo(request))(id, {});
     const lastUse = <LastUse use={answer} lastUsedAt={item.last_used_at} />;
     const isUsed = answer ? answer.last_accepted_at !== null : item.last_used_at !== null;
@@ -92,7 +92,7 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
     };
   }
 
-  /** All that the form for a new one has, but the expiry, which is shown as a moment. */
+  /** The fields of the form for a new one, except for the expiry, which is shown as a moment. */
   private listFields(item: Row): FactList {
     const { fields, groupedBy } = this.type;
     return fields

@@ -18,12 +18,12 @@ import { Ago, Facts, Moment, Page, sendPage, Table, toAddress, type Cells } from
 
 const DAY_MS = 86_400_000;
 const LONG_UNUSED_DAYS = 90;
-/** Of each type; a link leads to all of them. */
+/** The number of items of each type; a link leads to all of them. */
 const SHOWN = 5;
 
 interface Need {
   readonly title: string;
-  /** Of the list that has all of them. */
+  /** The filter of the list that has all items. */
   readonly filter: Fields;
   readonly describe: (item: KeyResponse) => ComponentChildren;
 }

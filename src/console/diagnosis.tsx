@@ -1,4 +1,4 @@
-/** Why is it refused? Answers with what the explanations of the operators' API say, and the events of the audit log. */
+/** Why was it refused? Answers with the explanations of the operators' API and the events of the audit log. */
 import { Get, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { isIP } from 'node:net';
@@ -23,7 +23,7 @@ const ASKED = [
   { label: 'Service that refused it (of a key)', name: 'service' },
   { label: 'Address of the client (of a login)', name: 'address' },
 ];
-/** What stands before the key in X-API-Key is the node's id. */
+/** In X-API-Key, the node's id stands before the key. */
 const ID_BEFORE_KEY = /^([0-9a-f-]{36}):/i;
 
 @ConsolePages('console/explain')
@@ -44,7 +44,7 @@ export class DiagnosisPage {
     );
   }
 
-  /** A form, so that what is pasted by mistake is in no address. */
+  /** A form, so that a key that is pasted by mistake stands in no address. */
   @Post()
   ask(@Req() request: Request, @Res() response: Response): void {
     const { about = '', address, service } = readFields(request);
@@ -92,7 +92,7 @@ export class DiagnosisPage {
     ];
     const events = await this.renderEvents(request, 'Events about it', { subject: id });
     const mayExplain = kinds.filter(({ route }) => route.isAllowed);
-    // Without any of the scopes the first call is refused, as at its route.
+    // Without any of the scopes, the first call answers with the refusal of its route.
     const explained = mayExplain.length > 0 ? mayExplain : kinds;
     for (const { name, page, ask } of explained) {
       const answer = await ask();
@@ -122,12 +122,12 @@ export class DiagnosisPage {
   }
 }
 
-/** No index of the audit log serves addresses and requests. */
+/** Bounds the search, because no index of the audit log serves addresses and requests. */
 function computeDayAgo(): string {
   return new Date(Date.now() - 86_400_000).toISOString();
 }
 
-/** Only what is neither a key nor a code may stand in an address. */
+/** An address is kept by browsers and proxies, so a key or a code must not stand in it. */
 function refuseKeys(about: string, { address = '', service = '' }: Fields): void {
   const isHarmless =
     (isId(about) || isIP(about) !== 0 || (about.includes('@') && !about.includes(':'))) &&

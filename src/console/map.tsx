@@ -15,7 +15,7 @@ const FILTERS = [
   { label: 'Only a service and its neighbours', name: 'service' },
   { label: 'Revoked keys', name: 'revoked', options: { '': 'not shown', true: 'shown too' } },
 ];
-/** More arrows are not readable, and take long to lay out: the page asks for a service. */
+/** More arrows are not readable and take long to lay out, so the page asks for a service. */
 const MAX_ARROWS = 100;
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
 const BOX = { height: 36, letterWidth: 9, padding: 24 };
@@ -26,13 +26,13 @@ interface Point {
 }
 
 interface MapArrow extends AppCredentialResponse {
-  /** In the last hour. */
+  /** Whether the credential was refused in the last hour. */
   readonly isRefused: boolean;
 }
 
 type Size = Readonly<Record<'width' | 'height', number>>;
 
-/** What is used here of dagre, whose own types name files without the endings that Node.js asks for. */
+/** The part of dagre that is used here. Its own types name files without the endings that Node.js requires. */
 interface LayoutGraph {
   setGraph(options: object): void;
   setNode(name: string, size: Size): void;
@@ -88,7 +88,7 @@ export class MapPage {
     return new Set(events?.map(({ subject }) => subject));
   }
 
-  /** Of a service, the credentials that it uses, and those that others use to call it. */
+  /** @returns the credentials that a service uses, and those with which others call it */
   private async readArrows(
     request: Request,
     { service, revoked, cursor }: Fields,
@@ -107,7 +107,7 @@ export class MapPage {
   }
 }
 
-/** The first one that holds decides how an arrow looks. */
+/** The first look that holds decides how an arrow is drawn. */
 const LOOKS: readonly { name: string; legend: string; holds: (arrow: MapArrow) => boolean }[] = [
   { name: 'bad', legend: 'red: refused in the last hour', holds: ({ isRefused }) => isRefused },
   { name: 'revoked', legend: 'dotted: revoked', holds: ({ revoked_at }) => revoked_at !== null },

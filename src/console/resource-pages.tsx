@@ -1,7 +1,7 @@
 /**
- * The pages of what operators look after: app credentials, nodes, operators (credential-pages.tsx) and users (users.tsx). A
- * list, a form for a new one, a page for each with its life as a time line, and a page for each action, which says what will
- * happen before it does it.
+ * The pages that all resources share: app credentials, nodes and operators (credential-pages.tsx), and users
+ * (users.tsx). Each has a list, a form for a new one, a page with its time line, and a page for each action that says
+ * what the action will do.
  */
 import { Get, Param, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
@@ -15,7 +15,7 @@ import { readEvents, Timeline } from './audit.js';
 import { Facts, Filters, Form, Page, Pager, sendPage, Table, toAddress } from './view.js';
 import type { Cells, FactList, FieldProps, RowGroup } from './view.js';
 
-/** A field of a form; a list is typed with blanks between its words. */
+/** A field of a form. A list is typed with blanks between its words. */
 export interface ResourceField extends FieldProps {
   readonly isList?: boolean;
 }
@@ -26,9 +26,9 @@ export interface Action<Resource> {
   readonly title: string;
   readonly effect: string;
   readonly route: (api: AdminRoutes) => ActionRoute;
-  /** What the call sends beside the fields. */
+  /** What the call sends besides the fields. */
   readonly body?: Unvalidated;
-  /** Whether the operator types the name before it is done. */
+  /** Whether the operator has to type the name to confirm. */
   readonly asksForName?: boolean;
   readonly fields?: (resource: Resource) => readonly ResourceField[];
 }
@@ -44,18 +44,18 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
   readonly address: string;
   readonly title: string;
   readonly noun: string;
-  /** Of its routes. */
+  /** The scope of its routes. */
   readonly scope: OperatorScope;
   readonly routes: (api: AdminRoutes) => ResourceRoutes<Resource, Issued>;
   readonly filters: readonly FieldProps[];
-  /** Of the form for a new one. */
+  /** The fields of the form for a new one. */
   readonly fields: readonly ResourceField[];
   readonly submit: string;
   /** The columns of the list after the name. */
   readonly head: readonly string[];
   readonly actions: Readonly<Record<string, Action<Resource>>>;
   readonly nameLabel: string;
-  /** By which filter of the list its rows are grouped. */
+  /** The filter of the list by which its rows are grouped. */
   readonly groupedBy?: keyof Resource & string;
   readonly toId: (resource: Resource) => string;
   readonly toName: (resource: Resource) => string;
@@ -80,7 +80,7 @@ interface ActionAddress {
 
 export interface Description {
   readonly facts: FactList;
-  /** What would notice an action: in numbers. */
+  /** Shows in numbers who would notice an action. */
   readonly use: ComponentChildren;
   readonly more?: VNode;
 }
@@ -94,7 +94,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   protected abstract toCells(resource: Resource): Cells;
   protected abstract describe(request: Request, id: string, resource: Resource): Promise<Description>;
   protected abstract isPossible(action: string, resource: Resource): boolean;
-  /** @returns a page that is shown once, or the address that shows what was made */
+  /** @returns a page that is shown once, or the address of the page of the new resource */
   protected abstract renderIssued(issued: Issued): VNode | string;
 
   @Get()
@@ -209,7 +209,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     );
   }
 
-  /** @returns a page that is shown once, or the address of the page that is next */
+  /** @returns a page that is shown once, or the address of the next page */
   protected async perform(request: Request, id: string, action: string, resource: Resource): Promise<VNode | string> {
     const { route, body, fields } = this.findAction(action);
     const sent = this.readBody(request, fields?.(resource) ?? []);
@@ -221,7 +221,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     return `${this.type.address}/${this.type.toId(resource)}`;
   }
 
-  /** The heading of the rows that have the same value of a field, with the address of their list. */
+  /** @returns the heading of rows that have the same value of a field, with the address of their list */
   protected toGroup(field: keyof Resource & string, resource: Resource): RowGroup {
     const value = showValue(resource[field]);
     return { text: `${toLabel(field)} ${value}`, address: toAddress(this.type.address, { [field]: value }) };
@@ -231,7 +231,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     return this.type.routes(this.api.bindTo(request));
   }
 
-  /** @returns what differs from the values that the form showed: a field that was emptied is null */
+  /** @returns the fields that differ from the values in the form; an emptied one is null */
   protected readBody(request: Request, fields: readonly ResourceField[]): Unvalidated {
     const sent = readFields(request);
     const entries = fields.map(({ name, value = '', type, isList }) => {

@@ -8,7 +8,7 @@ import { ConsolePages } from './console-requests.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
 import { Ago, Moment, Secret, Table, type Cells } from './view.js';
 
-/** A user has no more live ones. */
+/** The most live sessions that a user can have. */
 const MAX_SESSIONS = '100';
 const YES_OR_ALL = { '': 'all', true: 'only these' };
 
@@ -118,7 +118,7 @@ export class UserPages extends ResourcePages<UserResponse, UserResponse> {
     return action === 'delete' ? this.type.address : next;
   }
 
-  /** The newest first. */
+  /** @returns the newest sessions first */
   private async listSessions(request: Request, id: string): Promise<SessionResponse[]> {
     return (await this.api.bindTo(request).users.listUserSessions(id, { limit: MAX_SESSIONS })).items.reverse();
   }

@@ -1,14 +1,14 @@
-// What pages of the console do beyond forms and links: they work without it.
+// What pages of the console do beyond forms and links; they work without it.
 
 const REFRESH_MS = 10_000;
 
-// A form is sent once, also by an impatient click.
+// A form is sent once, even after an impatient second click.
 addEventListener('submit', ({ target }) => {
   if (!target.matches('form[data-once]')) return;
   for (const button of target.querySelectorAll('button')) button.disabled = true;
 });
 
-// A page from the browser's memory may show a key, or forms that were sent.
+// A page that the browser restores may show a key, or a form that was sent, so it is loaded anew.
 addEventListener('pageshow', ({ persisted }) => {
   if (persisted) location.reload();
 });
