@@ -87,7 +87,7 @@ const MAX_USER_AGENT_LENGTH = 200;
 
 /** Who performs an audited act. `open` is a caller without a credential, `service` this service itself. */
 export interface Actor {
-  readonly door: 'user' | 'app' | 'node' | 'admin' | 'open' | 'cli' | 'service';
+  readonly door: Door | 'open' | 'cli' | 'service';
   /** Null for the root key and for a caller without a credential. */
   readonly id: string | null;
   readonly operator?: string | undefined;
