@@ -25,9 +25,12 @@ const CONTROLLERS = {
   users: UsersAdminController,
 } as const;
 
-/** A route as a page calls it: asks for the scope, validates the body and the query, and runs the handler. */
+/**
+ * A route of the operators' API as a page calls it: it asks for the scope, validates the body and the query, and runs
+ * the handler.
+ */
 export interface AdminRoute<Values extends unknown[], Answer> {
-  /** @throws {ProblemException} missing_scope; validation_failed; what the handler throws */
+  /** @throws {ProblemException} missing_scope; validation_failed; and what the handler throws */
   (...values: Values): Promise<Answer>;
   /** Whether the operator has a scope that the route accepts. */
   readonly isAllowed: boolean;
@@ -37,7 +40,7 @@ export interface AdminRoute<Values extends unknown[], Answer> {
 export type Unvalidated = Readonly<Record<string, unknown>>;
 
 type Handler = (...values: never[]) => Promise<unknown>;
-/** In place of a DTO, its fields before the validation. */
+/** Replaces each DTO of a handler by its unvalidated fields. */
 type Sent<Values> = {
   [Index in keyof Values]: Values[Index] extends string | Request
     ? Values[Index]
@@ -48,12 +51,11 @@ type RoutesOf<Api> = {
     ? AdminRoute<Sent<Parameters<Api[Name]>>, Awaited<ReturnType<Api[Name]>>>
     : never;
 };
-/** The routes of the operators' API, by controller. */
 export type AdminRoutes = {
   readonly [Name in keyof typeof CONTROLLERS]: RoutesOf<InstanceType<(typeof CONTROLLERS)[Name]>>;
 };
 
-/** The operators' API as the console calls it: what a route declares about scopes and DTOs holds here too. */
+/** The operators' API as the console calls it: the scopes and DTOs that a route declares hold here too. */
 @Injectable()
 export class AdminApi {
   private readonly pipe = createValidationPipe();
@@ -93,7 +95,7 @@ export class AdminApi {
     );
   }
 
-  /** Fields without a value, and empty parameters of a query, count as not sent. */
+  /** Drops fields without a value and empty parameters of a query, which a form always sends. */
   private async validate(controller: Type<object>, name: string, values: unknown[]): Promise<unknown[]> {
     const validated = [...values];
     for (const { index, type, metatype } of listValidatedParameters(controller, name)) {

@@ -1,4 +1,4 @@
-/** What the console knows of each type of credentials. The fields of its forms are those of the DTOs of its routes. */
+/** What the console knows of each type of credentials. The DTOs of the routes determine the fields of its forms. */
 import type { Type } from '@nestjs/common';
 import { ARRAY_MAX_SIZE, getMetadataStorage, ValidationTypes } from 'class-validator';
 import type { Request } from 'express';
@@ -44,12 +44,12 @@ interface Given<Row, Issued extends Row> extends Pick<
   readonly issueBody: Type<object>;
   readonly changeBody: Type<object>;
   readonly hints: Readonly<Partial<Record<keyof Row, string>>>;
-  /** What the key is restricted to; null means all. */
+  /** The field that restricts the key; null means all. */
   readonly restriction: keyof Row & string;
-  /** Of a key that replicas share: the first use of a node's new key finishes its rotation. */
+  /** Only for keys that replicas share: the rotation of a node's key ends at the first use of the new one. */
   readonly finish?: (api: AdminRoutes) => ActionRoute;
   readonly asksForName?: true;
-  /** The new key, in the forms in which it is needed. */
+  /** @returns the new key, in the forms in which it is needed */
   readonly formatKey: (issued: Issued) => readonly (readonly [name: string, text: string])[];
 }
 
@@ -69,7 +69,7 @@ const STATE_FILTERS: readonly FieldProps[] = [
   { label: 'Expires before', name: 'expires_before', hint: MOMENT_HINT },
 ];
 
-/** @returns a field for each that the validators of a body know, the required ones first */
+/** @returns a field for each property that the validators of a body know, the required ones first */
 function listFields(body: Type<object>, hints: Readonly<Record<string, string | undefined>>): ResourceField[] {
   const rules = getMetadataStorage().getTargetValidationMetadatas(body, '', false, false);
   const names = [...new Set(rules.map(({ propertyName }) => propertyName))];

@@ -1,11 +1,14 @@
-/** What the pages of the console are made of. Text is escaped by the renderer; nothing here runs in a browser. */
+/** The parts of the console's pages. The renderer escapes text, and nothing here runs in a browser. */
 import type { Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
 import { createRandomId } from '../foundation/common/ids.js';
 import { createFormToken, type ConsoleSession } from './console-sessions.js';
 
-/** No inline script, no inline style, nothing of another origin (ASVS 3.4.3). Data URLs are the icons of the style sheet. */
+/**
+ * Allows no inline script, no inline style, and nothing of another origin (ASVS 3.4.3). The style sheet has its icons
+ * as data URLs.
+ */
 const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
   "form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
@@ -41,9 +44,9 @@ interface PageProps {
   readonly session?: ConsoleSession | undefined;
   /** The address of the page in the navigation. */
   readonly at?: string;
-  /** The scopes of which one opens the page. */
+  /** Any one of these scopes opens the page. */
   readonly needs?: readonly string[];
-  /** Refreshed by console.js while the operator does not type into it. */
+  /** Whether console.js refreshes the page, which it does while the operator does not type into it. */
   readonly isLive?: boolean;
   readonly children: ComponentChildren;
 }
@@ -105,7 +108,7 @@ interface FormProps {
   readonly action: string;
   readonly submit: string;
   readonly look?: string;
-  /** When what the form is about was last changed. */
+  /** When the resource of the form was last changed. */
   readonly seen?: string;
   readonly fields?: readonly FieldProps[];
   readonly children?: ComponentChildren;
@@ -169,7 +172,7 @@ interface FiltersProps {
   readonly query: Readonly<Record<string, string | undefined>>;
 }
 
-/** The filters of a list: in the address bar, so that a page can be kept and sent. */
+/** The filters of a list stand in its address, so that an operator can bookmark and send it. */
 export function Filters({ action, fields, query }: FiltersProps): VNode {
   return (
     <form method="get" action={action} class="filters">
@@ -193,7 +196,7 @@ interface TableProps {
   readonly caption: string;
   readonly head: readonly string[];
   readonly rows: readonly Cells[];
-  /** Of each row. Rows of one group stand together, where the first of them stands. */
+  /** The group of each row. Rows of one group stand together, at the place of the first one. */
   readonly groups?: readonly RowGroup[] | undefined;
 }
 
@@ -267,7 +270,7 @@ const UNITS = [
 ] as const;
 const AGO = new Intl.RelativeTimeFormat('en');
 
-/** How long ago a moment was. A pointer over it, and programs, get the moment itself. */
+/** How long ago a moment was. The moment itself is in the `title` and in `datetime`. */
 export function Ago({ at }: { at: string | null | undefined }): VNode {
   if (at == null) return <>never</>;
   const seconds = Math.max(0, Math.round((Date.now() - Date.parse(at)) / 1_000));
@@ -297,7 +300,7 @@ export function toAddress(address: string, parameters: object): string {
   return query === '' ? address : `${address}?${query}`;
 }
 
-/** What is shown once: going back does not show it again, because the page is not stored. */
+/** What is shown once: going back does not show it again, because browsers do not store the page. */
 export function Secret({ name, text }: { name: string; text: string }): VNode {
   return (
     <figure class="secret">
