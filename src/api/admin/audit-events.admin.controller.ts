@@ -65,6 +65,7 @@ export class AuditEventsQuery extends PageQuery {
 
   @ApiPropertyOptional({
     enum: [...AUDIT_EVENT_NAMES, ...AUDIT_EVENT_PATTERNS],
+    enumName: 'AuditEventFilter',
     description: 'a name, or the beginning of names and `.*`',
     example: 'admin.node.revoked',
   })
@@ -81,6 +82,7 @@ export class AuditEventsQuery extends PageQuery {
 export class AuditActorResponse {
   @ApiProperty({
     enum: ['user', 'app', 'node', 'admin', 'open', 'cli', 'service'],
+    enumName: 'ActorDoor',
     description: 'open: an unauthenticated caller; cli: the command line of an operator; service: this service itself',
     example: 'admin',
   })
@@ -104,7 +106,7 @@ export class AuditActorResponse {
 export class AuditEventResponse {
   @ApiProperty(ID) id!: string;
   @ApiProperty(MOMENT) time!: string;
-  @ApiProperty({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' }) event!: string;
+  @ApiProperty({ enum: AUDIT_EVENT_NAMES, enumName: 'AuditEventName', example: 'admin.node.revoked' }) event!: string;
   @ApiProperty({ type: AuditActorResponse }) actor!: AuditActorResponse;
 
   @ApiProperty({

@@ -4,7 +4,7 @@ import { AdminController, RequireAdmin } from '../../foundation/access/require.j
 import { BackgroundWork, MEASURE_NAMES, type Measurement } from '../../domain/maintenance/background-work.js';
 
 class MeasurementResponse implements Measurement {
-  @ApiProperty({ enum: MEASURE_NAMES, description: 'as the metric' }) name!: string;
+  @ApiProperty({ enum: MEASURE_NAMES, enumName: 'MeasureName', description: 'as the metric' }) name!: string;
   @ApiProperty({ type: 'integer', example: 3 }) seconds!: number;
   @ApiProperty({ description: 'whether an operator should look after it', example: false }) is_overdue!: boolean;
 }

@@ -37,7 +37,7 @@ class EnrolmentsQuery extends PageQuery {
 
 export class NodeEnrolmentResponse {
   @ApiProperty(ID) enrolment_id!: string;
-  @ApiProperty({ enum: CODE_STATES }) state!: EnrolmentView['state'];
+  @ApiProperty({ enum: CODE_STATES, enumName: 'EnrolmentState', example: 'open' }) state!: EnrolmentView['state'];
   @ApiProperty(HOUSEHOLD_ID) household_id!: string;
   @ApiProperty({ example: EXAMPLES.room }) room!: string;
   @ApiProperty({ example: EXAMPLES.name }) name!: string;

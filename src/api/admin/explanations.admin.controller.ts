@@ -23,7 +23,12 @@ import {
 } from '../../domain/second-factors/second-factors.service.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 
-const METHODS = { enum: SECOND_FACTOR_METHODS, isArray: true, example: ['totp', 'recovery_code'] };
+const METHODS = {
+  enum: SECOND_FACTOR_METHODS,
+  enumName: 'SecondFactorMethod',
+  isArray: true,
+  example: ['totp', 'recovery_code'],
+};
 /** The OpenAPI example of NULLABLE_MOMENT is null; this one shows a moment. */
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
 
@@ -36,7 +41,7 @@ class ExplainAppQuery extends ExplainNodeQuery {
 }
 
 export class ReasonResponse {
-  @ApiProperty({ enum: REASON_CODES }) code!: string;
+  @ApiProperty({ enum: REASON_CODES, enumName: 'KeyReasonCode' }) code!: string;
 
   @ApiProperty({
     description: 'for humans; may be reworded',
@@ -135,7 +140,7 @@ class ExplainUserQuery {
 }
 
 export class LoginReasonResponse {
-  @ApiProperty({ enum: LOGIN_REASON_CODES, example: 'throttled' }) code!: string;
+  @ApiProperty({ enum: LOGIN_REASON_CODES, enumName: 'LoginReasonCode', example: 'throttled' }) code!: string;
 
   @ApiProperty({ description: 'for humans; may be reworded', example: 'Too many wrong passwords for this account.' })
   detail!: string;

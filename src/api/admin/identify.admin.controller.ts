@@ -48,7 +48,7 @@ export class IdentifiedKeyResponse {
   @ApiProperty({ type: String, example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08' })
   digest!: string;
 
-  @ApiProperty({ enum: [...KINDS, 'root'] }) kind!: ResourceType | 'root';
+  @ApiProperty({ enum: [...KINDS, 'root'], enumName: 'IdentifiedKind' }) kind!: ResourceType | 'root';
   @ApiProperty({ ...ID, nullable: true, description: 'of the credential; null for the root key' }) id!: string | null;
 
   @ApiProperty({
@@ -74,8 +74,9 @@ export class IdentifiedKeysResponse {
   items!: IdentifiedKeyResponse[];
 
   @ApiProperty({
-    type: 'array',
-    items: { type: 'string', enum: KINDS },
+    enum: KINDS,
+    enumName: 'SearchedKind',
+    isArray: true,
     description: 'the kinds that were looked for: those of the operator’s scopes; all with `read`',
     example: KINDS,
   })

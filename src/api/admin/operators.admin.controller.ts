@@ -51,7 +51,7 @@ export class OperatorResponse extends KeyResponse {
   @ApiProperty(ID) operator_id!: string;
   @ApiProperty({ description: 'in lower case', example: EXAMPLES.operator }) name!: string;
 
-  @ApiProperty({ type: 'array', items: { type: 'string', enum: [...OPERATOR_SCOPES] }, example: ['read', 'nodes'] })
+  @ApiProperty({ enum: OPERATOR_SCOPES, enumName: 'OperatorScope', isArray: true, example: ['read', 'nodes'] })
   scopes!: OperatorScope[];
 
   static from(operator: Operator): OperatorResponse {

@@ -64,7 +64,7 @@ class SecondFactorRequest {
   @TextField(MAX_CHALLENGE_LENGTH, { description: 'of the second_factor_required', example: 'AQGT…' })
   challenge!: string;
 
-  @ApiProperty({ enum: SECOND_FACTOR_METHODS, example: 'totp' })
+  @ApiProperty({ enum: SECOND_FACTOR_METHODS, enumName: 'SecondFactorMethod', example: 'totp' })
   @IsIn(SECOND_FACTOR_METHODS, { message: `must be one of ${SECOND_FACTOR_METHODS.join(', ')}` })
   method!: SecondFactorMethod;
 

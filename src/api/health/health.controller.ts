@@ -25,7 +25,8 @@ const UNREADY: ReadonlySet<string> = new Set(['error', 'shutting_down']);
 const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
 
 class HealthResponse {
-  @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], example: 'ok' }) status!: string;
+  @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], enumName: 'HealthStatus', example: 'ok' })
+  status!: string;
   @ApiPropertyOptional({ ...INDICATORS, example: { database: { status: 'up' } } }) info?: object;
   @ApiPropertyOptional({ ...INDICATORS, example: {} }) error?: object;
   @ApiProperty({ ...INDICATORS, example: { database: { status: 'up' } } }) details!: object;

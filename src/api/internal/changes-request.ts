@@ -72,7 +72,7 @@ function parseJson(bytes: Buffer | undefined): unknown {
 export const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
 
 class UseBody {
-  @ApiProperty({ enum: ['node', 'app'] }) kind!: 'node' | 'app';
+  @ApiProperty({ enum: ['node', 'app'], enumName: 'UsedKind' }) kind!: 'node' | 'app';
   @ApiProperty(ID) id!: string;
   @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 }) ago_ms!: number;
 

@@ -13,7 +13,7 @@ import { parseChangesRequest, CURSOR, ChangesBody } from './changes-request.js';
 const CALLER_HEADER = 'X-Platform-Caller';
 
 class ChangeResponse {
-  @ApiProperty({ enum: ['node', 'app', 'session', 'user', 'signing_key'] }) kind!: string;
+  @ApiProperty({ enum: ['node', 'app', 'session', 'user', 'signing_key'], enumName: 'ChangedKind' }) kind!: string;
   @ApiProperty(ID) id!: string;
 }
 

@@ -179,8 +179,9 @@ export function OperatorNameField(presence?: Presence): PropertyDecorator {
 
 export function OperatorScopesField(presence?: Presence): PropertyDecorator {
   const schema: ApiPropertyOptions = {
-    type: 'array',
-    items: { type: 'string', enum: [...OPERATOR_SCOPES] },
+    enum: OPERATOR_SCOPES,
+    enumName: 'OperatorScope',
+    isArray: true,
     minItems: 1,
     maxItems: OPERATOR_SCOPES.length,
     uniqueItems: true,

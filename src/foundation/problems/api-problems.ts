@@ -19,7 +19,11 @@ export class ProblemSchema {
   @ApiProperty() detail!: string;
   @ApiProperty({ type: String, format: 'uri-reference', description: 'identifies this occurrence' }) instance!: string;
 
-  @ApiProperty({ description: 'stable identifier to branch on', enum: Object.values(problems).map(({ code }) => code) })
+  @ApiProperty({
+    description: 'stable identifier to branch on',
+    enum: Object.values(problems).map(({ code }) => code),
+    enumName: 'ProblemCode',
+  })
   code!: string;
 
   @ApiProperty({ description: 'as in the X-Request-Id header and in the logs' }) request_id!: string;
@@ -38,9 +42,9 @@ export class ProblemSchema {
   scopes?: string[];
 
   @ApiPropertyOptional({
-    type: String,
-    isArray: true,
     enum: SECOND_FACTOR_METHODS,
+    enumName: 'SecondFactorMethod',
+    isArray: true,
     description: 'with second_factor_required: by which of them the challenge can be answered',
   })
   methods?: SecondFactorMethod[];
