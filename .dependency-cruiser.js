@@ -19,7 +19,7 @@ const STOREYS = {
     ['maintenance'],
   ],
   api: [
-    ['health', 'well-known'],
+    ['health', 'well-known', 'nodes'],
     ['account', 'internal'],
     ['auth', 'recovery', 'admin'],
   ],

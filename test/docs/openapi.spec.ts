@@ -227,8 +227,10 @@ describe('GET /docs-json', () => {
     const unnamed: string[] = [];
     const collect = (part: unknown, place: string): void => {
       if (typeof part !== 'object' || part === null) return;
-      const { enum: words, nullable } = part as { enum?: unknown[]; nullable?: boolean };
-      if ((words?.length ?? 0) > 1 && !nullable && !/^\/components\/schemas\/\w+$/.test(place)) unnamed.push(place);
+      const { enum: words = [] } = part as { enum?: unknown[] };
+      // One that may be null is written where it is used.
+      const isNamed = words.includes(null) || /^\/components\/schemas\/\w+$/.test(place);
+      if (words.length > 1 && !isNamed) unnamed.push(place);
       for (const [name, child] of Object.entries(part)) collect(child, `${place}/${name}`);
     };
     collect(document, '');

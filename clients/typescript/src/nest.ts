@@ -133,7 +133,7 @@ function createGuard<D extends Door>(guard: Guard<D, PrincipalOf<D> | undefined>
 /** A GraphQL resolver gets root, arguments and context. The context has the request as `req`, or below `reply`. */
 function findRequest(context: ExecutionContext): IncomingMessage | FastifyRequest {
   if (context.getType() === 'http') return context.switchToHttp().getRequest<IncomingMessage | FastifyRequest>();
-  const { req, reply } = (context.getArgByIndex<GraphqlContext | undefined>(2) ?? {}) as GraphqlContext;
+  const { req, reply }: GraphqlContext = context.getArgByIndex<GraphqlContext | undefined>(2) ?? {};
   const request = context.getType<string>() === 'graphql' ? (req ?? reply?.request) : undefined;
   if (!request)
     throw new Error('The guards of platform-auth are for HTTP routes, and for GraphQL with `req` in its context');

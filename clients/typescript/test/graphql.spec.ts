@@ -25,20 +25,11 @@ describe('a guard on a resolver, called as @nestjs/graphql calls it', () => {
   beforeAll(async () => {
     app = await NestFactory.createApplicationContext(AppModule, { logger: false });
     const resolver = app.get(RecipesResolver);
-    const call = resolver.readEmail.bind(resolver) as (...parameters: unknown[]) => unknown;
+    const { readEmail } = resolver as unknown as Record<'readEmail', (...parameters: unknown[]) => unknown>;
     const noArguments = { exchangeKeyForValue: () => undefined };
     const names = ['readEmail', '__routeArguments__'] as const;
     const contexts = app.get(ExternalContextCreator);
-    resolve = contexts.create(
-      resolver,
-      resolver.readEmail as typeof call,
-      ...names,
-      noArguments,
-      undefined,
-      undefined,
-      undefined,
-      'graphql',
-    );
+    resolve = contexts.create(resolver, readEmail, ...names, noArguments, undefined, undefined, undefined, 'graphql');
   });
 
   afterAll(() => app.close());

@@ -193,7 +193,7 @@ describe('every server', () => {
 
   it('ends a slow request within a second of its limit, where Node.js looks every 30 seconds', () => {
     const adapter = app.nest.getHttpAdapter() as unknown as LinkedExpressAdapter;
-    const { endpoint } = app.nest.get(MetricsServer) as unknown as { endpoint: { server: Server } };
+    const { endpoint } = app.nest.get<unknown, { endpoint: { server: Server } }>(MetricsServer);
     for (const server of [app.server, adapter.createInternalServer(), endpoint.server])
       expect(server).toMatchObject({ connectionsCheckingInterval: 1_000 });
   });
