@@ -10,7 +10,7 @@ export class RegistrationRequest {
 
 export class CredentialsRequest {
   @EmailField() email!: string;
-  @PasswordField(NEW_PASSWORD) password!: string;
+  @PasswordField() password!: string;
 }
 
 export class UserResponse {

@@ -15,14 +15,14 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     doors.install('admin', this);
   }
 
-  async validate(request: Request, key: string, { scope }: Asked): Promise<AdminPrincipal> {
+  async validate(request: Request, key: string, { operatorScope }: Asked): Promise<AdminPrincipal> {
     const getActor = () => toActor(request);
     const principal = await this.door.verifyAdminKey(key, getActor);
     // Set before the scope is checked, so that metrics, log and audit log name the operator even when the call is
     // refused.
     request.user = principal;
-    if (scope === undefined) throw new Error('The route declares no scope');
-    await this.door.refuseMissingScope(principal, scope, request.method, getActor);
+    if (operatorScope === undefined) throw new Error('The route declares no scope');
+    await this.door.refuseMissingScope(principal, operatorScope, request.method, getActor);
     return principal;
   }
 }

@@ -45,8 +45,8 @@ export interface Asked {
   readonly appScope?: string | null | undefined;
   /** Whether a node acts on its own key, which its targets do not restrict. */
   readonly isOwnKey?: boolean;
-  /** The operator scope that the route declares. */
-  readonly scope?: RouteScope | undefined;
+  /** What the route demands of an operator. */
+  readonly operatorScope?: RouteScope | undefined;
 }
 
 /** The Passport strategies of one application. Passport's global table has one slot per name for the whole process. */

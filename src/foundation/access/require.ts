@@ -76,8 +76,8 @@ class DoorGuard implements CanActivate {
     return true;
   }
 
-  protected ask(_request: Request, scope: RouteScope | undefined): Asked {
-    return { scope };
+  protected ask(_request: Request, operatorScope: RouteScope | undefined): Asked {
+    return { operatorScope };
   }
 }
 
@@ -231,14 +231,14 @@ class ForwardingAppGuard implements CanActivate {
     return false;
   }
 
-  /** The app stays the principal until the next guard authenticates the node, whose principal then names the app. */
+  /** The app stays the principal until the next guard authenticates the forwarded credential. */
   private async authenticateService(request: Request): Promise<boolean> {
     request.user = await this.doors.authenticate('app', request);
     return true;
   }
 }
 
-/** Only the route of nodes reads a target, and only there the operator can require the service's own credential. */
+/** Of the routes with a forwarder, that of nodes alone reads a target, and lets the operator demand the forwarder's key. */
 @Injectable()
 class NodeForwardingAppGuard extends ForwardingAppGuard {
   override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
