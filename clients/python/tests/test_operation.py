@@ -264,6 +264,39 @@ def test_tells_a_connection_whose_key_ended_before_it_was_watched() -> None:
         verifier.on_ended({}, is_told.set)
 
 
+class HoldingTransport(ChangingTransport):
+    """Holds the first answer about the node back until it is released."""
+
+    is_released = False
+
+    async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        answer = await super().send(request)
+        while self.asked == ["node"] and not request.url.endswith("/internal/changes") and not self.is_released:
+            await asyncio.sleep(0.01)
+        return answer
+
+
+def test_tells_a_connection_whose_key_ended_while_an_older_question_was_in_flight() -> None:
+    transport = HoldingTransport()
+    verifier = ScriptedVerifier(lambda: transport)
+    is_told = threading.Event()
+
+    async def play() -> None:
+        accepted = asyncio.create_task(verifier.verify_node(NODE_HEADERS))
+        await eventually(lambda: transport.asked == ["node"])
+        verifier.on_ended(NODE_HEADERS, is_told.set)
+        # Time for the check of the connection to join the question in flight.
+        await asyncio.sleep(0.1)
+        transport.is_revoked = True
+        transport.is_released = True
+        assert (await accepted).node_id == NODE_ID
+        await eventually(is_told.is_set)
+
+    asyncio.run(play())
+    verifier.close()
+    assert transport.asked == ["node", "node"]
+
+
 def create_stream(auth: Verifier) -> FastAPI:
     """Copied from docs/verifiers.md."""
     api = FastAPI()

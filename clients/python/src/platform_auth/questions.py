@@ -108,15 +108,17 @@ class Questions:
         self._valid = {door: RecentlyValid(settings.max_entries) for door in DOORS}
         self._in_flight: dict[_Name, _Flight] = {}
 
-    def ask(self, question: Question[Identity]) -> "Generator[Future[Outcome], Outcome, Outcome]":
+    def ask(
+        self, question: Question[Identity], *, is_about_change: bool = False
+    ) -> "Generator[Future[Outcome], Outcome, Outcome]":
         """
         Yields what the caller has to wait for; returns Verdict.UNKNOWN at once beyond the bound. The caller reads the
-        clocks when it decides.
+        clocks when it decides. With is_about_change, only the answer to a question that is sent from now on counts.
         """
         flight, is_joined = self._join_or_start(question)
         outcome = Verdict.UNKNOWN if flight is None else (yield flight.outcome)
-        if is_joined and outcome is Verdict.NO:
-            # A refusal from before this request arrived is outdated, because the credential may have become valid
+        if is_joined and (is_about_change or outcome is Verdict.NO):
+            # A refusal from before this request arrived is outdated too, because the credential may have become valid
             # since.
             flight, _ = self._join_or_start(question)
             outcome = Verdict.UNKNOWN if flight is None else (yield flight.outcome)

@@ -142,7 +142,7 @@ class VerifierCore:
         self._runtime.questions.close()
 
     def _prepare(self, question: Question[Identity]) -> "Callable[[], Generator[Future[Outcome], Outcome, Outcome]]":
-        return lambda: self._questions.ask(question)
+        return lambda: self._questions.ask(question, is_about_change=True)
 
     def _ask(self, question: Question[Identity]) -> Verification[Identity]:
         outcome = yield from self._questions.ask(question)
