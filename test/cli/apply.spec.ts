@@ -131,6 +131,14 @@ describe('platform-auth apply', () => {
     expect(decode(printed.get('recipes-env'), 'TTS_APP_KEY')).toMatch(/^pa_app_/);
   });
 
+  it('writes a new key over one that is not text', async () => {
+    const { stdout } = await run('--to', 'kubernetes', '--yes');
+    const damaged = `  OCR_APP_KEY: ${Buffer.from([0xff]).toString('base64')}`;
+    writeFileSync(cli.path('in-use.yaml'), stdout.replace(/^ {2}OCR_APP_KEY: .*$/m, damaged));
+    const rotated = await run('--to', 'kubernetes', '--current', 'in-use.yaml', '--rotate-lost', '--yes');
+    expect(decode(readSecrets(rotated.stdout).get('recipes-env'), 'OCR_APP_KEY')).toMatch(/^pa_app_/);
+  });
+
   it('removes the keys of a pruned pair from its Secret', async () => {
     writeFileSync(cli.path('in-use.yaml'), (await run('--to', 'kubernetes', '--yes')).stdout);
     writeMap(withCalls('recipes', ['auth']));

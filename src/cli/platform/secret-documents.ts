@@ -44,7 +44,7 @@ const kubernetes: Format = {
   },
   render: (name, values, stored, namespace = stored?.metadata?.namespace) => {
     const { labels, annotations } = stored?.metadata ?? {};
-    const data = { ...mapValues(values, (value) => Buffer.from(value).toString('base64')), ...stored?.binary };
+    const data = { ...stored?.binary, ...mapValues(values, (value) => Buffer.from(value).toString('base64')) };
     const kept = Object.entries(annotations ?? {}).filter(([annotation]) => annotation !== LAST_APPLIED);
     const own = { 'app.kubernetes.io/managed-by': 'platform-auth', 'app.kubernetes.io/part-of': 'platform' };
     const secret = {
