@@ -130,7 +130,7 @@ function completeDocument(created: OpenAPIObject): OpenAPIObject {
     paths,
     components: { ...components, headers: RESPONSE_HEADERS, examples: selectUsed(examples, paths) },
   };
-  return toTypeLists(completed) as OpenAPIObject;
+  return toJsonSchema(completed) as OpenAPIObject;
 }
 
 function completeOperation(method: string, operation: Operation, problemExamples: ProblemExamples): void {
@@ -215,13 +215,16 @@ function selectUsed(examples: Record<string, object>, paths: object): Record<str
   return Object.fromEntries(Object.entries(examples).filter(([name]) => text.includes(`"${EXAMPLES_PATH}${name}"`)));
 }
 
-/** OpenAPI 3.1 follows JSON Schema, where `null` is a type. */
-function toTypeLists(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(toTypeLists);
+/** OpenAPI 3.1 follows JSON Schema: `null` is a type, and a reference may have other members beside it. */
+function toJsonSchema(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(toJsonSchema);
   if (typeof value !== 'object' || value === null) return value;
-  const { nullable, ...rest } = value as Schema & Record<string, unknown>;
+  const { nullable, allOf, ...others } = value as Schema & Record<string, unknown>;
+  const single = Array.isArray(allOf) && allOf.length === 1;
+  const parts: object = single ? (allOf[0] as object) : allOf === undefined ? {} : { allOf };
+  const rest: Record<string, unknown> = { ...parts, ...others };
   if (nullable === true) rest.type = [rest.type as string, 'null'];
-  return Object.fromEntries(Object.entries(rest).map(([name, child]) => [name, toTypeLists(child)]));
+  return Object.fromEntries(Object.entries(rest).map(([name, child]) => [name, toJsonSchema(child)]));
 }
 
 /** The headers of responses, as components of the OpenAPI document. */

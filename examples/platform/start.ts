@@ -134,7 +134,7 @@ async function registerCallers(platform: Platform): Promise<string> {
   say(`platform-auth ${words.join(' ')}`);
   const { node_id } = registered.parse(JSON.parse(await runCli(platform, [...words, '--json'], { variables })));
   say(`platform-auth users register ${USER.email}`);
-  await runCli(platform, ['users', 'create', USER.email], { variables, input: `${USER.password}\n` });
+  await runCli(platform, ['users', 'register', USER.email], { variables, input: `${USER.password}\n` });
   return node_id;
 }
 

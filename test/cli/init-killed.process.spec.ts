@@ -76,13 +76,11 @@ describe('platform-auth init as a process', () => {
 
   it('--dry-run says that it compares no keys before the migrations', async () => {
     await platform.init();
-    await platform.revertToAppCredentials();
-    expect(await run(parameters('--dry-run'))).toMatchObject({
-      code: 0,
-      stdout: expect.stringMatching(
-        /recipes +│ ocr +│ unknown[^]*cannot be compared[^]*Migrations to apply: CreateAuditLog/,
-      ),
-    });
+    const reverted = await platform.revertToAppCredentials();
+    const { code, stdout } = await run(parameters('--dry-run'));
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/recipes +│ ocr +│ unknown[^]*cannot be compared/);
+    expect(stdout).toContain(`Migrations to apply: ${reverted.join(', ')}`);
   });
 
   it('exits with 0 when done, 1 when refused, 2 on wrong usage', async () => {
