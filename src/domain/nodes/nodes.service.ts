@@ -139,7 +139,7 @@ export class NodesService {
    * @throws {ProblemException} too_many_requests; those of {@link KeyStore.rotateKey}
    */
   async rotateOwnKey(nodeId: string, actor: Actor): Promise<IssuedCredential<Node>> {
-    await this.throttle.countNodeRotation(nodeId);
+    await this.throttle.countUseOfKey('node-rotation', nodeId);
     return this.keys.rotateKey(nodeId, { overlapHours: DEFAULT_OVERLAP_HOURS, event: 'node.rotated' }, actor);
   }
 

@@ -50,20 +50,13 @@ export class Throttle {
   }
 
   /**
-   * Counts logins at the console with a valid admin key, because each of them writes a session and an audit event.
+   * Counts acts with a valid key of which each writes a row and an audit event: logins of an operator at the console,
+   * and rotations that a node asks for itself.
+   * @param id of the operator, or of the node
    * @throws {ProblemException} too_many_requests; unavailable without the counters
    */
-  async countConsoleLogin(operator: string): Promise<void> {
-    const buckets = this.buckets.createBuckets('console-login', { account: operator });
-    await this.windows.spendPoints(buckets, { networks: [''], isKnown: false });
-  }
-
-  /**
-   * Counts the rotations of a node that it asks for itself: each writes its row and an audit event.
-   * @throws {ProblemException} too_many_requests; unavailable without the counters
-   */
-  async countNodeRotation(nodeId: string): Promise<void> {
-    const buckets = this.buckets.createBuckets('node-rotation', { account: nodeId });
+  async countUseOfKey(policy: 'console-login' | 'node-rotation', id: string): Promise<void> {
+    const buckets = this.buckets.createBuckets(policy, { account: id });
     await this.windows.spendPoints(buckets, { networks: [''], isKnown: false });
   }
 
