@@ -5,7 +5,8 @@
  */
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
-import { toActor, type AdminPrincipal, type OperatorIdentity } from '../foundation/access/actor.js';
+import { toActor } from '../foundation/access/actor.js';
+import type { AdminPrincipal, OperatorIdentity } from '../foundation/access/principals.js';
 import { withAuditEvent, type AuditEvent } from '../domain/audit/audit-events.js';
 import { AuditLog } from '../domain/audit/audit-log.js';
 import { addSeconds } from '../foundation/common/clock.js';

@@ -6,7 +6,8 @@
 import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { toOwnCall, getPrincipal } from '../../foundation/access/actor.js';
+import { toOwnCall } from '../../foundation/access/actor.js';
+import { getPrincipal } from '../../foundation/access/principals.js';
 import { Answers, RequireUser } from '../../foundation/access/require.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { MOMENT, NETWORK, PasswordField } from '../../foundation/common/fields.js';

@@ -1,7 +1,8 @@
 import { Body, Controller, Get, Post, Req } from '@nestjs/common';
 import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { toOwnCall, getPrincipal } from '../../foundation/access/actor.js';
+import { toOwnCall } from '../../foundation/access/actor.js';
+import { getPrincipal } from '../../foundation/access/principals.js';
 import { Answers, RequireUser } from '../../foundation/access/require.js';
 import { REAUTHENTICATION_PROBLEMS } from '../../domain/passwords/password-verifier.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';

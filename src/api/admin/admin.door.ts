@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import type { Actor, AdminPrincipal, OperatorIdentity } from '../../foundation/access/actor.js';
+import type { Actor } from '../../foundation/access/actor.js';
+import type { AdminPrincipal, OperatorIdentity } from '../../foundation/access/principals.js';
 import type { DoorReason } from '../../foundation/access/doors.js';
 import { CountedRefusals } from '../../domain/audit/counted-refusals.js';
 import { listAcceptedScopes, type RouteScope, type OperatorScope } from '../../foundation/common/names.js';

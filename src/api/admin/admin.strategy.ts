@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { toActor, type AdminPrincipal } from '../../foundation/access/actor.js';
+import { toActor } from '../../foundation/access/actor.js';
+import type { AdminPrincipal } from '../../foundation/access/principals.js';
 import { Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
 import { AdminDoor } from './admin.door.js';
 

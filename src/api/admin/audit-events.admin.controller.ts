@@ -2,6 +2,7 @@ import { Get, Query } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsIn, Matches } from 'class-validator';
 import { describeAdmin } from '../../foundation/access/actor.js';
+import { DOORS } from '../../foundation/access/principals.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import type { StoredAuditEvent } from '../../domain/audit/audit-events.js';
 import { AuditLog } from '../../domain/audit/audit-log.js';
@@ -81,7 +82,7 @@ export class AuditEventsQuery extends PageQuery {
 
 export class AuditActorResponse {
   @ApiProperty({
-    enum: ['user', 'app', 'node', 'admin', 'open', 'cli', 'service'],
+    enum: [...Object.keys(DOORS), 'open', 'cli', 'service'],
     enumName: 'ActorDoor',
     description: 'open: an unauthenticated caller; cli: the command line of an operator; service: this service itself',
     example: 'admin',

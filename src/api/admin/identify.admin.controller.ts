@@ -2,7 +2,7 @@ import { Body, Post, Req } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { ArrayMaxSize, ArrayMinSize, IsArray, Matches } from 'class-validator';
 import type { Request } from 'express';
-import { getPrincipal } from '../../foundation/access/actor.js';
+import { getPrincipal } from '../../foundation/access/principals.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
 import { ID, NULLABLE_MOMENT, NULLABLE_TEXT } from '../../foundation/common/fields.js';

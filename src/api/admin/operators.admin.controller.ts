@@ -1,7 +1,8 @@
 import { Body, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { getPrincipal, toActor } from '../../foundation/access/actor.js';
+import { toActor } from '../../foundation/access/actor.js';
+import { getPrincipal } from '../../foundation/access/principals.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
 import { type OperatorScope, OPERATOR_SCOPES, sortOperatorScopes, EXAMPLES } from '../../foundation/common/names.js';
 import {

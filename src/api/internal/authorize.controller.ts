@@ -14,8 +14,8 @@ import {
 } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { createRefusal, DOORS, Doors, type Asked } from '../../foundation/access/doors.js';
-import type { Principal } from '../../foundation/access/actor.js';
+import { createRefusal, Doors, type Asked } from '../../foundation/access/doors.js';
+import { DOORS, type Principal } from '../../foundation/access/principals.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER, type GatewayDoor } from '../../foundation/access/route-declarations.js';
 import { EXAMPLES, APP_SCOPE, SERVICE_NAME } from '../../foundation/common/names.js';
@@ -110,8 +110,8 @@ function toHeaders(principal: Principal): Record<string, string> {
       const identity = { 'X-Auth-User-Id': userId, 'X-Auth-Session-Id': sessionId, 'X-Auth-Email': email };
       return { ...identity, ...toAmrHeader(amr) };
     }
-    case 'admin':
-      throw new Error('Gateways do not ask about operators');
+    default:
+      throw new Error(`Gateways do not ask about the ${principal.door} door`);
   }
 }
 

@@ -1,7 +1,7 @@
 import { Post, Req, Res } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiProperty } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { getPrincipal } from '../../foundation/access/actor.js';
+import { getPrincipal } from '../../foundation/access/principals.js';
 import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';

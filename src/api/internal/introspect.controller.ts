@@ -15,7 +15,8 @@ import {
 } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { createRefusal, Doors } from '../../foundation/access/doors.js';
-import { toActor, type AppPrincipal, type UserPrincipal } from '../../foundation/access/actor.js';
+import { toActor } from '../../foundation/access/actor.js';
+import type { AppPrincipal, UserPrincipal } from '../../foundation/access/principals.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';

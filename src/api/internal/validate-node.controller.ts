@@ -2,7 +2,7 @@ import { Post, Req } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiOperation } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Freshness } from '../../domain/revocation/propagation.js';
-import { getPrincipal } from '../../foundation/access/actor.js';
+import { getPrincipal } from '../../foundation/access/principals.js';
 import { RequireNode, Answers, InternalController } from '../../foundation/access/require.js';
 import { ID, HOUSEHOLD_ID, TARGETS } from '../../foundation/common/fields.js';
 

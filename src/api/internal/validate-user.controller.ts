@@ -2,7 +2,7 @@ import { Post, Req } from '@nestjs/common';
 import { ApiProperty, ApiOperation } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Freshness } from '../../domain/revocation/propagation.js';
-import { getPrincipal } from '../../foundation/access/actor.js';
+import { getPrincipal } from '../../foundation/access/principals.js';
 import { RequireForwardedUser, Answers, InternalController } from '../../foundation/access/require.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';

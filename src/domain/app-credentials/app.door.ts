@@ -1,5 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type { Actor, AppPrincipal } from '../../foundation/access/actor.js';
+import type { Actor } from '../../foundation/access/actor.js';
+import type { AppPrincipal } from '../../foundation/access/principals.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import type { AskedUse } from '../keys/key-record.js';

@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { toActor, type AppPrincipal } from '../../foundation/access/actor.js';
+import { toActor } from '../../foundation/access/actor.js';
+import type { AppPrincipal } from '../../foundation/access/principals.js';
 import { createRefusal, Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { Freshness, isFreshVerdictWanted } from '../revocation/propagation.js';

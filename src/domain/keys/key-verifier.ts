@@ -1,4 +1,5 @@
-import type { Actor, Rememberable } from '../../foundation/access/actor.js';
+import type { Actor } from '../../foundation/access/actor.js';
+import type { Rememberable } from '../../foundation/access/principals.js';
 import type { CountedRefusals } from '../audit/counted-refusals.js';
 import type { KeyRefusalReason, RefusalReason } from '../../foundation/common/security-events.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';

@@ -1,5 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type { Actor, NodePrincipal } from '../../foundation/access/actor.js';
+import type { Actor } from '../../foundation/access/actor.js';
+import type { NodePrincipal } from '../../foundation/access/principals.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 

@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { toActor, type NodePrincipal, type Principal } from '../../foundation/access/actor.js';
+import { toActor } from '../../foundation/access/actor.js';
+import type { NodePrincipal, Principal } from '../../foundation/access/principals.js';
 import { Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
 import { TARGET_HEADER } from '../../foundation/access/route-declarations.js';
 import { SERVICE_NAME } from '../../foundation/common/names.js';

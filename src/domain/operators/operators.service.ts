@@ -7,7 +7,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { In, type EntityManager, type Repository } from 'typeorm';
-import type { Actor, OperatorIdentity } from '../../foundation/access/actor.js';
+import type { Actor } from '../../foundation/access/actor.js';
+import type { OperatorIdentity } from '../../foundation/access/principals.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { CountedRefusals, type CountedRefusal } from '../audit/counted-refusals.js';
 import { isId } from '../../foundation/common/ids.js';

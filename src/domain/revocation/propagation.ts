@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import { DataSource } from 'typeorm';
-import type { Rememberable } from '../../foundation/access/actor.js';
+import type { Rememberable } from '../../foundation/access/principals.js';
 import { Clock } from '../../foundation/common/clock.js';
 import { createId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';

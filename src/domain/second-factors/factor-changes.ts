@@ -5,7 +5,8 @@
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import type { Actor, OwnCall, UserPrincipal } from '../../foundation/access/actor.js';
+import type { Actor, OwnCall } from '../../foundation/access/actor.js';
+import type { UserPrincipal } from '../../foundation/access/principals.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import type { UserPrincipal } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
+import type { UserPrincipal } from '../../foundation/access/principals.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { AccessTokens, hasPossibleTimes, hasRequiredClaims, type AccessTokenClaims } from './access-tokens.js';

@@ -1,87 +1,9 @@
-// Who calls: the principal that a door found behind a credential, and the actor that the audit log names.
+// Who performs an audited act: the principal of the request, a caller without a credential, or this service itself.
 
 import type { Request } from 'express';
 import { getCallerRequestId, getRequestId } from '../common/ids.js';
-import type { OperatorScope } from '../common/names.js';
 import { getClientAddress } from '../common/network.js';
-import type { SecretDigest } from '../crypto/secret.js';
-
-/**
- * The verdict about a key may be cached until the key expires. A principal without it must be validated at each use.
- */
-export interface Rememberable {
-  readonly expiresAt: Date | null;
-}
-
-export interface UserPrincipal {
-  readonly door: 'user';
-  readonly userId: string;
-  readonly sessionId: string;
-  /** The account's address now, which may differ from the one in the access token. */
-  readonly email: string;
-  readonly amr: readonly string[];
-  /** The earlier of the ends of the access token and of its session. */
-  readonly expiresAt: Date;
-  readonly claims: TokenClaims;
-}
-
-/** The claims of a verified access token that introspection shows (RFC 7662 §2.2). */
-interface TokenClaims {
-  readonly iss: string;
-  readonly jti: string;
-  readonly iat: number;
-  readonly exp: number;
-}
-
-export interface AppPrincipal {
-  readonly door: 'app';
-  readonly appId: string;
-  readonly caller: string;
-  readonly target: string;
-  /** Null: the credential has every scope of its target. */
-  readonly scopes: readonly string[] | null;
-  /** Whether the caller presented the key that the last rotation replaced. */
-  readonly isPrevious: boolean;
-  readonly rememberable: Rememberable | undefined;
-}
-
-export interface NodePrincipal {
-  readonly door: 'node';
-  readonly nodeId: string;
-  readonly householdId: string;
-  /** The node's key is accepted at these services only; null: at every service. */
-  readonly targets: readonly string[] | null;
-  /** The app whose own valid credential came with the node's; null when none was sent. */
-  readonly forwardedBy: string | null;
-  readonly rememberable: Rememberable | undefined;
-}
-
-export interface OperatorIdentity {
-  readonly id: string;
-  readonly name: string;
-  readonly scopes: readonly OperatorScope[];
-  readonly keyDigest: SecretDigest;
-}
-
-export interface AdminPrincipal {
-  readonly door: 'admin';
-  /** Null for the root key, ADMIN_API_KEY, which has every scope. */
-  readonly operator: OperatorIdentity | null;
-}
-
-export type Principal = UserPrincipal | AppPrincipal | NodePrincipal | AdminPrincipal;
-export type Door = Principal['door'];
-
-/**
- * A function rather than a parameter decorator, which would pass the principal through the validation pipe (2 µs of
- * CPU).
- * @param doors the doors that the route declares
- */
-export function getPrincipal<D extends Door>({ user }: Request, ...doors: D[]): Extract<Principal, { door: D }> {
-  const principal = user as Extract<Principal, { door: D }> | undefined;
-  if (!principal || !doors.includes(principal.door)) throw new Error('The request has no principal of these doors');
-  return principal;
-}
+import { getActorId, getPrincipal, type Door, type Principal, type UserPrincipal } from './principals.js';
 
 const MAX_USER_AGENT_LENGTH = 200;
 
@@ -136,19 +58,6 @@ export interface OwnCall {
 
 export function toOwnCall(request: Request): OwnCall {
   return { principal: getPrincipal(request, 'user'), actor: toActor(request) };
-}
-
-function getActorId(principal: Principal): string | null {
-  switch (principal.door) {
-    case 'user':
-      return principal.userId;
-    case 'app':
-      return principal.appId;
-    case 'node':
-      return principal.nodeId;
-    case 'admin':
-      return principal.operator?.id ?? null;
-  }
 }
 
 /**

@@ -7,22 +7,10 @@ import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import type { Strategy } from 'passport';
 import { HeaderAPIKeyStrategy } from 'passport-headerapikey';
-import { ProblemException, type RefusalEvent, type Problem, problems } from '../problems/problems.js';
+import { ProblemException, type RefusalEvent, problems } from '../problems/problems.js';
 import type { RouteScope } from '../common/names.js';
-import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
-import type { Door, Principal } from './actor.js';
-
-/** A request presents a credential for a door when it has at least one of these headers. */
-export const DOORS = {
-  user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: 'user.token.refused' },
-  app: {
-    headers: ['x-platform-app-id', 'x-platform-app-key'],
-    problem: problems.invalidAppCredentials,
-    refusalEvent: 'app.validation.failed',
-  },
-  node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: 'node.validation.failed' },
-  admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: 'admin.key.refused' },
-} as const satisfies Record<Door, { headers: string[]; problem: Problem; refusalEvent: RefusalEventName }>;
+import type { RefusalReason } from '../common/security-events.js';
+import { DOORS, type Door, type Principal } from './principals.js';
 
 export type DoorReason<D extends Door> = RefusalReason<(typeof DOORS)[D]['refusalEvent']>;
 

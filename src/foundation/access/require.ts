@@ -31,8 +31,8 @@ import {
   refuseField,
   refuseUnknownFields,
 } from '../problems/problems.js';
-import { Doors, DOORS, type Asked } from './doors.js';
-import type { Door } from './actor.js';
+import { Doors, type Asked } from './doors.js';
+import { DOORS, type Door } from './principals.js';
 import { getDeclaredRoute } from './route-table.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER } from './route-declarations.js';
 
@@ -41,12 +41,9 @@ import { Declares, SCOPE_HEADER, TARGET_HEADER } from './route-declarations.js';
  */
 export const SCOPE_EXTENSION = 'x-scope';
 
-const REQUIREMENTS: Readonly<Record<Door, Record<string, string[]>>> = {
-  user: { user: [] },
-  app: { app_id: [], app_key: [] },
-  node: { node: [] },
-  admin: { admin: [] },
-};
+/** The security requirement of the OpenAPI document: one scheme for each header of the doors. */
+const toRequirement = (...doors: readonly Door[]): Record<string, string[]> =>
+  Object.fromEntries(doors.flatMap((door) => DOORS[door].schemes.map((scheme) => [scheme, []])));
 
 const PROBLEMS_OF_EVERY_ROUTE: Problem[] = [
   problems.validationFailed,
@@ -90,7 +87,7 @@ export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]
   return applyDecorators(
     Declares({ doors }),
     UseGuards(guard),
-    ...doors.map((door) => ApiSecurity(REQUIREMENTS[door])),
+    ...doors.map((door) => ApiSecurity(toRequirement(door))),
     ApiProblems(...PROBLEMS_OF_EVERY_ROUTE, ...refusals),
   );
 }
@@ -275,8 +272,8 @@ function buildForwardedDoor(door: Door, guards: Type<CanActivate>[], ...refusals
   return applyDecorators(
     Declares({ doors: [door], logged: 'failures' }),
     UseGuards(...guards),
-    ApiSecurity(REQUIREMENTS[door]),
-    ApiSecurity({ ...REQUIREMENTS[door], ...REQUIREMENTS.app }),
+    ApiSecurity(toRequirement(door)),
+    ApiSecurity(toRequirement(door, 'app')),
     ApiProblems(...PROBLEMS_OF_EVERY_ROUTE, ...refusals, DOORS.app.problem),
   );
 }

@@ -2,7 +2,7 @@
 // it; `RouteTable` compiles it once. Invariant: a guard reads a declaration, and never concludes anything from a URL.
 
 import type { RouteScope } from '../common/names.js';
-import type { Door } from './actor.js';
+import type { Door } from './principals.js';
 
 /** A service that forwards the key of an app or a node names itself in this header. */
 export const TARGET_HEADER = 'x-platform-target';

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Counter, Histogram } from 'prom-client';
-import { describeAdmin, type Principal } from '../access/actor.js';
-import { DOORS } from '../access/doors.js';
+import { describeAdmin } from '../access/actor.js';
+import { type Principal, DOORS } from '../access/principals.js';
 import { REFUSAL_EVENT_NAMES, REFUSAL_REASONS } from '../common/security-events.js';
 import type { CompletedRequest } from '../http/request-log.js';
 import { Log } from '../logging/log.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { DOORS } from '../../../src/foundation/access/doors.js';
+import { DOORS } from '../../../src/foundation/access/principals.js';
 import { REFUSAL_REASONS } from '../../../src/foundation/common/security-events.js';
 import { eventually } from '../../../tools/eventually.js';
 import { scrape } from '../../support/scrape.js';
