@@ -14,6 +14,7 @@ const STOREYS = {
     ['audit'],
     ['keys', 'signing-keys', 'passwords', 'mail'],
     ['tokens', 'app-credentials', 'nodes', 'operators'],
+    ['households'],
     ['users'],
     ['second-factors'],
     ['maintenance'],

@@ -14,6 +14,7 @@ import {
 } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
+import { Memberships } from '../../domain/households/memberships.js';
 import { createRefusal, Doors, type Asked } from '../../foundation/access/doors.js';
 import { DOORS, type Principal } from '../../foundation/access/principals.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
@@ -35,6 +36,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
     constructor(
       private readonly doors: Doors,
       private readonly log: Log,
+      private readonly memberships: Memberships,
     ) {}
 
     async canActivate(context: ExecutionContext): Promise<true> {
@@ -46,7 +48,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
         const principal = await this.doors.authenticate(door, request, asked);
         // RequestMetrics counts verdicts by the principal of the request.
         request.user = principal;
-        response.set({ 'X-Auth-Door': door, ...toHeaders(principal) });
+        response.set({ 'X-Auth-Door': door, ...(await toHeaders(principal, this.memberships)) });
       } catch (error) {
         throw toGatewayProblem(door, error, asked.appScope);
       }
@@ -96,8 +98,11 @@ function toGatewayProblem(door: GatewayDoor, error: unknown, scope: Asked['appSc
   return status === 401 ? error : new ProblemException(problems.unavailable, { cause: error });
 }
 
-/** The identity that a gateway passes on in place of the credential. */
-function toHeaders(principal: Principal): Record<string, string> {
+/**
+ * The identity that a gateway passes on in place of the credential. A user without a household gets an empty header, so
+ * that no gateway leaves one of its client in place.
+ */
+async function toHeaders(principal: Principal, memberships: Memberships): Promise<Record<string, string>> {
   switch (principal.door) {
     case 'node':
       return { 'X-Auth-Node-Id': principal.nodeId, 'X-Auth-Household-Id': principal.householdId };
@@ -108,7 +113,9 @@ function toHeaders(principal: Principal): Record<string, string> {
     case 'user': {
       const { userId, sessionId, email, amr } = principal;
       const identity = { 'X-Auth-User-Id': userId, 'X-Auth-Session-Id': sessionId, 'X-Auth-Email': email };
-      return { ...identity, ...toAmrHeader(amr) };
+      const households = await memberships.listMemberships(userId);
+      const ids = households.map(({ id }) => id).join(',');
+      return { ...identity, 'X-Auth-Households': ids, ...toAmrHeader(amr) };
     }
     default:
       throw new Error(`Gateways do not ask about the ${principal.door} door`);
@@ -128,6 +135,11 @@ const AMR_HEADER: HeaderObject = {
     'How the user authenticated at the login (RFC 8176): words with spaces between them, `mfa` among them with more than one ' +
     'factor. Absent when the session states none.',
   schema: { type: 'string', pattern: AMR_PATTERN, example: 'pwd otp mfa' },
+};
+
+const HOUSEHOLDS_HEADER: HeaderObject = {
+  description: 'The households of the user, with commas between them; empty without one. Roles are not in it.',
+  schema: { type: 'string', example: EXAMPLES.householdId },
 };
 
 const SCOPES_HEADER: HeaderObject = {
@@ -199,7 +211,10 @@ export class AuthorizeController {
   }
 
   @Get('user')
-  @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id', 'X-Auth-Email'], { 'X-Auth-Amr': AMR_HEADER })
+  @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id', 'X-Auth-Email'], {
+    'X-Auth-Households': HOUSEHOLDS_HEADER,
+    'X-Auth-Amr': AMR_HEADER,
+  })
   authorizeUser(): void {
     // The guard has answered.
   }

@@ -6,6 +6,7 @@
  */
 import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
+import { HouseholdsModule } from '../../domain/households/households.module.js';
 import { NodesModule } from '../../domain/nodes/nodes.module.js';
 import { AuthorizeController } from './authorize.controller.js';
 import { IntrospectController } from './introspect.controller.js';
@@ -17,7 +18,7 @@ import { ValidateUserController } from './validate-user.controller.js';
 import { ChangesController } from './changes.controller.js';
 
 @Module({
-  imports: [NodesModule, AppCredentialsModule, TokensModule],
+  imports: [NodesModule, AppCredentialsModule, TokensModule, HouseholdsModule],
   // Express compares a path with the routes in this order, so the most called come first.
   controllers: [
     ValidateNodeController,

@@ -23,11 +23,13 @@ import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { AppDoor } from '../../domain/app-credentials/app.door.js';
+import { Memberships } from '../../domain/households/memberships.js';
 import { isFreshVerdictWanted } from '../../domain/revocation/propagation.js';
 import { UserDoor } from '../../domain/tokens/user.door.js';
 import { MAX_TEXT_LENGTH, refuseHostileText } from '../../foundation/http/validation.js';
 import { MAX_NAMES } from '../../foundation/http/request-guards.js';
 import { ProblemException, problems, REALM, refuseField } from '../../foundation/problems/problems.js';
+import { HouseholdsField, type HouseholdOfUser } from './household.dto.js';
 
 /** Only for the OpenAPI document: the form is parsed after authentication. */
 class IntrospectionBody {
@@ -59,6 +61,8 @@ class ActiveTokenResponse {
     example: ['pwd', 'otp', 'mfa'],
   })
   amr!: string[];
+
+  @HouseholdsField({ optional: true }) households!: readonly HouseholdOfUser[];
 }
 
 const BASIC = /^basic +(?<credentials>[A-Za-z0-9+/=_-]+)$/i;
@@ -133,7 +137,10 @@ function readToken(body: Buffer | undefined): string {
 
 @InternalController()
 export class IntrospectController {
-  constructor(private readonly door: UserDoor) {}
+  constructor(
+    private readonly door: UserDoor,
+    private readonly memberships: Memberships,
+  ) {}
 
   @Post('introspect')
   @HttpCode(200)
@@ -155,7 +162,8 @@ export class IntrospectController {
     const { userId, sessionId, email, amr, claims } = principal;
     const { exp, iat, iss, jti } = claims;
     const token = { exp, iat, iss, jti, token_type: 'Bearer' as const };
-    return { active: true, sub: userId, sid: sessionId, ...token, username: email, amr: [...amr] };
+    const households = await this.memberships.listMemberships(userId);
+    return { active: true, sub: userId, sid: sessionId, ...token, username: email, amr: [...amr], households };
   }
 
   /** Logs no refusal, because an inactive token is an answer to the caller and not an attempt at the user door. */

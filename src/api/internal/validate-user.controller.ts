@@ -1,11 +1,13 @@
 import { Post, Req } from '@nestjs/common';
 import { ApiProperty, ApiOperation } from '@nestjs/swagger';
 import type { Request } from 'express';
+import { Memberships } from '../../domain/households/memberships.js';
 import { Freshness } from '../../domain/revocation/propagation.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { RequireForwardedUser, Answers, InternalController } from '../../foundation/access/require.js';
 import { ID } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
+import { HouseholdsField, type HouseholdOfUser } from './household.dto.js';
 
 class ValidUserResponse {
   @ApiProperty({ enum: [true] }) valid!: true;
@@ -27,11 +29,16 @@ class ValidUserResponse {
     example: ['pwd', 'otp', 'mfa'],
   })
   amr!: string[];
+
+  @HouseholdsField() households!: readonly HouseholdOfUser[];
 }
 
 @InternalController()
 export class ValidateUserController {
-  constructor(private readonly freshness: Freshness) {}
+  constructor(
+    private readonly freshness: Freshness,
+    private readonly memberships: Memberships,
+  ) {}
 
   @Post('validate-user')
   @RequireForwardedUser()
@@ -39,13 +46,15 @@ export class ValidateUserController {
     summary: 'Validate the access token of a user',
     description:
       'Forward the Authorization header that a client sent, without a body. Unlike a check of the signature, it also ' +
-      'finds sessions that have ended. If you also send your own app credential for this service, both must be valid.',
+      'finds sessions that have ended, and names the households of the user. If you also send your own app credential for ' +
+      'this service, both must be valid.',
   })
   @Answers(200, ValidUserResponse)
-  validateUser(@Req() request: Request): ValidUserResponse {
+  async validateUser(@Req() request: Request): Promise<ValidUserResponse> {
     const { userId, sessionId, email, amr, expiresAt } = getPrincipal(request, 'user');
+    const households = await this.memberships.listMemberships(userId);
     this.freshness.setHeaders(request, { expiresAt });
     const expires_at = expiresAt.toISOString();
-    return { valid: true, user_id: userId, session_id: sessionId, email, expires_at, amr: [...amr] };
+    return { valid: true, user_id: userId, session_id: sessionId, email, expires_at, amr: [...amr], households };
   }
 }

@@ -45,6 +45,7 @@ function listRetentions({ auditRetentionDays }: Environment): Retention[] {
     { table: 'idempotency_keys', key: 'key_mac', endsAt: 'created_at', days: 1 },
     // A used code is recognised, as a reuse, until its row is deleted.
     { table: 'node_enrolments', key: 'id', endsAt: 'expires_at', days: 30 },
+    { table: 'household_invitations', key: 'id', endsAt: 'expires_at', days: 30 },
     { table: 'one_time_tokens', key: 'user_id, purpose', endsAt: 'expires_at', days: 0 },
     { table: 'throttle_windows', key: 'key', endsAt: 'window_end', days: 0 },
     { table: 'used_challenges', key: 'digest', endsAt: 'expires_at', days: 1 / 24 },

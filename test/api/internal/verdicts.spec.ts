@@ -46,6 +46,7 @@ describe('/internal/authorize', () => {
       'x-auth-session-id': expect.any(String) as string,
       'x-auth-email': user.email,
       'x-auth-amr': 'pwd',
+      'x-auth-households': '',
     });
   });
 
@@ -165,7 +166,7 @@ describe('POST /internal/introspect', () => {
     for (const headers of [service.headers, { Authorization: basic }]) {
       const { body } = await introspect(form).set(headers).expect(200);
       const token = { sub, sid, exp, iat, iss, jti, token_type: 'Bearer' };
-      expect(body).toEqual({ active: true, ...token, username: user.email, amr: ['pwd'] });
+      expect(body).toEqual({ active: true, ...token, username: user.email, amr: ['pwd'], households: [] });
     }
   });
 
@@ -252,6 +253,7 @@ describe('POST /internal/validate-user', () => {
       email: user.email,
       expires_at: new Date(exp * 1_000).toISOString(),
       amr: ['pwd'],
+      households: [],
     });
   });
 

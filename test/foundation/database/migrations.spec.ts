@@ -3,6 +3,9 @@ import { DataSource } from 'typeorm';
 import { AppCredential } from '../../../src/domain/app-credentials/app-credential.entity.js';
 import { toFailure } from '../../../src/cli/failures.js';
 import { createMigrationOptions, migrate } from '../../../src/foundation/database/migrate.js';
+import { Household } from '../../../src/domain/households/household.entity.js';
+import { HouseholdInvitation } from '../../../src/domain/households/household-invitation.entity.js';
+import { NodeEnrolment } from '../../../src/domain/nodes/node-enrolment.entity.js';
 import { Node } from '../../../src/domain/nodes/node.entity.js';
 import { Operator } from '../../../src/domain/operators/operator.entity.js';
 import { Session } from '../../../src/domain/tokens/session.entity.js';
@@ -12,9 +15,9 @@ import { createTwoRoles } from '../../support/roles.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
 import { readSchema } from './read-schema.js';
 
-/** Differences on purpose: only the migrations have the foreign key (no relations in entities) and comments. */
+/** Differences on purpose: only the migrations have foreign keys (no relations in entities) and comments. */
 const ONLY_IN_MIGRATIONS = [
-  /^ALTER TABLE "sessions" DROP CONSTRAINT "sessions_user_id_fkey"$/,
+  /^ALTER TABLE "(\w+)" DROP CONSTRAINT "\1_\w+_id_fkey"$/,
   /^COMMENT ON (COLUMN|TABLE) "[\w".]+" IS NULL$/,
 ];
 
@@ -26,7 +29,7 @@ describe('the migrations', () => {
     database = await createTestDatabase({ isEmpty: true });
     dataSource = new DataSource({
       ...createMigrationOptions(database.url),
-      entities: [User, Session, Node, AppCredential, Operator],
+      entities: [User, Session, Node, NodeEnrolment, AppCredential, Operator, Household, HouseholdInvitation],
     });
     await dataSource.initialize();
   });
@@ -129,7 +132,11 @@ describe('a database that a commit before 0.1.0 made', () => {
 
 describe('the indexes of searches', () => {
   it.each([
-    ['are made by the owner of the database', true, ['nodes_search_idx', 'users_email_search_idx']],
+    [
+      'are made by the owner of the database',
+      true,
+      ['households_name_search_idx', 'nodes_search_idx', 'users_email_search_idx'],
+    ],
     ['are left out where the role may not create pg_trgm', false, []],
   ])('%s, and the migrations succeed', async (_name, ownsDatabase, indexes) => {
     const roles = await createTwoRoles();

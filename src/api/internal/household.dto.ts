@@ -1,0 +1,13 @@
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { HOUSEHOLD_ROLES, type HouseholdRole } from '../../domain/households/memberships.js';
+import { HOUSEHOLD_ID, type Presence } from '../../foundation/common/fields.js';
+
+export class HouseholdOfUser {
+  @ApiProperty(HOUSEHOLD_ID) id!: string;
+  @ApiProperty({ enum: HOUSEHOLD_ROLES, enumName: 'HouseholdRole', example: 'admin' }) role!: HouseholdRole;
+}
+
+export function HouseholdsField({ optional = false }: Presence = {}): PropertyDecorator {
+  const description = 'where the user lives, now; empty without a household';
+  return (optional ? ApiPropertyOptional : ApiProperty)({ type: [HouseholdOfUser], description });
+}
