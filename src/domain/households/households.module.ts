@@ -1,8 +1,5 @@
 import { Module } from '@nestjs/common';
 import { Memberships } from './memberships.js';
 
-@Module({
-  providers: [Memberships],
-  exports: [Memberships],
-})
+@Module({ providers: [Memberships], exports: [Memberships] })
 export class HouseholdsModule {}

@@ -119,7 +119,9 @@ export class CreateHouseholds1795651200016 implements MigrationInterface {
         ENABLE ALWAYS TRIGGER household_members_record_delete,
         ENABLE ALWAYS TRIGGER household_members_record_truncate;
     `);
-    await runner.query(buildSearchIndexes([{ name: 'households_name_search_idx', on: 'households', text: 'lower(name)' }]));
+    await runner.query(
+      buildSearchIndexes([{ name: 'households_name_search_idx', on: 'households', text: 'lower(name)' }]),
+    );
   }
 
   async down(runner: QueryRunner): Promise<void> {
