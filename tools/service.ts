@@ -8,11 +8,13 @@ export const SERVICE_FLAGS = ['--max-semi-space-size=64', '--no-allocation-site-
 
 export interface ServiceSecrets {
   readonly SECRET_KEY: string;
+  readonly MASTER_KEY: string;
   readonly ADMIN_API_KEY: string;
 }
 
 export function makeSecrets(): ServiceSecrets {
-  return { SECRET_KEY: randomBytes(32).toString('hex'), ADMIN_API_KEY: randomBytes(32).toString('hex') };
+  const generate = (): string => randomBytes(32).toString('hex');
+  return { SECRET_KEY: generate(), MASTER_KEY: generate(), ADMIN_API_KEY: generate() };
 }
 
 /** Makes every optional route exist. No mail server listens at port 1, so mails stay in the outbox. */
@@ -33,6 +35,7 @@ export function productionVariables(databaseUrl: string, secrets: ServiceSecrets
     DATABASE_URL: databaseUrl,
     SHUTDOWN_DELAY_MS: '0',
     SECRET_KEY: secrets.SECRET_KEY,
+    MASTER_KEY: secrets.MASTER_KEY,
     ADMIN_API_KEY: secrets.ADMIN_API_KEY,
     ...OPTIONAL_ROUTES,
   };

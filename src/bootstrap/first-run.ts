@@ -9,7 +9,7 @@ import { EmbeddedPostgres } from '../foundation/embedded-postgres/embedded-postg
 const FILE = '.env';
 const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';
 const PROPOSAL = '.first-start.env';
-const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
+const GENERATED = ['SECRET_KEY', 'MASTER_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
 const generateValue = (name: (typeof GENERATED)[number]): string =>
   name === 'ADMIN_API_KEY' ? generateKey(ADMIN_KEY_PREFIX) : generateSecret();
 const DATA_FOLDER = '.data/postgres';
@@ -53,8 +53,8 @@ function removeOldProposal(): void {
 }
 
 /**
- * AUDIT_SEAL_KEY is generated only with a new SECRET_KEY, because it would not verify seals made under a present
- * SECRET_KEY.
+ * MASTER_KEY and AUDIT_SEAL_KEY are generated only with a new SECRET_KEY, because they would neither decrypt nor verify
+ * what was made under a present SECRET_KEY alone.
  */
 function listMissing(variables: Variables): string[] {
   const names = variables.SECRET_KEY ? ['ADMIN_API_KEY'] : GENERATED;

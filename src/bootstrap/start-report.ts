@@ -12,6 +12,7 @@ import {
 } from '../foundation/config/environment.js';
 import { FILE_VARIABLES, VARIABLE_TYPES } from '../foundation/config/variables.js';
 import { toErrorFields, Log } from '../foundation/logging/log.js';
+import { isSameSecret } from '../foundation/crypto/secret.js';
 import { isMailEnabled } from '../domain/mail/mail-transport.js';
 
 const FILE_ERROR_CODES = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
@@ -40,15 +41,27 @@ export function watchStart(environment: Environment): StartWatch {
   );
 }
 
-/** Warns of variables that do nothing, and of routes that this configuration lacks. */
+/** Warns of variables that do nothing or share too much, and of routes that this configuration lacks. */
 export function reportSettings(environment: Environment, variables: Variables): void {
   const reason = describeIgnoredVariables(variables);
   const log = createConsoleLog(environment);
   if (reason !== undefined) log.warn('variables_ignored', { reason });
+  if (hasSharedMasterKey(environment))
+    log.warn('master_key_shared', {
+      reason:
+        'there is no MASTER_KEY apart from the SECRET_KEY: a service that holds the SECRET_KEY can make login ' +
+        'challenges, which stand for a password, and with a dump read TOTP secrets. Set MASTER_KEY ' +
+        '(docs/operations/keys.md), or sign access tokens with ES256',
+    });
   if (!isMailEnabled(environment))
     log.info('mail_is_off', {
       reason: 'MAIL_URL is not set: password reset, verification and change of an address by e-mail answer 404',
     });
+}
+
+/** Under HS256 dependents hold the SECRET_KEY. Under ES256 only this service does. */
+export function hasSharedMasterKey({ nodeEnv, accessTokenAlgorithm, secretKey, masterKey }: Environment): boolean {
+  return nodeEnv === 'production' && accessTokenAlgorithm === 'HS256' && isSameSecret(secretKey, masterKey);
 }
 
 /** @returns why the start failed, without a secret */

@@ -27,8 +27,8 @@ describe('the secrets of a first start', () => {
   it('are written to .env, which only its owner may read', () => {
     const variables = ensureSecrets({ PORT: '1' });
     expect(variables).toEqual({ PORT: '1', ...read() });
-    expect(Object.keys(read())).toEqual(['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY']);
-    expect(new Set(Object.values(read())).size).toBe(3);
+    expect(Object.keys(read())).toEqual(['SECRET_KEY', 'MASTER_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY']);
+    expect(new Set(Object.values(read())).size).toBe(4);
     const { ADMIN_API_KEY = '' } = read();
     expect(findKeys(ADMIN_API_KEY)).toEqual([{ kind: 'admin', key: ADMIN_API_KEY }]);
     expect(appendChecksum(ADMIN_API_KEY.slice(0, -CHECKSUM_LENGTH))).toBe(ADMIN_API_KEY);
@@ -39,7 +39,7 @@ describe('the secrets of a first start', () => {
     writeFileSync('.env', 'LOG_LEVEL=warn\n');
     ensureSecrets({ LOG_LEVEL: 'warn' });
     expect(readFileSync('.env', 'utf8')).toMatch(
-      /^LOG_LEVEL=warn\nSECRET_KEY=\S+\nADMIN_API_KEY=\S+\nAUDIT_SEAL_KEY=\S+\n$/,
+      /^LOG_LEVEL=warn\nSECRET_KEY=\S+\nMASTER_KEY=\S+\nADMIN_API_KEY=\S+\nAUDIT_SEAL_KEY=\S+\n$/,
     );
   });
 
@@ -51,7 +51,12 @@ describe('the secrets of a first start', () => {
   });
 
   it('are taken from another process, or a killed one, that is about to write them', () => {
-    const proposal = { SECRET_KEY: 's'.repeat(43), ADMIN_API_KEY: 'a'.repeat(43), AUDIT_SEAL_KEY: 'l'.repeat(43) };
+    const proposal = {
+      SECRET_KEY: 's'.repeat(43),
+      MASTER_KEY: 'm'.repeat(43),
+      ADMIN_API_KEY: 'a'.repeat(43),
+      AUDIT_SEAL_KEY: 'l'.repeat(43),
+    };
     writeFileSync(
       '.first-start.env',
       Object.entries(proposal)
@@ -72,11 +77,11 @@ describe('the secrets of a first start', () => {
 
   it('are not made of a file that lacks one of them', () => {
     writeFileSync('.first-start.env', 'SECRET_KEY=x\n');
-    expect(() => ensureSecrets({})).toThrow('.first-start.env has no ADMIN_API_KEY: delete this file');
+    expect(() => ensureSecrets({})).toThrow('.first-start.env has no MASTER_KEY: delete this file');
     expect(existsSync('.env')).toBe(false);
   });
 
-  it('include no AUDIT_SEAL_KEY when a SECRET_KEY is in use, which seals without one', () => {
+  it('include neither MASTER_KEY nor AUDIT_SEAL_KEY when a SECRET_KEY is in use, which encrypts and seals without them', () => {
     expect(Object.keys(ensureSecrets({ SECRET_KEY }))).toEqual(['SECRET_KEY', 'ADMIN_API_KEY']);
     expect(Object.keys(read())).toEqual(['ADMIN_API_KEY']);
   });

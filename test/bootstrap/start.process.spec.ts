@@ -146,10 +146,11 @@ describe('a start with an invalid configuration', () => {
     expect(folder.hasCluster).toBe(false);
   });
 
-  it('reports that the database refuses connections, without the password of the URL', async () => {
+  it('reports that the database refuses connections, without the password of the URL, and that MASTER_KEY is missing', async () => {
     const limited = { ...withSettings({ startTimeoutSeconds: 1 }), PORT: String(await claimPort()) };
     const output = await refusal({ NODE_ENV: 'production', SECRET_KEY, DATABASE_URL, ...limited });
     expect(output).toMatch(/DATABASE_URL/);
+    expect(output).toContain('Set MASTER_KEY');
     expect(output).not.toContain('hunter2');
     expect(output).not.toMatch(/^\s+at /m);
   });

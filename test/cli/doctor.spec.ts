@@ -139,6 +139,10 @@ describe('platform-auth doctor', () => {
           () => add('ocr', `SECRET_KEY=${platform.variables('auth').SECRET_KEY}`),
           warning('ocr.env', /holds the SECRET_KEY/),
         ],
+        [
+          () => add('ocr', `MASTER_KEY=${platform.variables('auth').MASTER_KEY}`),
+          broken('ocr.env', 'It holds the MASTER_KEY, which only auth may have.'),
+        ],
         [() => removeLine('speech-to-text', 'AUTH_URL'), broken('speech-to-text.env', 'Not set: AUTH_URL.')],
         [() => removeLine('ocr', 'SERVICE_NAME'), broken('ocr.env', 'Not set: SERVICE_NAME.')],
         [
@@ -173,6 +177,10 @@ describe('platform-auth doctor', () => {
           ...['command-orchestration', 'recipes', 'settings', 'mcp'].map((name) =>
             broken(`${name}.env`, 'Not set: SECRET_KEY_PREVIOUS.'),
           ),
+        ],
+        [
+          () => removeLine('auth', 'MASTER_KEY'),
+          warning('auth.env', /^There is no MASTER_KEY apart from the SECRET_KEY/),
         ],
         [() => add('auth', 'SERVICE_NAME=identity'), broken('auth.env', /^SERVICE_NAME is not auth/)],
         [() => add('auth', 'NODE_TARGETS=ocr'), warning('auth.env', /^NODE_TARGETS restricts new nodes/)],

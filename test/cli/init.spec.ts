@@ -36,7 +36,7 @@ describe('platform-auth init on an empty machine', () => {
 
   it('gives each service the variables that it needs and no others', () => {
     const names = (service: string): string[] => Object.keys(platform.variables(service)).sort();
-    expect(names('auth')).toEqual(['ADMIN_API_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL', 'SECRET_KEY']);
+    expect(names('auth')).toEqual(['ADMIN_API_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL', 'MASTER_KEY', 'SECRET_KEY']);
     const ofVerifier = ['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL', 'SERVICE_NAME'];
     expect(names('ocr')).toEqual(ofVerifier);
     const ofOcr = ['OCR_APP_ID', 'OCR_APP_KEY', 'OCR_URL'];
@@ -158,10 +158,10 @@ describe('platform-auth init on a platform in use', () => {
     expect(platform.variables('auth').AUDIT_SEAL_KEY).toBe(seal);
   });
 
-  it('makes no AUDIT_SEAL_KEY where the SECRET_KEY seals already', async () => {
-    platform.edit('auth', (text) => text.replace(/^AUDIT_SEAL_KEY=.*\n/m, ''));
+  it('makes neither MASTER_KEY nor AUDIT_SEAL_KEY where the SECRET_KEY encrypts and seals already', async () => {
+    platform.edit('auth', (text) => text.replace(/^(MASTER|AUDIT_SEAL)_KEY=.*\n/gm, ''));
     await platform.init();
-    expect(platform.variables('auth')).not.toHaveProperty('AUDIT_SEAL_KEY');
+    expect(Object.keys(platform.variables('auth')).filter((name) => /^(MASTER|AUDIT)/.test(name))).toEqual([]);
   });
 
   it('makes a file readable by its owner only, without changing its content', async () => {
@@ -324,7 +324,9 @@ describe('platform-auth init before its first run', () => {
     await platform.initWithoutUrl();
     const after = readFileSync(platform.path('auth'), 'utf8');
     expect(after.slice(0, before.length)).toBe(before);
-    expect(after.slice(before.length)).toMatch(/^SECRET_KEY=\S+\nAUDIT_SEAL_KEY=\S+\nADMIN_API_KEY=\S+\n$/);
+    expect(after.slice(before.length)).toMatch(
+      /^SECRET_KEY=\S+\nMASTER_KEY=\S+\nAUDIT_SEAL_KEY=\S+\nADMIN_API_KEY=\S+\n$/,
+    );
   });
 
   it('--dry-run changes nothing on an empty machine, and reports what it would do', async () => {

@@ -25,8 +25,8 @@ const REVOKE = {
   app: 'Revoke the key with which recipes calls ocr:',
   user: 'End the sessions of the user:',
 };
-/** SECRET_KEY, ADMIN_API_KEY, four app keys and the node's key. */
-const MIN_SECRETS = 7;
+/** SECRET_KEY, MASTER_KEY, ADMIN_API_KEY, four app keys and the node's key. */
+const MIN_SECRETS = 8;
 const checks = new Checks();
 
 /** Runs a task with an example, and leaves no process of it behind. */

@@ -27,10 +27,11 @@ const LEAKS = KEYS.map(
     [`AUTH_APP_KEY=${key}`, `X-API-Key: id:${key}`, `https://x.org/?key=${key}&a=b`, `{"api_key":"${key}"}`][index % 4],
 );
 const VALUE = randomBytes(32).toString('base64url');
-const SECRETS = [VALUE, VALUE, VALUE, `postgresql://auth:${VALUE}@db:5432/auth`];
+const SECRETS = [VALUE, VALUE, VALUE, VALUE, `postgresql://auth:${VALUE}@db:5432/auth`];
 const SERVICE_LEAKS = [
   `ADMIN_API_KEY=${VALUE}`,
   `  "SECRET_KEY": "${VALUE}",`,
+  `MASTER_KEY: ${VALUE}`,
   `export AUDIT_SEAL_KEY='${VALUE}'`,
   `DATABASE_URL=postgresql://auth:${VALUE}@db:5432/auth`,
 ];

@@ -134,7 +134,12 @@ export async function checkPods(checks: Checks, cleanup: Cleanup, image: Image):
   if (!job || !pod) throw new Error('The Job or the Deployment is missing.');
   const database = await startDatabase(cleanup);
   const makeSecret = (): string => randomBytes(32).toString('hex');
-  const keys = { SECRET_KEY: makeSecret(), AUDIT_SEAL_KEY: makeSecret(), ADMIN_API_KEY: makeSecret() };
+  const keys = {
+    SECRET_KEY: makeSecret(),
+    MASTER_KEY: makeSecret(),
+    AUDIT_SEAL_KEY: makeSecret(),
+    ADMIN_API_KEY: makeSecret(),
+  };
   const secrets: Secrets = {
     auth: keys,
     'auth-database': { DATABASE_URL: database.serviceUrl },

@@ -43,6 +43,8 @@ const ANY_SECRET = {
   url: 'postgresql://auth:password@postgres:5432/auth',
   SECRET_KEY: makeSecret(),
   SECRET_KEY_PREVIOUS: makeSecret(),
+  MASTER_KEY: makeSecret(),
+  MASTER_KEY_PREVIOUS: makeSecret(),
   ADMIN_API_KEY: makeSecret(),
   AUDIT_SEAL_KEY: makeSecret(),
   MAIL_URL: 'smtps://auth:password@mail:465',

@@ -4,6 +4,8 @@ import { PATIENT_SETTINGS, replaceSettings } from '../../tools/replace-settings.
 
 export const ADMIN_KEY = 'test-admin-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u';
 export const SECRET_KEY = 'test-signing-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u';
+/** The other secret than the one that dependents hold. */
+export const MASTER_KEY = 'test-deriving-Lk5jHg2fDs8aPo1iUy4tRe7wQz9xCv3b';
 export const PASSWORD = 'a perfectly fine passphrase';
 
 /** The fixed settings of a service in tests. */
@@ -29,6 +31,7 @@ export const VARIABLES: Variables = {
   ...withSettings({}),
   NODE_ENV: 'test',
   SECRET_KEY,
+  MASTER_KEY,
   ADMIN_API_KEY: ADMIN_KEY,
   BCRYPT_COST: '4',
   // Longer than the machine stalls. Tests advance their clock beyond it.

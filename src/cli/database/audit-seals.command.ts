@@ -17,7 +17,7 @@ import { announceIfSlow, CommandFailedError, print } from '../terminal.js';
 import { formatTable, wrapText } from '../tables.js';
 
 const NEEDS = `${NEEDS_DATABASE}
-It also needs the key of the seals: AUDIT_SEAL_KEY or AUDIT_SEAL_KEY_FILE; SECRET_KEY or SECRET_KEY_FILE if the service has none.`;
+It also needs the key of the seals: AUDIT_SEAL_KEY or AUDIT_SEAL_KEY_FILE; MASTER_KEY or MASTER_KEY_FILE if the service has none.`;
 
 /** `platform-auth audit verify`: finds rows and seals that were tampered with; see docs/audit.md. Only reads. */
 export function addVerifyCommand(audit: Command): void {
@@ -74,7 +74,7 @@ function refuseFindings({ findings }: Verification): void {
   if (tampered === 0)
     throw new CommandFailedError(
       `${unproven}${more} seals were made with a key that was not given: nothing is proven about them. ` +
-        'Give the key of the service (AUDIT_SEAL_KEY, or SECRET_KEY if it has none), and former ones with --old-keys.',
+        'Give the key of the service (AUDIT_SEAL_KEY, or MASTER_KEY if it has none), and former ones with --old-keys.',
       'key_missing',
     );
   const note = unproven === 0 ? '' : ` Seals under a key that was not given: ${unproven}.`;

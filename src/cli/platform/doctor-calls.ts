@@ -199,7 +199,7 @@ async function checkAdminKey(own: EnvFile | undefined, url: string): Promise<Fin
     `${OWN_NAME}.env: ADMIN_API_KEY`,
     'The running service refuses this ADMIN_API_KEY: it was started with other secrets.',
     `Restart ${OWN_NAME} with this file, from a shell that does not export these variables: an exported one wins over the file. ` +
-      'Or write the SECRET_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY with which it runs into the file, and run init.',
+      'Or write the SECRET_KEY, MASTER_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY with which it runs into the file, and run init.',
   );
 }
 

@@ -21,12 +21,13 @@ import {
   readDatabaseVariables,
   readTokenRules,
   resolveEnvPath,
+  type ServiceFile,
   type TokenRules,
 } from './environment-files.js';
 import { readLiveCredentials } from './init.js';
 import { makePlan, type LiveCredentials, type PlannedService } from './plan.js';
 import { toCredentialVariables } from '../../foundation/common/names.js';
-import { NODE_TARGETS, OWN_NAME, type PlatformMap } from './platform-map.js';
+import { MASTER_KEY, NODE_TARGETS, OWN_NAME, type PlatformMap } from './platform-map.js';
 
 const RUN_INIT = 'Run init, then restart the service.';
 const REMOVE_LINE = 'Remove the line, and restart the service.';
@@ -145,6 +146,7 @@ function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap)
     }
     if (value !== undefined && !isSameSecret(held, value)) yield describeDifference(planned, name, value);
   }
+  yield* checkSharedSecrets(planned, checkup, map);
   yield* checkLeftovers(planned, checkup, map);
 }
 
@@ -162,8 +164,8 @@ function describeDifference({ service }: PlannedService, name: string, value: st
   return warning(where, `${name} is not what the map says (${value}).`, remedy);
 }
 
-/** Finds lines that the operator has to remove, because `init` removes none. */
-function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Checkup, map: PlatformMap) {
+/** Finds secrets of auth in files that must not hold them. */
+function* checkSharedSecrets({ service, file }: PlannedService, { own, rules }: Checkup, map: PlatformMap) {
   const where = `${service.name}.env`;
   const isOwn = service.name === OWN_NAME;
   const [key, ownKey] = [file.get('SECRET_KEY'), own?.get('SECRET_KEY')];
@@ -171,7 +173,7 @@ function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Chec
     const [what, remedy] =
       rules.algorithm === 'ES256'
         ? [
-            `only ${OWN_NAME} needs under ES256: it decrypts the signing keys.`,
+            `only ${OWN_NAME} needs under ES256.`,
             'Remove the line and restart the service. When no file holds it any more, rotate it (docs/operations/keys.md).',
           ]
         : [
@@ -180,9 +182,32 @@ function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Chec
           ];
     yield warning(where, `It holds the SECRET_KEY, which ${what}`, remedy);
   }
+  const [masterKey, ownMasterKey] = [file.get(MASTER_KEY), own?.get(MASTER_KEY)];
+  if (!isOwn && masterKey !== undefined && ownMasterKey !== undefined && isSameSecret(masterKey, ownMasterKey))
+    yield broken(
+      where,
+      `It holds the MASTER_KEY, which only ${OWN_NAME} may have.`,
+      'Remove the line and restart the service. Then rotate it (docs/operations/keys.md).',
+    );
+  if (
+    isOwn &&
+    hasSharedMasterKey(file) &&
+    map.services.some((each) => each !== service && isSecretKeyNeeded(each, rules))
+  )
+    yield warning(
+      where,
+      'There is no MASTER_KEY apart from the SECRET_KEY: a service that verifies access tokens can make login challenges, which stand for a password.',
+      'Give it one (docs/operations/keys.md, Rotate MASTER_KEY).',
+    );
   // When a rotation of SECRET_KEY ends, the previous key is left in the files of the other services.
   if (file.get('SECRET_KEY_PREVIOUS') !== undefined && own?.get('SECRET_KEY_PREVIOUS') === undefined)
     yield warning(where, `It holds a SECRET_KEY_PREVIOUS that ${OWN_NAME}.env does not.`, REMOVE_LINE);
+}
+
+/** Finds lines that the operator has to remove, because `init` removes none. */
+function* checkLeftovers({ service, file }: PlannedService, { rules }: Checkup, map: PlatformMap) {
+  const where = `${service.name}.env`;
+  const isOwn = service.name === OWN_NAME;
   // Keys that `init` issues for calls to auth name it by OWN_NAME; a service with another SERVICE_NAME refuses them
   // all.
   if (isOwn && (file.get('SERVICE_NAME') ?? OWN_NAME) !== OWN_NAME) {
@@ -206,6 +231,13 @@ function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Chec
     const what = `It holds ${left.join(' and ')}, and the map lists no call to ${name}.`;
     if (left.length > 0) yield warning(where, what, 'Remove them, or add the call to the map.');
   }
+}
+
+/** Whether other services hold the key from which auth derives its own ones. */
+function hasSharedMasterKey(own: ServiceFile): boolean {
+  const [key, masterKey] = [own.get('SECRET_KEY'), own.get(MASTER_KEY)];
+  if (key === undefined || !isSetIn(own, MASTER_KEY)) return key !== undefined;
+  return masterKey !== undefined && isSameSecret(key, masterKey);
 }
 
 function* checkDatabase({ schema: { pending, unknown }, aheadMs }: DatabaseView): Generator<Finding> {

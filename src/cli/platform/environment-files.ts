@@ -12,7 +12,14 @@ import {
   toFileVariable,
 } from '../../foundation/config/environment.js';
 import { EnvFile } from '../../foundation/config/env-file.js';
-import { NODE_TARGETS, OWN_NAME, OWN_URL_VARIABLE, type MappedService, type PlatformMap } from './platform-map.js';
+import {
+  MASTER_KEY,
+  NODE_TARGETS,
+  OWN_NAME,
+  OWN_URL_VARIABLE,
+  type MappedService,
+  type PlatformMap,
+} from './platform-map.js';
 import { CommandFailedError } from '../terminal.js';
 import { describeCause } from '../failures.js';
 
@@ -145,9 +152,9 @@ export function listSettings(
       SECRET_KEY: own?.get('SECRET_KEY') ?? fresh?.secretKey,
       ...(previousSecretKey !== undefined && { SECRET_KEY_PREVIOUS: previousSecretKey }),
     }),
-    // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. It is generated
-    // only with a new SECRET_KEY, because it does not verify seals that were made under the SECRET_KEY alone.
-    ...(isOwn && file.get('SECRET_KEY') === undefined && { AUDIT_SEAL_KEY: undefined }),
+    // Generated only with a new SECRET_KEY, because they neither decrypt nor verify what was made under the SECRET_KEY
+    // alone.
+    ...(isOwn && file.get('SECRET_KEY') === undefined && { [MASTER_KEY]: undefined, AUDIT_SEAL_KEY: undefined }),
     ...((isOwn || service.adminEndpoints) && { ADMIN_API_KEY: undefined }),
     ...listPublicSettings(service, rules),
   };

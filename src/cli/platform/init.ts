@@ -138,7 +138,7 @@ async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise
   if (live === 0 || own.exists) return;
   throw new CommandFailedError(
     `${own.path} does not exist, but the database has ${live} live app credentials. Is --env-dir right? Nothing was changed.\n` +
-      `If the file is lost, write DATABASE_URL, SECRET_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY of the running service into ${own.path} (mode 0600), and run init again.`,
+      `If the file is lost, write DATABASE_URL, SECRET_KEY, MASTER_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY of the running service into ${own.path} (mode 0600), and run init again.`,
     'strange_env_dir',
   );
 }

@@ -130,7 +130,9 @@ export function listDestruction({ services, strays }: Plan, prune: boolean): str
   const rotated = services.filter(({ pairs }) => pairs.some(({ action }) => action === 'rotate'));
   const actions: string[] = [];
   if (isLive && own?.get('SECRET_KEY') === undefined)
-    actions.push('make a new SECRET_KEY, with which every access token that was signed with another one is refused');
+    actions.push(
+      'make a new SECRET_KEY and MASTER_KEY, with which every access token that was signed with another one is refused, and every TOTP secret unreadable',
+    );
   if (rotated.length > 1)
     actions.push(
       `rotate the live keys of ${rotated.length} services (${rotated.map(({ service }) => service.name).join(', ')})`,

@@ -19,11 +19,13 @@ export const OWN_NAME = 'auth';
 export const OWN_URL_VARIABLE = `${toVariablePrefix(OWN_NAME)}_URL`;
 /** The targets of a node whose registration names none. */
 export const NODE_TARGETS = 'NODE_TARGETS';
+/** Only auth has it: what no other service may make or read hangs on it. */
+export const MASTER_KEY = 'MASTER_KEY';
 const UNUSABLE = 'map_unusable';
 /** Enough for some 2,000 services; bounds the time and memory that a hostile map can cost. */
 const MAX_MAP_BYTES = 256 * 1024;
 const MAX_MISTAKES = 20;
-const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', 'ADMIN_API_KEY', NODE_TARGETS];
+const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', MASTER_KEY, 'ADMIN_API_KEY', NODE_TARGETS];
 /** `init` writes these for a service that embeds a verifier, so the map must not use them for an address. */
 const VERIFIER_VARIABLES = ['SERVICE_NAME', 'JWT_ISSUER', 'JWT_AUDIENCE'];
 

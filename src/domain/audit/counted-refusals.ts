@@ -138,7 +138,7 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
     log: Log,
   ) {
     super('refusals_not_recorded', log);
-    this.key = deriveKey(environment.secretKey, 'platform-auth audit account v1');
+    this.key = deriveKey(environment.masterKey, 'platform-auth audit account v1');
   }
 
   onModuleInit(): void {

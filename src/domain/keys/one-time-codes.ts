@@ -32,17 +32,17 @@ export const isOpenAt = (moment: string): string =>
 
 type MacKey = ReturnType<typeof deriveKey>;
 
-/** HMACs of codes. Codes are issued under SECRET_KEY, and also accepted under SECRET_KEY_PREVIOUS. */
+/** HMACs of codes. Codes are issued under MASTER_KEY, and also accepted under MASTER_KEY_PREVIOUS. */
 export class CodeMacs {
   private readonly current: MacKey;
   private readonly previous: MacKey | undefined;
 
   constructor(
-    { secretKey, secretKeyPrevious }: { secretKey: string; secretKeyPrevious: string | undefined },
+    { masterKey, masterKeyPrevious }: { masterKey: string; masterKeyPrevious: string | undefined },
     purpose: string,
   ) {
-    this.current = deriveKey(secretKey, purpose);
-    this.previous = secretKeyPrevious === undefined ? undefined : deriveKey(secretKeyPrevious, purpose);
+    this.current = deriveKey(masterKey, purpose);
+    this.previous = masterKeyPrevious === undefined ? undefined : deriveKey(masterKeyPrevious, purpose);
   }
 
   computeCurrentMac(text: string): Buffer {

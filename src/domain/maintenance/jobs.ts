@@ -160,7 +160,7 @@ export class AuditJob {
   }
 }
 
-/** Encrypts again after a change of SECRET_KEY, and replaces and erases signing keys by age. */
+/** Encrypts again after a change of MASTER_KEY, and replaces and erases signing keys by age. */
 @Injectable()
 export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShutdown {
   private reencryption: Promise<boolean> | undefined;
@@ -173,7 +173,7 @@ export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShut
   ) {}
 
   /**
-   * Starts at once, because an operator whose SECRET_KEY leaked waits for the result. The start does not wait, because
+   * Starts at once, because an operator whose MASTER_KEY leaked waits for the result. The start does not wait, because
    * there may be many secrets.
    */
   onApplicationBootstrap(): void {

@@ -97,7 +97,7 @@ const RESTRICTED_NODES = `SELECT sorted AS targets, count(*)::integer AS live, m
 @Injectable()
 export class NodesService {
   /**
-   * Keys for the HMACs of Idempotency-Keys. SECRET_KEY_PREVIOUS comes first, because a replica that was not restarted
+   * Keys for the HMACs of Idempotency-Keys. MASTER_KEY_PREVIOUS comes first, because a replica that was not restarted
    * yet claims under it alone.
    */
   private readonly macKeys;
@@ -110,8 +110,8 @@ export class NodesService {
     private readonly databaseClock: DatabaseClock,
     private readonly throttle: Throttle,
   ) {
-    const { secretKey, secretKeyPrevious } = environment;
-    const secrets = secretKeyPrevious === undefined ? [secretKey] : [secretKeyPrevious, secretKey];
+    const { masterKey, masterKeyPrevious } = environment;
+    const secrets = masterKeyPrevious === undefined ? [masterKey] : [masterKeyPrevious, masterKey];
     this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
   }
 

@@ -55,10 +55,10 @@ export class Challenges {
   private readonly keys: readonly [Keys, ...Keys[]];
 
   constructor(
-    { secretKey, secretKeyPrevious }: Environment,
+    { masterKey, masterKeyPrevious }: Environment,
     private readonly clock: DatabaseClock,
   ) {
-    this.keys = [deriveKeys(secretKey), ...(secretKeyPrevious === undefined ? [] : [deriveKeys(secretKeyPrevious)])];
+    this.keys = [deriveKeys(masterKey), ...(masterKeyPrevious === undefined ? [] : [deriveKeys(masterKeyPrevious)])];
   }
 
   /** @param context text that must be unchanged when the challenge is answered */
@@ -112,8 +112,8 @@ export class Challenges {
   }
 }
 
-function deriveKeys(secretKey: string) {
-  return { origin: deriveKey(secretKey, `${PURPOSE} origin`), context: deriveKey(secretKey, `${PURPOSE} context`) };
+function deriveKeys(masterKey: string) {
+  return { origin: deriveKey(masterKey, `${PURPOSE} origin`), context: deriveKey(masterKey, `${PURPOSE} context`) };
 }
 
 function computeOriginMac({ origin }: Keys, body: Buffer): Buffer {

@@ -130,7 +130,7 @@ export class CodeVerifier {
   private async findStep({ id, encryptedSecret }: UserWithFactors, code: string): Promise<number> {
     const secret = encryptedSecret && this.vault.decryptSecret(id, encryptedSecret);
     if (!secret) {
-      const fault = { user_id: id, reason: 'neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts the TOTP secret' };
+      const fault = { user_id: id, reason: 'neither MASTER_KEY nor MASTER_KEY_PREVIOUS decrypts the TOTP secret' };
       throw new ProblemException(problems.totpSecretUnreadable, { fault });
     }
     const step = findTimeStep(secret, code, await this.databaseClock.now());

@@ -93,7 +93,7 @@ interface Batch {
   readonly last: string | undefined;
 }
 
-/** Encrypts the secrets for the database, and encrypts them again after a rotation of SECRET_KEY. */
+/** Encrypts the secrets for the database, and encrypts them again after a rotation of MASTER_KEY. */
 @Injectable()
 export class TotpVault {
   private readonly box: SecretBox;
@@ -114,13 +114,13 @@ export class TotpVault {
     return this.box.encrypt(secret, userId);
   }
 
-  /** @returns undefined when neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts it */
+  /** @returns undefined when neither MASTER_KEY nor MASTER_KEY_PREVIOUS decrypts it */
   decryptSecret(userId: string, encrypted: Buffer): Buffer | undefined {
     return this.box.decrypt(encrypted, userId)?.plaintext;
   }
 
   /**
-   * Encrypts with SECRET_KEY what SECRET_KEY_PREVIOUS encrypted. A secret that neither decrypts stays: its user gets
+   * Encrypts with MASTER_KEY what MASTER_KEY_PREVIOUS encrypted. A secret that neither decrypts stays: its user gets
    * 503 for codes of the app, and can use recovery codes.
    * @throws {LockNotAcquiredError} when another replica holds the lock
    */

@@ -71,7 +71,7 @@ class UnreadableSigningKeyError extends Error {
 
   constructor(kid: string) {
     super(
-      `SECRET_KEY does not decrypt the signing key ${kid}. Set SECRET_KEY_PREVIOUS to the former value, or give ` +
+      `MASTER_KEY does not decrypt the signing key ${kid}. Set MASTER_KEY_PREVIOUS to the former value, or give ` +
         `the key up: platform-auth keys revoke ${kid}`,
     );
   }
@@ -94,7 +94,7 @@ async function withSigningKeyLock<Result>(
 
 /**
  * Encrypts private keys for the database. The `kid` is authenticated, and the public key is derived from the private
- * one, so that a writer of the database cannot add a key without SECRET_KEY.
+ * one, so that a writer of the database cannot add a key without MASTER_KEY.
  */
 @Injectable()
 export class SigningKeyVault {
@@ -108,7 +108,7 @@ export class SigningKeyVault {
     return this.box.encrypt(exportPrivateKey(pair), pair.kid);
   }
 
-  /** @returns undefined when neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts the key */
+  /** @returns undefined when neither MASTER_KEY nor MASTER_KEY_PREVIOUS decrypts the key */
   decryptKey(kid: string, encrypted: Buffer): { readonly pair: KeyPair; readonly isOutdated: boolean } | undefined {
     const opened = this.box.decrypt(encrypted, kid);
     if (!opened) return undefined;
@@ -205,7 +205,7 @@ export class SigningKeyOperationError extends Error {
   override readonly name = 'SigningKeyOperationError';
 }
 
-/** What operators do with signing keys, directly in the database, without a running service and without SECRET_KEY. */
+/** What operators do with signing keys, directly in the database, without a running service and without MASTER_KEY. */
 @Injectable()
 export class SigningKeyOperations {
   constructor(

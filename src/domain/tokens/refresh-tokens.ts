@@ -53,7 +53,7 @@ export interface RefreshToken {
 }
 
 /**
- * A refresh token is session id, generation and seed, with an HMAC under a key derived from SECRET_KEY, so that any
+ * A refresh token is session id, generation and seed, with an HMAC under a key derived from MASTER_KEY, so that any
  * generation yields every other one. A forgery needs both the key and the seed, of which the database has only a
  * digest.
  * A checksum (crypto/secret.ts) replaces the end of the HMAC, which leaves 220 of its bits.
@@ -63,7 +63,7 @@ export class RefreshTokens {
   private readonly key;
 
   constructor(environment: Environment) {
-    this.key = deriveKey(environment.secretKey, 'platform-auth refresh token v1');
+    this.key = deriveKey(environment.masterKey, 'platform-auth refresh token v1');
   }
 
   issueFirst(sessionId: string): RefreshToken {
@@ -202,7 +202,7 @@ export class TokenRotation {
     if (!token) return false;
     const { sessionId } = token;
     const row = await this.database.row<LogoutRow>(READ_FOR_LOGOUT, [sessionId]);
-    // The digest identifies the current token even when SECRET_KEY has changed since it was issued.
+    // The digest identifies the current token even when MASTER_KEY has changed since it was issued.
     const isOfSession =
       row &&
       (row.token_digest.equals(token.digest) || this.tokens.deriveCurrent(token, row.generation, row.token_digest));

@@ -162,13 +162,13 @@ export function parseVariable<Name extends VariableName>(variables: Variables, n
   return data as Parsed[Name];
 }
 
-/** @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is valid */
+/** @throws {InvalidEnvironmentError} when none of AUDIT_SEAL_KEY, MASTER_KEY and SECRET_KEY is valid */
 export function parseAuditSealSecret(variables: Variables): string {
-  const own = parseVariable(variables, 'AUDIT_SEAL_KEY');
+  const own = parseVariable(variables, 'AUDIT_SEAL_KEY') ?? parseVariable(variables, 'MASTER_KEY');
   if (own !== undefined) return own;
   const derived = readSecretFiles(variables, ['SECRET_KEY']);
   if (derived.SECRET_KEY === undefined)
-    throw new InvalidEnvironmentError(['AUDIT_SEAL_KEY (or SECRET_KEY, if the service has none) is required']);
+    throw new InvalidEnvironmentError(['AUDIT_SEAL_KEY (or MASTER_KEY, if the service has none) is required']);
   return parseVariable(derived, 'SECRET_KEY');
 }
 

@@ -25,16 +25,32 @@ export const serverSections = [
         type: kinds.secret,
         mayBeFile: true,
         text:
-          'Signs access tokens (HS256). The keys of refresh tokens and of what is encrypted in the database are ' +
-          'derived from it. Services that verify HS256 tokens on their own need the same value. Required in ' +
-          `production. ${FIRST_START} ${GENERATE}`,
+          'Signs access tokens (HS256). Services that verify HS256 tokens on their own need the same value. Required ' +
+          `in production. ${FIRST_START} ${GENERATE}`,
       },
       SECRET_KEY_PREVIOUS: {
         type: kinds.secret.optional(),
         mayBeFile: true,
         text:
           'The former SECRET_KEY, during [its rotation](operations/keys.md#rotate-secret_key): tokens are still ' +
-          'verified, and signing keys still decrypted, with it.',
+          'verified with it.',
+      },
+      MASTER_KEY: {
+        type: kinds.secret.optional(),
+        mayBeFile: true,
+        defaultText: 'the `SECRET_KEY`, with a warning at the start in production',
+        text:
+          'No other service gets it. The keys of login challenges and refresh tokens, and of what is encrypted in the ' +
+          'database, are [derived from it](operations/keys.md#keys-and-algorithms). Never change it without ' +
+          `MASTER_KEY_PREVIOUS. ${FIRST_START} ${GENERATE}`,
+      },
+      MASTER_KEY_PREVIOUS: {
+        type: kinds.secret.optional(),
+        mayBeFile: true,
+        defaultText: '`SECRET_KEY_PREVIOUS`, without a MASTER_KEY',
+        text:
+          'The former MASTER_KEY, during [its rotation](operations/keys.md#rotate-master_key): TOTP secrets and ' +
+          'signing keys are still decrypted with it.',
       },
       ADMIN_API_KEY: {
         type: kinds.headerSecret.optional(),
@@ -46,10 +62,10 @@ export const serverSections = [
       AUDIT_SEAL_KEY: {
         type: kinds.secret.optional(),
         mayBeFile: true,
-        defaultText: 'derived from `SECRET_KEY`',
+        defaultText: 'derived from `MASTER_KEY`',
         text:
-          'Key of the seals of the [audit log](audit.md), so that services which hold SECRET_KEY cannot forge ' +
-          `them. Seals made with another key no longer verify. ${FIRST_START} ${GENERATE}`,
+          'Key of the seals of the [audit log](audit.md), so that an auditor can verify them without MASTER_KEY. ' +
+          `Seals made with another key no longer verify. ${FIRST_START} ${GENERATE}`,
       },
     },
   },

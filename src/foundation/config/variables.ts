@@ -42,6 +42,9 @@ function fillDefaults(value: Parsed) {
   return {
     ...value,
     CONSOLE: value.CONSOLE ?? (value.NODE_ENV === 'development' ? 'on' : 'off'),
+    MASTER_KEY: value.MASTER_KEY ?? value.SECRET_KEY,
+    MASTER_KEY_PREVIOUS:
+      value.MASTER_KEY_PREVIOUS ?? (value.MASTER_KEY === undefined ? value.SECRET_KEY_PREVIOUS : undefined),
     HOST: value.HOST ?? (isProduction ? EVERY_ADDRESS : LOOPBACK),
     WEBAUTHN_RP_ID: value.WEBAUTHN_RP_ID ?? (isProduction ? undefined : 'localhost'),
     WEBAUTHN_ORIGINS: value.WEBAUTHN_ORIGINS ?? (isProduction ? undefined : [`http://localhost:${value.PORT}`]),

@@ -13,12 +13,12 @@ const MARK_BYTES = 8;
 
 interface Opened {
   readonly plaintext: Buffer;
-  /** Whether SECRET_KEY_PREVIOUS encrypted it, so that it has to be encrypted again. */
+  /** Whether MASTER_KEY_PREVIOUS encrypted it, so that it has to be encrypted again. */
   readonly isOutdated: boolean;
 }
 
 /**
- * Encrypts for one purpose with a key derived from SECRET_KEY, and also decrypts what SECRET_KEY_PREVIOUS encrypted.
+ * Encrypts for one purpose with a key derived from MASTER_KEY, and also decrypts what MASTER_KEY_PREVIOUS encrypted.
  */
 export class SecretBox {
   /** Stored beside a ciphertext, to tell which key encrypted it without decrypting it. */
@@ -26,9 +26,9 @@ export class SecretBox {
   private readonly current: KeyObject;
   private readonly previous: KeyObject | undefined;
 
-  constructor({ secretKey, secretKeyPrevious }: Pick<Environment, 'secretKey' | 'secretKeyPrevious'>, purpose: string) {
-    this.current = deriveKey(secretKey, purpose);
-    this.previous = secretKeyPrevious === undefined ? undefined : deriveKey(secretKeyPrevious, purpose);
+  constructor({ masterKey, masterKeyPrevious }: Pick<Environment, 'masterKey' | 'masterKeyPrevious'>, purpose: string) {
+    this.current = deriveKey(masterKey, purpose);
+    this.previous = masterKeyPrevious === undefined ? undefined : deriveKey(masterKeyPrevious, purpose);
     this.keyMark = computeMac(this.current, 'key mark').subarray(0, MARK_BYTES);
   }
 

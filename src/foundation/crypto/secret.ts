@@ -1,4 +1,4 @@
-// Random secrets, their digests, and keys derived from SECRET_KEY. Generated secrets have 256 bits and are stored as
+// Random secrets, their digests, and keys derived from MASTER_KEY. Generated secrets have 256 bits and are stored as
 // one SHA-256; passwords have little entropy, so the room passwords/ hashes them. Secrets and digests are compared in
 // constant time.
 

@@ -207,7 +207,7 @@ export const problems = {
       totpSecretUnreadable:
         'totp_secret_unreadable: Codes of the app cannot be checked. The secret of the authenticator app cannot be ' +
         'decrypted. This is not a verdict on the code: use a recovery code or a passkey. An operator must set ' +
-        'SECRET_KEY_PREVIOUS to the former SECRET_KEY, or remove the second factors of the user.',
+        'MASTER_KEY_PREVIOUS to the former MASTER_KEY, or remove the second factors of the user.',
       unavailable:
         'unavailable: The service is unavailable. The database cannot be used at the moment, or the clock of the ' +
         'service is wrong. This is not a verdict on the credential: keep it and try again.',

@@ -81,7 +81,7 @@ export class RateLimitBuckets {
   private readonly digestKey;
 
   constructor(private readonly environment: Environment) {
-    this.digestKey = deriveKey(environment.secretKey, 'platform-auth/throttle-keys/v1');
+    this.digestKey = deriveKey(environment.masterKey, 'platform-auth/throttle-keys/v1');
   }
 
   /** @returns one bucket for each network, the narrowest first */

@@ -3,7 +3,7 @@ import { generateSecret } from '../../../src/foundation/crypto/secret.js';
 import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
-import { SECRET_KEY } from '../../support/settings.js';
+import { MASTER_KEY } from '../../support/settings.js';
 import { TestClock } from '../../support/test-clock.js';
 import { useApp } from '../../support/use-app.js';
 
@@ -52,11 +52,11 @@ describe('POST /api/v0/admin/nodes with Idempotency-Key', () => {
     expect(await listNodes(body)).toHaveLength(1);
   });
 
-  it('answers the repeat with the same node during a rotation of SECRET_KEY, on replicas with either key', async () => {
-    const newSecretKey = generateSecret();
-    const during = { SECRET_KEY: newSecretKey, SECRET_KEY_PREVIOUS: SECRET_KEY };
+  it('answers the repeat with the same node during a rotation of MASTER_KEY, on replicas with either key', async () => {
+    const newMasterKey = generateSecret();
+    const during = { MASTER_KEY: newMasterKey, MASTER_KEY_PREVIOUS: MASTER_KEY };
     const rotated = await app.startReplica({ variables: during });
-    const after = await app.startReplica({ variables: { SECRET_KEY: newSecretKey } });
+    const after = await app.startReplica({ variables: { MASTER_KEY: newMasterKey } });
     for (const [one, ...others] of [
       [app, rotated],
       [rotated, app, after],

@@ -47,10 +47,10 @@ describe('POST /api/v0/auth/refresh', () => {
     },
   );
 
-  it('still works after SECRET_KEY was changed', async () => {
+  it('still works after SECRET_KEY and MASTER_KEY were changed', async () => {
     const { access_token, refresh_token } = await tokensOf();
     const SECRET_KEY = 'another-signing-key-0Q9w8E7r6T5y4U3i2O1p';
-    const rekeyed = await app.startReplica({ variables: { SECRET_KEY } });
+    const rekeyed = await app.startReplica({ variables: { SECRET_KEY, MASTER_KEY: SECRET_KEY } });
     expectProblem(await rekeyed.me(access_token), problems.invalidAccessToken);
     await rekeyed.rotate((await rekeyed.rotate(refresh_token)).refresh_token);
     await rekeyed.stop();

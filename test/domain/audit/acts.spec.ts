@@ -6,7 +6,7 @@ import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
 import { APP_KEYS, type AppKeys } from '../../../src/domain/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../../src/domain/nodes/nodes.service.js';
 import { OPERATOR_KEYS, type OperatorKeys } from '../../../src/domain/operators/operators.service.js';
-import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../../support/settings.js';
+import { ADMIN_KEY, MASTER_KEY, PASSWORD, SECRET_KEY } from '../../support/settings.js';
 import type { Tokens } from '../../support/test-app.js';
 import { useCli } from '../../support/cli.js';
 import { Browser } from '../../support/console-browser.js';
@@ -23,7 +23,7 @@ const ANONYMOUS = { door: 'open', id: null };
 const SERVICE = { door: 'service', id: null };
 
 describe('the audit log', () => {
-  const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
+  const secrets: string[] = [ADMIN_KEY, SECRET_KEY, MASTER_KEY, PASSWORD];
   const mail = useMailServer();
   const app = useApp({ variables: Object.assign(mail.variables, { CONSOLE: 'on' }) });
   const http = useCli(app);

@@ -2,7 +2,7 @@ import { Client } from 'pg';
 import type { Verification } from '../../../src/domain/audit/seals/seal-verifier.js';
 import { SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { Cli } from '../../support/cli.js';
-import { SECRET_KEY } from '../../support/settings.js';
+import { MASTER_KEY } from '../../support/settings.js';
 import { type TestApp } from '../../support/test-app.js';
 import type { TestDatabase } from '../../support/test-database.js';
 
@@ -10,7 +10,7 @@ import type { TestDatabase } from '../../support/test-database.js';
 export class Auditor {
   readonly cli: Cli;
 
-  constructor(database: TestDatabase, variables: Record<string, string> = { SECRET_KEY }) {
+  constructor(database: TestDatabase, variables: Record<string, string> = { MASTER_KEY }) {
     this.cli = new Cli('http://127.0.0.1:9', { DATABASE_URL: database.url, ...variables });
   }
 

@@ -12,7 +12,7 @@ import { TestApp } from '../../support/test-app.js';
 import type { TestDatabase } from '../../support/test-database.js';
 import { Auditor, insertion, seal, tamper } from './auditor.js';
 import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
-import { SECRET_KEY } from '../../support/settings.js';
+import { MASTER_KEY } from '../../support/settings.js';
 import { useAppPerTest } from '../../support/use-app.js';
 import { oldMonth, partitionOf } from './months.js';
 
@@ -195,9 +195,9 @@ describe('platform-auth audit verify', () => {
     expect(stderr).toMatch(/^5 seals were made with a key that was not given: nothing is proven about them\./);
     expect(stderr).not.toContain('Tampered');
     const keyless = await new Auditor(app.database, {}).cli.fails('audit', 'verify');
-    expect(keyless).toContain('AUDIT_SEAL_KEY (or SECRET_KEY, if the service has none) is required');
+    expect(keyless).toContain('AUDIT_SEAL_KEY (or MASTER_KEY, if the service has none) is required');
     const file = stranger.cli.path('old-keys');
-    writeFileSync(file, `${SECRET_KEY}\n`);
+    writeFileSync(file, `${MASTER_KEY}\n`);
     expect(await stranger.findings('--old-keys', file)).toEqual([]);
     await tamper(
       app.database,

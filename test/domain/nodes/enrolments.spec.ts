@@ -5,7 +5,7 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { generateSecret } from '../../../src/foundation/crypto/secret.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { raceForRow } from '../../support/row-lock.js';
-import { SECRET_KEY } from '../../support/settings.js';
+import { MASTER_KEY } from '../../support/settings.js';
 import { expectThrottled } from '../../support/throttled.js';
 import { useApp, useReplica } from '../../support/use-app.js';
 
@@ -159,10 +159,10 @@ describe('the enrolment of nodes', () => {
     await validate(second).expect(200);
   });
 
-  it('knows a code during a rotation of SECRET_KEY', async () => {
+  it('knows a code during a rotation of MASTER_KEY', async () => {
     const [{ code }, retried] = [await issue(), await issue()];
     await repeat(retried.code, 'device').expect(201);
-    const variables = { SECRET_KEY: generateSecret(), SECRET_KEY_PREVIOUS: SECRET_KEY };
+    const variables = { MASTER_KEY: generateSecret(), MASTER_KEY_PREVIOUS: MASTER_KEY };
     const rotated = await app.startReplica({ variables });
     await enrol(code, rotated).expect(201);
     await repeat(retried.code, 'device', rotated).expect(201);

@@ -6,7 +6,7 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { eventually } from '../../../tools/eventually.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../../support/outage.js';
-import { SECRET_KEY } from '../../support/settings.js';
+import { MASTER_KEY } from '../../support/settings.js';
 import { expectVerdict } from '../../support/until-verdict.js';
 import { useApp, useAppPerTest } from '../../support/use-app.js';
 import { Authenticator } from './authenticator.js';
@@ -14,8 +14,8 @@ import { logInWithPasskey, FactorOwner, passkeyOptions } from './owner.js';
 
 const app = useApp();
 
-const NEW_SECRET_KEY = 'test-signing-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
-const ROTATED = { SECRET_KEY: NEW_SECRET_KEY, SECRET_KEY_PREVIOUS: SECRET_KEY };
+const NEW_MASTER_KEY = 'test-deriving-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
+const ROTATED = { MASTER_KEY: NEW_MASTER_KEY, MASTER_KEY_PREVIOUS: MASTER_KEY };
 
 describe('a dump of the database', () => {
   it('holds no TOTP secret, no recovery code and no challenge', async () => {
@@ -47,7 +47,7 @@ describe('a dump of the database', () => {
   });
 });
 
-describe('a rotation of SECRET_KEY', () => {
+describe('a rotation of MASTER_KEY', () => {
   const app = useAppPerTest();
   const marks = () => app.database.query('SELECT DISTINCT key_mark FROM totp_factors');
 
@@ -63,7 +63,7 @@ describe('a rotation of SECRET_KEY', () => {
     await eventually('it is logged', isLogged);
     await owner.answers(challenge, 'totp', { code: owner.code() }, during).expect(200);
     await during.stop();
-    const after = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
+    const after = await app.startReplica({ variables: { MASTER_KEY: NEW_MASTER_KEY } });
     app.clock.advance({ seconds: 60 });
     await owner.logsInWithCode(after);
   });
@@ -83,9 +83,9 @@ describe('a rotation of SECRET_KEY', () => {
     expect(await marks()).not.toEqual(former);
   });
 
-  it('without SECRET_KEY_PREVIOUS makes codes unavailable, not wrong, says what to do, and leaves the recovery codes', async () => {
+  it('without MASTER_KEY_PREVIOUS makes codes unavailable, not wrong, says what to do, and leaves the recovery codes', async () => {
     const owner = await FactorOwner.withTotp(app);
-    const broken = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
+    const broken = await app.startReplica({ variables: { MASTER_KEY: NEW_MASTER_KEY } });
     await broken.nest.get(KeyMaterialJob).renewKeyMaterial();
     expect(broken.log.lines).toContainEqual(
       expect.objectContaining({ level: 'error', message: 'totp_secrets_not_decrypted', count: 1 }),
@@ -99,7 +99,7 @@ describe('a rotation of SECRET_KEY', () => {
         level: 'error',
         user_id: owner.user.id,
         request_id: answer.headers['x-request-id'],
-        reason: expect.stringContaining('SECRET_KEY_PREVIOUS') as string,
+        reason: expect.stringContaining('MASTER_KEY_PREVIOUS') as string,
       }),
     ]);
     await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] }, broken).expect(200);

@@ -1,69 +1,93 @@
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectProblem } from '../../support/expect-problem.js';
-import { SECRET_KEY } from '../../support/settings.js';
+import { MASTER_KEY, SECRET_KEY } from '../../support/settings.js';
 import { TestApp } from '../../support/test-app.js';
 import { TestClock } from '../../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
 import { useAppPerTest } from '../../support/use-app.js';
+import { FactorOwner } from '../second-factors/owner.js';
 import { ES256, kidOf, listKids, maintain, readJwks, verifyByJwks } from './support.js';
 
 const NEW_SECRET_KEY = 'test-signing-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
-const ROTATED = { SECRET_KEY: NEW_SECRET_KEY, SECRET_KEY_PREVIOUS: SECRET_KEY };
+const NEW_MASTER_KEY = 'test-deriving-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
+const ROTATED_MASTER_KEY = { MASTER_KEY: NEW_MASTER_KEY, MASTER_KEY_PREVIOUS: MASTER_KEY };
 
-describe('a rotation of SECRET_KEY', () => {
-  describe('under ES256', () => {
-    let database: TestDatabase;
-    beforeEach(async () => (database = await createTestDatabase()));
-    afterEach(() => database.drop());
+describe('a rotation of MASTER_KEY under ES256', () => {
+  let database: TestDatabase;
+  beforeEach(async () => (database = await createTestDatabase()));
+  afterEach(() => database.drop());
 
-    it('keeps the signing keys, which are encrypted anew at the start', async () => {
-      const before = await TestApp.start({ database, variables: ES256 });
-      const alice = await before.user();
-      const { access_token } = await alice.logsIn();
-      const during = await before.startReplica({ variables: ROTATED });
-      await during.me(access_token).expect(200);
-      // It has the keys in memory.
-      await before.me((await alice.logsIn(during)).access_token).expect(200);
-      await before.stop();
-      const after = await TestApp.start({ database, variables: { ...ES256, SECRET_KEY: NEW_SECRET_KEY } });
-      await after.me(access_token).expect(200);
-      expect(kidOf((await alice.logsIn(after)).access_token)).toBe(kidOf(access_token));
-      await after.stop();
-    });
-
-    it('without SECRET_KEY_PREVIOUS stops the start, and says what to do', async () => {
-      const before = await TestApp.start({ database, variables: ES256 });
-      const kids = await listKids(before);
-      await before.stop();
-      const broken = new TestApp({ database, variables: { ...ES256, SECRET_KEY: NEW_SECRET_KEY } });
-      await expect(broken.start()).rejects.toThrow(/Set SECRET_KEY_PREVIOUS to the former value/);
-      await broken.stop();
-      const again = await TestApp.start({ database, variables: ES256 });
-      expect(await listKids(again)).toEqual(kids);
-      await again.stop();
-    });
-
-    it('leaves no private key that can be read in the database', async () => {
-      const app = await TestApp.start({ database, variables: ES256 });
-      const rows = await database.query<{ encrypted_private_key: Buffer }>('SELECT * FROM signing_keys');
-      expect(rows).toHaveLength(2);
-      // The object identifier of EC keys, which PKCS #8 has in plain text.
-      for (const { encrypted_private_key } of rows)
-        expect(encrypted_private_key.toString('hex')).not.toContain('2a8648ce3d0201');
-      await app.stop();
-    });
+  it('keeps the signing keys, which are encrypted anew at the start', async () => {
+    const before = await TestApp.start({ database, variables: ES256 });
+    const alice = await before.user();
+    const { access_token } = await alice.logsIn();
+    const during = await before.startReplica({ variables: ROTATED_MASTER_KEY });
+    await during.me(access_token).expect(200);
+    // It has the keys in memory.
+    await before.me((await alice.logsIn(during)).access_token).expect(200);
+    await before.stop();
+    const after = await TestApp.start({ database, variables: { ...ES256, MASTER_KEY: NEW_MASTER_KEY } });
+    await after.me(access_token).expect(200);
+    expect(kidOf((await alice.logsIn(after)).access_token)).toBe(kidOf(access_token));
+    await after.stop();
   });
 
-  describe('under HS256', () => {
-    const app = useAppPerTest();
+  it('without MASTER_KEY_PREVIOUS stops the start, and says what to do', async () => {
+    const before = await TestApp.start({ database, variables: ES256 });
+    const kids = await listKids(before);
+    await before.stop();
+    const broken = new TestApp({ database, variables: { ...ES256, MASTER_KEY: NEW_MASTER_KEY } });
+    await expect(broken.start()).rejects.toThrow(/Set MASTER_KEY_PREVIOUS to the former value/);
+    await broken.stop();
+    const again = await TestApp.start({ database, variables: ES256 });
+    expect(await listKids(again)).toEqual(kids);
+    await again.stop();
+  });
 
-    it('accepts the tokens of the former key while SECRET_KEY_PREVIOUS is set', async () => {
-      const { access_token } = await (await app.user()).logsIn();
-      const during = await app.startReplica({ variables: ROTATED });
-      await during.me(access_token).expect(200);
-      const after = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
-      expectProblem(await after.me(access_token), problems.invalidAccessToken);
+  it('leaves no private key that can be read in the database', async () => {
+    const app = await TestApp.start({ database, variables: ES256 });
+    const rows = await database.query<{ encrypted_private_key: Buffer }>('SELECT * FROM signing_keys');
+    expect(rows).toHaveLength(2);
+    // The object identifier of EC keys, which PKCS #8 has in plain text.
+    for (const { encrypted_private_key } of rows)
+      expect(encrypted_private_key.toString('hex')).not.toContain('2a8648ce3d0201');
+    await app.stop();
+  });
+});
+
+describe('a rotation of SECRET_KEY', () => {
+  const app = useAppPerTest();
+
+  it('accepts the tokens of the former key while SECRET_KEY_PREVIOUS is set', async () => {
+    const { access_token } = await (await app.user()).logsIn();
+    const during = await app.startReplica({
+      variables: { SECRET_KEY: NEW_SECRET_KEY, SECRET_KEY_PREVIOUS: SECRET_KEY },
     });
+    await during.me(access_token).expect(200);
+    const after = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
+    expectProblem(await after.me(access_token), problems.invalidAccessToken);
+  });
+});
+
+describe('a service that holds SECRET_KEY, as dependents do under HS256,', () => {
+  const app = useAppPerTest();
+  /** Derives all keys from SECRET_KEY. */
+  const forger = async () => app.startReplica({ variables: { MASTER_KEY: SECRET_KEY } });
+
+  it('cannot make a login challenge, which would stand for the password', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const forged = await owner.isChallenged(await forger());
+    const answer = await owner.answers(forged.challenge, 'totp', { code: owner.code() });
+    expectProblem(answer, problems.invalidSecondFactor);
+    await owner.logsInWithCode();
+  });
+
+  it('cannot decrypt TOTP secrets', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const thief = await forger();
+    const { challenge } = await owner.isChallenged(thief);
+    const answer = await owner.answers(challenge, 'totp', { code: owner.code() }, thief);
+    expectProblem(answer, problems.totpSecretUnreadable);
   });
 });
 

@@ -8,9 +8,9 @@ import {
   readVariables,
   type Variables,
 } from '../../../src/foundation/config/environment.js';
-import { describeIgnoredVariables } from '../../../src/bootstrap/start-report.js';
+import { describeIgnoredVariables, hasSharedMasterKey } from '../../../src/bootstrap/start-report.js';
 import { VARIABLE_TYPES } from '../../../src/foundation/config/variables.js';
-import { SECRET_KEY } from '../../support/settings.js';
+import { MASTER_KEY, SECRET_KEY } from '../../support/settings.js';
 import { MAIL_VARIABLES } from '../../support/mail-server.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
 
@@ -185,6 +185,27 @@ describe('the configuration', () => {
     expect([production.webauthnRpId, production.webauthnOrigins]).toEqual([undefined, undefined]);
     const set = { WEBAUTHN_RP_ID: 'example.org', WEBAUTHN_ORIGINS: 'https://example.org,https://www.example.org' };
     expect(parseEnvironment({ ...GOOD, NODE_ENV: 'production', ...set }).webauthnOrigins).toHaveLength(2);
+  });
+
+  it.each([
+    ['no MASTER_KEY', {}, true],
+    ['a MASTER_KEY that is the SECRET_KEY', { MASTER_KEY: SECRET_KEY }, true],
+    ['a MASTER_KEY of its own', { MASTER_KEY }, false],
+    ['a SECRET_KEY that no other service needs', { ACCESS_TOKEN_ALGORITHM: 'ES256' }, false],
+    ['a development', { NODE_ENV: 'development' }, false],
+  ])('warns in production when dependents hold the master key: %s', (_what, variables, isShared) => {
+    expect(hasSharedMasterKey(parseEnvironment({ ...GOOD, NODE_ENV: 'production', ...variables }))).toBe(isShared);
+  });
+
+  it('derives from SECRET_KEY, and its former value, only without a MASTER_KEY', () => {
+    const derived = (variables: Variables) => {
+      const { masterKey, masterKeyPrevious } = parseEnvironment({ ...GOOD, ...variables });
+      return [masterKey, masterKeyPrevious];
+    };
+    const SECRET_KEY_PREVIOUS = `${SECRET_KEY}-former`;
+    expect(derived({ SECRET_KEY_PREVIOUS })).toEqual([SECRET_KEY, SECRET_KEY_PREVIOUS]);
+    expect(derived({ SECRET_KEY_PREVIOUS, MASTER_KEY })).toEqual([MASTER_KEY, undefined]);
+    expect(derived({ MASTER_KEY, MASTER_KEY_PREVIOUS: SECRET_KEY })).toEqual([MASTER_KEY, SECRET_KEY]);
   });
 
   it('reports every invalid variable at once', () => {

@@ -232,6 +232,8 @@ describe('a secret in a file', () => {
       'DATABASE_URL',
       'LOGGING_APP_KEY',
       'MAIL_URL',
+      'MASTER_KEY',
+      'MASTER_KEY_PREVIOUS',
       'SECRET_KEY',
       'SECRET_KEY_PREVIOUS',
     ]);
@@ -291,6 +293,7 @@ describe('a secret in a file', () => {
     const url = 'postgresql://user@localhost/auth';
     expect(parseVariable({ DATABASE_URL_FILE: write(`${url}\n`), ...others }, 'DATABASE_URL')).toBe(url);
     expect(parseAuditSealSecret({ AUDIT_SEAL_KEY_FILE: write(SECRET_KEY), ...others })).toBe(SECRET_KEY);
+    expect(parseAuditSealSecret({ MASTER_KEY_FILE: write(SECRET_KEY), ...others })).toBe(SECRET_KEY);
     expect(parseAuditSealSecret({ SECRET_KEY_FILE: write(`${SECRET_KEY}\n`) })).toBe(SECRET_KEY);
     expect(refusalOf(() => parseAuditSealSecret(others))).toContain('SECRET_KEY_FILE');
   });

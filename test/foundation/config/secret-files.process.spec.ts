@@ -5,13 +5,13 @@ import { Cli } from '../../support/cli.js';
 import type { Variables } from '../../../src/foundation/config/environment.js';
 import { eventually } from '../../../tools/eventually.js';
 import { endAll, ServiceProcess } from '../../support/service-process.js';
-import { ADMIN_KEY, SECRET_KEY, VARIABLES, withSettings } from '../../support/settings.js';
+import { ADMIN_KEY, MASTER_KEY, SECRET_KEY, VARIABLES, withSettings } from '../../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
 
 describe('in production with its secrets in files', () => {
   const folder = mkdtempSync(join(tmpdir(), 'platform-auth-secret-files-'));
   const empty = join(folder, 'empty');
-  const unset = { SECRET_KEY: undefined, ADMIN_API_KEY: undefined };
+  const unset = { SECRET_KEY: undefined, MASTER_KEY: undefined, ADMIN_API_KEY: undefined };
   let database: TestDatabase;
   let secrets: Record<string, string>;
 
@@ -19,6 +19,7 @@ describe('in production with its secrets in files', () => {
     database = await createTestDatabase({ isEmpty: true });
     const contents = {
       SECRET_KEY,
+      MASTER_KEY,
       ADMIN_API_KEY: ADMIN_KEY,
       AUDIT_SEAL_KEY: `${SECRET_KEY}-seal`,
       DATABASE_URL: database.url,

@@ -176,7 +176,13 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
     await send('GET', '/api/v0/users/me', { authorization: `Bearer ${tokens.access_token}` });
     const log = await written();
     const secrets = [person.password, tokens.access_token, tokens.refresh_token, node.api_key, app.app_key, ADMIN_KEY];
-    for (const secret of [...secrets, ...Object.values(change), bearer['user-agent'], VARIABLES.SECRET_KEY]) {
+    for (const secret of [
+      ...secrets,
+      ...Object.values(change),
+      bearer['user-agent'],
+      VARIABLES.SECRET_KEY,
+      VARIABLES.MASTER_KEY,
+    ]) {
       expect(secret).toBeTruthy();
       expect(log).not.toContain(secret);
     }

@@ -1,7 +1,7 @@
 {{/* Stops the rendering when values do not fit together, or are insecure and not named in `insecure`. */}}
 {{- define "platform-auth.checks" -}}
 {{- $problems := list -}}
-{{- $secrets := list "SECRET_KEY" "SECRET_KEY_PREVIOUS" "ADMIN_API_KEY" "AUDIT_SEAL_KEY" "DATABASE_URL" "MAIL_URL" "LOGGING_APP_KEY" -}}
+{{- $secrets := list "SECRET_KEY" "SECRET_KEY_PREVIOUS" "MASTER_KEY" "MASTER_KEY_PREVIOUS" "ADMIN_API_KEY" "AUDIT_SEAL_KEY" "DATABASE_URL" "MAIL_URL" "LOGGING_APP_KEY" -}}
 {{- with .Values -}}
 {{- $isOpen := or .ingress.enabled .httpRoute.enabled (ne .service.type "ClusterIP") -}}
 

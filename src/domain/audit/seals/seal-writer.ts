@@ -84,7 +84,7 @@ export class SealWriter {
     private readonly dataSource: DataSource,
     private readonly log: Log,
   ) {
-    this.key = new SealKey(environment.auditSealKey ?? environment.secretKey);
+    this.key = new SealKey(environment.auditSealKey ?? environment.masterKey);
   }
 
   /** @returns the number of sealed rows; 0 while another replica holds the lock */

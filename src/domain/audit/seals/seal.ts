@@ -87,7 +87,7 @@ export class SealKey {
   private readonly key;
   readonly id: string;
 
-  /** @param secret AUDIT_SEAL_KEY, or SECRET_KEY when that is not set */
+  /** @param secret AUDIT_SEAL_KEY, or MASTER_KEY when that is not set */
   constructor(secret: string) {
     this.key = deriveKey(secret, PURPOSE);
     this.id = computeMac(this.key, 'id').toString('hex').slice(0, KEY_ID_LENGTH);

@@ -56,7 +56,7 @@ export class CreateHouseholds1795651200016 implements MigrationInterface {
       CREATE INDEX household_invitations_expires_at_idx ON household_invitations (expires_at);
       COMMENT ON TABLE household_invitations IS 'codes with which one person each becomes a member';
       COMMENT ON COLUMN household_invitations.issued_by IS 'the admin whose departure cancels it';
-      COMMENT ON COLUMN household_invitations.code_mac IS 'HMAC of the code under a key derived from SECRET_KEY';
+      COMMENT ON COLUMN household_invitations.code_mac IS 'HMAC of the code under a key derived from MASTER_KEY';
       COMMENT ON COLUMN household_invitations.used_by IS 'the user who became a member with it';
 
       ALTER TABLE node_enrolments ADD COLUMN issued_by uuid;

@@ -78,7 +78,7 @@ export class CreateNodes1795651200006 implements MigrationInterface {
       CREATE INDEX node_enrolments_expires_at_idx ON node_enrolments (expires_at);
       COMMENT ON TABLE node_enrolments IS 'codes with which nodes enrol themselves, once each';
       COMMENT ON COLUMN node_enrolments.code_mac IS
-        'HMAC of the code under a key derived from SECRET_KEY: a code has 45 bits, so a plain digest could be reversed';
+        'HMAC of the code under a key derived from MASTER_KEY: a code has 45 bits, so a plain digest could be reversed';
       COMMENT ON COLUMN node_enrolments.targets IS 'the only services at which the node will be accepted; null: all';
       COMMENT ON COLUMN node_enrolments.node_id IS 'the node that used the code';
       COMMENT ON COLUMN node_enrolments.retry_mac IS 'HMAC of the Idempotency-Key of the call that used the code';

@@ -16,7 +16,7 @@ export class CreateSecondFactors1795651200004 implements MigrationInterface {
       );
       CREATE INDEX totp_factors_key_mark_idx ON totp_factors (key_mark);
       COMMENT ON COLUMN totp_factors.encrypted_secret IS
-        '20 bytes under AES-256-GCM with a key derived from SECRET_KEY';
+        '20 bytes under AES-256-GCM with a key derived from MASTER_KEY';
       COMMENT ON COLUMN totp_factors.key_mark IS 'tells which key encrypted the secret; it reveals nothing of the key';
       COMMENT ON COLUMN totp_factors.last_step IS
         'time step of the last accepted code (RFC 6238): no code of it or before is accepted again';
