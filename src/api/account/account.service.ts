@@ -24,13 +24,14 @@ export class AccountService {
 
   async changePassword(call: OwnCall, password: string, newPassword: string): Promise<void> {
     // Checked before the password is verified, so that a new password that the policy refuses costs no guess.
-    this.passwords.checkNewPassword(newPassword, '/new_password');
     const { principal, actor } = call;
+    const given = { password: newPassword, email: principal.email, pointer: '/new_password' };
+    this.passwords.checkNewPassword(given);
     // A refused call waits too, because an earlier try of the same call may have changed the password.
     await this.propagation.propagateAfter(async () => {
       const verified = await this.verifier.reauthenticateUser(call, password);
       const { id } = verified;
-      const passwordHash = await this.passwords.hashNewPassword(newPassword, actor);
+      const passwordHash = await this.passwords.hashNewPassword(given, actor);
       await this.dataSource.transaction(async (transaction) => {
         // The password changes before the sessions end: a login with the old password waits for this lock, and is then
         // refused.

@@ -37,13 +37,14 @@ export class PasswordResets {
    * the token usable.
    */
   async resetPassword(token: string, newPassword: string, actor: Actor): Promise<void> {
-    this.passwords.checkNewPassword(newPassword, '/new_password');
+    const given = { password: newPassword, pointer: '/new_password' };
+    this.passwords.checkNewPassword(given);
     this.tokens.refuseUnreadable(token);
     await this.propagation.propagateAfter(async () => {
       // Looked up before the hashing, so that an anonymous client without a valid token costs no bcrypt.
       const found = await this.tokens.findToken(token, RESET_PURPOSES);
       const isByMail = found.email !== null;
-      const passwordHash = await this.passwords.hashNewPassword(newPassword, actor);
+      const passwordHash = await this.passwords.hashNewPassword({ ...given, email: found.accountEmail }, actor);
       await this.tokens.useToken(found, async (transaction, user) => {
         const time = this.clock.now();
         // Always succeeds: `useToken` has locked the row, and refuses the token of a disabled account.

@@ -48,8 +48,8 @@ const ISSUE = `INSERT INTO one_time_tokens (user_id, purpose, digest, email, exp
 const IS_VOID = `(NOT users.is_active OR (tokens.purpose <> 'email_change' AND tokens.email <> users.email))`;
 const FIND = {
   name: 'one_time_tokens_find',
-  text: `SELECT tokens.user_id AS "userId", tokens.purpose, tokens.email, tokens.expires_at <= now() AS "isExpired",
-           COALESCE(${IS_VOID}, false) AS "isVoid"
+  text: `SELECT tokens.user_id AS "userId", tokens.purpose, tokens.email, users.email AS "accountEmail",
+           tokens.expires_at <= now() AS "isExpired", COALESCE(${IS_VOID}, false) AS "isVoid"
          FROM one_time_tokens AS tokens JOIN users ON users.id = tokens.user_id
          WHERE tokens.digest = $1 AND tokens.purpose = ANY ($2)`,
 };
@@ -63,6 +63,7 @@ interface FoundToken {
   readonly purpose: TokenPurpose;
   /** Address to which the token was sent; null when an operator handed it over. */
   readonly email: string | null;
+  readonly accountEmail: string;
   readonly digest: SecretDigest;
 }
 
@@ -139,7 +140,8 @@ export class OneTimeTokens {
     if (!found) throw createLinkRefusal('unknown');
     if (found.isExpired) throw createLinkRefusal('expired', found.userId);
     if (found.isVoid) throw createLinkRefusal('void', found.userId);
-    return { userId: found.userId, purpose: found.purpose, email: found.email, digest };
+    const { userId, purpose, email, accountEmail } = found;
+    return { userId, purpose, email, accountEmail, digest };
   }
 
   /**

@@ -60,8 +60,8 @@ export class Registration {
   }
 
   private async insertUser({ email, password }: NewUser, actor: Actor, event: AuditEventName): Promise<User> {
-    this.passwords.checkNewPassword(password);
-    const passwordHash = await this.passwords.hashNewPassword(password, actor, actor.door === 'admin');
+    const given = { password, email, pointer: '/password' };
+    const passwordHash = await this.passwords.hashNewPassword(given, actor, actor.door === 'admin');
     const now = this.clock.now();
     const user: User = {
       id: createId(),

@@ -91,8 +91,24 @@ export const accountSections = [
       PASSWORD_BLOCKLIST: {
         type: kinds.passwordBlocklist.default('common'),
         text:
-          'Passwords that are refused: common (the 10,000 most used), off, or the path of a file with one on each ' +
-          'line.',
+          'Passwords that are refused, and what is made of them ([decision 4](decisions/0004-passwords.md)): common ' +
+          '(the 10,000 most used of the minimum length), off, or the path of a file with one on each line, the most ' +
+          'used first.',
+      },
+      PASSWORD_CONTEXT_WORDS: {
+        type: kinds.words.optional(),
+        example: 'example,recipes',
+        text:
+          'More words that a password may not be made of: names of your company, products and services. The address of ' +
+          'the account, PRODUCT_NAME and SERVICE_NAME are known.',
+      },
+      PASSWORD_BREACH_CHECK_URL: {
+        type: kinds.httpUrl.optional(),
+        example: 'https://api.pwnedpasswords.com/range/',
+        text:
+          'Service that knows the passwords of data breaches: new ones that it knows are refused. It gets the first 5 ' +
+          'digits of the SHA-1 digest (k-anonymity). While it does not answer within 2 seconds, passwords are accepted ' +
+          'without it, and the log says so. Unset: no service is asked.',
       },
       WEBAUTHN_RP_ID: {
         type: kinds.relyingPartyId.optional(),

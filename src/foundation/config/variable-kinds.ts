@@ -101,6 +101,15 @@ export const targets = parsed(
   },
 );
 
+export const words = parsed(
+  'words, separated by commas',
+  'must be 1 to 100 words of 3 to 50 characters, separated by commas',
+  (text) => {
+    const list = text.split(',').map((each) => each.trim());
+    return list.length <= 100 && list.every((each) => /^.{3,50}$/u.test(each)) ? list : undefined;
+  },
+);
+
 export function oneOf<const Words extends readonly [string, ...string[]]>(...words: Words) {
   return z
     .enum(words, { error: `must be ${words.slice(0, -1).join(', ')} or ${words.at(-1)}` })
