@@ -4,5 +4,8 @@ import { NewPasswords } from './new-passwords.js';
 import { PasswordHasher } from './password-hasher.js';
 import { PasswordVerifier } from './password-verifier.js';
 
-@Module({ providers: [PasswordHasher, BreachedPasswords, NewPasswords, PasswordVerifier], exports: [NewPasswords, PasswordVerifier] })
+@Module({
+  providers: [PasswordHasher, BreachedPasswords, NewPasswords, PasswordVerifier],
+  exports: [NewPasswords, PasswordVerifier],
+})
 export class PasswordsModule {}

@@ -8,7 +8,7 @@ import { useApp, useReplica } from '../../support/use-app.js';
 
 const app = useApp({ variables: { PASSWORD_CONTEXT_WORDS: 'Umbrella,recipes', PRODUCT_NAME: 'Hearth Home' } });
 const strict = useReplica(app, { variables: { PASSWORD_MIN_LENGTH: '15' } });
-const newAddress = (name = randomUUID()): string => `${name}@example.org`;
+const newAddress = (name: string = randomUUID()): string => `${name}@example.org`;
 
 const register = (to: typeof app, password: string, email = newAddress()) =>
   to.post('/api/v0/auth/register', { email, password });
