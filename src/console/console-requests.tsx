@@ -31,6 +31,8 @@ import { ProblemFilter } from '../foundation/problems/problem.filter.js';
 import { ProblemException, problems, type Occurrence, type Problem } from '../foundation/problems/problems.js';
 import { Throttle } from '../foundation/throttling/throttle.js';
 import { getRequestId } from '../foundation/common/ids.js';
+import { AdminApi } from './admin-api.js';
+import { listOfferedPages, type PageSession } from './navigation.js';
 import { ConsoleSessions, readFormToken, type ConsoleSession } from './console-sessions.js';
 import { Field, Page, sendPage, setPageHeaders, toAddress } from './view.js';
 
@@ -62,7 +64,7 @@ class NotLoggedInError extends Error {
 declare module 'express-serve-static-core' {
   interface Request {
     /** Set by the guard of a page behind the login. */
-    consoleSession?: ConsoleSession;
+    consoleSession?: PageSession;
     /** The number of the form that this request claimed. */
     claimedForm?: string;
     /** The fields of the sent form. */
@@ -70,7 +72,7 @@ declare module 'express-serve-static-core' {
   }
 }
 
-export function getSession({ consoleSession: session }: Request): ConsoleSession {
+export function getSession({ consoleSession: session }: Request): PageSession {
   if (!session) throw new Error('The route has no guard of the console');
   return session;
 }
@@ -139,7 +141,10 @@ export function refuseOutdated(request: Request, updatedAt: string): void {
 
 @Injectable()
 class ConsoleGuard implements CanActivate {
-  constructor(private readonly sessions: ConsoleSessions) {}
+  constructor(
+    private readonly sessions: ConsoleSessions,
+    private readonly api: AdminApi,
+  ) {}
 
   async canActivate(context: ExecutionContext): Promise<true> {
     const request = context.switchToHttp().getRequest<Request>();
@@ -150,8 +155,8 @@ class ConsoleGuard implements CanActivate {
     const isActive = request.headers['x-console-refresh'] === undefined;
     const session = token === undefined ? undefined : await this.sessions.findSession(token, isActive);
     if (!session) throw new NotLoggedInError();
-    request.consoleSession = session;
     request.user = session.principal;
+    request.consoleSession = { ...session, pages: listOfferedPages(this.api.bindTo(request)) };
     if (request.method !== 'GET' && request.method !== 'HEAD') await this.claimForm(request, session);
     return true;
   }

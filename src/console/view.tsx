@@ -4,6 +4,7 @@ import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
 import { createRandomId } from '../foundation/common/ids.js';
 import { createFormToken, type ConsoleSession } from './console-sessions.js';
+import { Navigation, type PageSession } from './navigation.js';
 
 /**
  * Allows no inline script, no inline style, and nothing of another origin (ASVS 3.4.3). The style sheet has its icons
@@ -12,16 +13,6 @@ import { createFormToken, type ConsoleSession } from './console-sessions.js';
 const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
   "form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-const PAGES = [
-  ['/console', 'Dashboard'],
-  ['/console/map', 'Map'],
-  ['/console/app-credentials', 'App credentials'],
-  ['/console/nodes', 'Nodes'],
-  ['/console/users', 'Users'],
-  ['/console/operators', 'Operators'],
-  ['/console/explain', 'Explain'],
-  ['/console/audit-events', 'Audit events'],
-] as const;
 
 export function setPageHeaders(response: Response): void {
   response.setHeader('Content-Security-Policy', CONTENT_SECURITY_POLICY);
@@ -41,7 +32,7 @@ export function sendPage(response: Response, page: VNode, status = 200): void {
 interface PageProps {
   readonly title: string;
   /** Undefined before the login. */
-  readonly session?: ConsoleSession | undefined;
+  readonly session?: PageSession | undefined;
   /** The address of the page in the navigation. */
   readonly at?: string;
   /** Any one of these scopes opens the page. */
@@ -68,7 +59,12 @@ export function Page({ title, session, at, needs = [], isLive, children }: PageP
         <a class="skip" href="#main">
           Skip to the content
         </a>
-        {session && <Navigation session={session} at={at} />}
+        {session && (
+          <header class="container-fluid">
+            <Navigation pages={session.pages} at={at} />
+            <Form session={session} action="/console/logout" submit="Log out" look="outline secondary" />
+          </header>
+        )}
         <main id="main" class="container-fluid" data-live={isLive}>
           <h1>{title}</h1>
           {children}
@@ -81,25 +77,6 @@ export function Page({ title, session, at, needs = [], isLive, children }: PageP
         )}
       </body>
     </html>
-  );
-}
-
-function Navigation({ session, at }: { session: ConsoleSession; at: string | undefined }): VNode {
-  return (
-    <header class="container-fluid">
-      <nav aria-label="Pages">
-        <ul>
-          {PAGES.map(([address, name]) => (
-            <li>
-              <a href={address} aria-current={address === at ? 'page' : undefined}>
-                {name}
-              </a>
-            </li>
-          ))}
-        </ul>
-      </nav>
-      <Form session={session} action="/console/logout" submit="Log out" look="outline secondary" />
-    </header>
   );
 }
 

@@ -296,6 +296,26 @@ describe('/console', () => {
       },
     );
 
+    it.each([
+      ['nodes', ['', '/nodes', '/explain']],
+      ['apps', ['', '/map', '/app-credentials', '/explain']],
+      ['users', ['', '/users', '/explain']],
+      ['operators', ['', '/operators']],
+      ['read', ['', '/map', '/app-credentials', '/nodes', '/users', '/operators', '/explain', '/audit-events']],
+    ] as const)(
+      'of the menu of an operator for %s opens, and no visit is counted as a refusal',
+      async (scope, paths) => {
+        const operator = await app.operator([scope]);
+        const visitor = await Browser.logIn(app, operator.key);
+        const { text } = await visitor.get('/console').expect(200);
+        const [menu = ''] = /<nav.*?<\/nav>/s.exec(text) ?? [];
+        const offered = [...menu.matchAll(/href="([^"]+)"/g)].map(([, address]) => address!);
+        expect(offered).toEqual(paths.map((path) => `/console${path}`));
+        for (const address of offered) await visitor.get(address).expect(200);
+        expect(await recorded(app, { event: 'admin.scope.refused', subject: operator.id })).toEqual([]);
+      },
+    );
+
     it('names the scopes of which the operator lacks one', async () => {
       const keeper = await Browser.logIn(app, (await app.operator(['operators'])).key);
       const { text } = await keeper.get(`/console/explain?about=${HOUSEHOLD}`).expect(403);

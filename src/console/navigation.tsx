@@ -1,0 +1,67 @@
+/** The menu: the pages of the console, each with the routes of the operators' API that it shows. */
+import type { VNode } from 'preact';
+import type { AdminRoutes } from './admin-api.js';
+import type { ConsoleSession } from './console-sessions.js';
+
+interface ConsolePage {
+  readonly address: string;
+  readonly name: string;
+  /** The page is offered to an operator who may call one of these routes. Undefined: to every operator. */
+  readonly routes?: (api: AdminRoutes) => readonly { readonly isAllowed: boolean }[];
+}
+
+const PAGES: readonly ConsolePage[] = [
+  { address: '/console', name: 'Dashboard' },
+  { address: '/console/map', name: 'Map', routes: ({ appCredentials }) => [appCredentials.listAppCredentials] },
+  {
+    address: '/console/app-credentials',
+    name: 'App credentials',
+    routes: ({ appCredentials }) => [appCredentials.listAppCredentials],
+  },
+  { address: '/console/nodes', name: 'Nodes', routes: ({ nodes }) => [nodes.listNodes] },
+  { address: '/console/users', name: 'Users', routes: ({ users }) => [users.listUsers] },
+  { address: '/console/operators', name: 'Operators', routes: ({ operators }) => [operators.listOperators] },
+  {
+    address: '/console/explain',
+    name: 'Explain',
+    routes: ({ explanations: { explainNode, explainAppCredential, explainUser } }) => [
+      explainNode,
+      explainAppCredential,
+      explainUser,
+    ],
+  },
+  {
+    address: '/console/audit-events',
+    name: 'Audit events',
+    routes: ({ auditEvents }) => [auditEvents.listAuditEvents],
+  },
+];
+
+export type OfferedPage = Pick<ConsolePage, 'address' | 'name'>;
+
+/** A session with the pages that its operator is offered. */
+export interface PageSession extends ConsoleSession {
+  readonly pages: readonly OfferedPage[];
+}
+
+/** Leaves out what the scopes of the operator refuse, because each refusal is counted as one of the platform. */
+export function listOfferedPages(api: AdminRoutes): OfferedPage[] {
+  return PAGES.filter(({ routes }) => routes?.(api).some(({ isAllowed }) => isAllowed) ?? true);
+}
+
+/** @param at the address of the shown page */
+export function Navigation({ pages, at }: Pick<PageSession, 'pages'> & { readonly at: string | undefined }): VNode {
+  return (
+    <nav aria-label="Pages">
+      <ul>
+        {pages.map(({ address, name }) => (
+          <li>
+            <a href={address} aria-current={address === at ? 'page' : undefined}>
+              {name}
+            </a>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  );
+}
