@@ -9,7 +9,7 @@ import express, { type Express, type Response } from 'express';
 import { createRandomId } from '../common/ids.js';
 import { problems, toProblemBody } from '../problems/problems.js';
 import { ConnectionBounds, CONNECTIONS_CHECKING_INTERVAL_MS } from './connection-bounds.js';
-import { markInternal } from './request-guards.js';
+import { markInternal, SECURITY_HEADERS } from './request-guards.js';
 
 /**
  * Longer than the 60 s of common load balancers, so that they never reuse a connection that this service just closed.
@@ -98,6 +98,8 @@ function answerUnreadable(error: Error & { code?: string }, socket: Duplex): voi
     'Content-Type: application/problem+json; charset=utf-8',
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Cache-Control: no-store',
+    'X-Content-Type-Options: nosniff',
+    ...Array.from(SECURITY_HEADERS, ([name, value]) => `${name}: ${value}`),
     'Connection: close',
   ];
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);

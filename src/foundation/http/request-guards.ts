@@ -27,8 +27,25 @@ const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER, S
 /** Excludes brotli, whose decoder fills 16 MB for a body of 40 bytes, however early the reader stops. */
 const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
 
-// Swagger UI's inline styles are allowed by the default policy. No upgrade to HTTPS, because development has no TLS.
-const setSecurityHeaders = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
+/**
+ * Swagger UI's inline styles are allowed by helmet's default policy. No upgrade to HTTPS, because development has no
+ * TLS.
+ */
+const CONTENT_SECURITY_POLICY = {
+  directives: { 'upgrade-insecure-requests': null, 'base-uri': "'none'", 'frame-ancestors': "'none'" },
+};
+
+/** The headers of every answer that a browser may see, also of one that is written without Express (ASVS 3.4). */
+export const SECURITY_HEADERS = listSecurityHeaders();
+
+/** Asks helmet once, because its headers are the same for every answer. */
+function listSecurityHeaders(): ReadonlyMap<string, string> {
+  const headers = new Map<string, string>();
+  const setHeader = (name: string, value: string): void => void headers.set(name, value);
+  const response = { setHeader, removeHeader: () => undefined } as unknown as Response;
+  helmet({ contentSecurityPolicy: CONTENT_SECURITY_POLICY })({} as Request, response, () => undefined);
+  return headers;
+}
 
 /**
  * Finds the route of a request and checks its head, in one function, because each middleware costs every request.
@@ -42,7 +59,7 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
     const known = findPath(request, table);
     const isForServices = known?.audience === 'services' || known?.audience === 'gateways';
     // Services are not browsers, and validate credentials a hundred times as often as a browser calls.
-    if (!isForServices) setSecurityHeaders(request, response, () => undefined);
+    if (!isForServices) for (const [name, value] of SECURITY_HEADERS) response.setHeader(name, value);
     if (isSplit && known && known.audience !== 'anyone' && !isOnInternalPort(request))
       throw new ProblemException(problems.notFound);
     request.declared = known?.routes.get(request.method);

@@ -10,6 +10,13 @@ import { useApp } from '../../support/use-app.js';
 import { MAX_ERRORS, problems } from '../../../src/foundation/problems/problems.js';
 
 const LOGIN = '/api/v0/auth/login';
+/** What browsers heed, also in answers of the HTTP parser. */
+const BROWSER_HEADERS = [
+  /^Content-Security-Policy: default-src 'self';.*base-uri 'none'.*frame-ancestors 'none'.*object-src 'none'/m,
+  /^Strict-Transport-Security: max-age=31536000; includeSubDomains\r$/m,
+  /^Referrer-Policy: no-referrer\r$/m,
+  /^X-Content-Type-Options: nosniff\r$/m,
+];
 const app = useApp();
 
 const send = (path: string, body: Buffer | string, headers: Record<string, string> = {}) =>
@@ -249,11 +256,11 @@ describe('a hostile request', () => {
   });
 
   it('that is not HTTP, or has headers that are too large, is refused with a problem', async () => {
-    expect(await sendRaw(app, 'GARBAGE')).toMatch(
-      /^HTTP\/1\.1 400 [^]*application\/problem\+json[^]*malformed_request/,
-    );
+    const garbage = await sendRaw(app, 'GARBAGE');
+    expect(garbage).toMatch(/^HTTP\/1\.1 400 [^]*application\/problem\+json[^]*malformed_request/);
     const large = await sendRaw(app, 'GET /health/live HTTP/1.1', 'Host: a', `X-API-Key: ${'x'.repeat(20_000)}`);
     expect(large).toMatch(/^HTTP\/1\.1 431 [^]*application\/problem\+json[^]*headers_too_large/);
+    for (const answer of [garbage, large]) for (const header of BROWSER_HEADERS) expect(answer).toMatch(header);
   });
 
   it.each([
