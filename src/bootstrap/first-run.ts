@@ -69,9 +69,13 @@ export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
   });
 }
 
+function toOrigin(host: string): string {
+  return `http://${host === '0.0.0.0' ? '127.0.0.1' : host}`;
+}
+
 export function formatWelcome(environment: Environment, embeddedFolder: string | undefined): string {
-  const { host, port, internalPort, metricsPort } = environment;
-  const origin = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}`;
+  const { host, metricsHost, port, internalPort, metricsPort } = environment;
+  const origin = toOrigin(host);
   const url = `${origin}:${port}`;
   const internalUrl = `${origin}:${internalPort ?? port}`;
   const internal = internalPort === undefined ? '' : `\n    internal ${internalUrl}/internal/, and the admin routes`;
@@ -79,7 +83,8 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
     environment.console === 'off'
       ? ''
       : `\n    console  ${internalUrl}/console (log in with the ADMIN_API_KEY of .env)`;
-  const metrics = metricsPort === undefined ? '' : `\n    metrics  ${origin}:${metricsPort}/metrics`;
+  const metrics = metricsPort === undefined ? '' : `\n    metrics  ${toOrigin(metricsHost)}:${metricsPort}/metrics`;
+  const docs = environment.docs === 'off' ? 'off' : `${environment.docs === 'internal' ? internalUrl : url}/docs`;
   const json = `-H 'Content-Type: application/json'`;
   const { email, password, householdId, room, name, caller, target } = EXAMPLES;
   const formatBody = (fields: object): string => `${json} -d '${JSON.stringify(fields)}'`;
@@ -87,7 +92,7 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
   return `
   The authentication service is ready.
 
-    docs     ${url}/docs
+    docs     ${docs}
     health   ${url}/health${internal}${console}${metrics}
     data     ${embeddedFolder === undefined ? 'the PostgreSQL of DATABASE_URL' : `an embedded PostgreSQL, in ${embeddedFolder}`}
 

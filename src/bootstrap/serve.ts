@@ -13,6 +13,7 @@ import {
 } from '../foundation/config/environment.js';
 import type { EmbeddedPostgres } from '../foundation/embedded-postgres/embedded-postgres.js';
 import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
+import { installLastResort } from './last-resort.js';
 import type { StopTracing } from './tracing.js';
 import type { OpenPorts } from './serve-app.js';
 import { describeStartFailure, reportSettings, reportToSystemd, watchStart } from './start-report.js';
@@ -25,6 +26,7 @@ export async function serveWorker(stopTracing?: StopTracing): Promise<void> {
   await exitOnFailure(async () => {
     const { serveApp } = await import('./serve-app.js');
     const environment = readWorkerEnvironment();
+    installLastResort(environment);
     const watch = watchStart(environment);
     await watch.limit(serveApp(environment, watch, stopTracing));
   });
@@ -48,11 +50,12 @@ async function start(stopTracing?: StopTracing): Promise<void> {
   let environment = parseEnvironment(
     needsDatabase ? { ...variables, DATABASE_URL: 'postgresql://embedded' } : variables,
   );
+  installLastResort(environment);
   reportSettings(environment, given);
-  const { port, internalPort, metricsPort } = environment;
-  await refuseTakenPort(environment, 'PORT', port);
-  if (internalPort !== undefined) await refuseTakenPort(environment, 'INTERNAL_PORT', internalPort);
-  if (metricsPort !== undefined) await refuseTakenPort(environment, 'METRICS_PORT', metricsPort);
+  const { host, metricsHost, port, internalPort, metricsPort } = environment;
+  await refuseTakenPort(host, 'PORT', port);
+  if (internalPort !== undefined) await refuseTakenPort(host, 'INTERNAL_PORT', internalPort);
+  if (metricsPort !== undefined) await refuseTakenPort(metricsHost, 'METRICS_PORT', metricsPort);
   const watch = watchStart(environment);
   const embedded: EmbeddedPostgres | undefined = needsDatabase
     ? await watch.limit(watch.during('the embedded PostgreSQL', () => startEmbeddedDatabase()))
@@ -83,7 +86,7 @@ async function start(stopTracing?: StopTracing): Promise<void> {
 }
 
 /** Without this check, Node.js would report a taken port only after everything else has started. */
-async function refuseTakenPort({ host }: Environment, variable: string, port: number): Promise<void> {
+async function refuseTakenPort(host: string, variable: string, port: number): Promise<void> {
   const probe = createServer();
   await new Promise<void>((resolve, reject) => {
     probe.once('error', (error) => reject(Object.assign(error, { variable })));

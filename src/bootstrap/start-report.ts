@@ -76,7 +76,7 @@ export function describeStartFailure(error: unknown): string {
   if (code === 'EACCES' && variable !== undefined && port !== undefined && port < 1_024)
     return `${variable} ${port} needs more rights than this user has: choose one above 1023.`;
   if (variable !== undefined)
-    return `HOST cannot be used (${code ?? 'unknown'}). It must be an address of this machine.`;
+    return `${variable === 'METRICS_PORT' ? 'METRICS_HOST' : 'HOST'} cannot be used (${code ?? 'unknown'}). It must be an address of this machine.`;
   if (code === 'ECONNREFUSED') return 'The database at DATABASE_URL refuses connections. Is it running?';
   if (code === 'ENOTFOUND') return 'The host in DATABASE_URL is not known. Is it spelt right?';
   const advice =
@@ -100,7 +100,7 @@ export function reportToSystemd(environment: Environment): void {
   onStopSignal(() => notify('STOPPING=1'));
 }
 
-function createConsoleLog(environment: Environment): Log {
+export function createConsoleLog(environment: Environment): Log {
   return new Log({ ...environment, loggingServiceUrl: undefined });
 }
 

@@ -192,7 +192,7 @@ export async function servePrimary(
   const log = new Log(environment);
   await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
   const fleet = new WorkerFleet(program, environment.workers, log);
-  const { metricsPort, host, workers } = environment;
+  const { metricsPort, metricsHost: host, workers } = environment;
   const metrics =
     metricsPort === undefined
       ? undefined

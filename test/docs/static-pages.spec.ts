@@ -38,6 +38,15 @@ const FILES = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-1
 
 const ALL = [...PAGES, ...FILES.map((name) => `/docs/${name}`)];
 
+describe.each(['internal', 'off'])('with DOCS=%s', (DOCS) => {
+  const app = useApp({ variables: { DOCS, INTERNAL_PORT: '0' } });
+
+  it.each(['/', ...ALL])(`answers ${DOCS === 'off' ? '404' : '200 on INTERNAL_PORT only'}: %s`, async (path) => {
+    await app.get(path).expect(404);
+    await request(app.internal!).get(path).expect(DOCS === 'off' ? 404 : 200);
+  });
+});
+
 /** Whether a value is the OpenAPI document or contains it. */
 function isDocument(value: unknown): boolean {
   return typeof value === 'object' && value !== null && ('openapi' in value || 'spec' in value);

@@ -9,6 +9,7 @@ import type { INestApplication } from '@nestjs/common';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { findPackageFile, readPackageVersion } from '../../foundation/common/package-version.js';
+import { Environment } from '../../foundation/config/environment.js';
 import { RouteTable } from '../../foundation/access/route-table.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 
@@ -26,11 +27,15 @@ const FILES: Readonly<Record<string, readonly string[]>> = {
   'image/png': ['favicon-16x16.png', 'favicon-32x32.png'],
 };
 
+/** Serves them as DOCS says (ASVS 13.4.5). */
 export function serveDocs(app: INestApplication): void {
+  const { docs } = app.get(Environment);
+  if (docs === 'off') return;
+  const audience = docs === 'internal' ? 'operators' : 'anyone';
   const http = app.getHttpAdapter();
   const table = app.get(RouteTable);
   const install = (path: string, handler: ReturnType<typeof createPageHandler>): void => {
-    table.addPage(path);
+    table.addPage(path, audience);
     http.get(path, handler);
   };
   const serve = (path: string, ...page: Parameters<typeof createPageHandler>): void =>

@@ -70,8 +70,8 @@ export class RouteTable {
   }
 
   /** Adds a page that Nest does not route: it has no door and no body. */
-  addPage(path: string): void {
-    this.add({ ...DEFAULTS, doors: [], name: '', method: 'GET', path, lists: NO_LISTS });
+  addPage(path: string, audience: Route['audience']): void {
+    this.add({ ...DEFAULTS, audience, doors: [], name: '', method: 'GET', path, lists: NO_LISTS });
   }
 
   /** @param path without a query. Literals precede patterns: `/passkeys/options` is not `/passkeys/:id` */

@@ -208,12 +208,24 @@ export const operationSections = [
         example: 'on',
         text: 'The [pages of operators](operations/console.md) under `/console`, on INTERNAL_PORT where that is set.',
       },
+      DOCS: {
+        type: kinds.oneOf('on', 'internal', 'off').default('on'),
+        text:
+          'The description of the API under `/docs` and `/docs-json`, and the page at `/`. internal: on INTERNAL_PORT ' +
+          'only, to which a proxy may give a host of its own. off: 404.',
+      },
       METRICS_PORT: {
         type: kinds.wholeNumber(0, 65_535).optional(),
         example: 9464,
         text:
-          'Port of HOST on which `GET /metrics` answers Prometheus. It has no authentication: do not publish it. ' +
+          'Port of METRICS_HOST on which `GET /metrics` answers Prometheus. It has no authentication: do not publish it. ' +
           'Unset: off. [observability.md](observability.md) lists what it shows.',
+      },
+      METRICS_HOST: {
+        type: kinds.word.optional(),
+        defaultText: 'that of HOST',
+        example: LOOPBACK,
+        text: 'Address on which METRICS_PORT listens, if the metrics have another network than the requests.',
       },
     },
     note:

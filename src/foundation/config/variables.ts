@@ -38,6 +38,7 @@ export type Parsed = z.output<typeof given>;
 /** Sets the defaults that depend on other variables, and the mail settings of a development without a mail server. */
 function fillDefaults(value: Parsed) {
   const isProduction = value.NODE_ENV === 'production';
+  const host = value.HOST ?? (isProduction ? EVERY_ADDRESS : LOOPBACK);
   const mail = value.MAIL_URL === undefined ? DEVELOPMENT_MAIL : undefined;
   return {
     ...value,
@@ -45,7 +46,8 @@ function fillDefaults(value: Parsed) {
     MASTER_KEY: value.MASTER_KEY ?? value.SECRET_KEY,
     MASTER_KEY_PREVIOUS:
       value.MASTER_KEY_PREVIOUS ?? (value.MASTER_KEY === undefined ? value.SECRET_KEY_PREVIOUS : undefined),
-    HOST: value.HOST ?? (isProduction ? EVERY_ADDRESS : LOOPBACK),
+    HOST: host,
+    METRICS_HOST: value.METRICS_HOST ?? host,
     WEBAUTHN_RP_ID: value.WEBAUTHN_RP_ID ?? (isProduction ? undefined : 'localhost'),
     WEBAUTHN_ORIGINS: value.WEBAUTHN_ORIGINS ?? (isProduction ? undefined : [`http://localhost:${value.PORT}`]),
     SHUTDOWN_DELAY_MS: value.SHUTDOWN_DELAY_MS ?? (isProduction ? PRODUCTION_SHUTDOWN_DELAY_MS : 0),
@@ -92,6 +94,12 @@ export const RULES: readonly Rule[] = [
     // Port 0 stands for any free port, so it never collides.
     isKept: ({ [name]: port, [other]: taken }: Values) => port === undefined || port === 0 || port !== taken,
   })),
+  {
+    name: 'DOCS',
+    others: ['INTERNAL_PORT'],
+    requirement: 'must not be internal without INTERNAL_PORT',
+    isKept: (value) => value.DOCS !== 'internal' || value.INTERNAL_PORT !== undefined,
+  },
   ...(['MAIL_FROM', 'PASSWORD_RESET_URL', 'EMAIL_VERIFICATION_URL'] as const).map((name) => ({
     name,
     others: ['MAIL_URL'] as const,

@@ -61,7 +61,7 @@ export class MetricsEndpoint {
   }
 }
 
-/** Serves `/metrics` on `METRICS_PORT`. A worker sends its metrics to the primary instead, which has the port. */
+/** Serves `/metrics` on `METRICS_PORT` of `METRICS_HOST`. A worker sends its metrics to the primary instead, which has the port. */
 @Injectable()
 export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutdown {
   private endpoint: MetricsEndpoint | undefined;
@@ -77,7 +77,7 @@ export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutd
   }
 
   async onApplicationBootstrap(): Promise<void> {
-    const { metricsPort: port, host, isWorker } = this.environment;
+    const { metricsPort: port, metricsHost: host, isWorker } = this.environment;
     if (port === undefined) return;
     const { registry } = this.metrics;
     if (isWorker) {

@@ -161,6 +161,7 @@ describe('the configuration', () => {
     ['METRICS_PORT must differ from PORT', { METRICS_PORT: '8000', PORT: '8000' }],
     // The rules between other variables are checked too when one is refused.
     ['METRICS_PORT must differ from INTERNAL_PORT', { PORT: 'x', METRICS_PORT: '8000', INTERNAL_PORT: '8000' }],
+    ['DOCS must not be internal without INTERNAL_PORT', { DOCS: 'internal' }],
     ['MAIL_FROM must be set when MAIL_URL is', { ...WITH_MAIL, MAIL_FROM: '' }],
     ['PASSWORD_RESET_URL must be set when MAIL_URL is', { ...WITH_MAIL, PASSWORD_RESET_URL: '' }],
     ['EMAIL_VERIFICATION_URL must be set when MAIL_URL is', { ...WITH_MAIL, EMAIL_VERIFICATION_URL: '' }],
@@ -171,7 +172,7 @@ describe('the configuration', () => {
 
   it.each<Variables>([
     { INTERNAL_PORT: '8001', METRICS_PORT: '8002', PORT: '8000' },
-    { INTERNAL_PORT: '0', METRICS_PORT: '0', PORT: '0' },
+    { INTERNAL_PORT: '0', METRICS_PORT: '0', PORT: '0', DOCS: 'internal' },
     { NODE_ENV: 'production', REQUIRE_VERIFIED_EMAIL: 'false' },
     { REQUIRE_VERIFIED_EMAIL: 'true' },
   ])('accepts values that fit each other: %j', (given) => {

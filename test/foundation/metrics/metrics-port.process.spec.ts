@@ -20,8 +20,8 @@ describe('METRICS_PORT', () => {
   });
   afterEach(() => database.drop());
 
-  const isOpen = (): Promise<boolean> =>
-    fetch(`http://127.0.0.1:${metricsPort}/metrics`).then(
+  const isOpen = (host = '127.0.0.1'): Promise<boolean> =>
+    fetch(`http://${host}:${metricsPort}/metrics`).then(
       ({ status }) => status === 200,
       () => false,
     );
@@ -39,6 +39,13 @@ describe('METRICS_PORT', () => {
     expect(await isOpen()).toBe(true);
     expect(await service.exited()).toBe(0);
     expect(await isOpen()).toBe(false);
+  });
+
+  it.each(['1', '2'])('listens on METRICS_HOST, apart from the requests (WORKERS=%s)', async (WORKERS) => {
+    const service = await ServiceProcess.start({ ...variables, METRICS_HOST: '127.0.0.2', WORKERS });
+    expect(await isOpen()).toBe(false);
+    await eventually('the workers are scraped', () => isOpen('127.0.0.2'));
+    expect(await service.stop()).toBe(0);
   });
 
   it('does not delay the shutdown by a scraper that keeps its connection or never ends its request', async () => {
