@@ -62,6 +62,13 @@ class ActiveTokenResponse {
   })
   amr!: string[];
 
+  @ApiPropertyOptional({
+    type: 'integer',
+    description: 'when the user logged in (OpenID Connect Core §2), which a refresh does not change',
+    example: 1_763_768_000,
+  })
+  auth_time!: number;
+
   @HouseholdsField({ optional: true }) households!: readonly HouseholdOfUser[];
 }
 
@@ -159,11 +166,12 @@ export class IntrospectController {
   async introspectToken(@Req() request: Request): Promise<ActiveTokenResponse | { readonly active: false }> {
     const principal = await this.authenticateUser(readToken(request.body as Buffer | undefined));
     if (!principal) return { active: false };
-    const { userId, sessionId, email, amr, claims } = principal;
+    const { userId, sessionId, email, amr, authenticatedAt, claims } = principal;
     const { exp, iat, iss, jti } = claims;
     const token = { exp, iat, iss, jti, token_type: 'Bearer' as const };
     const households = await this.memberships.listMemberships(userId);
-    return { active: true, sub: userId, sid: sessionId, ...token, username: email, amr: [...amr], households };
+    const authentication = { amr: [...amr], auth_time: Math.floor(authenticatedAt.getTime() / 1_000) };
+    return { active: true, sub: userId, sid: sessionId, ...token, username: email, ...authentication, households };
   }
 
   /** Logs no refusal, because an inactive token is an answer to the caller and not an attempt at the user door. */

@@ -63,7 +63,8 @@ const END_SURPLUS_SESSIONS = withAuditEvent({
 
 export const READ_LIVE = {
   name: 'sessions_read_live',
-  text: `SELECT sessions.id, user_id, email, amr, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
+  text: `SELECT sessions.id, user_id, email, amr, sessions.created_at, absolute_expires_at
+         FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
 };
 
@@ -77,6 +78,7 @@ interface LiveSession {
   readonly user_id: string;
   readonly email: string;
   readonly amr: readonly string[];
+  readonly created_at: Date;
   readonly absolute_expires_at: Date;
 }
 

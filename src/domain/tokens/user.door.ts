@@ -40,8 +40,9 @@ export class UserDoor {
     }
     const session = await this.sessions.findLiveSession(sessionId, userId);
     if (!session) throw createRefusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
-    const { email, amr, absolute_expires_at: sessionEnd } = session;
+    const { email, amr, created_at: authenticatedAt, absolute_expires_at: sessionEnd } = session;
     const expiresAt = new Date(Math.min(exp * 1_000, sessionEnd.getTime()));
-    return { door: 'user', userId, sessionId, email, amr, expiresAt, claims: { iss, jti, iat, exp } };
+    const claimed = { iss, jti, iat, exp };
+    return { door: 'user', userId, sessionId, email, amr, authenticatedAt, expiresAt, claims: claimed };
   }
 }

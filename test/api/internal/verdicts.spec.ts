@@ -158,15 +158,19 @@ describe('POST /internal/introspect', () => {
 
   const introspect = (form: string) => app.post('/internal/introspect').type('form').send(form);
 
-  it('describes a live access token, for an app credential in its headers or in HTTP Basic', async () => {
+  it('describes a live access token and its login, for an app credential in its headers or in HTTP Basic', async () => {
     const user = await app.user();
-    const { access_token } = await user.logsIn();
+    const login = await user.logsIn();
+    const auth_time = claimsOf(login.access_token).iat as number;
+    app.clock.advance({ minutes: 10 });
+    const { access_token } = (await app.refresh(login.refresh_token).expect(200)).body as Tokens;
     const { sub, sid, exp, iat, iss, jti } = claimsOf(access_token);
     const form = `token=${access_token}&token_type_hint=refresh_token`;
     for (const headers of [service.headers, { Authorization: basic }]) {
       const { body } = await introspect(form).set(headers).expect(200);
       const token = { sub, sid, exp, iat, iss, jti, token_type: 'Bearer' };
-      expect(body).toEqual({ active: true, ...token, username: user.email, amr: ['pwd'], households: [] });
+      expect(body).toEqual({ active: true, ...token, username: user.email, amr: ['pwd'], auth_time, households: [] });
+      expect(iat).toBe(auth_time + 600);
     }
   });
 
