@@ -25,6 +25,9 @@ import { toActor } from '../foundation/access/actor.js';
 import { Public } from '../foundation/access/require.js';
 import { Declares } from '../foundation/access/route-declarations.js';
 import { AdminDoor } from '../api/admin/admin.door.js';
+import { CountedRefusals } from '../domain/audit/counted-refusals.js';
+import type { RefusalReason } from '../foundation/common/security-events.js';
+import { toNetwork } from '../foundation/common/network.js';
 import { Log } from '../foundation/logging/log.js';
 import { refuseHostileText } from '../foundation/http/validation.js';
 import { ProblemFilter } from '../foundation/problems/problem.filter.js';
@@ -108,11 +111,31 @@ function setCookie(request: Request, token: string | undefined): void {
 }
 
 /** Browsers send both headers with a form, and a form of another origin, or another port, is refused (CSRF). */
-function refuseOtherOrigin({ headers, protocol }: Request): void {
+function isOfThisOrigin({ headers, protocol }: Request): boolean {
   const { origin, host = '', 'sec-fetch-site': site } = headers;
   const isSame = origin === undefined ? site === 'same-origin' : origin === `${protocol}://${host}`;
-  if (isSame && (site === undefined || site === 'same-origin')) return;
-  throw new ConsoleRefusal(403, 'Not a form of this console', 'Open the page in the console, and send its form again.');
+  return isSame && (site === undefined || site === 'same-origin');
+}
+
+/** Refuses forms that no page of this session made, and counts them by operator; those of the login by network (CSRF). */
+@Injectable()
+export class ForeignForms {
+  constructor(private readonly refusals: CountedRefusals) {}
+
+  async refuseOtherOrigin(request: Request): Promise<void> {
+    if (!isOfThisOrigin(request)) throw await this.recordRefusal(request, 'origin');
+  }
+
+  async recordRefusal(request: Request, reason: RefusalReason<'admin.console.refused'>): Promise<ProblemException> {
+    const { consoleSession: session } = request;
+    const actor = toActor(request);
+    const { id = 'admin', name } = session?.principal.operator ?? {};
+    const refusal = { event: 'admin.console.refused', reason, fields: { operator: name } } as const;
+    const about = session
+      ? { counted: `forms of ${id}`, subject: id }
+      : { counted: `forms of ${toNetwork(actor.address ?? undefined)}` };
+    return this.refusals.recordRefusal({ problem: problems.foreignForm, refusal, ...about }, actor);
+  }
 }
 
 export type Fields = Readonly<Record<string, string | undefined>>;
@@ -144,6 +167,7 @@ class ConsoleGuard implements CanActivate {
   constructor(
     private readonly sessions: ConsoleSessions,
     private readonly api: AdminApi,
+    private readonly foreignForms: ForeignForms,
   ) {}
 
   async canActivate(context: ExecutionContext): Promise<true> {
@@ -162,10 +186,9 @@ class ConsoleGuard implements CanActivate {
   }
 
   private async claimForm(request: Request, session: ConsoleSession): Promise<void> {
-    refuseOtherOrigin(request);
+    await this.foreignForms.refuseOtherOrigin(request);
     const form = readFormToken(session, readFields(request).form ?? '', request.path);
-    if (form === undefined)
-      throw new ConsoleRefusal(403, 'Not a form of this session', 'Open the page again, and send its form.');
+    if (form === undefined) throw await this.foreignForms.recordRefusal(request, 'form');
     const advice =
       'It was done once, and not again. A new key was shown in the first answer only: if you do not have it, rotate the key.';
     if (!(await this.sessions.claimForm(session, form)))
@@ -276,6 +299,7 @@ export class LoginPage {
     private readonly door: AdminDoor,
     private readonly sessions: ConsoleSessions,
     private readonly throttle: Throttle,
+    private readonly foreignForms: ForeignForms,
   ) {}
 
   @Get()
@@ -308,7 +332,7 @@ export class LoginPage {
   @Post()
   @Public()
   async logIn(@Req() request: Request, @Res() response: Response): Promise<void> {
-    refuseOtherOrigin(request);
+    await this.foreignForms.refuseOtherOrigin(request);
     const { key: typed = '', next } = readFields(request);
     const key = typed.trim();
     const former = readCookie(request);

@@ -12,7 +12,7 @@ import type { Environment } from '../foundation/config/environment.js';
 import { ProblemException, problems } from '../foundation/problems/problems.js';
 import { AdminApi } from './admin-api.js';
 import { AuditPages } from './audit.js';
-import { ConsoleController, LoginPage, LogoutPage, UnknownPage } from './console-requests.js';
+import { ConsoleController, ForeignForms, LoginPage, LogoutPage, UnknownPage } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { MapPage } from './map.js';
@@ -49,7 +49,7 @@ export class ConsoleModule {
       imports: [AdminModule],
       // UnknownPage stands last, because it matches every address below /console.
       controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages, UnknownPage],
-      providers: [AdminApi, ConsoleSessions],
+      providers: [AdminApi, ConsoleSessions, ForeignForms],
     };
   }
 }

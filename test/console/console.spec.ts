@@ -123,6 +123,21 @@ describe('/console', () => {
       expect(await countNodes()).toBe(before);
     });
 
+    it('of another page is a security event, counted for the operator, and before the login for the network', async () => {
+      const operator = await app.operator(['nodes']);
+      const session = await Browser.logIn(app, operator.key);
+      const evil = { Origin: 'https://evil.example' };
+      await session.send('/console/nodes', { ...fields, form: '' }, evil).expect(403);
+      await session.send('/console/nodes', { ...fields, form: '' }).expect(403);
+      await app.post('/console/login').type('form').set(evil).send('key=x').expect(403);
+      const [ofOperator] = await recorded(app, { event: 'admin.console.refused', subject: operator.id });
+      const reasons = { origin: 1, form: 1 };
+      expect(ofOperator).toMatchObject({ actor: { door: 'open' }, count: 2, details: { reasons } });
+      const subjects = (await recorded(app, { event: 'admin.console.refused' })).map(({ subject }) => subject);
+      expect(subjects.filter((subject) => subject?.startsWith('unknown:'))).toHaveLength(1);
+      expect(app.log.events('admin.console.refused').at(-3)).toMatchObject({ reason: 'origin', operator: operator.name });
+    });
+
     it('without a proof, with that of another action, or of another session, changes nothing', async () => {
       const before = await countNodes();
       const other = await Browser.logIn(app);

@@ -1,17 +1,23 @@
 import { Controller, Get, Param, Req } from '@nestjs/common';
 import { ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
+import { toActor } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { Answers, RequireAdminOr, RequireUser } from '../../foundation/access/require.js';
+import { isId } from '../../foundation/common/ids.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { CountedRefusals } from '../../domain/audit/counted-refusals.js';
 import { UsersService } from '../../domain/users/users.service.js';
 import { UserResponse } from './user.dto.js';
 
 @ApiTags('users')
 @Controller('api/v0/users')
 export class UsersController {
-  constructor(private readonly users: UsersService) {}
+  constructor(
+    private readonly users: UsersService,
+    private readonly refusals: CountedRefusals,
+  ) {}
 
   @Get('me')
   @RequireUser()
@@ -34,7 +40,15 @@ export class UsersController {
   async getUser(@Param('id') id: string, @Req() request: Request): Promise<UserResponse> {
     const principal = getPrincipal(request, 'admin', 'app', 'user');
     if (principal.door === 'user' && principal.userId !== id.toLowerCase())
-      throw new ProblemException(problems.notFound);
+      throw await this.refuseOtherAccount(request, principal.userId, id);
     return UserResponse.from(await this.users.findUser(id));
+  }
+
+  /** Counts it whether or not the other account exists, so that nothing tells (enumeration, ASVS 16.3.2). */
+  private async refuseOtherAccount(request: Request, userId: string, id: string): Promise<ProblemException> {
+    if (!isId(id)) return new ProblemException(problems.notFound);
+    const refusal = { event: 'user.access.refused', reason: 'other_account', fields: { user_id: userId } } as const;
+    const counted = { problem: problems.notFound, refusal, counted: `reader ${userId}`, subject: userId };
+    return this.refusals.recordRefusal(counted, toActor(request));
   }
 }

@@ -27,8 +27,10 @@ const MAX_UNKNOWN_ROWS = 256;
 export const COUNTED_EVENTS = [
   'user.login.failed',
   'user.second_factor.failed',
+  'user.access.refused',
   'admin.key.refused',
   'admin.scope.refused',
+  'admin.console.refused',
   'node.validation.failed',
   'app.validation.failed',
 ] as const;
@@ -46,6 +48,7 @@ const COUNT = {
                jsonb_build_object($11::text, COALESCE((counted.reasons ->> $11)::int, 0) + $12)`,
 };
 
+const IS_USER = `event = 'user.access.refused'`;
 const IS_OPERATOR = `event = 'admin.scope.refused'`;
 /** Whether the node's key was right: any client can send the id of a node with a wrong key. */
 const IS_PROVEN_NODE = `(event = 'node.validation.failed' AND reasons - 'target' = '{}')`;
@@ -57,8 +60,9 @@ const EXPRESSIONS: ColumnExpressions = {
   id: 'id',
   time: 'time',
   event: 'event',
-  actor_door: `CASE WHEN ${IS_OPERATOR} THEN 'admin' WHEN ${IS_PROVEN_NODE} THEN 'node' ELSE 'open' END`,
-  actor_id: `CASE WHEN ${IS_OPERATOR} OR ${IS_PROVEN_NODE} THEN subject END`,
+  actor_door: `CASE WHEN ${IS_USER} THEN 'user' WHEN ${IS_OPERATOR} THEN 'admin' WHEN ${IS_PROVEN_NODE} THEN 'node'
+    ELSE 'open' END`,
+  actor_id: `CASE WHEN ${IS_USER} OR ${IS_OPERATOR} OR ${IS_PROVEN_NODE} THEN subject END`,
   subject: 'subject',
   request_id: 'request_id',
   address: 'address',
@@ -122,9 +126,9 @@ export interface CountedRefusal extends Count {
 }
 
 /**
- * Counts refused logins, second factors, admin keys, operator scopes, and keys of apps and nodes across all replicas:
- * one row for each account, network, operator, app credential or node and window of 15 minutes. The row has the request
- * id and the address of the first refusal.
+ * Counts refused logins, second factors, reads of other accounts, admin keys, operator scopes, forms of the console, and
+ * keys of apps and nodes across all replicas: one row for each account, network, operator, app credential or node and
+ * window of 15 minutes. The row has the request id and the address of the first refusal.
  */
 @Injectable()
 export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implements OnModuleInit, OnApplicationShutdown {

@@ -22,6 +22,7 @@ export const AUDIT_EVENT_NAMES = [
   'user.passkey.added',
   'user.passkey.renamed',
   'user.passkey.removed',
+  'user.access.refused',
   'session.refresh.reused',
   'session.refresh.repeated_elsewhere',
   'session.ended',
@@ -55,6 +56,7 @@ export const AUDIT_EVENT_NAMES = [
   'admin.operator.revoked',
   'admin.console.logged_in',
   'admin.console.logged_out',
+  'admin.console.refused',
   'admin.user.created',
   'admin.user.updated',
   'admin.user.deleted',
@@ -145,6 +147,10 @@ export const REFUSAL_REASONS = {
   'admin.key.refused': ['not_accepted', 'wrong_key', 'revoked', 'expired'],
   // The scope that the route needs; `grant`: an operator tried to grant a scope that it does not have.
   'admin.scope.refused': [...OPERATOR_SCOPES, 'grant'],
+  // A page of another origin sent the form, or none of this session did (CSRF).
+  'admin.console.refused': ['origin', 'form'],
+  // A user asked for the account of another one.
+  'user.access.refused': ['other_account'],
   // `changed_meanwhile`: the user was disabled, deleted or given another password while the password was verified.
   'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile', 'email_not_verified'],
   'user.password.refused': ['wrong_password', 'changed_meanwhile'],

@@ -132,6 +132,9 @@ export const problems = {
       exceedsOwnRights:
         'exceeds_own_rights: The operator would have more rights than the caller. An operator manages only ' +
         'operators with no scope that it lacks, and with no later expiry than its own.',
+      foreignForm:
+        'foreign_form: Not a form of this session. No page of this session of the console made the form. Open the ' +
+        'page in the console again, and send its form.',
       wrongPassword:
         'wrong_password: The password is wrong. The current password is not right. Nothing was changed, and the ' +
         'access token stays valid.',

@@ -205,6 +205,18 @@ describe('the audit log', () => {
     secrets.push(token, changeToken, resetToken);
   });
 
+  it('counts a user who asks for other accounts, whether or not they exist, in one row', async () => {
+    const [alice, bob] = [await app.user(), await app.user()];
+    const bearer = { Authorization: `Bearer ${(await alice.logsIn()).access_token}` };
+    const read = (id: string) => app.get(`/api/v0/users/${id}`).set(bearer);
+    const counted = { event: 'user.access.refused', actor: { door: 'user', id: alice.id }, subject: alice.id };
+    await expectRow(read(bob.id).expect(404), { ...counted, details: { reasons: { other_account: 1 } } });
+    await expectNoRow(read(randomUUID()).expect(404));
+    await expectNoRow(read('bob').expect(404));
+    const rows = await recorded(app, { event: 'user.access.refused', subject: alice.id });
+    expect(rows).toMatchObject([{ ...counted, count: 2, details: { reasons: { other_account: 2 } } }]);
+  });
+
   it('has one row for each act of an operator on an operator, and names the operator that acted', async () => {
     const manager = await app.operator(['operators']);
     const actor = { door: 'admin', id: manager.id, name: `operator:${manager.name}` };
@@ -329,6 +341,9 @@ describe('the audit log', () => {
     const ofRequest = await recorded(app, { request_id: rows[0]!.request_id!, address: rows[0]!.address! });
     expect(ofRequest).toEqual([rows[0]]);
     const operator = await app.operator(['read']);
+    const foreign = (await Browser.logIn(app, operator.key)).send('/console/nodes', {}, { Origin: 'https://evil.example' });
+    const refused = { event: 'admin.console.refused', actor: ANONYMOUS, subject: operator.id };
+    await expectRow(foreign.expect(403), { ...refused, details: { reasons: { origin: 1 } } });
     await (await Browser.logIn(app)).sendKey(operator.key).expect(303);
     const [last] = await recorded(app, { event: 'admin.console.logged_out' });
     expect(last).toMatchObject({ actor: { door: 'admin', id: operator.id }, subject: 'admin' });
