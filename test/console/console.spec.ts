@@ -135,7 +135,10 @@ describe('/console', () => {
       expect(ofOperator).toMatchObject({ actor: { door: 'open' }, count: 2, details: { reasons } });
       const subjects = (await recorded(app, { event: 'admin.console.refused' })).map(({ subject }) => subject);
       expect(subjects.filter((subject) => subject?.startsWith('unknown:'))).toHaveLength(1);
-      expect(app.log.events('admin.console.refused').at(-3)).toMatchObject({ reason: 'origin', operator: operator.name });
+      expect(app.log.events('admin.console.refused').at(-3)).toMatchObject({
+        reason: 'origin',
+        operator: operator.name,
+      });
     });
 
     it('without a proof, with that of another action, or of another session, changes nothing', async () => {

@@ -43,7 +43,9 @@ describe.each(['internal', 'off'])('with DOCS=%s', (DOCS) => {
 
   it.each(['/', ...ALL])(`answers ${DOCS === 'off' ? '404' : '200 on INTERNAL_PORT only'}: %s`, async (path) => {
     await app.get(path).expect(404);
-    await request(app.internal!).get(path).expect(DOCS === 'off' ? 404 : 200);
+    await request(app.internal!)
+      .get(path)
+      .expect(DOCS === 'off' ? 404 : 200);
   });
 });
 

@@ -341,7 +341,11 @@ describe('the audit log', () => {
     const ofRequest = await recorded(app, { request_id: rows[0]!.request_id!, address: rows[0]!.address! });
     expect(ofRequest).toEqual([rows[0]]);
     const operator = await app.operator(['read']);
-    const foreign = (await Browser.logIn(app, operator.key)).send('/console/nodes', {}, { Origin: 'https://evil.example' });
+    const foreign = (await Browser.logIn(app, operator.key)).send(
+      '/console/nodes',
+      {},
+      { Origin: 'https://evil.example' },
+    );
     const refused = { event: 'admin.console.refused', actor: ANONYMOUS, subject: operator.id };
     await expectRow(foreign.expect(403), { ...refused, details: { reasons: { origin: 1 } } });
     await (await Browser.logIn(app)).sendKey(operator.key).expect(303);
