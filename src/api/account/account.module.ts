@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { MailModule } from '../../domain/mail/mail.module.js';
 import { PasswordsModule } from '../../domain/passwords/passwords.module.js';
 import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
 import { TokensModule } from '../../domain/tokens/tokens.module.js';
@@ -10,7 +11,7 @@ import { TotpController } from './totp.controller.js';
 import { UsersController } from './users.controller.js';
 
 @Module({
-  imports: [PasswordsModule, SecondFactorsModule, TokensModule, UsersModule],
+  imports: [MailModule, PasswordsModule, SecondFactorsModule, TokensModule, UsersModule],
   controllers: [UsersController, AccountController, TotpController, PasskeysController],
   providers: [AccountService],
 })

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { toUserEvent } from '../../domain/audit/audit-events.js';
 import { AuditLog } from '../../domain/audit/audit-log.js';
+import { Outbox } from '../../domain/mail/outbox.js';
 import { NewPasswords } from '../../domain/passwords/new-passwords.js';
 import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
@@ -19,6 +20,7 @@ export class AccountService {
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
+    private readonly outbox: Outbox,
     private readonly clock: Clock,
   ) {}
 
@@ -30,7 +32,7 @@ export class AccountService {
     // A refused call waits too, because an earlier try of the same call may have changed the password.
     await this.propagation.propagateAfter(async () => {
       const verified = await this.verifier.reauthenticateUser(call, password);
-      const { id } = verified;
+      const { id, email: recipient } = verified;
       const passwordHash = await this.passwords.hashNewPassword(given, actor);
       await this.dataSource.transaction(async (transaction) => {
         // The password changes before the sessions end: a login with the old password waits for this lock, and is then
@@ -38,7 +40,8 @@ export class AccountService {
         await setPassword(transaction, verified, passwordHash, this.clock.now());
         const count = await this.sessions.endAllSessions(transaction, id, 'password_changed', principal.sessionId);
         const described = { details: { ended_sessions: count }, logFields: { count } };
-        await this.audit.record(transaction, toUserEvent('user.password.changed', actor, id, described));
+        const event = toUserEvent('user.password.changed', actor, id, described);
+        await this.outbox.recordWithNotice(transaction, event, { kind: 'password_changed', recipient });
       });
     });
   }

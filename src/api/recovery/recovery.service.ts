@@ -102,7 +102,9 @@ export class EmailConfirmations {
         await transaction.update(User, { id }, { email, emailVerifiedAt, updatedAt: this.clock.now() });
         await this.tokens.voidTokens(transaction, id);
         const notice = { kind: 'email_changed', recipient: user.email } as const;
-        await this.outbox.recordWithNotice(transaction, toUserEvent('user.email.changed', named, id), notice);
+        const event = toUserEvent('user.email.changed', named, id);
+        await this.outbox.recordWithNotice(transaction, event, notice);
+        await this.outbox.addNotice(transaction, event, { kind: 'email_set', recipient: email });
       });
       await translateTakenEmail(use);
     });

@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { Environment, getProductName } from '../../foundation/config/environment.js';
+import { FailedLoginNotices } from './failed-login-notices.js';
 import { createMailTransport, MailTransport } from './mail-transport.js';
 import { Outbox } from './outbox.js';
 import { Templates } from './templates.js';
@@ -7,6 +8,7 @@ import { MailWorker } from './mail-worker.js';
 
 @Module({
   providers: [
+    FailedLoginNotices,
     Outbox,
     MailWorker,
     { provide: MailTransport, inject: [Environment], useFactory: createMailTransport },
@@ -17,6 +19,6 @@ import { MailWorker } from './mail-worker.js';
         Templates.load(environment.mailTemplatesDir, getProductName(environment)),
     },
   ],
-  exports: [Outbox, MailWorker],
+  exports: [FailedLoginNotices, Outbox, MailWorker],
 })
 export class MailModule {}

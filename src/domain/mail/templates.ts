@@ -3,7 +3,15 @@ import { join } from 'node:path';
 import { InvalidEnvironmentError } from '../../foundation/config/environment.js';
 
 /** Mails that tell a user what was done to the account. An operator's folder need not have their texts. */
-const NOTICE_KINDS = ['password_reset_notice', 'email_changed', 'email_set', 'factors_removed'] as const;
+const NOTICE_KINDS = [
+  'password_reset_notice',
+  'password_changed',
+  'email_changed',
+  'email_set',
+  'factor_added',
+  'factors_removed',
+  'failed_logins',
+] as const;
 export type NoticeKind = (typeof NOTICE_KINDS)[number];
 
 /** The kinds of mails. The files of their texts have the same names, with dashes. */
@@ -160,16 +168,32 @@ export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
     'Your password was changed',
     'The password of the account {{email}} at {{product}} was reset, and every session of it has ended.',
   ),
+  password_changed: toNotice(
+    'Your password was changed',
+    'The password of the account {{email}} at {{product}} was changed by a person who knew it, and every other session ' +
+      'of the account has ended.',
+  ),
   email_changed: toNotice(
     'Your e-mail address was changed',
     'The account {{email}} at {{product}} has another e-mail address now. This one no longer belongs to it.',
   ),
   email_set: toNotice(
     'Your e-mail address was changed',
-    '{{email}} is the e-mail address of your account at {{product}} now: an operator has set it. Please log in again.',
+    '{{email}} is the e-mail address of your account at {{product}} now: use it to log in.',
+  ),
+  factor_added: toNotice(
+    'A second factor was added',
+    'A second factor was added to the account {{email}} at {{product}}: an authenticator app or a passkey.',
   ),
   factors_removed: toNotice(
     'A second factor was removed',
     'A second factor of the account {{email}} at {{product}} was removed: an authenticator app or a passkey.',
+  ),
+  failed_logins: toMail(
+    'Many failed logins',
+    'Many logins to the account {{email}} at {{product}} were refused within a day, because of a wrong password or a ' +
+      'wrong code.',
+    'If that was not you: a long password that you use nowhere else, and a second factor, keep the account safe. You get ' +
+      'this mail at most once a day.',
   ),
 };

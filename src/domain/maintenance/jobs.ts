@@ -13,6 +13,7 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, LockNotAcquiredError } from '../../foundation/database/database.js';
 import { Log, toErrorFields } from '../../foundation/logging/log.js';
 import { MetricsRegistry } from '../../foundation/metrics/metrics-registry.js';
+import { FailedLoginNotices } from '../mail/failed-login-notices.js';
 import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
@@ -133,12 +134,16 @@ export class PurgeJob {
   }
 }
 
-/** Creates months of the audit log in advance, moves closed windows of counted refusals, and drops expired months. */
+/**
+ * Creates months of the audit log in advance, moves closed windows of counted refusals, tells users of many failed
+ * logins, and drops expired months.
+ */
 @Injectable()
 export class AuditJob {
   constructor(
     private readonly refusals: CountedRefusals,
     private readonly months: AuditMonths,
+    private readonly notices: FailedLoginNotices,
     private readonly work: BackgroundWork,
     private readonly clock: RetentionClock,
     private readonly log: Log,
@@ -152,6 +157,7 @@ export class AuditJob {
       const now = await this.clock.now();
       if (!now) return;
       await this.refusals.moveClosedWindows(now);
+      await this.notices.addNotices(now);
       const month = await this.months.dropMonth();
       if (month !== undefined) this.log.info('audit_partition_dropped', { month });
       await this.months.pruneSealEntries();

@@ -14,6 +14,7 @@ import { Clock } from '../../foundation/common/clock.js';
 import { isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { Outbox } from '../mail/outbox.js';
+import type { NoticeKind } from '../mail/templates.js';
 import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
@@ -25,8 +26,13 @@ import {
   type AccountState,
 } from '../passwords/password-verifier.js';
 
-/** Events about which the user gets a mail. */
-const REMOVALS: readonly AuditEventName[] = ['user.totp.removed', 'user.passkey.removed'];
+/** The events about which the user gets a mail. */
+const NOTICES: Readonly<Partial<Record<AuditEventName, NoticeKind>>> = {
+  'user.totp.enrolled': 'factor_added',
+  'user.passkey.added': 'factor_added',
+  'user.totp.removed': 'factors_removed',
+  'user.passkey.removed': 'factors_removed',
+};
 const TOUCH_USER = `UPDATE users SET factors_changed_at =
     GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1 RETURNING id, email`;
 const READ_STATE = `SELECT
@@ -97,8 +103,8 @@ export class FactorChanges {
         const described = { details: { ...details, ended_sessions: count }, logFields: { count } };
         const recorded = toUserEvent(event, actor, userId, described);
         await this.audit.record(transaction, recorded);
-        const notice = { kind: 'factors_removed', recipient } as const;
-        if (REMOVALS.includes(event)) await this.outbox.addNotice(transaction, recorded, notice);
+        const kind = NOTICES[event];
+        if (kind) await this.outbox.addNotice(transaction, recorded, { kind, recipient });
         return { result, isFirst };
       });
       if (isFirst) await this.propagation.awaitPropagation();
