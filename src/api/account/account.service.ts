@@ -9,7 +9,7 @@ import { Propagation } from '../../domain/revocation/propagation.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { setPassword, deleteAccount } from '../../domain/users/user-lifecycle.js';
 import type { OwnCall } from '../../foundation/access/actor.js';
-import { Clock } from '../../foundation/common/clock.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 
 @Injectable()
 export class AccountService {
@@ -21,7 +21,7 @@ export class AccountService {
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly outbox: Outbox,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   async changePassword(call: OwnCall, password: string, newPassword: string): Promise<void> {

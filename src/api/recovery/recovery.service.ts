@@ -18,7 +18,7 @@ import { setPassword, getFirstProof, determineFirstProof } from '../../domain/us
 import { User } from '../../domain/users/user.entity.js';
 import { translateTakenEmail } from '../../domain/users/users.service.js';
 import { type Actor, toUserActor } from '../../foundation/access/actor.js';
-import { Clock } from '../../foundation/common/clock.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 
 @Injectable()
 export class PasswordResets {
@@ -29,7 +29,7 @@ export class PasswordResets {
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly outbox: Outbox,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /**
@@ -79,7 +79,7 @@ export class EmailConfirmations {
     private readonly outbox: Outbox,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** Proves the address of the account, or changes it. When it has returned, no verifier answers with the old address. */

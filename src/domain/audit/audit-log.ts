@@ -15,7 +15,6 @@ import {
   type TransactionCommitEvent,
 } from 'typeorm';
 import { describeAdmin, type Actor } from '../../foundation/access/actor.js';
-import { Clock } from '../../foundation/common/clock.js';
 import { isId } from '../../foundation/common/ids.js';
 import {
   isWarning,
@@ -23,6 +22,7 @@ import {
   AUDIT_EVENT_NAMES,
   type AuditEventName,
 } from '../../foundation/common/security-events.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { createCursorProblem } from '../../foundation/http/page.dto.js';
 import { type LogFields, Log } from '../../foundation/logging/log.js';
@@ -66,7 +66,7 @@ export class AuditLog implements EntitySubscriberInterface {
     private readonly dataSource: DataSource,
     private readonly database: Database,
     private readonly serviceLog: Log,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     { registry }: MetricsRegistry,
   ) {
     dataSource.subscribers.push(this);

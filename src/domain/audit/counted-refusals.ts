@@ -1,5 +1,4 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
-import { Clock } from '../../foundation/common/clock.js';
 import { createId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { deriveKey, computeMac } from '../../foundation/crypto/secret.js';
@@ -7,6 +6,7 @@ import { Database } from '../../foundation/database/database.js';
 import { DeferredWrites } from './deferred-writes.js';
 import { Log } from '../../foundation/logging/log.js';
 import type { Actor } from '../../foundation/access/actor.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ProblemException, type RefusalEvent, type Problem } from '../../foundation/problems/problems.js';
 import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-events.js';
 
@@ -138,7 +138,7 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
   constructor(
     environment: Environment,
     private readonly database: Database,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     log: Log,
   ) {
     super('refusals_not_recorded', log);

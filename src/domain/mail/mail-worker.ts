@@ -8,9 +8,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Counter } from 'prom-client';
-import { Clock } from '../../foundation/common/clock.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { generateFraction } from '../../foundation/crypto/secret.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
 import { MetricsRegistry, PREFIX, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
 import { MailNotAcceptedError, MailTransport } from './mail-transport.js';
@@ -66,7 +66,7 @@ export class MailWorker implements OnModuleDestroy {
     private readonly transport: MailTransport,
     private readonly templates: Templates,
     metrics: MetricsRegistry,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
   ) {
     this.mails = new Counter({

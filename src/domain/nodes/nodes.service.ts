@@ -7,10 +7,11 @@ import { InjectRepository } from '@nestjs/typeorm';
 import type { EntityManager, Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { AuditEvent } from '../audit/audit-events.js';
-import { Clock, addDays } from '../../foundation/common/clock.js';
+import { addDays } from '../../foundation/common/clock.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
 import { computeMac, deriveKey, isSameDigest } from '../../foundation/crypto/secret.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { DatabaseClock } from '../../foundation/database/database.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { isLiveAt, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
@@ -106,7 +107,7 @@ export class NodesService {
     @InjectRepository(Node) private readonly nodes: Repository<Node>,
     @Inject(NODE_KEYS) readonly keys: NodeKeys,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly databaseClock: DatabaseClock,
     private readonly throttle: Throttle,
   ) {

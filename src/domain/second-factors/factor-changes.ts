@@ -10,9 +10,9 @@ import type { UserPrincipal } from '../../foundation/access/principals.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../../foundation/common/clock.js';
 import { isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Outbox } from '../mail/outbox.js';
 import type { NoticeKind } from '../mail/templates.js';
 import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
@@ -65,7 +65,7 @@ export class FactorChanges {
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly outbox: Outbox,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   async reauthenticateUser(call: OwnCall, password: string): Promise<PasswordMoment> {

@@ -8,8 +8,8 @@ import type { EntityManager } from 'typeorm';
 import type { OwnCall } from '../../foundation/access/actor.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../../foundation/common/clock.js';
 import { createId, isId } from '../../foundation/common/ids.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { ProblemException, problems, createFieldProblem } from '../../foundation/problems/problems.js';
@@ -68,7 +68,7 @@ export class PasskeysService {
     private readonly challenges: Challenges,
     private readonly relyingParty: RelyingParty,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /** @returns the options for navigator.credentials.create() */

@@ -6,9 +6,9 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { OwnCall } from '../../foundation/access/actor.js';
-import { Clock } from '../../foundation/common/clock.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { Environment, getProductName } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
 import { FactorChanges } from './factor-changes.js';
@@ -54,7 +54,7 @@ export class TotpService {
     private readonly codes: CodeVerifier,
     private readonly vault: TotpVault,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   async readEnrolment(userId: string): Promise<UserWithFactors> {

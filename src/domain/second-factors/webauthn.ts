@@ -10,10 +10,10 @@ import type { AuthenticationResponseJSON, VerifiedRegistrationResponse } from '@
 import { IsObject } from 'class-validator';
 import { parse } from 'uuid';
 import * as z from 'zod';
-import { Clock } from '../../foundation/common/clock.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import type { Presence } from '../../foundation/common/fields.js';
 import { Environment } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
 import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
@@ -194,7 +194,7 @@ export class RelyingParty {
   constructor(
     private readonly environment: Environment,
     private readonly database: Database,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   async createRegistrationOptions(

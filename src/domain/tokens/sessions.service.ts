@@ -10,10 +10,10 @@ import { In, IsNull, MoreThan, type EntityManager, type Repository } from 'typeo
 import { toUserActor, type Actor } from '../../foundation/access/actor.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../../foundation/common/clock.js';
 import { isId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
 import type { SecretDigest } from '../../foundation/crypto/secret.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, ANY_GIVEN_ID, RowsById, type Statement } from '../../foundation/database/database.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
 import { MetricsRegistry, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
@@ -93,7 +93,7 @@ export class SessionsService {
     private readonly database: Database,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly log: Log,
     metrics: MetricsRegistry,
   ) {

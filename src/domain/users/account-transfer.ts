@@ -8,11 +8,12 @@ import { DataSource, type EntityManager } from 'typeorm';
 import * as z from 'zod';
 import { COMMAND_LINE } from '../../foundation/access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addDays, Clock } from '../../foundation/common/clock.js';
+import { addDays } from '../../foundation/common/clock.js';
 import { parseNewEmail } from '../../foundation/common/fields.js';
 import { createId, isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { MAX_BCRYPT_COST } from '../../foundation/config/limits.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../passwords/foreign-hash.js';
 import { hasPassword, NO_PASSWORD, OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
 
@@ -231,7 +232,7 @@ export class AccountTransfer {
   constructor(
     private readonly dataSource: DataSource,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   async insertAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {

@@ -11,10 +11,10 @@ import { toUserActor, type Actor } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../../foundation/common/clock.js';
 import { createId, isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { Environment } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Outbox } from '../mail/outbox.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
 import type { PasswordHash } from '../passwords/password-hasher.js';
@@ -41,7 +41,7 @@ export class Registration {
     private readonly throttle: Throttle,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   async registerUser(given: NewUser, actor: Actor): Promise<User> {
@@ -109,7 +109,7 @@ export class UserChanges {
     private readonly environment: Environment,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
   ) {}
 
   /**

@@ -10,9 +10,10 @@ import type { Actor } from '../../foundation/access/actor.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { selectFailedAttempts, WINDOW_MS } from '../audit/counted-refusals.js';
-import { addSeconds, Clock } from '../../foundation/common/clock.js';
+import { addSeconds } from '../../foundation/common/clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { Environment } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, ANY_GIVEN_ID, RowsById } from '../../foundation/database/database.js';
 import { buildHasSecondFactor } from '../passwords/password-verifier.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
@@ -74,7 +75,7 @@ export class UsersService {
     @InjectRepository(User) private readonly users: Repository<User>,
     private readonly database: Database,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
+    private readonly clock: ComparedClock,
     private readonly throttle: LoginThrottle,
     private readonly environment: Environment,
   ) {}

@@ -14,9 +14,8 @@ export class WrongClockError extends Error {
 }
 
 /**
- * The clock of this replica, compared with PostgreSQL's, which all replicas share. Between two comparisons the
- * monotonic clock measures PostgreSQL's time, so that a jump of the wall clock is noticed at once, and without a
- * statement.
+ * PostgreSQL's time, which all replicas share. Between two comparisons the monotonic clock measures it, without a
+ * statement, so that a jump of this machine's clock is noticed at once and moves nothing.
  */
 @Injectable()
 export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutdown {
@@ -50,17 +49,21 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
     return Math.abs(this.skewSeconds ?? 0) > MAX_SKEW_SECONDS;
   }
 
-  /** The time for records of what has happened. Not compared, because an inexact record is better than none. */
+  /**
+   * The time for records of what has happened, which retention reads: PostgreSQL's, exact to half a round trip. Before
+   * the first comparison it is that of this machine.
+   */
   now(): Date {
-    return this.clock.now();
+    if (this.databaseOffsetMs === undefined) return this.clock.now();
+    return new Date(this.databaseOffsetMs + this.clock.readMonotonicMs());
   }
 
   /**
    * The time for decisions: whether a credential is valid, and how long a new one will be.
-   * @throws {WrongClockError}
+   * @throws {WrongClockError} while the clock of this machine, whose jump no comparison may have seen yet, is wrong
    */
   trustedNow(): Date {
-    const now = this.clock.now();
+    const now = this.now();
     // Checked after the time was read, because the clock may jump in between.
     if (this.isWrong) throw new WrongClockError("The clock of this replica differs from PostgreSQL's");
     return now;

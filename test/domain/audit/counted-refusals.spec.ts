@@ -1,7 +1,7 @@
 import type { Actor } from '../../../src/foundation/access/actor.js';
 import { CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
-import type { Clock } from '../../../src/foundation/common/clock.js';
 import type { Environment } from '../../../src/foundation/config/environment.js';
+import type { ComparedClock } from '../../../src/foundation/database/compared-clock.js';
 import type { Database } from '../../../src/foundation/database/database.js';
 import type { Log } from '../../../src/foundation/logging/log.js';
 
@@ -23,7 +23,7 @@ describe('the refusals that wait in memory', () => {
     const refusals = new CountedRefusals(
       { secretKey: Buffer.alloc(32) } as unknown as Environment,
       { rows } as unknown as Database,
-      { now: () => NOW } as Clock,
+      { now: () => NOW } as ComparedClock,
       { warn } as unknown as Log,
     );
     for (const id of ['a', 'b', 'c', 'b'])

@@ -54,7 +54,7 @@ describe('the seals of the audit log', () => {
     const operator = await app.operator(['read']);
     const [node, service, restricted] = [await app.node(), await app.service(), await app.node()];
     await app.admin.patch(`/nodes/${restricted.nodeId}`, { targets: ['recipes'] }).expect(200);
-    app.clock.drift({ minutes: -60 });
+    app.clock.advance({ minutes: -60 });
     await app.login(owner.user.email, 'not the password').expect(401);
     const { challenge } = await owner.isChallenged();
     await owner.answers(challenge, 'totp', { code: 'wrong' }).expect(401);
@@ -65,7 +65,7 @@ describe('the seals of the audit log', () => {
     await app.validateNode(restricted.header).expect(401);
     await app.validateApp(service.headers, { target: 'elsewhere' }).expect(401);
     await app.nest.get(CountedRefusals).flush();
-    app.clock.drift({ minutes: 60 });
+    app.clock.advance({ minutes: 60 });
     await app.nest.get(CountedRefusals).moveClosedWindows(app.clock.now());
     for (const keys of [OPERATOR_KEYS, NODE_KEYS, APP_KEYS])
       await app.nest.get<OperatorKeys>(keys, { strict: false }).flushLastUsed();

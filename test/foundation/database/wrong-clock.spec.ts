@@ -103,10 +103,18 @@ describe.each([
       });
   });
 
-  it('revokes keys', async () => {
+  it('revokes keys, and records when by the clock of PostgreSQL, so that retention keeps the record', async () => {
     const node = await app.node();
     await replica.admin.delete(`/nodes/${node.nodeId}`).expect(204);
     expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
+    const recorded = await app.database.query<{ skewSeconds: number }>(
+      `SELECT abs(extract(epoch FROM revoked_at - clock_timestamp()))::float AS "skewSeconds" FROM nodes WHERE id = $1
+       UNION ALL
+       SELECT abs(extract(epoch FROM time - recorded_at))::float FROM audit_events WHERE subject = $1`,
+      [node.nodeId],
+    );
+    expect(recorded).toHaveLength(3);
+    for (const { skewSeconds } of recorded) expect(skewSeconds).toBeLessThan(300);
   });
 
   it('is ready and gives verdicts again as soon as its clock is right', async () => {
