@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { AccessTokens, type TokenPair } from '../../domain/tokens/access-tokens.js';
+import { UserDoor } from '../../domain/tokens/user.door.js';
 import { TokenRotation } from '../../domain/tokens/refresh-tokens.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import type { Actor } from '../../foundation/access/actor.js';
@@ -13,6 +14,7 @@ export class AuthService {
     private readonly sessions: SessionsService,
     private readonly rotation: TokenRotation,
     private readonly accessTokens: AccessTokens,
+    private readonly userDoor: UserDoor,
     private readonly propagation: Propagation,
   ) {}
 
@@ -26,7 +28,7 @@ export class AuthService {
    */
   async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
-    const claims = bearer === undefined ? undefined : await this.accessTokens.verifyTokenIgnoringExpiry(bearer);
+    const claims = bearer === undefined ? undefined : await this.userDoor.verifyTokenIgnoringExpiry(bearer);
     // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
     const isRefreshToken =

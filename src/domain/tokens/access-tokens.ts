@@ -5,7 +5,7 @@
  */
 import { Injectable } from '@nestjs/common';
 import { JwtService } from '@nestjs/jwt';
-import { createRandomId, isId } from '../../foundation/common/ids.js';
+import { createRandomId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
 import type { KeyPair } from '../../foundation/crypto/key-pair.js';
 import { computeMac, createSigningKey, isSameDigest } from '../../foundation/crypto/secret.js';
@@ -22,9 +22,6 @@ const ES256_HEADER_LENGTH = encodeEs256Header('x'.repeat(43)).length;
 /** The encoded `{"`, because the payload is a JSON object. */
 const PAYLOAD_START = 'eyJ';
 
-/** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
-const CLOCK_TOLERANCE_SECONDS = 60;
-
 export interface AccessTokenClaims {
   readonly iss: string;
   readonly aud?: string;
@@ -38,24 +35,6 @@ export interface AccessTokenClaims {
   readonly amr?: Amr;
 }
 
-/** Without a configured audience, a token that has one is refused (RFC 7519 §4.1.3). */
-export function hasRequiredClaims(
-  claims: Partial<AccessTokenClaims>,
-  audience: string | undefined,
-): claims is AccessTokenClaims {
-  if (audience === undefined && claims.aud !== undefined) return false;
-  return Number.isSafeInteger(claims.exp) && isIdClaim(claims.sub) && isIdClaim(claims.sid);
-}
-
-/**
- * Whether this service could have signed a token with these times. Every service that verifies HS256 tokens has
- * SECRET_KEY, and must not be able to sign a token that outlives the configured TTL.
- */
-export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttlMinutes: number): boolean {
-  const latestIssue = now.getTime() / 1_000 + CLOCK_TOLERANCE_SECONDS;
-  return exp <= latestIssue + ttlMinutes * 60 && ((iat as number | undefined) === undefined || iat <= latestIssue);
-}
-
 /** How a user authenticated at a login (RFC 8176). */
 export type Amr = readonly string[];
 
@@ -66,6 +45,8 @@ export interface Grant {
   readonly email: string;
   readonly amr: Amr;
   readonly refreshToken: string;
+  /** The absolute end of the session, which no access token outlives. */
+  readonly sessionEnd: Date;
 }
 
 export interface TokenPair {
@@ -126,11 +107,12 @@ export class AccessTokens {
   /** Does the part of signing that can fail, so that a caller can do it before a commit. */
   async prepareSigning(): Promise<(grant: Grant) => TokenPair> {
     const options = await this.getSigningOptions();
-    return (grant) => ({
-      accessToken: this.signAccessToken(grant, options),
-      refreshToken: grant.refreshToken,
-      ttlSeconds: this.ttlSeconds,
-    });
+    return (grant) => {
+      const issuedAt = Math.floor(this.clock.trustedNow().getTime() / 1_000);
+      const ttlSeconds = Math.min(this.ttlSeconds, Math.floor(grant.sessionEnd.getTime() / 1_000) - issuedAt);
+      const accessToken = this.signAccessToken(grant, { iat: issuedAt, exp: issuedAt + ttlSeconds }, options);
+      return { accessToken, refreshToken: grant.refreshToken, ttlSeconds };
+    };
   }
 
   /**
@@ -162,18 +144,6 @@ export class AccessTokens {
     }
   }
 
-  /**
-   * Accepts an expired token, which may still end its session.
-   * @returns undefined for a token that this service did not sign
-   */
-  async verifyTokenIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
-    const now = this.clock.trustedNow();
-    const { jwtAudience, accessTokenExpireMinutes } = this.environment;
-    const claims = await this.verifySignature(token);
-    if (!claims || !hasRequiredClaims(claims, jwtAudience)) return undefined;
-    return hasPossibleTimes(claims, now, accessTokenExpireMinutes) ? claims : undefined;
-  }
-
   private async getSigningOptions(): Promise<SigningOptions> {
     await this.signingKeys.recordSigning();
     if (this.environment.accessTokenAlgorithm === 'HS256') return { secret: this.secretKey, algorithm: 'HS256' };
@@ -181,16 +151,19 @@ export class AccessTokens {
     return { secret: privateKey, algorithm: 'ES256', keyid: kid };
   }
 
-  private signAccessToken({ userId, sessionId, email, amr }: Grant, options: SigningOptions): string {
+  private signAccessToken(
+    { userId, sessionId, email, amr }: Grant,
+    { iat, exp }: Pick<AccessTokenClaims, 'iat' | 'exp'>,
+    options: SigningOptions,
+  ): string {
     const { jwtIssuer, jwtAudience } = this.environment;
-    const iat = Math.floor(this.clock.trustedNow().getTime() / 1_000);
     const claims: AccessTokenClaims = {
       iss: jwtIssuer,
       sub: userId,
       sid: sessionId,
       jti: createRandomId(),
       iat,
-      exp: iat + this.ttlSeconds,
+      exp,
       email,
       amr,
       ...(jwtAudience !== undefined && { aud: jwtAudience }),
@@ -202,10 +175,6 @@ export class AccessTokens {
     const { secretKey, previousSecretKey } = this;
     return previousSecretKey && isSignedWith(previousSecretKey, token) ? previousSecretKey : secretKey;
   }
-}
-
-function isIdClaim(claim: unknown): boolean {
-  return typeof claim === 'string' && isId(claim);
 }
 
 function isSignedWith(key: Key, token: string): boolean {

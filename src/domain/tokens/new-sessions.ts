@@ -54,13 +54,14 @@ export class NewSessions {
     const token = this.tokens.issueFirst(createId());
     const now = this.clock.trustedNow();
     const { refreshTokenExpireDays, sessionMaxAgeDays } = this.environment;
+    const sessionEnd = addDays(now, sessionMaxAgeDays);
     const values = [
       token.sessionId,
       userId,
       token.digest,
       now,
       addDays(now, refreshTokenExpireDays),
-      addDays(now, sessionMaxAgeDays),
+      sessionEnd,
       owner.passwordChangedAt,
       toNetwork(actor.address),
       actor.userAgent ?? null,
@@ -84,6 +85,6 @@ export class NewSessions {
       : await this.audit.execute(START_SESSION, values, event);
     if (started.length === 0) return undefined;
     await this.sessions.endSurplusSessions(userId, token.sessionId, actor);
-    return sign({ sessionId: token.sessionId, userId, email, amr, refreshToken: token.text });
+    return sign({ sessionId: token.sessionId, userId, email, amr, refreshToken: token.text, sessionEnd });
   }
 }

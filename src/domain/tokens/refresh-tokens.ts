@@ -122,6 +122,8 @@ export class RefreshTokens {
 
 /** If the commit takes longer, the grace starts again, because the client may have timed out meanwhile. */
 const SLOW_COMMIT_MS = 1_000;
+/** How far two replicas' measures of PostgreSQL's time may differ: half a round trip each (ComparedClock). */
+const MAX_CLOCK_ERROR_SECONDS = 5;
 const RESTART_GRACE_POLICY = retry(handleWhen(isDatabaseFailure), {
   maxAttempts: 5,
   backoff: new ExponentialBackoff(),
@@ -139,8 +141,8 @@ export const ROTATE = {
                expires_at = LEAST($5, absolute_expires_at)
            FROM users
            WHERE sessions.id = $1 AND token_digest = $2 AND users.id = user_id AND ${buildIsLive('expires_at', '$4')}
-           RETURNING user_id, users.email, amr)
-         SELECT user_id, email, amr,
+           RETURNING user_id, users.email, amr, absolute_expires_at)
+         SELECT user_id, email, amr, absolute_expires_at,
            user_id IS NULL AND EXISTS (SELECT FROM sessions WHERE id = $1 AND token_digest = $2) AS was_current
          FROM (VALUES (true)) AS always LEFT JOIN rotated ON true`,
 };
@@ -160,7 +162,7 @@ const RECORD_REPEAT_ELSEWHERE = withAuditEvent({
 
 const READ_SUPERSEDED = {
   name: 'sessions_read_superseded',
-  text: `SELECT user_id, email, amr, token_digest, generation, rotated_at, rotated_from
+  text: `SELECT user_id, email, amr, absolute_expires_at, token_digest, generation, rotated_at, rotated_from
          FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = $1 AND ${buildIsLive('expires_at', '$2')}`,
 };
@@ -255,7 +257,7 @@ export class TokenRotation {
     const current = this.tokens.deriveCurrent(token, row.generation, row.token_digest);
     if (token.generation >= row.generation || !current) throw createRefusedRefresh('forged');
     const isParent = token.generation + 1 === row.generation;
-    if (isParent && (wasCurrent || now <= addSeconds(row.rotated_at, this.environment.refreshGraceSeconds))) {
+    if (isParent && (wasCurrent || this.isWithinGrace(row.rotated_at, now))) {
       const isElsewhere = await this.recordRepeatElsewhere(sessionId, row, actor);
       return this.issueGrant(current, row, isElsewhere ? 'repeated_elsewhere' : 'repeated', actor);
     }
@@ -265,14 +267,20 @@ export class TokenRotation {
     throw new ProblemException(problems.invalidRefreshToken, { refusal });
   }
 
+  /** A rotation in the future happened before PostgreSQL's clock was set back, so its grace is over. */
+  private isWithinGrace(rotatedAt: Date, now: Date): boolean {
+    const latest = addSeconds(rotatedAt, this.environment.refreshGraceSeconds);
+    return rotatedAt <= addSeconds(now, MAX_CLOCK_ERROR_SECONDS) && now <= latest;
+  }
+
   private issueGrant(
     { sessionId, text: refreshToken }: RefreshToken,
-    { user_id: userId, email, amr }: GrantedRow,
+    { user_id: userId, email, amr, absolute_expires_at: sessionEnd }: GrantedRow,
     reason: 'rotated' | 'repeated' | 'repeated_elsewhere',
     actor: Actor,
   ): Grant {
     this.audit.logOnly('session.refreshed', actor, { user_id: userId, session_id: sessionId, reason });
-    return { sessionId, userId, email, amr, refreshToken };
+    return { sessionId, userId, email, amr, refreshToken, sessionEnd };
   }
 
   /**
@@ -295,6 +303,7 @@ interface GrantedRow {
   readonly user_id: string;
   readonly email: string;
   readonly amr: Amr;
+  readonly absolute_expires_at: Date;
 }
 
 /** `user_id` is null when the presented token did not rotate. */

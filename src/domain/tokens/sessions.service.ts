@@ -13,7 +13,7 @@ import { AuditLog } from '../audit/audit-log.js';
 import { isId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
 import type { SecretDigest } from '../../foundation/crypto/secret.js';
-import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { ComparedClock, WrongClockError } from '../../foundation/database/compared-clock.js';
 import { Database, ANY_GIVEN_ID, RowsById, type Statement } from '../../foundation/database/database.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
 import { MetricsRegistry, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
@@ -68,6 +68,11 @@ export const READ_LIVE = {
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
 };
 
+const READ_LATER_REFRESH = {
+  name: 'sessions_read_later_refresh',
+  text: 'SELECT id FROM sessions WHERE id = $1 AND rotated_at > $2',
+};
+
 /** Written with LEAST to match `sessions_dead_at_idx`. */
 const COUNT_LIVE_SESSIONS = `SELECT count(*)::integer AS live FROM sessions
   WHERE LEAST(expires_at, ended_at) > $1 AND ended_at IS NULL`;
@@ -106,6 +111,12 @@ export class SessionsService {
   async findLiveSession(sessionId: string, userId: string): Promise<LiveSession | undefined> {
     const session = await this.liveSessions.find(sessionId);
     return session?.user_id === userId ? session : undefined;
+  }
+
+  /** @throws {WrongClockError} when the clock of PostgreSQL was set back since the session's token was refreshed */
+  async requirePastRefresh(sessionId: string, now: Date): Promise<void> {
+    const later = await this.database.row(READ_LATER_REFRESH, [sessionId, now]);
+    if (later) throw new WrongClockError('The clock of PostgreSQL was set back since the access token was signed');
   }
 
   async listSessions(userId: string, page: PageRequest): Promise<Page<Session>> {

@@ -1,10 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { createRefusal } from '../../foundation/access/doors.js';
 import type { UserPrincipal } from '../../foundation/access/principals.js';
+import { isId } from '../../foundation/common/ids.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
-import { AccessTokens, hasPossibleTimes, hasRequiredClaims, type AccessTokenClaims } from './access-tokens.js';
+import { AccessTokens, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
+
+/** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
+const CLOCK_TOLERANCE_SECONDS = 60;
 
 /** The user door: a token that this service signed (RFC 8725), for a live session of an active user. */
 @Injectable()
@@ -35,7 +39,8 @@ export class UserDoor {
     const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
     const now = this.clock.trustedNow();
     if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });
-    if (!hasPossibleTimes(claims, now, this.environment.accessTokenExpireMinutes)) {
+    if (!this.hasPossibleTimes(claims, now)) {
+      await this.sessions.requirePastRefresh(sessionId, now);
       throw createRefusal('user', 'impossible_times', { user_id: userId });
     }
     const session = await this.sessions.findLiveSession(sessionId, userId);
@@ -45,4 +50,40 @@ export class UserDoor {
     const claimed = { iss, jti, iat, exp };
     return { door: 'user', userId, sessionId, email, amr, authenticatedAt, expiresAt, claims: claimed };
   }
+
+  /**
+   * Accepts an expired token, which may still end its session.
+   * @returns undefined for a token that this service did not sign
+   */
+  async verifyTokenIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
+    const now = this.clock.trustedNow();
+    const claims = await this.accessTokens.verifySignature(token);
+    if (!claims || !hasRequiredClaims(claims, this.environment.jwtAudience)) return undefined;
+    if (this.hasPossibleTimes(claims, now)) return claims;
+    await this.sessions.requirePastRefresh(claims.sid, now);
+    return undefined;
+  }
+
+  /**
+   * Whether this service could have signed a token with these times. Every service that verifies HS256 tokens has
+   * SECRET_KEY, and must not be able to sign a token that outlives the configured TTL.
+   */
+  private hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date): boolean {
+    const latestIssue = now.getTime() / 1_000 + CLOCK_TOLERANCE_SECONDS;
+    const isIssued = (iat as number | undefined) === undefined || iat <= latestIssue;
+    return isIssued && exp <= latestIssue + this.environment.accessTokenExpireMinutes * 60;
+  }
+}
+
+/** Without a configured audience, a token that has one is refused (RFC 7519 §4.1.3). */
+function hasRequiredClaims(
+  claims: Partial<AccessTokenClaims>,
+  audience: string | undefined,
+): claims is AccessTokenClaims {
+  if (audience === undefined && claims.aud !== undefined) return false;
+  return Number.isSafeInteger(claims.exp) && isIdClaim(claims.sub) && isIdClaim(claims.sid);
+}
+
+function isIdClaim(claim: unknown): boolean {
+  return typeof claim === 'string' && isId(claim);
 }

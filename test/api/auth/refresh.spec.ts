@@ -1,4 +1,5 @@
 import { problems } from '../../../src/foundation/problems/problems.js';
+import { readClaims } from '../../../tools/read-claims.js';
 import { atOnce, ROUNDS } from '../../support/at-once.js';
 import { expectEnded, expectProblem } from '../../support/expect-problem.js';
 import type { Tokens } from '../../support/test-app.js';
@@ -82,6 +83,15 @@ describe('a refresh whose response was lost', () => {
     expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
   });
 
+  it('is reuse when the clocks of PostgreSQL and the replicas were set back since', async () => {
+    const old = await tokensOf();
+    const { refresh_token } = await rotated(old.refresh_token);
+    clock.advance({ days: -1 });
+    expectProblem(await replica.refresh(old.refresh_token), problems.invalidRefreshToken);
+    clock.advance({ days: 1 });
+    expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
+  });
+
   it('ends the session when the successor was already used', async () => {
     const old = await tokensOf();
     const { refresh_token: second } = await rotated(old.refresh_token);
@@ -149,6 +159,9 @@ describe('the lifetime of a session', () => {
     clock.advance({ days: 5, minutes: 24 * 60 - 1, seconds: 55 });
     const last = await rotated(kept.refresh_token);
     expect((await rotated(kept.refresh_token)).refresh_token).toBe(last.refresh_token);
+    // A service that verifies the access token by itself cannot know when the session ends.
+    const exp = readClaims(last.access_token).exp as number;
+    expect(exp * 1_000).toBeLessThanOrEqual(clock.now().getTime() + 5_000);
     await app.me(last.access_token).expect(200);
     clock.advance({ seconds: 6 });
     for (const { refresh_token } of [kept, last])

@@ -142,6 +142,17 @@ describe('an access token', () => {
     expectProblem(await app.me(access_token), problems.invalidAccessToken);
   });
 
+  it('has no verdict (503) after the clocks of PostgreSQL and the replicas were set back to before it was issued', async () => {
+    const { access_token } = await alice.logsIn();
+    clock.advance({ days: -1 });
+    expectProblem(await app.me(access_token), problems.unavailable);
+    const authorization = `Bearer ${access_token}`;
+    for (const path of ['/internal/validate-user', '/api/v0/auth/logout'])
+      expectProblem(await app.post(path).set('Authorization', authorization), problems.unavailable);
+    clock.advance({ days: 1 });
+    await app.me(access_token).expect(200);
+  });
+
   it('has an audience only when one is configured, which is then required', async () => {
     const strict = await app.startReplica({ variables: { JWT_AUDIENCE: 'platform' } });
     const mine = await alice.logsIn(strict);

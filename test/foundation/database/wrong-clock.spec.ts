@@ -108,9 +108,9 @@ describe.each([
     await replica.admin.delete(`/nodes/${node.nodeId}`).expect(204);
     expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
     const recorded = await app.database.query<{ skewSeconds: number }>(
-      `SELECT abs(extract(epoch FROM revoked_at - clock_timestamp()))::float AS "skewSeconds" FROM nodes WHERE id = $1
+      `SELECT abs(extract(epoch FROM revoked_at - clock_timestamp()))::float AS "skewSeconds" FROM nodes WHERE id = $1::uuid
        UNION ALL
-       SELECT abs(extract(epoch FROM time - recorded_at))::float FROM audit_events WHERE subject = $1`,
+       SELECT abs(extract(epoch FROM time - recorded_at))::float FROM audit_events WHERE subject = $1::text`,
       [node.nodeId],
     );
     expect(recorded).toHaveLength(3);
