@@ -81,6 +81,15 @@ interface Sbom {
   readonly dependencies: { readonly ref: string; readonly dependsOn: string[] }[];
 }
 
+describe('the pipelines', () => {
+  it('pins every action by its commit', () => {
+    const workflows = ['ci.yml', 'nightly.yml'].map((name) => read(`.github/workflows/${name}`)).join('');
+    const actions = [...workflows.matchAll(/uses: (.+)$/gm)].map(([, action = '']) => action);
+    expect(actions.length).toBeGreaterThan(0);
+    for (const action of actions) expect(action).toMatch(/^[\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
+  });
+});
+
 describe('the container image', () => {
   it('has base images that are pinned by tag and digest', () => {
     const dockerfile = read('Dockerfile');
