@@ -3,8 +3,7 @@ import { fileURLToPath } from 'node:url';
 import type { Variables } from '../src/foundation/config/environment.js';
 
 export const SERVICE_SCRIPT = fileURLToPath(new URL('../service/main.js', import.meta.url));
-/** The flags of Node.js with which `npm start` runs the service. */
-export const SERVICE_FLAGS = ['--max-semi-space-size=64', '--no-allocation-site-pretenuring'];
+export { SERVICE_FLAGS } from '../src/foundation/common/service-flags.js';
 
 export interface ServiceSecrets {
   readonly SECRET_KEY: string;

@@ -75,13 +75,22 @@ async function start(stopTracing?: StopTracing): Promise<void> {
       ports = await watch.limit(servePrimary(environment, program, watch, stopEmbedded));
     }
     if (variables.NOTIFY_SOCKET) reportToSystemd(environment);
-    if (environment.nodeEnv === 'development') {
-      console.log(formatWelcome({ ...environment, ...ports }, embedded?.folder));
-    }
+    if (environment.nodeEnv === 'development') reportToDeveloper({ ...environment, ...ports }, embedded?.folder);
   } catch (error) {
     await embedded?.stop();
     throw error;
   }
+}
+
+/** A parent with a channel, `platform-auth dev`, gets the ports and greets the developer; its end stops the service. */
+function reportToDeveloper(environment: Environment, embeddedFolder: string | undefined): void {
+  if (!process.send) {
+    console.log(formatWelcome(environment, embeddedFolder));
+    return;
+  }
+  const { port, internalPort } = environment;
+  process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
+  process.send({ port, internalPort });
 }
 
 /** Without this check, Node.js would report a taken port only after everything else has started. */

@@ -2,6 +2,7 @@ import { Argument, Command, type Option } from 'commander';
 import { EXIT_CODES } from './command-options.js';
 import { reportFailure } from './failures.js';
 import type { Output } from './terminal.js';
+import { addDevCommand } from './dev/dev.command.js';
 import { addApplyCommand } from './platform/apply.command.js';
 import { addCheckpointCommand, addVerifyCommand } from './database/audit-seals.command.js';
 import {
@@ -39,6 +40,7 @@ export function createProgram(version: string, output: Output): Command {
     .showSuggestionAfterError(false)
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
+  addDevCommand(root);
   addInitCommand(root);
   addApplyCommand(root);
   addDoctorCommand(root);

@@ -99,7 +99,12 @@ export class Cli {
       stdout,
       stderr: stderr.replace(PROGRESS, ''),
     }));
-    return { kill: (signal: NodeJS.Signals = 'SIGKILL') => child.kill(signal), ended, shown: () => stdout };
+    return {
+      kill: (signal: NodeJS.Signals = 'SIGKILL') => child.kill(signal),
+      ended,
+      shown: () => stdout,
+      said: () => stderr,
+    };
   }
 
   async run(...parameters: string[]): Promise<Run> {

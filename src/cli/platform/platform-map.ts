@@ -104,13 +104,16 @@ export interface PlatformMap {
  * @throws {CommandFailedError} with the line of every mistake
  */
 export function readPlatformMap(path: string): PlatformMap {
-  let text: string;
+  return parsePlatformMap(readMapText(path), path);
+}
+
+/** @throws {CommandFailedError} */
+export function readMapText(path: string): string {
   try {
-    text = readBounded(path);
+    return readBounded(path);
   } catch (error) {
     throw new CommandFailedError(`The map ${path} cannot be read: ${describeCause(error)}. Correct --map.`, UNUSABLE);
   }
-  return parsePlatformMap(text, path);
 }
 
 /** Reads up to the bound, because a pipe has no size and a device has no end. */
@@ -128,13 +131,14 @@ function readBounded(path: string): string {
   }
 }
 
-export function parsePlatformMap(text: string, path: string): PlatformMap {
+/** @param ownUrl where the others reach auth, in place of its address in the map */
+export function parsePlatformMap(text: string, path: string, ownUrl?: string): PlatformMap {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const unreadable = document.errors.map(({ pos, message }) => ({ line: lines.linePos(pos[0]).line, message }));
   if (unreadable.length > 0) throw createMapError(path, unreadable);
   const parsed = mapSchema.safeParse(expandAliases(document, path));
-  if (parsed.success) return { services: toServices(parsed.data) };
+  if (parsed.success) return { services: toServices(parsed.data, ownUrl) };
   // Bounded, because each mistake costs a search for its line.
   const mistakes = parsed.error.issues
     .slice(0, MAX_MISTAKES + 1)
@@ -235,7 +239,8 @@ function addContradictions({ services, nodes }: RawMap, context: z.RefinementCtx
   }
 }
 
-function toServices({ services, nodes }: RawMap): MappedService[] {
+function toServices({ services, nodes }: RawMap, ownUrl?: string): MappedService[] {
+  const findUrl = (name: string): string => (name === OWN_NAME ? ownUrl : undefined) ?? services[name]?.url ?? '';
   return Object.entries(services)
     .sort(([left], [right]) => Number(left !== OWN_NAME) - Number(right !== OWN_NAME))
     .map(([name, raw]) => {
@@ -249,14 +254,14 @@ function toServices({ services, nodes }: RawMap): MappedService[] {
         .map((target) => ({ variable: `${toVariablePrefix(target)}_URL`, name: target, path: '' }));
       return {
         name,
-        url: raw.url,
+        url: findUrl(name),
         namespace: raw.namespace,
         calls,
         scopes: Array.isArray(raw.calls) ? {} : raw.calls,
         ...(name === OWN_NAME && { nodeTargets: nodes?.targets }),
         urls: [...plain, ...given].map((url) => ({
           variable: url.variable,
-          url: (services[url.name]?.url ?? '').replace(/\/$/, '') + url.path,
+          url: findUrl(url.name).replace(/\/$/, '') + url.path,
         })),
         adminEndpoints: raw.admin_endpoints,
         verifiesAccessTokens: raw.verifies_access_tokens,

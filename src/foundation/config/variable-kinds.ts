@@ -39,6 +39,8 @@ const PLACEHOLDER = new RegExp(
   'i',
 );
 const MIN_DISTINCT_CHARACTERS = 6;
+/** Every secret of `platform-auth dev` contains this text. They are public, so production refuses them. */
+export const DEV_MARK = 'platform-auth-dev-';
 const MAX_WORKERS = 128;
 
 export const secret = z

@@ -10,7 +10,7 @@ import {
   PRODUCTION_SHUTDOWN_DELAY_MS,
   serverSections,
 } from './service-variables.js';
-import type { Section } from './variable-kinds.js';
+import { DEV_MARK, type Section } from './variable-kinds.js';
 
 const sections = [...serverSections, ...accountSections, ...operationSections] as const;
 
@@ -100,6 +100,12 @@ export const RULES: readonly Rule[] = [
     requirement: 'must not be internal without INTERNAL_PORT',
     isKept: (value) => value.DOCS !== 'internal' || value.INTERNAL_PORT !== undefined,
   },
+  ...(['SECRET_KEY', 'MASTER_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const).map((name) => ({
+    name,
+    others: ['NODE_ENV'] as const,
+    requirement: 'must not be the one of platform-auth dev, which is public: generate one with openssl rand -base64 48',
+    isKept: (value: Values) => value.NODE_ENV !== 'production' || value[name]?.includes(DEV_MARK) !== true,
+  })),
   ...(['MAIL_FROM', 'PASSWORD_RESET_URL', 'EMAIL_VERIFICATION_URL'] as const).map((name) => ({
     name,
     others: ['MAIL_URL'] as const,

@@ -69,7 +69,7 @@ export function computeMac(key: KeyObject | string, message: Buffer | string): B
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 export const CHECKSUM_LENGTH = 6;
-const SECRET_LENGTH = 43;
+export const SECRET_LENGTH = 43;
 const REFRESH_TOKEN_LENGTH = 112;
 
 /** The prefix of operators' keys, and of a generated root key. */
