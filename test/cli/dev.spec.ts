@@ -20,6 +20,7 @@ describe('platform-auth dev', () => {
     [{ HOST: '0.0.0.0' }, 'HOST is not a loopback address, and the keys of platform-auth dev are public'],
     [{ HOST: '127.0.0.1.example.org' }, 'HOST is not a loopback address'],
     [{ HOST: '192.0.2.7' }, 'HOST is not a loopback address'],
+    [{ METRICS_HOST: '0.0.0.0' }, 'METRICS_HOST is not a loopback address'],
     [{ PORT: 'x' }, 'PORT must be a whole number'],
   ])('refuses %j with a sentence, and makes nothing', async (variables, sentence) => {
     expect(await cli.with(variables).fails('dev')).toContain(sentence);

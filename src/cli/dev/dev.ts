@@ -92,17 +92,18 @@ function findDefaultMap(): string | undefined {
 }
 
 /** The fixed secrets are public, so whoever reaches the port may do everything. */
-function refuseUnsafe({ NODE_ENV, HOST }: Variables): void {
-  if (NODE_ENV === 'production')
+function refuseUnsafe(given: Variables): void {
+  if (given.NODE_ENV === 'production')
     throw new CommandFailedError(
       'NODE_ENV is production, and the keys of platform-auth dev are public: unset NODE_ENV, or set up a platform with platform-auth init.',
       'production',
     );
-  if (HOST !== undefined && !LOOPBACK_HOST.test(HOST))
-    throw new CommandFailedError(
-      'HOST is not a loopback address, and the keys of platform-auth dev are public: unset HOST, or set it to 127.0.0.1.',
-      'not_loopback',
-    );
+  for (const name of ['HOST', 'METRICS_HOST'])
+    if (given[name] !== undefined && !LOOPBACK_HOST.test(given[name]))
+      throw new CommandFailedError(
+        `${name} is not a loopback address, and the keys of platform-auth dev are public: unset it, or set it to 127.0.0.1.`,
+        'not_loopback',
+      );
 }
 
 /** @returns the variables of the service: the given ones, but none of its secrets, and neither mail server nor `.env` */
