@@ -9,6 +9,7 @@ import {
   readVariables,
   readWorkerEnvironment,
   selectWorkerVariables,
+  type Environment,
 } from '../foundation/config/environment.js';
 import type { EmbeddedPostgres } from '../foundation/embedded-postgres/embedded-postgres.js';
 import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
