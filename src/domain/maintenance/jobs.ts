@@ -43,6 +43,8 @@ function listRetentions({ auditRetentionDays }: Environment): Retention[] {
     { ...SESSIONS, days: Math.min(MAX_SESSION_DAYS, auditRetentionDays), isCounted: true },
     { table: 'nodes', ...KEYS },
     { table: 'app_credentials', ...KEYS },
+    { table: 'operators', ...KEYS },
+    { table: 'signing_keys', ...KEYS, endsAt: 'COALESCE(revoked_at, retired_at)' },
     { table: 'idempotency_keys', key: 'key_mac', endsAt: 'created_at', days: 1 },
     // A used code is recognised, as a reuse, until its row is deleted.
     { table: 'node_enrolments', key: 'id', endsAt: 'expires_at', days: 30 },

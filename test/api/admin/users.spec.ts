@@ -151,12 +151,22 @@ describe('the purge job', () => {
     await app.logout(refresh_token).expect(204);
     const [revoked, live] = [await app.node(), await app.node()];
     await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
+    const operator = await app.operator(['read']);
+    await app.admin.delete(`/operators/${operator.id}`).expect(204);
+    await app.database.query(
+      `INSERT INTO signing_keys (id, kid, algorithm, state, created_at, retired_at)
+       VALUES (gen_random_uuid(), 'retired', 'ES256', 'retired', now(), now()),
+         (gen_random_uuid(), 'active', 'ES256', 'active', now(), NULL)`,
+    );
     expect(await purge(app, replica)).toBe(0);
     app.clock.advance({ days: 31 });
     await alice.logsIn();
     expect(await purge(app, replica)).toBe(1);
     app.clock.advance({ days: 335 });
-    expect(await purge(app, replica)).toBe(2);
+    // The session of the second login, the node, the operator and the signing key.
+    expect(await purge(app, replica)).toBe(4);
+    const ended = `SELECT id::text FROM operators UNION ALL SELECT kid FROM signing_keys`;
+    expect(await app.database.query(ended)).toEqual([{ id: 'active' }]);
     await app.validateNode(live.header).expect(200);
     expectProblem(await app.admin.get(`/nodes/${revoked.nodeId}`), problems.notFound);
   });

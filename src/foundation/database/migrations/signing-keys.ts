@@ -28,7 +28,6 @@ export class CreateSigningKeys1795651200008 implements MigrationInterface {
         CONSTRAINT signing_keys_state_check CHECK (state IN ('next', 'active', 'retired', 'revoked'))
       );
       CREATE UNIQUE INDEX signing_keys_state_key ON signing_keys (algorithm, state) WHERE state IN ('next', 'active');
-      COMMENT ON TABLE signing_keys IS 'keys are not deleted: a few rows a year';
       COMMENT ON COLUMN signing_keys.kid IS 'thumbprint of the public key (RFC 7638)';
       COMMENT ON COLUMN signing_keys.encrypted_private_key IS
         'PKCS #8 under AES-256-GCM with a key derived from MASTER_KEY; null once no token needs it';
