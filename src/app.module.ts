@@ -15,6 +15,7 @@ import { WellKnownModule } from './api/well-known/well-known.module.js';
 import { InternalModule } from './api/internal/internal.module.js';
 import { HealthModule } from './api/health/health.module.js';
 import { AuditModule } from './domain/audit/audit.module.js';
+import { KeysModule } from './domain/keys/keys.module.js';
 import { RevocationModule } from './domain/revocation/revocation.module.js';
 import { MaintenanceModule } from './domain/maintenance/maintenance.module.js';
 import { LoggingModule } from './foundation/logging/logging.module.js';
@@ -35,6 +36,7 @@ export class AppModule {
         ThrottlingModule,
         RevocationModule,
         AuditModule,
+        KeysModule,
         // Express compares the path of a request with the routes in this order, so the most called come first.
         InternalModule,
         AuthModule,

@@ -1,9 +1,10 @@
 import { existsSync, rmSync } from 'node:fs';
 import { createFile } from '../foundation/common/durable-file.js';
+import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { EXAMPLES } from '../foundation/common/names.js';
 import { EnvFile, FileChangedError } from '../foundation/config/env-file.js';
 import type { Environment, Variables } from '../foundation/config/environment.js';
-import { generateSecret, ADMIN_KEY_PREFIX, generateKey } from '../foundation/crypto/secret.js';
+import { generateSecret, generateKey } from '../foundation/crypto/secret.js';
 import { EmbeddedPostgres } from '../foundation/embedded-postgres/embedded-postgres.js';
 
 const FILE = '.env';
@@ -11,7 +12,7 @@ const HEADING = '# Made on the first start, for this machine only. See .env.exam
 const PROPOSAL = '.first-start.env';
 const GENERATED = ['SECRET_KEY', 'MASTER_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
 const generateValue = (name: (typeof GENERATED)[number]): string =>
-  name === 'ADMIN_API_KEY' ? generateKey(ADMIN_KEY_PREFIX) : generateSecret();
+  name === 'ADMIN_API_KEY' ? generateKey(KEY_KINDS.operator.keyPrefix) : generateSecret();
 const DATA_FOLDER = '.data/postgres';
 
 /**

@@ -4,17 +4,16 @@ import { ArrayMaxSize, ArrayMinSize, IsArray, Matches } from 'class-validator';
 import type { Request } from 'express';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
-import { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
 import { ID, NULLABLE_MOMENT, NULLABLE_TEXT } from '../../foundation/common/fields.js';
-import { EXAMPLES } from '../../foundation/common/names.js';
+import { KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
+import { EXAMPLES, type OperatorScope } from '../../foundation/common/names.js';
 import { getClientAddress } from '../../foundation/common/network.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { isRefusal, determineKeyStatus } from '../../domain/keys/key-lifecycle.js';
 import { readLastUses, type KeyColumns } from '../../domain/keys/key-record.js';
-import { NodesService } from '../../domain/nodes/nodes.service.js';
-import { OperatorsService } from '../../domain/operators/operators.service.js';
+import { KeyStores } from '../../domain/keys/key-stores.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 
@@ -23,10 +22,11 @@ const MAX_DIGESTS = 32;
 const DIGEST_PATTERN = /^[0-9a-f]{64}$/;
 const DIGESTS_DETAIL = `must be a list of 1 to ${MAX_DIGESTS} SHA-256 digests in lower-case hexadecimal`;
 
+type ResourceType = KeyKindName | 'session';
+const KINDS: ResourceType[] = [...KEY_KIND_NAMES, 'session'];
+
 /** An operator is told about credentials of a type with this scope, or with `read`. */
-const SCOPE_OF_TYPE = { node: 'nodes', app: 'apps', operator: 'operators', session: 'users' } as const;
-type ResourceType = keyof typeof SCOPE_OF_TYPE;
-const KINDS = Object.keys(SCOPE_OF_TYPE) as ResourceType[];
+const getScope = (kind: ResourceType): OperatorScope => (kind === 'session' ? 'users' : KEY_KINDS[kind].scope);
 
 class IdentifyKeysRequest {
   @ApiProperty({
@@ -86,9 +86,7 @@ export class IdentifiedKeysResponse {
 @AdminController('/keys')
 export class IdentifyAdminController {
   constructor(
-    private readonly nodes: NodesService,
-    private readonly apps: AppCredentialsService,
-    private readonly operators: OperatorsService,
+    private readonly keys: KeyStores,
     private readonly sessions: SessionsService,
     private readonly clock: ComparedClock,
     private readonly environment: Environment,
@@ -107,7 +105,7 @@ export class IdentifyAdminController {
   async identifyKeys(@Req() request: Request, @Body() body: IdentifyKeysRequest): Promise<IdentifiedKeysResponse> {
     const { operator } = getPrincipal(request, 'admin');
     const canIdentify = (kind: ResourceType): boolean =>
-      !operator || operator.scopes.includes('read') || operator.scopes.includes(SCOPE_OF_TYPE[kind]);
+      !operator || operator.scopes.includes('read') || operator.scopes.includes(getScope(kind));
     const searched = KINDS.filter(canIdentify);
     const digests = body.digests.map((text) => Buffer.from(text, 'hex') as SecretDigest);
     const items: IdentifiedKeyResponse[] = [];
@@ -122,29 +120,23 @@ export class IdentifyAdminController {
   }
 
   private async findOfKind(kind: ResourceType, digests: SecretDigest[]): Promise<IdentifiedKeyResponse[]> {
-    const toItems = <Row extends KeyColumns>(rows: readonly Row[], toOwner: (row: Row) => string) =>
-      rows.flatMap((row) => this.toItems(digests, row, { kind, owner: toOwner(row) }));
-    switch (kind) {
-      case 'node':
-        return toItems(await this.nodes.keys.findByDigests(digests), ({ room, name }) => `${room}/${name}`);
-      case 'app':
-        return toItems(await this.apps.keys.findByDigests(digests), ({ caller, target }) => `${caller} → ${target}`);
-      case 'operator':
-        return toItems(await this.operators.keys.findByDigests(digests), ({ name }) => name);
-      case 'session': {
-        const found = await this.sessions.findByDigests(digests);
-        return found.map(({ session, isLive }) => ({
-          digest: session.tokenDigest.toString('hex'),
-          kind,
-          id: session.id,
-          owner: session.userId,
-          live: isLive,
-          current: true,
-          last_used_at: session.rotatedAt.toISOString(),
-          last_used_for: null,
-        }));
-      }
-    }
+    if (kind === 'session') return this.findSessions(digests);
+    const found = await this.keys.getStore(kind).findOwners(digests);
+    return found.flatMap(({ row, owner }) => this.toItems(digests, row, { kind, owner }));
+  }
+
+  private async findSessions(digests: SecretDigest[]): Promise<IdentifiedKeyResponse[]> {
+    const found = await this.sessions.findByDigests(digests);
+    return found.map(({ session, isLive }) => ({
+      digest: session.tokenDigest.toString('hex'),
+      kind: 'session',
+      id: session.id,
+      owner: session.userId,
+      live: isLive,
+      current: true,
+      last_used_at: session.rotatedAt.toISOString(),
+      last_used_for: null,
+    }));
   }
 
   private findRootKey(digests: readonly string[]): IdentifiedKeyResponse[] {

@@ -3,6 +3,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import * as z from 'zod';
 import { ID } from '../../foundation/common/fields.js';
 import { isId } from '../../foundation/common/ids.js';
+import { CACHED_KIND_NAMES, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import { EXAMPLES, APP_SCOPE } from '../../foundation/common/names.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { MAX_CURSOR_LENGTH } from '../../../packages/lease/src/change-feed.js';
@@ -20,7 +21,7 @@ const MAX_AGE_MS = 3_600_000;
 const use = z
   .strictObject(
     {
-      kind: z.enum(['node', 'app'], { error: 'must be node or app' }),
+      kind: z.enum(CACHED_KIND_NAMES, { error: `must be ${CACHED_KIND_NAMES.join(' or ')}` }),
       id: z.string({ error: 'must be a valid UUID' }).refine(isId, 'must be a valid UUID'),
       ago_ms: z
         .number({ error: 'must be a number of milliseconds' })
@@ -72,7 +73,7 @@ function parseJson(bytes: Buffer | undefined): unknown {
 export const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
 
 class UseBody {
-  @ApiProperty({ enum: ['node', 'app'], enumName: 'UsedKind' }) kind!: 'node' | 'app';
+  @ApiProperty({ enum: CACHED_KIND_NAMES, enumName: 'UsedKind' }) kind!: KeyKindName;
   @ApiProperty(ID) id!: string;
   @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 }) ago_ms!: number;
 

@@ -5,6 +5,7 @@ import { getPrincipal } from '../../foundation/access/principals.js';
 import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
 import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';
+import { CACHED_KIND_NAMES } from '../../foundation/common/key-kinds.js';
 import { MAX_CURSOR_LENGTH } from '../../../packages/lease/src/change-feed.js';
 import { type LeasedAnswer, ChangesService } from './changes.service.js';
 import { parseChangesRequest, CURSOR, ChangesBody } from './changes-request.js';
@@ -13,7 +14,8 @@ import { parseChangesRequest, CURSOR, ChangesBody } from './changes-request.js';
 const CALLER_HEADER = 'X-Platform-Caller';
 
 class ChangeResponse {
-  @ApiProperty({ enum: ['node', 'app', 'session', 'user', 'signing_key'], enumName: 'ChangedKind' }) kind!: string;
+  @ApiProperty({ enum: [...CACHED_KIND_NAMES, 'session', 'user', 'signing_key'], enumName: 'ChangedKind' })
+  kind!: string;
   @ApiProperty(ID) id!: string;
 }
 

@@ -1,10 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import DataLoader from 'dataloader';
-import { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
 import { Clock } from '../../foundation/common/clock.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { Database } from '../../foundation/database/database.js';
-import { NodesService } from '../../domain/nodes/nodes.service.js';
+import { KeyStores } from '../../domain/keys/key-stores.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { CHANGES_SINCE } from '../../domain/revocation/revocation-feed.js';
 import {
@@ -38,8 +37,7 @@ export class ChangesService {
     private readonly log: ChangeLog,
     private readonly lease: RevocationLease,
     private readonly database: Database,
-    private readonly nodes: NodesService,
-    private readonly appCredentials: AppCredentialsService,
+    private readonly keys: KeyStores,
     private readonly environment: Environment,
     private readonly clock: Clock,
   ) {}
@@ -64,8 +62,8 @@ export class ChangesService {
   recordUses(used: readonly ReportedUse[], service: string): void {
     const now = this.clock.now().getTime();
     for (const { kind, id, ago_ms, scope, previous: isPrevious } of used) {
-      const { keys } = kind === 'node' ? this.nodes : this.appCredentials;
-      keys.verifier.lastUses.addReportedUse(id.toLowerCase(), service, new Date(now - ago_ms), scope, isPrevious);
+      const { lastUses } = this.keys.getStore(kind).verifier;
+      lastUses.addReportedUse(id.toLowerCase(), service, new Date(now - ago_ms), scope, isPrevious);
     }
   }
 

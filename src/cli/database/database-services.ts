@@ -24,6 +24,7 @@ import { SigningKeyOperationError, SigningKeyOperations } from '../../domain/sig
 import { SigningKey } from '../../domain/signing-keys/signing-key.entity.js';
 import { AccountTransfer } from '../../domain/users/account-transfer.js';
 import { CommandFailedError, say } from '../terminal.js';
+import { KeysModule } from '../../domain/keys/keys.module.js';
 import { AuditModule } from '../../domain/audit/audit.module.js';
 import { RevocationModule } from '../../domain/revocation/revocation.module.js';
 import { LoggingModule } from '../../foundation/logging/logging.module.js';
@@ -45,6 +46,7 @@ export interface Services {
     DatabaseModule,
     AccessModule,
     AuditModule,
+    KeysModule,
     RevocationModule,
     AppCredentialsModule,
     TypeOrmModule.forFeature([SigningKey]),

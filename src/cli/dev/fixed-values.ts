@@ -1,9 +1,10 @@
 // The secrets of `platform-auth dev`, the same on every machine, so that a colleague pastes them once. They are public:
 // each contains DEV_MARK, and production does not start with one.
 import { DEV_MARK } from '../../foundation/config/variable-kinds.js';
+import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { toUuid } from '../../foundation/common/ids.js';
-import { ADMIN_KEY_PREFIX, appendChecksum, computeDigest, SECRET_LENGTH } from '../../foundation/crypto/secret.js';
+import { appendChecksum, computeDigest, SECRET_LENGTH } from '../../foundation/crypto/secret.js';
 
 const ID_BYTES = 16;
 
@@ -48,7 +49,7 @@ export const DEV_NODE = {
 
 /** The ADMIN_API_KEY of a service: each has its own, so that none opens the doors of another. */
 export function getDevAdminKey(service: string): string {
-  return makeKey(ADMIN_KEY_PREFIX, service);
+  return makeKey(KEY_KINDS.operator.keyPrefix, service);
 }
 
 export interface DevCredential {

@@ -4,9 +4,10 @@
 import { basename } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
+import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { toCredentialVariables } from '../../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
-import { generateSecret, ADMIN_KEY_PREFIX, generateKey } from '../../foundation/crypto/secret.js';
+import { generateSecret, generateKey } from '../../foundation/crypto/secret.js';
 import { formatPair } from '../credential-state.js';
 import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../terminal.js';
@@ -226,7 +227,9 @@ export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: Cre
 
 /** Scanners and `platform-auth leaked` recognise the root key, because it has the form of an operator's key. */
 function generateValue(service: string, name: string): string {
-  return service === OWN_NAME && name === 'ADMIN_API_KEY' ? generateKey(ADMIN_KEY_PREFIX) : generateSecret();
+  return service === OWN_NAME && name === 'ADMIN_API_KEY'
+    ? generateKey(KEY_KINDS.operator.keyPrefix)
+    : generateSecret();
 }
 
 function hasNewKey({ action }: Pick<PlannedPair, 'action'>): boolean {

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import type { Variables } from '../../foundation/config/environment.js';
 import type { NodePair } from './node-config-file.js';
 import {
@@ -169,7 +170,7 @@ export class AdminClient {
   }
 }
 
-export type ResourceType = 'user' | 'node' | 'app' | 'operator';
+export type ResourceType = 'user' | KeyKindName;
 type View = Readonly<Record<string, string>>;
 
 const PARALLEL = 10;
@@ -180,16 +181,14 @@ export async function runInParallel<Item>(items: readonly Item[], work: (item: I
     await Promise.all(items.slice(start, start + PARALLEL).map(work));
 }
 
-const SOURCES: Readonly<Record<ResourceType, readonly [path: string, toName: (view: View) => string | undefined]>> = {
-  user: ['/users', ({ email }) => email],
-  node: ['/nodes', ({ room, name }) => `${room}/${name}`],
-  app: ['/app-credentials', ({ caller, target }) => `${caller} → ${target}`],
-  operator: ['/operators', ({ name }) => `operator:${name}`],
-};
+function toName(type: ResourceType, view: View): string | undefined {
+  if (type === 'user') return view.email;
+  return type === 'operator' ? `operator:${view.name}` : KEY_KINDS[type].toOwner(view);
+}
 
 export type Reference = Readonly<{ type: ResourceType; id: string }>;
 
-/** Caches the names of users, nodes and app credentials by their ids. */
+/** Caches the names of users and of the holders of keys by their ids. */
 export class Names {
   private readonly known = new Map<string, string>();
 
@@ -207,8 +206,8 @@ export class Names {
   }
 
   private async lookUp({ type, id }: Reference): Promise<void> {
-    const [path, toName] = SOURCES[type];
+    const path = type === 'user' ? '/users' : KEY_KINDS[type].path;
     const view = await this.client.find<View>(`${path}/${encodeURIComponent(id)}`);
-    this.known.set(id, (view && toName(view)) ?? id);
+    this.known.set(id, (view && toName(type, view)) ?? id);
   }
 }

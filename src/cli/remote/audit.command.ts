@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, type Command } from 'commander';
 import { isId } from '../../foundation/common/ids.js';
+import { isKeyKind, KEY_KIND_NAMES, KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { AUDIT_EVENT_NAMES, listMatchingEvents } from '../../foundation/common/security-events.js';
 import { readVariables } from '../../foundation/config/environment.js';
 import { createNumberParser, NEEDS_DATABASE, parsePast } from '../command-options.js';
@@ -21,11 +22,15 @@ const POLL_INTERVAL_MS = 2_000;
 const LOOK_BACK_MS = 60_000;
 const MAX_EVENTS_A_POLL = 10_000;
 const EXPORT_PAGE_SIZE = 1_000;
-const SUBJECT_TYPES: readonly [prefix: RegExp, type: ResourceType][] = [
-  [/^(admin\.)?(user|session)\./, 'user'],
-  [/^(admin\.)?node\./, 'node'],
-  [/^(admin\.app_credential|app)\./, 'app'],
-  [/^(admin\.operator|admin\.scope|operator)\./, 'operator'],
+const SUBJECT_TYPES: readonly (readonly [beginning: string, type: ResourceType])[] = [
+  ['user.', 'user'],
+  ['session.', 'user'],
+  ['admin.user.', 'user'],
+  ['admin.scope.', 'operator'],
+  ...KEY_KIND_NAMES.flatMap((name) => [
+    [`${name}.`, name] as const,
+    [`${KEY_KINDS[name].auditPrefix}.`, name] as const,
+  ]),
 ];
 
 type AuditOptions = Query & { readonly limit: number; readonly follow: boolean };
@@ -80,9 +85,10 @@ function parseEvent(text: string): string {
 /** @returns the users, nodes, apps and operators that an event names by their ids */
 function listReferences({ event, actor, subject }: AuditEventResponse): Reference[] {
   const references: Reference[] = [];
-  const type = SUBJECT_TYPES.find(([prefix]) => prefix.test(event))?.[1];
+  const type = SUBJECT_TYPES.find(([beginning]) => event.startsWith(beginning))?.[1];
   if (type && subject !== null && isId(subject)) references.push({ type, id: subject });
-  if (actor.id && isId(actor.id) && (actor.door === 'user' || actor.door === 'node' || actor.door === 'app'))
+  // An event has the name of an operator, and the id of any other actor.
+  if (actor.id && isId(actor.id) && (actor.door === 'user' || isKeyKind(actor.door)))
     references.push({ type: actor.door, id: actor.id });
   return references;
 }

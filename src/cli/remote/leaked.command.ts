@@ -5,6 +5,7 @@ import { createReadStream, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
 import * as z from 'zod';
+import { isKeyKind, KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
 import { computeDigest, findKeys } from '../../foundation/crypto/secret.js';
 import { NEEDS_ADMIN_KEY } from '../command-options.js';
 import { describeCause } from '../failures.js';
@@ -21,8 +22,11 @@ const identified = z.object({ items: z.array(z.object({ digest: z.string() })), 
 const MAX_DIGESTS = 32;
 const COLUMNS = ['place', 'kind', 'verdict', 'owner', 'id', 'last_used_at', 'last_used_for'] as const;
 const DROP = ['last_used_for', 'id', 'last_used_at'] as const;
-/** The service's name for each kind, by the name in the key. */
-const KINDS = { node: 'node', app: 'app', admin: 'operator', rt: 'session' } as const;
+/** The service's name for each kind, by the word in the prefix of the key. */
+const KINDS = new Map<string, KeyKindName | 'session'>([
+  ...KEY_KIND_NAMES.map((name) => [KEY_KINDS[name].keyPrefix.split('_')[1] ?? '', name] as const),
+  ['rt', 'session'],
+]);
 /** The rule of deploy/gitleaks.toml for secrets of the service, which have no prefix of their own. */
 const RULE_OF_SERVICE_SECRETS = 'platform-auth-secret';
 const gitleaksReport = z.array(
@@ -34,12 +38,6 @@ const gitleaksReport = z.array(
     Secret: z.string(),
   }),
 );
-const PATHS: Readonly<Partial<Record<KnownKey['kind'], (key: KnownKey) => string>>> = {
-  node: ({ id }) => `/nodes/${id}`,
-  app: ({ id }) => `/app-credentials/${id}`,
-  operator: ({ id }) => `/operators/${id}`,
-  session: ({ owner }) => `/users/${owner}/sessions`,
-};
 
 interface Find {
   /** `file:line`, with the commit when gitleaks names one. */
@@ -112,11 +110,10 @@ async function findInStream(name: string, input: NodeJS.ReadableStream): Promise
 }
 
 function findInLine(text: string, place: string): Find[] {
-  return findKeys(text).map(({ kind, key }) => ({
-    place,
-    kind: KINDS[kind],
-    digest: computeDigest(key).toString('hex'),
-  }));
+  return findKeys(text).flatMap(({ kind: word, key }) => {
+    const kind = KINDS.get(word);
+    return kind ? [{ place, kind, digest: computeDigest(key).toString('hex') }] : [];
+  });
 }
 
 /** @throws {CommandFailedError} when the file is not a report of gitleaks; the message does not quote the file */
@@ -156,12 +153,18 @@ function toRow({ place, kind, digest }: Find, { items, searched }: Awaited<Retur
   return { place, kind, verdict, owner, id, last_used_at, last_used_for };
 }
 
+/** @returns undefined for a kind that this version does not know */
+function findPath({ kind, id, owner }: KnownKey): string | undefined {
+  if (kind === 'session') return `/users/${owner}/sessions`;
+  return isKeyKind(kind) ? `${KEY_KINDS[kind].path}/${id}` : undefined;
+}
+
 async function revokeAll(command: Command, client: AdminClient, live: readonly KnownKey[]): Promise<void> {
   const revocable = live.filter(({ kind }) => kind !== 'root');
   const names = revocable.map(({ kind, owner }) => `${kind} ${owner}`).join(', ');
   if (revocable.length > 0) await createConfirm(command)(`This revokes permanently: ${names}.`);
   for (const key of revocable) {
-    const path = PATHS[key.kind]?.(key);
+    const path = findPath(key);
     if (path === undefined) throw new CommandFailedError(`This program cannot revoke a ${key.kind}. Update it.`);
     await client.delete(path);
     say(`${key.kind} ${key.owner} is revoked.`);

@@ -8,6 +8,7 @@ import { InjectRepository } from '@nestjs/typeorm';
 import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
+import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
@@ -26,18 +27,13 @@ interface AppIdentity {
 export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
 export const APP_KEY_KIND: KeyKind<AppCredential> = {
-  table: 'app_credentials',
+  name: 'app',
+  ...KEY_KINDS.app,
   shared: { finishedEvent: 'admin.app_credential.rotation_finished' },
-  door: 'app',
-  cachedAs: 'app',
-  auditPrefix: 'admin.app_credential',
-  firstUseEvent: 'app.first_used',
-  refusalEvent: 'app.validation.failed',
   identityColumns: ['caller', 'target', 'scopes'],
   labels: [],
   scopeUsesColumn: 'scope_uses',
   targetColumn: 'target',
-  keyPrefix: 'pa_app_',
   findViolation: ({ target, scopes }, asked) => {
     if (asked.target !== undefined && asked.target !== target)
       return {

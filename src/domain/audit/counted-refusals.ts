@@ -1,5 +1,6 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { createId } from '../../foundation/common/ids.js';
+import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { deriveKey, computeMac } from '../../foundation/crypto/secret.js';
 import { Database } from '../../foundation/database/database.js';
@@ -31,8 +32,7 @@ export const COUNTED_EVENTS = [
   'admin.key.refused',
   'admin.scope.refused',
   'admin.console.refused',
-  'node.validation.failed',
-  'app.validation.failed',
+  ...Object.values(KEY_KINDS).flatMap(({ refusalEvent }) => refusalEvent ?? []),
 ] as const;
 export type CountedEvent = (typeof COUNTED_EVENTS)[number];
 

@@ -6,7 +6,7 @@
  */
 import type { AuditLog } from '../audit/audit-log.js';
 import { withAuditEvent } from '../audit/audit-events.js';
-import type { KeyRefusalReason } from '../../foundation/common/security-events.js';
+import type { KeyRefusalReason } from '../../foundation/common/key-kinds.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
 import type { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { isWriteRefusal } from '../../foundation/database/database-failure.js';

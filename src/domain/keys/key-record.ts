@@ -6,6 +6,8 @@
 import { Column, PrimaryColumn } from 'typeorm';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../../foundation/config/limits.js';
 import type { SecretDigest } from '../../foundation/crypto/secret.js';
+import { KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
+import type { AuditEventName } from '../../foundation/common/security-events.js';
 import type { LogFields } from '../../foundation/logging/log.js';
 import { type Filter, toFilter } from '../../foundation/database/page.js';
 
@@ -124,32 +126,25 @@ export interface RestrictionViolation {
   readonly detail: string;
 }
 
-/** Constants, because they become part of SQL. */
-export type KeyTable = 'nodes' | 'app_credentials' | 'operators';
+type AnyKind = (typeof KEY_KINDS)[KeyKindName];
+type KeyWords = { readonly [Word in keyof AnyKind]: AnyKind[Word] };
 
-/** What is particular to the keys of one table. Its texts are constants, because they become part of SQL. */
-export interface KeyKind<Entity extends KeyColumns = KeyColumns> {
-  readonly table: KeyTable;
+/** A constant, because it becomes part of SQL. */
+export type KeyTable = KeyWords['table'];
+
+/**
+ * What is particular to the keys of one kind: its entry of KEY_KINDS, and its rules. Its texts are constants, because
+ * they become part of SQL.
+ */
+export interface KeyKind<Entity extends KeyColumns = KeyColumns> extends KeyWords {
+  readonly name: KeyKindName;
   /**
    * Present when several processes use the same key: they learn a new key at different times, so its first use does not
    * end the old one. An operator ends it, with this audit event.
    */
-  readonly shared?: {
-    readonly finishedEvent: 'admin.app_credential.rotation_finished' | 'admin.operator.rotation_finished';
-  };
-  /** The actor of a use in the audit log. */
-  readonly door: 'node' | 'app' | 'admin';
-  /**
-   * The kind of changes that evict keys from the cache (key-cache.ts), and for which a revocation waits. Undefined:
-   * each call reads the row, so a change is effective at the next call.
-   */
-  readonly cachedAs?: 'node' | 'app';
-  readonly auditPrefix: 'admin.node' | 'admin.app_credential' | 'admin.operator';
-  readonly firstUseEvent: 'node.first_used' | 'app.first_used' | 'operator.first_used';
+  readonly shared?: { readonly finishedEvent: AuditEventName };
   /** Details of the event of the first use: an SQL expression over the columns of the table. */
   readonly firstUseDetails?: string;
-  /** Undefined: the door itself counts refusals, by network. */
-  readonly refusalEvent?: 'node.validation.failed' | 'app.validation.failed';
   /** Columns that a verdict returns about the holder of the key. */
   readonly identityColumns: readonly string[];
   /** Properties on which no verdict depends, so that their change is not awaited as a revocation is. */
@@ -158,8 +153,6 @@ export interface KeyKind<Entity extends KeyColumns = KeyColumns> {
   readonly scopeUsesColumn?: string;
   /** The column with the only service at which a key is valid; undefined: keys have no such restriction. */
   readonly targetColumn?: string;
-  /** Lets secret scanners recognise a leaked key. */
-  readonly keyPrefix: string;
   /** Returns why a valid key is not accepted for this use, if it is not. */
   findViolation(restrictions: KeyRestrictions, asked: AskedUse): RestrictionViolation | undefined;
   toLogFields(row: Entity): LogFields;

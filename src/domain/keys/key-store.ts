@@ -1,5 +1,5 @@
 /**
- * What operators do with the keys of one kind: nodes, apps or operators. A call that ends a key answers after its
+ * What operators do with the keys of one kind. A call that ends a key answers after its
  * propagation, when no replica accepts the key any more, not even one that is cut off (docs/decisions/0033).
  * key-lifecycle.ts decides when a key ends, key-verifier.ts verifies it.
  */
@@ -36,6 +36,7 @@ import {
   type KeyKind,
   type KeyRestrictions,
 } from './key-record.js';
+import { KeyStores } from './key-stores.js';
 import { KeyVerifier } from './key-verifier.js';
 
 interface RotationOptions {
@@ -99,9 +100,10 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 
   /** Reads the whole table. @returns the credentials whose current or previous key has one of these digests */
-  async findByDigests(digests: SecretDigest[]): Promise<Entity[]> {
+  async findOwners(digests: readonly SecretDigest[]): Promise<{ row: Entity; owner: string }[]> {
     const where: unknown = [{ keyDigest: In(digests) }, { previousKeyDigest: In(digests) }];
-    return this.repository.find({ where: where as FindOptionsWhere<Entity>[] });
+    const rows = await this.repository.find({ where: where as FindOptionsWhere<Entity>[] });
+    return rows.map((row) => ({ row, owner: this.kind.toOwner(row) }));
   }
 
   async countKeys(): Promise<KeyCounts> {
@@ -267,8 +269,17 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
   }
 }
 
-const SERVICES = [Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log, CountedRefusals] as const;
-type Services = [Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log, CountedRefusals];
+const SERVICES = [
+  KeyStores,
+  Database,
+  RevocationLease,
+  Propagation,
+  AuditLog,
+  ComparedClock,
+  Log,
+  CountedRefusals,
+] as const;
+type Services = [KeyStores, Database, RevocationLease, Propagation, AuditLog, ComparedClock, Log, CountedRefusals];
 
 export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
   token: symbol,
@@ -279,9 +290,11 @@ export function provideKeyStore<Entity extends KeyColumns & KeyRestrictions>(
     provide: token,
     inject: [getRepositoryToken(entity), ...SERVICES],
     useFactory: (repository: Repository<Entity>, ...services: Services) => {
-      const [database, lease, propagation, audit, clock, log, refusals] = services;
+      const [stores, database, lease, propagation, audit, clock, log, refusals] = services;
       const verifier = new KeyVerifier(kind, database, lease, clock, log, refusals);
-      return new KeyStore(kind, repository, database, verifier, propagation, audit, clock);
+      const store = new KeyStore(kind, repository, database, verifier, propagation, audit, clock);
+      stores.addStore(kind.name, store);
+      return store;
     },
   };
 }

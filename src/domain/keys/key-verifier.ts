@@ -1,7 +1,8 @@
 import type { Actor } from '../../foundation/access/actor.js';
 import type { Rememberable } from '../../foundation/access/principals.js';
 import type { CountedRefusals } from '../audit/counted-refusals.js';
-import type { KeyRefusalReason, RefusalReason } from '../../foundation/common/security-events.js';
+import type { KeyRefusalReason } from '../../foundation/common/key-kinds.js';
+import type { RefusalReason } from '../../foundation/common/security-events.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
 import type { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ANY_GIVEN_ID, batchReads, RowsById, type Database } from '../../foundation/database/database.js';

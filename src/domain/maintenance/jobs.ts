@@ -8,6 +8,7 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { AuditMonths } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
 import { addDays } from '../../foundation/common/clock.js';
+import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, LockNotAcquiredError } from '../../foundation/database/database.js';
@@ -41,9 +42,7 @@ export const SESSIONS = { table: 'sessions', key: 'id', endsAt: 'LEAST(expires_a
 function listRetentions({ auditRetentionDays }: Environment): Retention[] {
   return [
     { ...SESSIONS, days: Math.min(MAX_SESSION_DAYS, auditRetentionDays), isCounted: true },
-    { table: 'nodes', ...KEYS },
-    { table: 'app_credentials', ...KEYS },
-    { table: 'operators', ...KEYS },
+    ...Object.values(KEY_KINDS).map(({ table }) => ({ table, ...KEYS })),
     { table: 'signing_keys', ...KEYS, endsAt: 'COALESCE(revoked_at, retired_at)' },
     { table: 'idempotency_keys', key: 'key_mac', endsAt: 'created_at', days: 1 },
     // A used code is recognised, as a reuse, until its row is deleted.

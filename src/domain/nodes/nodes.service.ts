@@ -8,6 +8,7 @@ import type { EntityManager, Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { addDays } from '../../foundation/common/clock.js';
+import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
 import { computeMac, deriveKey, isSameDigest } from '../../foundation/crypto/secret.js';
@@ -28,15 +29,10 @@ export interface NodeIdentity {
 export const NODE_KEYS = Symbol('NODE_KEYS');
 export type NodeKeys = KeyStore<Node, NodeIdentity>;
 export const NODE_KEY_KIND: KeyKind<Node> = {
-  table: 'nodes',
-  door: 'node',
-  cachedAs: 'node',
-  auditPrefix: 'admin.node',
-  firstUseEvent: 'node.first_used',
-  refusalEvent: 'node.validation.failed',
+  name: 'node',
+  ...KEY_KINDS.node,
   identityColumns: ['household_id', 'targets'],
   labels: ['room', 'name'],
-  keyPrefix: 'pa_node_',
   findViolation: ({ targets }, { target, isOwnKey }) => {
     if (!targets || isOwnKey || (target !== undefined && targets.includes(target))) return undefined;
     const unnamed = target === undefined ? ', and the service that asks has to name itself' : '';

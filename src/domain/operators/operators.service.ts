@@ -12,9 +12,10 @@ import type { OperatorIdentity } from '../../foundation/access/principals.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { CountedRefusals, type CountedRefusal } from '../audit/counted-refusals.js';
 import { isId } from '../../foundation/common/ids.js';
+import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import type { OperatorScope } from '../../foundation/common/names.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
-import { ADMIN_KEY_PREFIX, computeDigest } from '../../foundation/crypto/secret.js';
+import { computeDigest } from '../../foundation/crypto/secret.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
 import { determineKeyStatus, isRefusal } from '../keys/key-lifecycle.js';
@@ -33,15 +34,12 @@ interface OperatorRow {
 export const OPERATOR_KEYS = Symbol('OPERATOR_KEYS');
 export type OperatorKeys = KeyStore<Operator, OperatorRow>;
 export const OPERATOR_KEY_KIND: KeyKind<Operator> = {
-  table: 'operators',
+  name: 'operator',
+  ...KEY_KINDS.operator,
   shared: { finishedEvent: 'admin.operator.rotation_finished' },
-  door: 'admin',
-  auditPrefix: 'admin.operator',
-  firstUseEvent: 'operator.first_used',
   firstUseDetails: `jsonb_build_object('operator', name)`,
   identityColumns: ['name', 'scopes'],
   labels: [],
-  keyPrefix: ADMIN_KEY_PREFIX,
   // The admin door checks the scopes, because they depend on the route.
   findViolation: () => undefined,
   toLogFields: ({ id }) => ({ operator_id: id }),

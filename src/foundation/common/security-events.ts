@@ -1,6 +1,7 @@
+import { GATEWAY_REASONS, KEY_EVENT_NAMES, KEY_REFUSAL_REASONS } from './key-kinds.js';
 import { OPERATOR_SCOPES } from './names.js';
 
-/** The security events that the audit log contains. All others are written only to the service log. */
+/** The security events that the audit log contains, those of keys in key-kinds.ts. All others are written only to the service log. */
 export const AUDIT_EVENT_NAMES = [
   'user.registered',
   'user.login.succeeded',
@@ -28,32 +29,13 @@ export const AUDIT_EVENT_NAMES = [
   'session.ended',
   'signing_key.retired',
   'signing_key.revoked',
-  'app.first_used',
-  'node.first_used',
-  'app.validation.failed',
-  'node.validation.failed',
   'node.enrolled',
   'node.rotated',
   'node.enrolment.reused',
-  'operator.first_used',
   'admin.key.refused',
   'admin.scope.refused',
-  'admin.node.issued',
-  'admin.node.updated',
-  'admin.node.rotated',
-  'admin.node.revoked',
   'admin.enrolment.issued',
   'admin.enrolment.cancelled',
-  'admin.app_credential.issued',
-  'admin.app_credential.updated',
-  'admin.app_credential.rotated',
-  'admin.app_credential.rotation_finished',
-  'admin.app_credential.revoked',
-  'admin.operator.issued',
-  'admin.operator.updated',
-  'admin.operator.rotated',
-  'admin.operator.rotation_finished',
-  'admin.operator.revoked',
   'admin.console.logged_in',
   'admin.console.logged_out',
   'admin.console.refused',
@@ -67,6 +49,7 @@ export const AUDIT_EVENT_NAMES = [
   'users.import_started',
   'users.imported',
   'users.exported',
+  ...KEY_EVENT_NAMES,
 ] as const;
 export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
 
@@ -111,11 +94,6 @@ export function isWarning(event: SecurityEvent): boolean {
   return WARNINGS.test(event);
 }
 
-const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
-export type KeyRefusalReason = (typeof KEY_REASONS)[number];
-/** Reasons to refuse a gateway's question before its credential is verified. */
-const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
-
 /**
  * The metrics start one series at 0 for each reason: a counter that begins at 1 has no increase, so no alert would
  * notice the first refusal.
@@ -131,16 +109,7 @@ export const REFUSAL_REASONS = {
     'foreign_token',
     ...GATEWAY_REASONS,
   ],
-  'app.validation.failed': [
-    'not_accepted',
-    'no_id',
-    'malformed',
-    ...KEY_REASONS,
-    'other_target',
-    'missing_scope',
-    ...GATEWAY_REASONS,
-  ],
-  'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, 'target', ...GATEWAY_REASONS],
+  ...KEY_REFUSAL_REASONS,
   // `cancelled`: an operator cancelled the enrolment. A used code is the event `node.enrolment.reused`.
   'node.enrolment.refused': ['unknown', 'expired', 'cancelled'],
   'node.enrolment.reused': ['reused'],

@@ -72,9 +72,6 @@ export const CHECKSUM_LENGTH = 6;
 export const SECRET_LENGTH = 43;
 const REFRESH_TOKEN_LENGTH = 112;
 
-/** The prefix of operators' keys, and of a generated root key. */
-export const ADMIN_KEY_PREFIX = 'pa_admin_';
-
 export function generateKey(prefix: string): string {
   return appendChecksum(generateSecret(prefix));
 }
@@ -83,10 +80,9 @@ export function appendChecksum(text: string): string {
   return text + computeChecksum(text);
 }
 
-const KINDS = ['node', 'app', 'admin', 'rt'] as const;
-
 interface FoundKey {
-  readonly kind: (typeof KINDS)[number];
+  /** The word of its prefix: `node` for `pa_node_`. */
+  readonly kind: string;
   readonly key: string;
 }
 
@@ -94,16 +90,11 @@ interface FoundKey {
 export function findKeys(text: string): FoundKey[] {
   if (!text.includes('pa_')) return [];
   return Array.from(text.matchAll(SECRETS)).flatMap(([all, kind = '', rest = '']): FoundKey[] => {
-    if (!isKind(kind)) return [];
     const length = kind === 'rt' ? REFRESH_TOKEN_LENGTH : SECRET_LENGTH + CHECKSUM_LENGTH;
     // The match may continue into the text that follows the key.
     const key = all.slice(0, all.length - rest.length + length);
     return hasChecksum(key) ? [{ kind, key }] : [];
   });
-}
-
-function isKind(text: string): text is FoundKey['kind'] {
-  return KINDS.some((kind) => kind === text);
 }
 
 function hasChecksum(text: string): boolean {

@@ -6,6 +6,7 @@ import { Injectable, type LoggerService, type OnApplicationShutdown } from '@nes
 import type { Request } from 'express';
 import { pino, type Logger } from 'pino';
 import { default as pretty } from 'pino-pretty';
+import type { KeyKindName } from '../common/key-kinds.js';
 import { redactSecrets } from '../common/redaction.js';
 import { Environment } from '../config/environment.js';
 import { LogShipper } from './log-shipper.js';
@@ -13,7 +14,7 @@ import { LogShipper } from './log-shipper.js';
 export type LogLevel = 'info' | 'warn' | 'error';
 
 type RequestField = 'request_id' | 'caller_request_id' | 'method' | 'route' | 'address' | 'door' | 'operator';
-type SubjectField = `${'user' | 'session' | 'app' | 'node' | 'operator' | 'household'}_id`;
+type SubjectField = `${'user' | 'session' | 'household' | KeyKindName}_id`;
 type ServiceField = 'calling_service' | 'called_service';
 type EventField = 'event' | 'reason' | 'host' | 'signal' | 'kid' | 'month' | 'waiting_for';
 type CountField = 'status' | 'count' | 'port' | 'internal_port' | 'worker_pid' | 'exit_code';

@@ -2,7 +2,7 @@
 // so that changes by psql are recorded too.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
-import { readSchema } from '../schema.js';
+import { buildKeyChangeTriggers, readSchema } from '../schema.js';
 
 /** The triggers also fire under `session_replication_role = replica`, which restores and logical replication set. */
 export class CreateChangeFeed1795651200014 implements MigrationInterface {
@@ -49,8 +49,7 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
       CREATE FUNCTION record_credential_change() RETURNS trigger LANGUAGE plpgsql AS $$
       DECLARE
         max_changes CONSTANT integer := 1000;
-        kind CONSTANT text := CASE TG_TABLE_NAME
-          WHEN 'nodes' THEN 'node' WHEN 'app_credentials' THEN 'app' WHEN 'sessions' THEN 'session' WHEN 'users' THEN 'user' END;
+        kind CONSTANT text := TG_ARGV[0];
         -- Undone with the rows when a savepoint is rolled back.
         recorded integer := COALESCE(NULLIF(current_setting('platform_auth.changes_recorded', true), ''), '0')::integer;
         changed uuid;
@@ -73,40 +72,18 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
         RETURN NULL;
       END $$;
 
-      -- A use of a key does not evict it from caches.
-      CREATE TRIGGER nodes_record_update AFTER UPDATE ON nodes FOR EACH ROW
-        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses}'::text[])
-          IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses}'::text[]))
-        EXECUTE FUNCTION record_credential_change();
-      CREATE TRIGGER nodes_record_delete AFTER DELETE ON nodes FOR EACH ROW EXECUTE FUNCTION record_credential_change();
-      CREATE TRIGGER nodes_record_truncate AFTER TRUNCATE ON nodes EXECUTE FUNCTION record_credential_change();
-      ALTER TABLE nodes
-        ENABLE ALWAYS TRIGGER nodes_record_update,
-        ENABLE ALWAYS TRIGGER nodes_record_delete,
-        ENABLE ALWAYS TRIGGER nodes_record_truncate;
-
-      CREATE TRIGGER app_credentials_record_update AFTER UPDATE ON app_credentials FOR EACH ROW
-        WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses,scope_uses}'::text[])
-          IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for,previous_key_used_at,previous_key_used_for,has_only_reported_uses,scope_uses}'::text[]))
-        EXECUTE FUNCTION record_credential_change();
-      CREATE TRIGGER app_credentials_record_delete AFTER DELETE ON app_credentials FOR EACH ROW
-        EXECUTE FUNCTION record_credential_change();
-      CREATE TRIGGER app_credentials_record_truncate AFTER TRUNCATE ON app_credentials
-        EXECUTE FUNCTION record_credential_change();
-      ALTER TABLE app_credentials
-        ENABLE ALWAYS TRIGGER app_credentials_record_update,
-        ENABLE ALWAYS TRIGGER app_credentials_record_delete,
-        ENABLE ALWAYS TRIGGER app_credentials_record_truncate;
+      ${buildKeyChangeTriggers('nodes', 'node')}
+      ${buildKeyChangeTriggers('app_credentials', 'app', ['scope_uses'])}
 
       -- A rotation of the refresh token is not recorded: it leaves the access token valid.
       CREATE TRIGGER sessions_record_update AFTER UPDATE ON sessions FOR EACH ROW
         WHEN ((OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL)
           OR (OLD.user_id, OLD.absolute_expires_at) IS DISTINCT FROM (NEW.user_id, NEW.absolute_expires_at))
-        EXECUTE FUNCTION record_credential_change();
+        EXECUTE FUNCTION record_credential_change('session');
       -- The purge deletes what ended or expired long ago: no verifier remembers it.
       CREATE TRIGGER sessions_record_delete AFTER DELETE ON sessions FOR EACH ROW
-        WHEN (OLD.ended_at IS NULL AND OLD.expires_at > now()) EXECUTE FUNCTION record_credential_change();
-      CREATE TRIGGER sessions_record_truncate AFTER TRUNCATE ON sessions EXECUTE FUNCTION record_credential_change();
+        WHEN (OLD.ended_at IS NULL AND OLD.expires_at > now()) EXECUTE FUNCTION record_credential_change('session');
+      CREATE TRIGGER sessions_record_truncate AFTER TRUNCATE ON sessions EXECUTE FUNCTION record_credential_change('session');
       ALTER TABLE sessions
         ENABLE ALWAYS TRIGGER sessions_record_update,
         ENABLE ALWAYS TRIGGER sessions_record_delete,
@@ -114,9 +91,9 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
 
       CREATE TRIGGER users_record_update AFTER UPDATE ON users FOR EACH ROW
         WHEN ((OLD.is_active, OLD.email) IS DISTINCT FROM (NEW.is_active, NEW.email))
-        EXECUTE FUNCTION record_credential_change();
-      CREATE TRIGGER users_record_delete AFTER DELETE ON users FOR EACH ROW EXECUTE FUNCTION record_credential_change();
-      CREATE TRIGGER users_record_truncate AFTER TRUNCATE ON users EXECUTE FUNCTION record_credential_change();
+        EXECUTE FUNCTION record_credential_change('user');
+      CREATE TRIGGER users_record_delete AFTER DELETE ON users FOR EACH ROW EXECUTE FUNCTION record_credential_change('user');
+      CREATE TRIGGER users_record_truncate AFTER TRUNCATE ON users EXECUTE FUNCTION record_credential_change('user');
       ALTER TABLE users
         ENABLE ALWAYS TRIGGER users_record_update,
         ENABLE ALWAYS TRIGGER users_record_delete,
