@@ -8,23 +8,7 @@ import { readDeclaration } from '../foundation/access/route-declarations.js';
 import { listValidatedParameters } from '../foundation/access/route-table.js';
 import { createValidationPipe } from '../foundation/http/validation.js';
 import { AdminDoor, isMissingScope } from '../api/admin/admin.door.js';
-import { AppCredentialsAdminController } from '../api/admin/app-credentials.admin.controller.js';
-import { AuditEventsAdminController } from '../api/admin/audit-events.admin.controller.js';
-import { BackgroundWorkAdminController } from '../api/admin/background-work.admin.controller.js';
-import { ExplanationsAdminController } from '../api/admin/explanations.admin.controller.js';
-import { NodesAdminController } from '../api/admin/nodes.admin.controller.js';
-import { OperatorsAdminController } from '../api/admin/operators.admin.controller.js';
-import { UsersAdminController } from '../api/admin/users.admin.controller.js';
-
-const CONTROLLERS = {
-  appCredentials: AppCredentialsAdminController,
-  auditEvents: AuditEventsAdminController,
-  backgroundWork: BackgroundWorkAdminController,
-  explanations: ExplanationsAdminController,
-  nodes: NodesAdminController,
-  operators: OperatorsAdminController,
-  users: UsersAdminController,
-} as const;
+import { ADMIN_CONTROLLERS } from '../api/admin/admin.module.js';
 
 /**
  * A route of the operators' API as a page calls it: it asks for the scope, validates the body and the query, and runs
@@ -53,7 +37,7 @@ type RoutesOf<Api> = {
     : never;
 };
 export type AdminRoutes = {
-  readonly [Name in keyof typeof CONTROLLERS]: RoutesOf<InstanceType<(typeof CONTROLLERS)[Name]>>;
+  readonly [Name in keyof typeof ADMIN_CONTROLLERS]: RoutesOf<InstanceType<(typeof ADMIN_CONTROLLERS)[Name]>>;
 };
 
 /** The operators' API as the console calls it: the scopes and DTOs that a route declares hold here too. */
@@ -68,7 +52,7 @@ export class AdminApi {
 
   /** @returns the routes, for the operator of a request */
   bindTo(request: Request): AdminRoutes {
-    const routes = Object.entries(CONTROLLERS).map(([name, controller]) => [
+    const routes = Object.entries(ADMIN_CONTROLLERS).map(([name, controller]) => [
       name,
       this.bindRoutes(request, controller),
     ]);

@@ -2,7 +2,7 @@
 import type { Type } from '@nestjs/common';
 import type { Request } from 'express';
 import type { VNode } from 'preact';
-import type { ExplanationResponse } from '../api/admin/explanations.admin.controller.js';
+import type { ExplanationResponse } from '../api/admin/key-explanation.dto.js';
 import type { KeyResponse } from '../api/admin/key.dto.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-requests.js';

@@ -8,7 +8,7 @@ import {
   type AppCredentialResponse,
   type IssuedAppCredentialResponse,
 } from '../api/admin/app-credentials.admin.controller.js';
-import type { ExplanationResponse } from '../api/admin/explanations.admin.controller.js';
+import type { ExplanationResponse } from '../api/admin/key-explanation.dto.js';
 import type { KeyResponse } from '../api/admin/key.dto.js';
 import {
   IssueNodeRequest,
@@ -22,6 +22,7 @@ import {
   type IssuedOperatorResponse,
   type OperatorResponse,
 } from '../api/admin/operators.admin.controller.js';
+import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { toCredentialVariables, OPERATOR_SCOPES } from '../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
 import type { AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
@@ -140,7 +141,7 @@ const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCre
     revoke: appCredentials.revokeAppCredential,
   }),
   finish: ({ appCredentials }) => appCredentials.finishAppCredentialRotation,
-  explain: ({ explanations }) => explanations.explainAppCredential,
+  explain: ({ appCredentials }) => appCredentials.explainAppCredential,
   issueBody: IssueAppCredentialRequest,
   changeBody: UpdateAppCredentialRequest,
   filters: [
@@ -154,7 +155,7 @@ const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCre
   },
   restriction: 'scopes',
   toId: ({ app_id }) => app_id,
-  toName: ({ caller, target }) => `${caller} → ${target}`,
+  toName: KEY_KINDS.app.toOwner,
   formatKey({ app_id, app_key, target }) {
     const { id, key } = toCredentialVariables(target);
     return [['Environment', `${id}=${app_id}\n${key}=${app_key}`]];
@@ -174,7 +175,7 @@ const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
     change: nodes.updateNode,
     revoke: nodes.revokeNode,
   }),
-  explain: ({ explanations }) => explanations.explainNode,
+  explain: ({ nodes }) => nodes.explainNode,
   issueBody: IssueNodeRequest,
   changeBody: UpdateNodeRequest,
   filters: [
@@ -185,7 +186,7 @@ const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
   restriction: 'targets',
   groupedBy: 'household_id',
   toId: ({ node_id }) => node_id,
-  toName: ({ room, name }) => `${room}/${name}`,
+  toName: KEY_KINDS.node.toOwner,
   formatKey({ node_id, api_key, household_id }) {
     const entries = Object.entries({ node_id, api_key, household_id });
     return [
@@ -217,7 +218,7 @@ const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>
   restriction: 'scopes',
   asksForName: true,
   toId: ({ operator_id }) => operator_id,
-  toName: ({ name }) => name,
+  toName: KEY_KINDS.operator.toOwner,
   formatKey: ({ api_key }) => [['X-Admin-Key', api_key]],
 });
 

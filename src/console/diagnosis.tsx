@@ -3,12 +3,13 @@ import { Get, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { isIP } from 'node:net';
 import type { VNode } from 'preact';
-import type { ExplanationResponse, ReasonResponse } from '../api/admin/explanations.admin.controller.js';
+import type { ExplanationResponse, ReasonResponse } from '../api/admin/key-explanation.dto.js';
 import { isId } from '../foundation/common/ids.js';
 import { redactSecrets } from '../foundation/common/redaction.js';
 import { SERVICE_NAME } from '../foundation/common/names.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
+import { mapCredentialTypes } from './credential-types.js';
 import { readEvents, Timeline } from './audit.js';
 import { Form, Moment, Page, sendPage, Table, toAddress } from './view.js';
 
@@ -79,15 +80,14 @@ export class DiagnosisPage {
   }
 
   private async explainId(request: Request, id: string, { address, service }: Fields): Promise<VNode> {
-    const { explainNode, explainAppCredential, explainUser } = this.api.bindTo(request).explanations;
+    const routes = this.api.bindTo(request);
+    const ofKeys = mapCredentialTypes(({ noun, address: page, explain }) => {
+      const route = explain?.(routes);
+      return route ? [{ name: noun, page, route, ask: () => route(id, { target: service }) }] : [];
+    });
+    const { explainUser } = routes.explanations;
     const kinds = [
-      { name: 'node', page: '/console/nodes', route: explainNode, ask: () => explainNode(id, { target: service }) },
-      {
-        name: 'app credential',
-        page: '/console/app-credentials',
-        route: explainAppCredential,
-        ask: () => explainAppCredential(id, { target: service }),
-      },
+      ...ofKeys.flat(),
       { name: 'user', page: '/console/users', route: explainUser, ask: () => explainUser(id, { address }) },
     ];
     const events = await this.renderEvents(request, 'Events about it', { subject: id });

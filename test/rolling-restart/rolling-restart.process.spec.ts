@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { eventually } from '../../tools/eventually.js';
 import { findVerifierPython } from '../../tools/verifier-python.js';
-import type { ExplanationResponse } from '../../src/api/admin/explanations.admin.controller.js';
+import type { ExplanationResponse } from '../../src/api/admin/key-explanation.dto.js';
 import { urlOf } from '../support/cli.js';
 import { fromRoot } from '../support/from-root.js';
 import type { Device, Service } from '../support/test-app.js';

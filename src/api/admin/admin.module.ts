@@ -23,6 +23,19 @@ import { OperatorsAdminController } from './operators.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 import { MaintenanceModule } from '../../domain/maintenance/maintenance.module.js';
 
+/** The console calls their routes by these names (console/admin-api.ts). */
+export const ADMIN_CONTROLLERS = {
+  users: UsersAdminController,
+  appCredentials: AppCredentialsAdminController,
+  enrolments: EnrolmentsAdminController,
+  nodes: NodesAdminController,
+  operators: OperatorsAdminController,
+  explanations: ExplanationsAdminController,
+  identify: IdentifyAdminController,
+  auditEvents: AuditEventsAdminController,
+  backgroundWork: BackgroundWorkAdminController,
+} as const;
+
 @Module({
   imports: [
     UsersModule,
@@ -33,17 +46,7 @@ import { MaintenanceModule } from '../../domain/maintenance/maintenance.module.j
     SecondFactorsModule,
     MaintenanceModule,
   ],
-  controllers: [
-    UsersAdminController,
-    AppCredentialsAdminController,
-    EnrolmentsAdminController,
-    NodesAdminController,
-    OperatorsAdminController,
-    ExplanationsAdminController,
-    IdentifyAdminController,
-    AuditEventsAdminController,
-    BackgroundWorkAdminController,
-  ],
+  controllers: Object.values(ADMIN_CONTROLLERS),
   providers: [AdminDoor, AdminStrategy],
   exports: [AdminDoor],
 })

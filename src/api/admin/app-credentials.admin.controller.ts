@@ -24,6 +24,7 @@ import {
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
+import { describeExplanation, ExplainAppQuery, ExplanationResponse } from './key-explanation.dto.js';
 import {
   describeFinish,
   describeRevocations,
@@ -176,6 +177,18 @@ export class AppCredentialsAdminController {
   })
   async getAppCredential(@Param('app_id') id: string): Promise<AppCredentialResponse> {
     return AppCredentialResponse.from(await this.credentials.keys.requireCredential(id));
+  }
+
+  @Get(':app_id/explain')
+  @RequireAdmin(
+    'apps',
+    describeExplanation(
+      'app credential',
+      'Name the service that refused it as target, and the scope that it asked for.',
+    ),
+  )
+  async explainAppCredential(@Param('app_id') id: string, @Query() asked: ExplainAppQuery) {
+    return ExplanationResponse.from(await this.credentials.keys.explainCredential(id, asked));
   }
 
   @Patch(':app_id')

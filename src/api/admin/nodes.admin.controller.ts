@@ -28,6 +28,7 @@ import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/val
 import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
+import { describeExplanation, ExplainKeyQuery, ExplanationResponse } from './key-explanation.dto.js';
 import {
   describeRevocations,
   describeRotation,
@@ -177,6 +178,12 @@ export class NodesAdminController {
   @RequireAdmin('nodes', { summary: 'Get a node', refusals: [problems.notFound], returns: NodeResponse })
   async getNode(@Param('node_id') id: string): Promise<NodeResponse> {
     return NodeResponse.from(await this.nodes.keys.requireCredential(id));
+  }
+
+  @Get(':node_id/explain')
+  @RequireAdmin('nodes', describeExplanation('node', 'Name the service that refused it as target.'))
+  async explainNode(@Param('node_id') id: string, @Query() asked: ExplainKeyQuery): Promise<ExplanationResponse> {
+    return ExplanationResponse.from(await this.nodes.keys.explainCredential(id, asked));
   }
 
   @Patch(':node_id')

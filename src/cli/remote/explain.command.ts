@@ -5,11 +5,8 @@ import { replaceControlCharacters } from '../tables.js';
 import type { AdminClient } from './admin-client.js';
 import { addRemote } from './remote-command.js';
 import type { AuditEventResponse } from '../../api/admin/audit-events.admin.controller.js';
-import type {
-  ExplanationResponse,
-  ReasonResponse,
-  UserExplanationResponse,
-} from '../../api/admin/explanations.admin.controller.js';
+import type { UserExplanationResponse } from '../../api/admin/explanations.admin.controller.js';
+import type { ExplanationResponse, ReasonResponse } from '../../api/admin/key-explanation.dto.js';
 import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
 import { buildLoginPath } from './users.command.js';
 

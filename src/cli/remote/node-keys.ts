@@ -1,4 +1,4 @@
-import type { ExplanationResponse } from '../../api/admin/explanations.admin.controller.js';
+import type { ExplanationResponse } from '../../api/admin/key-explanation.dto.js';
 import type { IssuedNodeResponse, NodeResponse } from '../../api/admin/nodes.admin.controller.js';
 import { MAX_OVERLAP_HOURS } from '../../foundation/config/limits.js';
 import type { AdminClient } from './admin-client.js';

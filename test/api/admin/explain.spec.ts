@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type {
-  ExplanationResponse,
-  UserExplanationResponse,
-} from '../../../src/api/admin/explanations.admin.controller.js';
+import type { UserExplanationResponse } from '../../../src/api/admin/explanations.admin.controller.js';
+import type { ExplanationResponse } from '../../../src/api/admin/key-explanation.dto.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { useApp, useReplica } from '../../support/use-app.js';

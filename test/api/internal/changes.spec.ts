@@ -1,4 +1,4 @@
-import type { ExplanationResponse } from '../../../src/api/admin/explanations.admin.controller.js';
+import type { ExplanationResponse } from '../../../src/api/admin/key-explanation.dto.js';
 import { randomUUID } from 'node:crypto';
 import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
