@@ -180,7 +180,7 @@ class ConsoleGuard implements CanActivate {
     const session = token === undefined ? undefined : await this.sessions.findSession(token, isActive);
     if (!session) throw new NotLoggedInError();
     request.user = session.principal;
-    request.consoleSession = { ...session, pages: listOfferedPages(this.api.bindTo(request)) };
+    request.consoleSession = { ...session, pages: listOfferedPages(this.api.bindTo(request), session.principal) };
     if (request.method !== 'GET' && request.method !== 'HEAD') await this.claimForm(request, session);
     return true;
   }

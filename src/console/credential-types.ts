@@ -22,7 +22,7 @@ import {
   type IssuedOperatorResponse,
   type OperatorResponse,
 } from '../api/admin/operators.admin.controller.js';
-import { KEY_KINDS } from '../foundation/common/key-kinds.js';
+import { KEY_KINDS, type KeyHolder, type KeyKindName } from '../foundation/common/key-kinds.js';
 import { toCredentialVariables, OPERATOR_SCOPES } from '../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
 import type { AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
@@ -38,8 +38,9 @@ interface CredentialRoutes<Row, Issued extends Row> extends ResourceRoutes<Row, 
 
 interface Given<Row, Issued extends Row> extends Pick<
   ResourceType<Row, Issued>,
-  'address' | 'title' | 'noun' | 'scope' | 'filters' | 'groupedBy' | 'toId' | 'toName'
+  'noun' | 'filters' | 'groupedBy' | 'toId'
 > {
+  readonly kind: KeyKindName;
   readonly routes: (api: AdminRoutes) => CredentialRoutes<Row, Issued>;
   readonly explain?: (api: AdminRoutes) => AdminRoute<[id: string, query: Unvalidated], ExplanationResponse>;
   readonly issueBody: Type<object>;
@@ -83,14 +84,20 @@ function listFields(body: Type<object>, hints: Readonly<Record<string, string | 
   return fields.sort((one, other) => Number(other.isRequired) - Number(one.isRequired));
 }
 
-function createCredentialType<Row extends KeyResponse, Issued extends Row>(
+function getWords(kind: KeyKindName) {
+  const { title, path, scope, toOwner: toName } = KEY_KINDS[kind];
+  return { title, address: `/console${path}`, scope, toName };
+}
+
+function createCredentialType<Row extends KeyResponse & KeyHolder, Issued extends Row>(
   given: Given<Row, Issued>,
 ): CredentialType<Row, Issued> {
-  const { routes, finish, asksForName, issueBody, changeBody } = given;
+  const { kind, routes, finish, asksForName, issueBody, changeBody } = given;
   const hints = { expires_at: `${MOMENT_HINT} Empty: never.`, ...given.hints };
   const show = (item: Row, field: ResourceField) => ({ ...field, value: showValue(item[field.name as keyof Row]) });
   return {
     ...given,
+    ...getWords(kind),
     filters: [...given.filters, ...STATE_FILTERS],
     fields: listFields(issueBody, hints),
     head: ['State', toLabel(given.restriction), 'Last used'],
@@ -128,10 +135,8 @@ function createCredentialType<Row extends KeyResponse, Issued extends Row>(
 }
 
 const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCredentialResponse>({
-  address: '/console/app-credentials',
-  title: 'App credentials',
+  kind: 'app',
   noun: 'app credential',
-  scope: 'apps',
   routes: ({ appCredentials }) => ({
     list: appCredentials.listAppCredentials,
     find: appCredentials.getAppCredential,
@@ -155,7 +160,6 @@ const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCre
   },
   restriction: 'scopes',
   toId: ({ app_id }) => app_id,
-  toName: KEY_KINDS.app.toOwner,
   formatKey({ app_id, app_key, target }) {
     const { id, key } = toCredentialVariables(target);
     return [['Environment', `${id}=${app_id}\n${key}=${app_key}`]];
@@ -163,10 +167,8 @@ const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCre
 });
 
 const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
-  address: '/console/nodes',
-  title: 'Nodes',
+  kind: 'node',
   noun: 'node',
-  scope: 'nodes',
   routes: ({ nodes }) => ({
     list: nodes.listNodes,
     find: nodes.getNode,
@@ -186,7 +188,6 @@ const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
   restriction: 'targets',
   groupedBy: 'household_id',
   toId: ({ node_id }) => node_id,
-  toName: KEY_KINDS.node.toOwner,
   formatKey({ node_id, api_key, household_id }) {
     const entries = Object.entries({ node_id, api_key, household_id });
     return [
@@ -198,10 +199,8 @@ const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
 });
 
 const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>({
-  address: '/console/operators',
-  title: 'Operators',
+  kind: 'operator',
   noun: 'operator',
-  scope: 'operators',
   routes: ({ operators }) => ({
     list: operators.listOperators,
     find: operators.getOperator,
@@ -218,7 +217,6 @@ const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>
   restriction: 'scopes',
   asksForName: true,
   toId: ({ operator_id }) => operator_id,
-  toName: KEY_KINDS.operator.toOwner,
   formatKey: ({ api_key }) => [['X-Admin-Key', api_key]],
 });
 
@@ -226,5 +224,5 @@ const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>
 export function mapCredentialTypes<Result>(
   use: <Row extends KeyResponse, Issued extends Row>(type: CredentialType<Row, Issued>) => Result,
 ): Result[] {
-  return [use(APP_CREDENTIALS), use(NODES), use(OPERATORS)];
+  return [use(NODES), use(APP_CREDENTIALS), use(OPERATORS)];
 }

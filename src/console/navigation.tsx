@@ -1,11 +1,17 @@
 /** The menu: the pages of the console, each with the routes of the operators' API that it shows. */
 import type { VNode } from 'preact';
+import { isMissingScope } from '../api/admin/admin.door.js';
+import type { AdminPrincipal } from '../foundation/access/principals.js';
+import { KEY_KINDS } from '../foundation/common/key-kinds.js';
+import type { OperatorScope } from '../foundation/common/names.js';
 import type { AdminRoutes } from './admin-api.js';
 import type { ConsoleSession } from './console-sessions.js';
 
 interface ConsolePage {
   readonly address: string;
   readonly name: string;
+  /** The operator scope of the routes of a kind of keys: the page is offered to an operator who may read them. */
+  readonly scope?: OperatorScope;
   /** The page is offered to an operator who may call one of these routes. Undefined: to every operator. */
   readonly routes?: (api: AdminRoutes) => readonly { readonly isAllowed: boolean }[];
 }
@@ -13,21 +19,15 @@ interface ConsolePage {
 const PAGES: readonly ConsolePage[] = [
   { address: '/console', name: 'Dashboard' },
   { address: '/console/map', name: 'Map', routes: ({ appCredentials }) => [appCredentials.listAppCredentials] },
-  {
-    address: '/console/app-credentials',
-    name: 'App credentials',
-    routes: ({ appCredentials }) => [appCredentials.listAppCredentials],
-  },
-  { address: '/console/nodes', name: 'Nodes', routes: ({ nodes }) => [nodes.listNodes] },
+  ...Object.values(KEY_KINDS).map(({ path, title, scope }) => ({ address: `/console${path}`, name: title, scope })),
   { address: '/console/users', name: 'Users', routes: ({ users }) => [users.listUsers] },
-  { address: '/console/operators', name: 'Operators', routes: ({ operators }) => [operators.listOperators] },
   {
     address: '/console/explain',
     name: 'Explain',
-    routes: ({ explanations: { explainNode, explainAppCredential, explainUser } }) => [
-      explainNode,
-      explainAppCredential,
-      explainUser,
+    routes: ({ nodes, appCredentials, explanations }) => [
+      nodes.explainNode,
+      appCredentials.explainAppCredential,
+      explanations.explainUser,
     ],
   },
   {
@@ -45,8 +45,11 @@ export interface PageSession extends ConsoleSession {
 }
 
 /** Leaves out what the scopes of the operator refuse, because each refusal is counted as one of the platform. */
-export function listOfferedPages(api: AdminRoutes): OfferedPage[] {
-  return PAGES.filter(({ routes }) => routes?.(api).some(({ isAllowed }) => isAllowed) ?? true);
+export function listOfferedPages(api: AdminRoutes, { operator }: AdminPrincipal): OfferedPage[] {
+  return PAGES.filter(({ scope, routes }) => {
+    if (scope && operator && isMissingScope(operator, scope, 'GET')) return false;
+    return routes?.(api).some(({ isAllowed }) => isAllowed) ?? true;
+  });
 }
 
 /** @param at the address of the shown page */

@@ -53,7 +53,9 @@ interface KeyWords {
   readonly table: string;
   /** The door at which the keys are presented, which the audit log names as the actor of a use. */
   readonly door: string;
-  /** The routes of operators, below `/api/v0/admin`. */
+  /** The heading of the list in the console. */
+  readonly title: string;
+  /** Of the routes of operators, below `/api/v0/admin`, and of the pages below `/console`. */
   readonly path: `/${string}`;
   readonly scope: OperatorScope;
   /** Lets secret scanners recognise a leaked key. */
@@ -68,16 +70,17 @@ interface KeyWords {
    */
   readonly cachedAs: string | undefined;
   /** Tells operators whose key it is. */
-  toOwner(holder: Holder): string;
+  toOwner(holder: KeyHolder): string;
 }
 
 /** The fields of all kinds that name the holder of a key. */
-type Holder = Readonly<Partial<Record<'caller' | 'name' | 'room' | 'target', string>>>;
+export type KeyHolder = Readonly<Partial<Record<'caller' | 'name' | 'room' | 'target', string>>>;
 
 export const KEY_KINDS = {
   node: {
     table: 'nodes',
     door: 'node',
+    title: 'Nodes',
     path: '/nodes',
     scope: 'nodes',
     keyPrefix: 'pa_node_',
@@ -90,6 +93,7 @@ export const KEY_KINDS = {
   app: {
     table: 'app_credentials',
     door: 'app',
+    title: 'App credentials',
     path: '/app-credentials',
     scope: 'apps',
     keyPrefix: 'pa_app_',
@@ -102,6 +106,7 @@ export const KEY_KINDS = {
   operator: {
     table: 'operators',
     door: 'admin',
+    title: 'Operators',
     path: '/operators',
     scope: 'operators',
     keyPrefix: 'pa_admin_',
