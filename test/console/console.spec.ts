@@ -319,7 +319,7 @@ describe('/console', () => {
       ['apps', ['', '/map', '/app-credentials', '/explain']],
       ['users', ['', '/users', '/explain']],
       ['operators', ['', '/operators']],
-      ['read', ['', '/map', '/app-credentials', '/nodes', '/users', '/operators', '/explain', '/audit-events']],
+      ['read', ['', '/map', '/nodes', '/app-credentials', '/operators', '/users', '/explain', '/audit-events']],
     ] as const)(
       'of the menu of an operator for %s opens, and no visit is counted as a refusal',
       async (scope, paths) => {
