@@ -133,8 +133,8 @@ async function registerCallers(platform: Platform): Promise<string> {
   const words = ['nodes', 'issue', ...node, '--config', `${platform.folder}/camera.env`];
   say(`platform-auth ${words.join(' ')}`);
   const { node_id } = registered.parse(JSON.parse(await runCli(platform, [...words, '--json'], { variables })));
-  say(`platform-auth users register ${USER.email}`);
-  await runCli(platform, ['users', 'register', USER.email], { variables, input: `${USER.password}\n` });
+  say(`platform-auth users register ${USER.email} --password`);
+  await runCli(platform, ['users', 'register', USER.email, '--password'], { variables, input: `${USER.password}\n` });
   return node_id;
 }
 

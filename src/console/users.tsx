@@ -2,7 +2,7 @@
 import type { Request } from 'express';
 import type { VNode } from 'preact';
 import type { UserResponse } from '../api/account/user.dto.js';
-import type { PasswordResetResponse, SessionResponse } from '../api/admin/users.admin.controller.js';
+import type { CreatedUserResponse, PasswordResetResponse, SessionResponse } from '../api/admin/users.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-requests.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
@@ -12,7 +12,7 @@ import { Ago, Moment, Secret, Table, type Cells } from './view.js';
 const MAX_SESSIONS = '100';
 const YES_OR_ALL = { '': 'all', true: 'only these' };
 
-const USERS: ResourceType<UserResponse> = {
+const USERS: ResourceType<UserResponse, CreatedUserResponse> = {
   address: '/console/users',
   title: 'Users',
   noun: 'user',
@@ -24,11 +24,8 @@ const USERS: ResourceType<UserResponse> = {
     { label: 'Without a second factor', name: 'without_factor', options: YES_OR_ALL },
     { label: 'Throttled', name: 'throttled', options: YES_OR_ALL },
   ],
-  fields: [
-    { label: 'E-mail', name: 'email', type: 'email', isRequired: true },
-    { label: 'Password', name: 'password', type: 'password', isRequired: true },
-  ],
-  submit: 'Create the user',
+  fields: [{ label: 'E-mail', name: 'email', type: 'email', isRequired: true }],
+  submit: 'Invite the user',
   head: ['State', 'Since'],
   nameLabel: 'Type the e-mail address',
   actions: {
@@ -77,7 +74,7 @@ const USERS: ResourceType<UserResponse> = {
 };
 
 @ConsolePages('console/users')
-export class UserPages extends ResourcePages<UserResponse, UserResponse> {
+export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> {
   constructor(api: AdminApi) {
     super(api, USERS);
   }
@@ -107,8 +104,9 @@ export class UserPages extends ResourcePages<UserResponse, UserResponse> {
     return { facts, use, more: <SessionTable sessions={sessions} /> };
   }
 
-  protected renderIssued(user: UserResponse): string {
-    return this.toAddressOf(user);
+  /** Without an invitation to hand over, a mail has it. */
+  protected renderIssued(user: CreatedUserResponse): VNode | string {
+    return user.invitation ? this.renderToken(user, user.invitation) : this.toAddressOf(user);
   }
 
   protected override async perform(request: Request, id: string, action: string, user: UserResponse) {

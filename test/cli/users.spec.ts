@@ -95,14 +95,20 @@ describe('platform-auth users and audit', () => {
 
   it('registers a user with the password of standard input, who can log in', async () => {
     const [email, password] = [`${randomUUID()}@example.org`, 'correct horse battery staple'];
-    const created = await cli.withInput(`${password}\n`).json<{ id: string }>(`users register ${email}`);
+    const created = await cli.withInput(`${password}\n`).json<{ id: string }>(`users register ${email} --password`);
     expect(created).toMatchObject({ email, is_active: true });
     await app.login(email, password).expect(200);
     expect(await cli.json(`users show ${email}`)).toMatchObject({ id: created.id, email });
   });
 
+  it('invites a user, whose password no operator knows', async () => {
+    const email = `${randomUUID()}@example.org`;
+    const said = await cli.ok(`users register ${email}`);
+    expect(said).toMatch(/ is registered\. Its id is \S+\. A mail invites the user\.\n$/);
+  });
+
   it('refuses to register a user with a bad password, and says why', async () => {
-    const said = await cli.withInput('short\n').fails('users register carol@example.org');
+    const said = await cli.withInput('short\n').fails('users register carol@example.org --password');
     expect(said).toMatch(/^The request is not valid \(validation_failed, 400\)\.\n {2}password must/);
     expect(said).not.toContain('short\n');
     expect(await cli.ok('users list --email carol@example.org')).toBe('none\n');

@@ -11,8 +11,10 @@ import {
   MomentField,
   NETWORK,
   NewEmailField,
+  NEW_PASSWORD,
   NULLABLE_MOMENT,
   parseMoment,
+  PasswordField,
   SearchField,
   SwitchField,
 } from '../../foundation/common/fields.js';
@@ -24,10 +26,23 @@ import { FactorChanges } from '../../domain/second-factors/factor-changes.js';
 import { SESSION_END_REASONS } from '../../domain/tokens/session.entity.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { type Session } from '../../domain/tokens/session.entity.js';
-import { UserResponse, RegistrationRequest } from '../account/user.dto.js';
+import { UserResponse } from '../account/user.dto.js';
 import { OneTimeTokens, type IssuedLink } from '../../domain/users/one-time-tokens.js';
 import { Registration, UserChanges, type UserChange } from '../../domain/users/user-lifecycle.js';
 import { UsersService, type Account, type UserFilter } from '../../domain/users/users.service.js';
+
+class CreateUserRequest {
+  @NewEmailField() email!: string;
+
+  @PasswordField(
+    {
+      ...NEW_PASSWORD,
+      description: 'better left out: the user then chooses one. Refused with ADMIN_SET_PASSWORDS=refused',
+    },
+    { optional: true },
+  )
+  password?: string;
+}
 
 export class UpdateUserRequest {
   @SwitchField({ example: false, description: 'false ends all sessions and refuses logins' }) is_active?: boolean;
@@ -114,11 +129,20 @@ export class PasswordResetResponse {
   })
   link?: string;
 
-  @ApiProperty({ ...MOMENT, description: '30 minutes from now' }) expires_at!: string;
+  @ApiProperty({ ...MOMENT, description: '30 minutes from now; of an invitation, 7 days' }) expires_at!: string;
 
   static from({ token, link, expiresAt }: IssuedLink): PasswordResetResponse {
     return { token, ...(link !== undefined && { link }), expires_at: expiresAt.toISOString() };
   }
+}
+
+export class CreatedUserResponse extends AdminUserResponse {
+  @ApiPropertyOptional({
+    type: PasswordResetResponse,
+    description: 'for the operator to hand over; absent when it is sent by mail, or a password was given',
+    example: { token: EXAMPLES.resetToken, expires_at: '2026-11-29T08:41:07.512Z' },
+  })
+  invitation?: PasswordResetResponse;
 }
 
 @AdminController('/users')
@@ -136,14 +160,18 @@ export class UsersAdminController {
   @Post()
   @RequireAdmin('users', {
     summary: 'Create a user',
-    description: 'Works while registration is closed, too.',
+    description:
+      'Works while registration is closed, too. Without a password the user is invited to choose one: by mail, or, where ' +
+      'the service sends none, by the `invitation` of the response, which the operator hands over. The user sends its ' +
+      'token to POST /api/v0/auth/password-reset/confirm within 7 days.',
     refusals: [problems.emailTaken, problems.hashingBusy],
-    creates: AdminUserResponse,
+    creates: CreatedUserResponse,
   })
-  async createUser(@Req() request: Request, @Body() { email, password }: RegistrationRequest) {
-    const user = await this.registration.registerUserByOperator({ email, password }, toActor(request));
+  async createUser(@Req() request: Request, @Body() body: CreateUserRequest): Promise<CreatedUserResponse> {
+    const { user, invitation } = await this.registration.registerUserByOperator(body, toActor(request));
     request.res?.location(`/api/v0/admin/users/${user.id}`);
-    return AdminUserResponse.from(user);
+    const response = AdminUserResponse.from(user);
+    return invitation ? { ...response, invitation: PasswordResetResponse.from(invitation) } : response;
   }
 
   @Get()

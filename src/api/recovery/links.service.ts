@@ -13,9 +13,10 @@ import { isMailEnabled } from '../../domain/mail/mail-transport.js';
 import { MailWorker, type ComposedMail } from '../../domain/mail/mail-worker.js';
 import { Outbox, type MailRequest } from '../../domain/mail/outbox.js';
 import { isNotice, type MailKind, type NoticeKind } from '../../domain/mail/templates.js';
+import { hasPassword } from '../../domain/passwords/password-hasher.js';
 import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
-import { buildLink, OneTimeTokens, TOKEN_TTL_MINUTES } from '../../domain/users/one-time-tokens.js';
+import { buildLink, INVITATION_TTL_DAYS, OneTimeTokens, TOKEN_TTL_MINUTES } from '../../domain/users/one-time-tokens.js';
 import { lockAccount } from '../../domain/users/user-lifecycle.js';
 import { User } from '../../domain/users/user.entity.js';
 
@@ -69,6 +70,7 @@ export function readLinkPages({
     password_reset: passwordResetUrl,
     email_verification: emailVerificationUrl,
     email_change: emailVerificationUrl,
+    account_invitation: passwordResetUrl,
   };
 }
 
@@ -103,7 +105,8 @@ export class LinkMails implements OnModuleInit {
       if (kind === 'email_change_notice' || isNotice(kind)) return { ...addressed, values: { email: recipient } };
       const { token } = await this.tokens.issueToken(transaction, user.id, kind, recipient);
       const link = buildLink(pages[kind], token);
-      return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };
+      const lives = { minutes: String(TOKEN_TTL_MINUTES), days: String(INVITATION_TTL_DAYS) };
+      return { ...addressed, values: { link, email: recipient, ...lives } };
     });
   }
 
@@ -118,6 +121,8 @@ export class LinkMails implements OnModuleInit {
     if (user && isNotice(kind)) return user;
     if (!user?.isActive) return undefined;
     if (kind === 'email_verification' && user.emailVerifiedAt !== null) return undefined;
+    // The user has chosen a password meanwhile, or an operator has set another address.
+    if (kind === 'account_invitation' && (hasPassword(user.passwordHash) || user.email !== recipient)) return undefined;
     // A link for a taken address would give another user's address to this account.
     const isTaken =
       kind === 'email_change' && user.email !== recipient && (await transaction.existsBy(User, { email: recipient }));

@@ -10,6 +10,7 @@ import { toUserEvent } from '../../domain/audit/audit-events.js';
 import { AuditLog } from '../../domain/audit/audit-log.js';
 import { Outbox } from '../../domain/mail/outbox.js';
 import { NewPasswords } from '../../domain/passwords/new-passwords.js';
+import { hasPassword } from '../../domain/passwords/password-hasher.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { FactorChanges } from '../../domain/second-factors/factor-changes.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
@@ -29,6 +30,7 @@ export class PasswordResets {
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly outbox: Outbox,
+    private readonly audit: AuditLog,
     private readonly clock: ComparedClock,
   ) {}
 
@@ -54,10 +56,10 @@ export class PasswordResets {
         const details = { token_from: isByMail ? 'mail' : 'operator', ended_sessions: count, removed_factors: removed };
         const described = { time, details, logFields: { count } };
         const event = toUserEvent('user.password.reset', toUserActor(actor, user.id), user.id, described);
-        await this.outbox.recordWithNotice(transaction, event, {
-          kind: 'password_reset_notice',
-          recipient: user.email,
-        });
+        await this.audit.record(transaction, event);
+        // The first password of an account, such as an invited one, replaces none.
+        const notice = { kind: 'password_reset_notice', recipient: user.email } as const;
+        if (hasPassword(user.passwordHash)) await this.outbox.addNotice(transaction, event, notice);
       });
     });
   }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { UserExplanationResponse } from '../../api/admin/explanations.admin.controller.js';
-import type { AdminUserResponse, PasswordResetResponse } from '../../api/admin/users.admin.controller.js';
+import type { AdminUserResponse, CreatedUserResponse, PasswordResetResponse } from '../../api/admin/users.admin.controller.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields } from '../tables.js';
@@ -44,19 +44,28 @@ export function addUsersCommands(root: Command): Command {
 }
 
 function addRegister(users: Command): void {
-  addRemote(users, 'register <email>', 'Register a user, also while registration is closed.', EXAMPLES.email)
+  const description = 'Register a user, who is invited to choose a password, also while registration is closed.';
+  addRemote(users, 'register <email>', description, EXAMPLES.email)
+    .option('--password', 'you choose the password, and know it: for tests', false)
     .addHelpText(
       'after',
-      '\nAsks for the password, without echo; without a terminal, reads the first line of standard input.',
+      '\nThe invitation is sent by mail, or printed for you to hand over where the service sends none.\n' +
+        '--password asks without echo; without a terminal it reads the first line of standard input. A service with\n' +
+        'ADMIN_SET_PASSWORDS=refused refuses it.',
     )
     .answer(
-      async (client, email: string) =>
-        client.post<AdminUserResponse>(
+      async (client, email: string, { password }: { password: boolean }) =>
+        client.post<CreatedUserResponse>(
           '/users',
-          { email, password: await readNewPassword() },
-          `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
+          { email, ...(password && { password: await readNewPassword() }) },
+          `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again. If it is there ` +
+            `without an invitation, run \`platform-auth users reset-password ${email}\`.`,
         ),
-      ({ id }, email) => `${email} is registered. Its id is ${id}.`,
+      ({ id, invitation }, email, { password }) => {
+        const said = `${email} is registered. Its id is ${id}.`;
+        if (password) return said;
+        return invitation ? `${said}\n\n${formatLink(invitation, email)}` : `${said} A mail invites the user.`;
+      },
     );
 }
 
@@ -146,12 +155,15 @@ function addPasswordReset(users: Command): void {
         undefined,
         'Run this again: a new link replaces the one before.',
       ),
-    ({ token, link, expires_at }, user) =>
-      link === undefined
-        ? `${token}\n\nThis token is shown once and sets the password of ${user} once, until ${expires_at}:\n` +
-          '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}'
-        : `${link}\n\nThis link is shown once and sets the password of ${user} once, until ${expires_at}.`,
+    formatLink,
   );
+}
+
+function formatLink({ token, link, expires_at }: PasswordResetResponse, user: string): string {
+  return link === undefined
+    ? `${token}\n\nThis token is shown once and sets the password of ${user} once, until ${expires_at}:\n` +
+        '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}'
+    : `${link}\n\nThis link is shown once and sets the password of ${user} once, until ${expires_at}.`;
 }
 
 /** @throws {CommandFailedError} when the account does not exist */

@@ -20,6 +20,7 @@ export const MAIL_KINDS = [
   'email_verification',
   'email_change',
   'email_change_notice',
+  'account_invitation',
   ...NOTICE_KINDS,
 ] as const;
 export type MailKind = (typeof MAIL_KINDS)[number];
@@ -34,9 +35,14 @@ interface Template {
   readonly html: string;
 }
 
-const LINK_PLACEHOLDERS = ['link', 'email', 'minutes', 'product'] as const;
+const LINK_PLACEHOLDERS = ['link', 'email', 'minutes', 'days', 'product'] as const;
 const NOTICE_PLACEHOLDERS: readonly string[] = ['email', 'product'];
-const KINDS_WITH_LINK: readonly MailKind[] = ['password_reset', 'email_verification', 'email_change'];
+const KINDS_WITH_LINK: readonly MailKind[] = [
+  'password_reset',
+  'email_verification',
+  'email_change',
+  'account_invitation',
+];
 
 export type TemplateValues = Readonly<Partial<Record<(typeof LINK_PLACEHOLDERS)[number], string>>>;
 
@@ -164,6 +170,18 @@ export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
       'password. The change takes effect when the new address is confirmed.',
     'If that was not you, change your password now: that stops the change.',
   ),
+  account_invitation: {
+    ...toMail(
+      'Your account at {{product}}',
+      'An account was made for {{email}} at {{product}}. To use it, choose a password:',
+      '<a href="{{link}}">Choose a password</a> within {{days}} days.',
+      'The link works once. Later, ask for a new password at {{product}} to get another one.',
+    ),
+    text:
+      'An account was made for {{email}} at {{product}}. To use it, choose a password. Open this link\n' +
+      'within {{days}} days:\n\n{{link}}\n\n' +
+      'The link works once. Later, ask for a new password at {{product}} to get another one.\n',
+  },
   password_reset_notice: toNotice(
     'Your password was changed',
     'The password of the account {{email}} at {{product}} was reset, and every session of it has ended.',

@@ -1,6 +1,6 @@
 /**
  * One-time tokens: the secret in a link by e-mail, or one that an operator hands over to reset a password. Invariants:
- * 256 random bits, stored as a digest; valid once, for 30 minutes by the clock of PostgreSQL; one for each user and
+ * 256 random bits, stored as a digest; valid once, for 30 minutes (an invitation: 7 days) by the clock of PostgreSQL; one for each user and
  * purpose. A trigger deletes them when `password_changed_at` changes or the user is disabled. Transactions lock the row
  * of the user before tokens and mail requests, against deadlocks.
  */
@@ -19,6 +19,8 @@ import { ProblemException, problems } from '../../foundation/problems/problems.j
 import { User } from './user.entity.js';
 
 export const TOKEN_TTL_MINUTES = 30;
+export const INVITATION_TTL_DAYS = 7;
+const MINUTES_PER_DAY = 1_440;
 
 /**
  * Secret scanners find the prefixes, and a page tells by them the purpose of a link. An operator's token has its own
@@ -27,17 +29,22 @@ export const TOKEN_TTL_MINUTES = 30;
 const PREFIXES = {
   password_reset: 'pa_reset_',
   operator_password_reset: 'pa_reset_',
+  account_invitation: 'pa_reset_',
   email_verification: 'pa_email_',
   email_change: 'pa_change_',
 } as const;
 const FORMAT = /^pa_(reset|email|change)_[\w-]{43}$/;
 type TokenPurpose = keyof typeof PREFIXES;
 
-export const RESET_PURPOSES = ['password_reset', 'operator_password_reset'] as const satisfies TokenPurpose[];
+export const RESET_PURPOSES = [
+  'password_reset',
+  'operator_password_reset',
+  'account_invitation',
+] as const satisfies TokenPurpose[];
 export const EMAIL_PURPOSES = ['email_verification', 'email_change'] as const satisfies TokenPurpose[];
 
 const ISSUE = `INSERT INTO one_time_tokens (user_id, purpose, digest, email, expires_at)
-  VALUES ($1, $2, $3, $4, now() + interval '${TOKEN_TTL_MINUTES} minutes')
+  VALUES ($1, $2, $3, $4, now() + $5 * interval '1 minute')
   ON CONFLICT (user_id, purpose) DO UPDATE
   SET digest = excluded.digest, email = excluded.email, expires_at = excluded.expires_at
   RETURNING expires_at AS "expiresAt"`;
@@ -105,7 +112,8 @@ export class OneTimeTokens {
     email: string | null,
   ): Promise<IssuedToken> {
     const token = generateSecret(PREFIXES[purpose]);
-    const values = [userId, purpose, computeDigest(token), email];
+    const minutes = purpose === 'account_invitation' ? INVITATION_TTL_DAYS * MINUTES_PER_DAY : TOKEN_TTL_MINUTES;
+    const values = [userId, purpose, computeDigest(token), email, minutes];
     const [row] = await transaction.query<{ expiresAt: Date }[]>(ISSUE, values);
     if (!row) throw new Error('PostgreSQL returned no token');
     return { token, expiresAt: row.expiresAt };
@@ -118,14 +126,24 @@ export class OneTimeTokens {
       if (!user) throw new ProblemException(problems.notFound);
       // The lock prevents another transaction from disabling the user before the token is committed.
       if (!user.isActive) throw new ProblemException(problems.userDisabled);
-      const issued = await this.issueToken(transaction, user.id, 'operator_password_reset', null);
+      const issued = await this.issueLink(transaction, user.id, 'operator_password_reset');
       const details = { expires_at: issued.expiresAt.toISOString() };
       const event = toUserEvent('admin.user.password_reset_issued', actor, user.id, { details });
       await this.audit.record(transaction, event);
-      const { passwordResetUrl: page } = this.environment;
-      const hasPage = page !== undefined && page !== DEVELOPMENT_MAIL.PASSWORD_RESET_URL;
-      return { ...issued, link: hasPage ? buildLink(page, issued.token) : undefined };
+      return issued;
     });
+  }
+
+  /** Issues a token that an operator hands over. The caller holds a lock of the user's row. */
+  async issueLink(
+    transaction: EntityManager,
+    userId: string,
+    purpose: 'operator_password_reset' | 'account_invitation',
+  ): Promise<IssuedLink> {
+    const issued = await this.issueToken(transaction, userId, purpose, null);
+    const { passwordResetUrl: page } = this.environment;
+    const hasPage = page !== undefined && page !== DEVELOPMENT_MAIL.PASSWORD_RESET_URL;
+    return { ...issued, link: hasPage ? buildLink(page, issued.token) : undefined };
   }
 
   /** Refuses text in another format. No call can have used such text, so this refusal need not wait for one. */

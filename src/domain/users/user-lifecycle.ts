@@ -15,15 +15,16 @@ import { createId, isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { isMailEnabled } from '../mail/mail-transport.js';
 import { Outbox } from '../mail/outbox.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
-import type { PasswordHash } from '../passwords/password-hasher.js';
+import { NO_PASSWORD, type PasswordHash } from '../passwords/password-hasher.js';
 import { createWrongPassword } from '../passwords/password-verifier.js';
-import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { OneTimeTokens } from './one-time-tokens.js';
+import { OneTimeTokens, type IssuedLink } from './one-time-tokens.js';
 import { translateTakenEmail } from './users.service.js';
 import { User } from './user.entity.js';
 
@@ -32,11 +33,20 @@ interface NewUser {
   readonly password: string;
 }
 
+type InvitedUser = Pick<NewUser, 'email'> & { readonly password?: string | undefined };
+
+interface CreatedUser {
+  readonly user: User;
+  /** Undefined when it is sent by mail, or none is needed. */
+  readonly invitation: IssuedLink | undefined;
+}
+
 @Injectable()
 export class Registration {
   constructor(
     private readonly dataSource: DataSource,
     private readonly passwords: NewPasswords,
+    private readonly tokens: OneTimeTokens,
     private readonly outbox: Outbox,
     private readonly throttle: Throttle,
     private readonly audit: AuditLog,
@@ -55,15 +65,51 @@ export class Registration {
     }
   }
 
-  async registerUserByOperator(given: NewUser, actor: Actor): Promise<User> {
-    return this.insertUser(given, actor, 'admin.user.created');
+  /** Without a password the user chooses one, by an invitation: ASVS 6.4.6 wants no operator to know it. */
+  async registerUserByOperator({ email, password }: InvitedUser, actor: Actor): Promise<CreatedUser> {
+    if (password === undefined) return this.inviteUser(email, actor);
+    if (this.environment.adminSetPasswords === 'refused')
+      refuseField('/password', 'is not accepted: leave it out, and the user gets an invitation to choose one');
+    return { user: await this.insertUser({ email, password }, actor, 'admin.user.created'), invitation: undefined };
+  }
+
+  /** Sends the invitation; without a mail server returns it, for the operator to hand over. */
+  private async inviteUser(email: string, actor: Actor): Promise<CreatedUser> {
+    const user = { ...this.toUser(email, NO_PASSWORD), passwordChangedAt: null };
+    const save = async (transaction: EntityManager): Promise<IssuedLink | undefined> => {
+      await transaction.insert(User, user);
+      const details = { after: { is_active: true, invited: true } };
+      await this.audit.record(transaction, toUserEvent('admin.user.created', actor, user.id, { details }));
+      if (!isMailEnabled(this.environment)) return this.tokens.issueLink(transaction, user.id, 'account_invitation');
+      const request = { kind: 'account_invitation', recipient: email, userId: user.id, requester: actor } as const;
+      await this.outbox.addRequestWith(transaction, request);
+      return undefined;
+    };
+    return { user, invitation: await translateTakenEmail(this.dataSource.transaction(save)) };
   }
 
   private async insertUser({ email, password }: NewUser, actor: Actor, event: AuditEventName): Promise<User> {
     const given = { password, email, pointer: '/password' };
-    const passwordHash = await this.passwords.hashNewPassword(given, actor, actor.door === 'admin');
+    const user = this.toUser(email, await this.passwords.hashNewPassword(given, actor, actor.door === 'admin'));
+    const save = async (transaction: EntityManager): Promise<void> => {
+      await transaction.insert(User, user);
+      if (this.environment.requireVerifiedEmail) {
+        // Part of the transaction, because an account without a link could never log in.
+        const request = { kind: 'email_verification', recipient: email, userId: null, requester: actor } as const;
+        await this.outbox.addRequestWith(transaction, request);
+      }
+      // The audit log names the new user as the actor when no door has authenticated one.
+      const named = actor.door === 'open' ? toUserActor(actor, user.id) : actor;
+      const details = { after: { is_active: true } };
+      await this.audit.record(transaction, toUserEvent(event, named, user.id, { time: user.createdAt, details }));
+    };
+    await translateTakenEmail(this.dataSource.transaction(save));
+    return user;
+  }
+
+  private toUser(email: string, passwordHash: PasswordHash): User {
     const now = this.clock.now();
-    const user: User = {
+    return {
       id: createId(),
       email,
       passwordHash,
@@ -75,20 +121,6 @@ export class Registration {
       createdAt: now,
       updatedAt: now,
     };
-    const save = async (transaction: EntityManager): Promise<void> => {
-      await transaction.insert(User, user);
-      if (this.environment.requireVerifiedEmail) {
-        // Part of the transaction, because an account without a link could never log in.
-        const request = { kind: 'email_verification', recipient: email, userId: null, requester: actor } as const;
-        await this.outbox.addRequestWith(transaction, request);
-      }
-      // The audit log names the new user as the actor when no door has authenticated one.
-      const named = actor.door === 'open' ? toUserActor(actor, user.id) : actor;
-      const details = { after: { is_active: true } };
-      await this.audit.record(transaction, toUserEvent(event, named, user.id, { time: now, details }));
-    };
-    await translateTakenEmail(this.dataSource.transaction(save));
-    return user;
   }
 }
 

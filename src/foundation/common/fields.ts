@@ -106,9 +106,13 @@ export function TextField(
 }
 
 /** Checks the length only, so that a login accepts every existing password. `NewPasswords` judges new ones. */
-export function PasswordField(described: { description?: string; example?: string } = {}): PropertyDecorator {
+export function PasswordField(
+  described: { description?: string; example?: string } = {},
+  presence?: Presence,
+): PropertyDecorator {
   const schema = { format: 'password', minLength: 1, maxLength: MAX_PASSWORD_LENGTH, example: EXAMPLES.password };
-  return applyDecorators(Field({ ...schema, ...described }), CharactersBetween(1, MAX_PASSWORD_LENGTH));
+  const field = Field({ type: String, ...schema, ...described }, presence);
+  return applyDecorators(field, CharactersBetween(1, MAX_PASSWORD_LENGTH));
 }
 
 /** An optional whole number. Its default is the initial value of the property. */

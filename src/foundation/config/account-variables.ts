@@ -66,6 +66,12 @@ export const accountSections = [
         type: kinds.oneOf('open', 'closed').default('open'),
         text: 'open: any client may register a user. closed: only an administrator creates users.',
       },
+      ADMIN_SET_PASSWORDS: {
+        type: kinds.oneOf('allowed', 'refused').default('allowed'),
+        text:
+          'Whether an operator who creates a user may send a password, which the operator then knows. refused (ASVS ' +
+          '6.4.6): the user always chooses one, by an [invitation](operations/mail.md#invitations).',
+      },
       REQUIRE_VERIFIED_EMAIL: {
         type: kinds.flag,
         text:

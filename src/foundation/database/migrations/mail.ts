@@ -47,7 +47,7 @@ export class CreateMail1795651200003 implements MigrationInterface {
       COMMENT ON TABLE one_time_tokens IS
         'tokens that were mailed or handed over; a row is deleted when its token is used';
       COMMENT ON COLUMN one_time_tokens.purpose IS
-        'password_reset, operator_password_reset, email_verification or email_change';
+        'password_reset, operator_password_reset, account_invitation, email_verification or email_change';
       COMMENT ON COLUMN one_time_tokens.digest IS 'SHA-256 of the token';
       COMMENT ON COLUMN one_time_tokens.email IS
         'the address that the token was sent to; null: an operator hands it over';
