@@ -2,7 +2,11 @@
 import type { Request } from 'express';
 import type { VNode } from 'preact';
 import type { UserResponse } from '../api/account/user.dto.js';
-import type { CreatedUserResponse, PasswordResetResponse, SessionResponse } from '../api/admin/users.admin.controller.js';
+import type {
+  CreatedUserResponse,
+  PasswordResetResponse,
+  SessionResponse,
+} from '../api/admin/users.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-requests.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';

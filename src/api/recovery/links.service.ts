@@ -16,7 +16,12 @@ import { isNotice, type MailKind, type NoticeKind } from '../../domain/mail/temp
 import { hasPassword } from '../../domain/passwords/password-hasher.js';
 import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
-import { buildLink, INVITATION_TTL_DAYS, OneTimeTokens, TOKEN_TTL_MINUTES } from '../../domain/users/one-time-tokens.js';
+import {
+  buildLink,
+  INVITATION_TTL_DAYS,
+  OneTimeTokens,
+  TOKEN_TTL_MINUTES,
+} from '../../domain/users/one-time-tokens.js';
 import { lockAccount } from '../../domain/users/user-lifecycle.js';
 import { User } from '../../domain/users/user.entity.js';
 

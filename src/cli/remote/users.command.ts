@@ -1,6 +1,10 @@
 import type { Command } from 'commander';
 import type { UserExplanationResponse } from '../../api/admin/explanations.admin.controller.js';
-import type { AdminUserResponse, CreatedUserResponse, PasswordResetResponse } from '../../api/admin/users.admin.controller.js';
+import type {
+  AdminUserResponse,
+  CreatedUserResponse,
+  PasswordResetResponse,
+} from '../../api/admin/users.admin.controller.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields } from '../tables.js';
