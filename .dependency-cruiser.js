@@ -18,6 +18,7 @@ const STOREYS = {
     ['users'],
     ['second-factors'],
     ['maintenance'],
+    ['status'],
   ],
   api: [
     ['health', 'well-known', 'nodes'],

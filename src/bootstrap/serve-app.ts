@@ -20,6 +20,7 @@ import { onStopSignal } from './start-report.js';
 import type { StopTracing } from './tracing.js';
 import { Readiness } from '../api/health/health-probe.js';
 import { RequestMetrics } from '../foundation/metrics/request-metrics.js';
+import { RequestTally } from '../foundation/metrics/request-tally.js';
 
 const LEVELS_WITH_VALIDATIONS = new Set(['debug', 'trace']);
 const SWEEP_INTERVAL_MS = 50;
@@ -82,12 +83,12 @@ async function createApp(environment: Environment, watch: StartWatch): Promise<N
 export function configureApp(app: NestExpressApplication): void {
   const log = app.get(Log);
   const environment = app.get(Environment);
-  const metrics = app.get(RequestMetrics);
-  const count = environment.metricsPort === undefined ? undefined : metrics.count.bind(metrics);
+  const tally = app.get(RequestTally);
+  const counters = environment.metricsPort === undefined ? [tally] : [tally, app.get(RequestMetrics)];
   app.set('etag', false);
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
-  app.use(createRequestLog(log, LEVELS_WITH_VALIDATIONS.has(environment.logLevel), count));
+  app.use(createRequestLog(log, LEVELS_WITH_VALIDATIONS.has(environment.logLevel), counters));
   app.use(guardHead(environment, app.get(RouteTable)), readBytes, parseJson);
   app.useGlobalPipes(createValidationPipe());
   app.useGlobalFilters(new ProblemFilter(log));

@@ -1,6 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
+import { eventually } from '../../tools/eventually.js';
 import { computeDigest, generateKey } from '../../src/foundation/crypto/secret.js';
 import { problems } from '../../src/foundation/problems/problems.js';
 import { useCli } from '../support/cli.js';
@@ -313,6 +314,19 @@ describe('platform-auth', () => {
     const { port } = app.server.address() as AddressInfo;
     const besideService = cli.with({ AUTH_URL: '', INTERNAL_PORT: String(port), PORT: '1' });
     expect(await besideService.json('status')).toMatchObject({ url: `http://127.0.0.1:${port}` });
+  });
+
+  it('status --history says how many logins failed in each hour of two days, and today and yesterday', async () => {
+    await app.login('nobody@example.org', 'wrong password').expect(401);
+    type History = Readonly<Record<'today' | 'yesterday', { failed_logins: number }>> & { readonly hours: object[] };
+    await eventually('the refusal is counted', async () => {
+      const { today, yesterday, hours } = await cli.json<History>('status --history');
+      expect(hours).toHaveLength(48);
+      return today.failed_logins + yesterday.failed_logins > 0;
+    });
+    expect(await cli.ok('status --history')).toMatch(
+      /│ hour +│ logins +│ failed logins [^]*│ today +│ \d+ \(\d+\) +│ \d+ \(\d+\) /,
+    );
   });
 
   it('status with an empty admin key, as in a cron job without the variable, says what it did not look at, and fails', async () => {

@@ -294,6 +294,7 @@ export class ProxiedCalls {
     await this.call({ operation: `DELETE ${path}/{id}`, status: 404, headers, id });
     await this.call({ operation: 'GET /api/v0/admin/audit-events', status: 200, headers });
     await this.call({ operation: 'GET /api/v0/admin/background-work', status: 200, headers });
+    await this.call({ operation: 'GET /api/v0/admin/hourly-counts', status: 200, headers });
   }
 
   private async callForLinks(): Promise<void> {

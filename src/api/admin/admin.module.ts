@@ -17,11 +17,13 @@ import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
 import { EnrolmentsAdminController } from './enrolments.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
+import { HourlyCountsAdminController } from './hourly-counts.admin.controller.js';
 import { IdentifyAdminController } from './identify.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 import { MaintenanceModule } from '../../domain/maintenance/maintenance.module.js';
+import { StatusModule } from '../../domain/status/status.module.js';
 
 /** The console calls their routes by these names (console/admin-api.ts). */
 export const ADMIN_CONTROLLERS = {
@@ -34,6 +36,7 @@ export const ADMIN_CONTROLLERS = {
   identify: IdentifyAdminController,
   auditEvents: AuditEventsAdminController,
   backgroundWork: BackgroundWorkAdminController,
+  hourlyCounts: HourlyCountsAdminController,
 } as const;
 
 @Module({
@@ -45,6 +48,7 @@ export const ADMIN_CONTROLLERS = {
     OperatorsModule,
     SecondFactorsModule,
     MaintenanceModule,
+    StatusModule,
   ],
   controllers: Object.values(ADMIN_CONTROLLERS),
   providers: [AdminDoor, AdminStrategy],

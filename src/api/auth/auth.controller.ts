@@ -9,6 +9,7 @@ import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import { readBearer } from '../../foundation/access/doors.js';
 import { Answers, Public } from '../../foundation/access/require.js';
+import { Declares } from '../../foundation/access/route-declarations.js';
 import { TextField } from '../../foundation/common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
@@ -107,6 +108,7 @@ export class AuthController {
 
   @Post('login')
   @Public()
+  @Declares({ countedAs: ['logins', 'new_sessions'] })
   @ApiProblems(
     problems.invalidCredentials,
     problems.emailNotVerified,
@@ -160,6 +162,7 @@ export class AuthController {
 
   @Post('login/second-factor')
   @Public()
+  @Declares({ countedAs: ['new_sessions'] })
   @Throttled('second-factor-address')
   @ApiProblems(
     problems.invalidSecondFactor,
@@ -194,6 +197,7 @@ export class AuthController {
 
   @Post('login/passkey')
   @Public()
+  @Declares({ countedAs: ['logins', 'new_sessions'] })
   @Throttled('second-factor-address')
   @ApiProblems(problems.invalidPasskey, problems.emailNotVerified, problems.notFound)
   @ApiOperation({

@@ -155,7 +155,7 @@ const Authorize = (
 ) =>
   applyDecorators(
     RequireWith(createGatewayGuard(door), door),
-    Declares({ audience: 'gateways', body: 'none', logged: 'failures' }),
+    Declares({ audience: 'gateways', body: 'none', logged: 'failures', countedAs: ['validations'] }),
     ApiOperation({
       summary: `Authorize a request at a gateway, at the ${door} door`,
       description:

@@ -152,7 +152,7 @@ export class IntrospectController {
   @Post('introspect')
   @HttpCode(200)
   @RequireWith(IntrospectGuard, 'app')
-  @Declares({ body: 'form' })
+  @Declares({ body: 'form', countedAs: ['validations'] })
   @ApiSecurity('app_basic')
   @ApiOperation({
     summary: 'Introspect an access token (RFC 7662)',

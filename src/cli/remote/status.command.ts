@@ -5,6 +5,7 @@ import { callService, isFailure, parseBaseUrl, toServiceError } from '../http-cl
 import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
 import { AdminClient } from './admin-client.js';
+import { formatHours, readHours, sumDays } from './hourly-history.js';
 import { addRemote, getServiceUrl, readRemoteVariables } from './remote-command.js';
 
 const component = z.object({ status: z.string(), message: z.string().optional() });
@@ -25,36 +26,47 @@ export function addStatusCommand(root: Command): void {
     'Show the health of the service, what waits in the background, and how many credentials are live, unused or about to expire. Exit code 1 when it is not healthy, work is overdue, or the key does not suffice to look.',
     '',
     'It needs ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, for the background work and the counts of credentials.',
-  ).action(async (_options, command: Command) => {
-    const variables = readRemoteVariables();
-    const url = parseBaseUrl(getServiceUrl(command, variables));
-    const health = await readHealth(url);
-    const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
-    const client = isCounting ? AdminClient.from(url, variables) : undefined;
-    const nodes = await readIfAllowed(client, '/nodes/summary', counts);
-    const app_credentials = await readIfAllowed(client, '/app-credentials/summary', counts);
-    const unused_scopes = (await readIfAllowed(client, '/app-credentials/unused-scopes', unusedScopes))?.items ?? null;
-    const background_work = await readIfAllowed(client, '/background-work', backgroundWork);
-    const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
-      name,
-      message === undefined ? status : `${status}: ${message}`,
-    ]);
-    const answers = { 'background work': background_work, nodes, 'app credentials': app_credentials };
-    const unseen = Object.entries(answers).flatMap(([name, answer]) => (answer === null ? [name] : []));
-    print(command, { url, health, background_work, nodes, app_credentials, unused_scopes }, () =>
-      formatFields({
-        address: url,
-        status: health.status,
-        ...Object.fromEntries(details),
-        ...(background_work && formatWork(background_work)),
-        ...(nodes && { nodes: formatCounts(nodes) }),
-        ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
-        ...(unused_scopes?.length && { 'unused scopes': formatScopes(unused_scopes) }),
-        ...(unseen.length > 0 && { 'not looked at': unseen.join(', ') }),
-      }),
-    );
-    refuseProblems(url, { health, background_work, unseen, isKeyGiven: client !== undefined });
-  });
+  )
+    .option('--history', 'what happened in each hour of the last day, beside the day before')
+    .action(async ({ history }: { history?: true }, command: Command) => {
+      if (history) return showHistory(command);
+      const variables = readRemoteVariables();
+      const url = parseBaseUrl(getServiceUrl(command, variables));
+      const health = await readHealth(url);
+      const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
+      const client = isCounting ? AdminClient.from(url, variables) : undefined;
+      const nodes = await readIfAllowed(client, '/nodes/summary', counts);
+      const app_credentials = await readIfAllowed(client, '/app-credentials/summary', counts);
+      const unused_scopes =
+        (await readIfAllowed(client, '/app-credentials/unused-scopes', unusedScopes))?.items ?? null;
+      const background_work = await readIfAllowed(client, '/background-work', backgroundWork);
+      const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
+        name,
+        message === undefined ? status : `${status}: ${message}`,
+      ]);
+      const answers = { 'background work': background_work, nodes, 'app credentials': app_credentials };
+      const unseen = Object.entries(answers).flatMap(([name, answer]) => (answer === null ? [name] : []));
+      print(command, { url, health, background_work, nodes, app_credentials, unused_scopes }, () =>
+        formatFields({
+          address: url,
+          status: health.status,
+          ...Object.fromEntries(details),
+          ...(background_work && formatWork(background_work)),
+          ...(nodes && { nodes: formatCounts(nodes) }),
+          ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
+          ...(unused_scopes?.length && { 'unused scopes': formatScopes(unused_scopes) }),
+          ...(unseen.length > 0 && { 'not looked at': unseen.join(', ') }),
+        }),
+      );
+      refuseProblems(url, { health, background_work, unseen, isKeyGiven: client !== undefined });
+    });
+}
+
+async function showHistory(command: Command): Promise<void> {
+  const variables = readRemoteVariables();
+  const client = AdminClient.from(parseBaseUrl(getServiceUrl(command, variables)), variables);
+  const hours = await readHours(client);
+  print(command, { ...sumDays(hours), hours }, () => formatHours(hours));
 }
 
 interface Seen {

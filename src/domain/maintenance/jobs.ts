@@ -18,6 +18,7 @@ import { FailedLoginNotices } from '../mail/failed-login-notices.js';
 import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
+import { HISTORY_DAYS } from '../../foundation/config/limits.js';
 import { BackgroundWork } from './background-work.js';
 
 const MS_PER_SECOND = 1_000;
@@ -51,6 +52,7 @@ function listRetentions({ auditRetentionDays }: Environment): Retention[] {
     { table: 'one_time_tokens', key: 'user_id, purpose', endsAt: 'expires_at', days: 0 },
     { table: 'throttle_windows', key: 'key', endsAt: 'window_end', days: 0 },
     { table: 'used_challenges', key: 'digest', endsAt: 'expires_at', days: 1 / 24 },
+    { table: 'hourly_counts', key: 'hour, process_id', endsAt: 'hour', days: HISTORY_DAYS },
     // Deletes the requests of a service that no longer sends mail.
     { table: 'mail_requests', key: 'id', endsAt: 'requested_at', days: 2 },
   ];

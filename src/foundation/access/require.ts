@@ -194,7 +194,7 @@ const describeTargetHeader = (description: string) =>
 export const RequirePresentedApp = () =>
   applyDecorators(
     RequireWith(PresentedAppGuard, 'app'),
-    Declares({ headers: [TARGET_HEADER, SCOPE_HEADER], logged: 'failures' }),
+    Declares({ headers: [TARGET_HEADER, SCOPE_HEADER], logged: 'failures', countedAs: ['validations'] }),
     describeTargetHeader('Your own name, as the body’s `target`. If you send both, they must agree.'),
     ApiHeader({
       name: 'X-Platform-Scope',
@@ -270,7 +270,7 @@ class ForwardedUserGuard extends DoorGuard {
 
 function buildForwardedDoor(door: Door, guards: Type<CanActivate>[], ...refusals: Problem[]): MethodDecorator {
   return applyDecorators(
-    Declares({ doors: [door], logged: 'failures' }),
+    Declares({ doors: [door], logged: 'failures', countedAs: ['validations'] }),
     UseGuards(...guards),
     ApiSecurity(toRequirement(door)),
     ApiSecurity(toRequirement(door, 'app')),

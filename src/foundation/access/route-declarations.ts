@@ -1,6 +1,7 @@
 // What a route declares about the requests that it takes. The decorators of require.ts and of the controllers declare
 // it; `RouteTable` compiles it once. Invariant: a guard reads a declaration, and never concludes anything from a URL.
 
+import type { CounterName } from '../common/hourly-counters.js';
 import type { RouteScope } from '../common/names.js';
 import type { Door } from './principals.js';
 
@@ -31,6 +32,8 @@ export interface RouteDeclaration {
   readonly headers: readonly (typeof TARGET_HEADER | typeof SCOPE_HEADER)[];
   /** Which requests the request log contains. A refusal is also logged as a security event, whatever this says. */
   readonly logged: 'all' | 'failures' | 'none';
+  /** What a request that is answered with 200 counts as in the hourly counts. */
+  readonly countedAs: readonly CounterName[];
 }
 
 const DECLARATION = 'route-declaration';

@@ -22,6 +22,9 @@ export const MAX_LEASE_MS = 5_000;
 /** An IPv6 /48 may be one attacker or a whole office: it gets this many times the points of one network. */
 export const SITE_BUCKET_FACTOR = 16;
 
+/** How long the hourly counts are kept: five weeks, so that a day can be compared with that of the month before. */
+export const HISTORY_DAYS = 35;
+
 /** The highest bcrypt cost of our own hashes, at which one takes 3 s of a core. */
 export const MAX_BCRYPT_COST = 16;
 

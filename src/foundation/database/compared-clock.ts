@@ -44,6 +44,12 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
     return (this.clock.now().getTime() - this.clock.readMonotonicMs() - this.databaseOffsetMs) / 1_000;
   }
 
+  /** PostgreSQL's time, without a statement; undefined until the first comparison. */
+  databaseNow(): Date | undefined {
+    const { databaseOffsetMs } = this;
+    return databaseOffsetMs === undefined ? undefined : new Date(databaseOffsetMs + this.clock.readMonotonicMs());
+  }
+
   /** While PostgreSQL does not answer, the last comparison counts. */
   get isWrong(): boolean {
     return Math.abs(this.skewSeconds ?? 0) > MAX_SKEW_SECONDS;

@@ -10,6 +10,7 @@ import { CreateAuditSeals1795651200010 } from './migrations/audit-seals.js';
 import { CreateChangeFeed1795651200014 } from './migrations/change-feed.js';
 import { CreateCountedRefusals1795651200011 } from './migrations/counted-refusals.js';
 import { CreateHouseholds1795651200016 } from './migrations/households.js';
+import { CreateHourlyCounts1795651200017 } from './migrations/hourly-counts.js';
 import { CreateMail1795651200003 } from './migrations/mail.js';
 import { CreateMaintenance1795651200013 } from './migrations/maintenance.js';
 import { CreateNodes1795651200006 } from './migrations/nodes.js';
@@ -39,6 +40,7 @@ export const MIGRATIONS = [
   CreateChangeFeed1795651200014,
   IndexSearches1795651200015,
   CreateHouseholds1795651200016,
+  CreateHourlyCounts1795651200017,
 ];
 /** The timestamp of the first migration of version 0.1.0. */
 const FIRST_TIMESTAMP = 1_795_651_200_001;

@@ -15,12 +15,12 @@ export interface CompletedRequest {
 
 /**
  * @param logsSuccesses logs every request of routes that declare to log failures only
- * @param count undefined when no metrics are served
+ * @param counters what counts each completed request
  */
 export function createRequestLog(
   log: Log,
   logsSuccesses: boolean,
-  count?: (request: CompletedRequest) => void,
+  counters: readonly { count(request: CompletedRequest): void }[],
 ): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
@@ -28,7 +28,8 @@ export function createRequestLog(
       const route = getRoute(request);
       const status = response.writableFinished ? response.statusCode : 499;
       const durationMs = performance.now() - startedAt;
-      count?.({ request, response, route, status, durationMs });
+      const completed = { request, response, route, status, durationMs };
+      for (const counter of counters) counter.count(completed);
       if (request.refused?.isLogged === false) return;
       const logged = request.declared?.logged;
       if (logged === 'none' || (logged === 'failures' && status === 200 && !logsSuccesses)) return;

@@ -6,11 +6,12 @@ import { Module } from '@nestjs/common';
 import { MetricsServer } from './metrics-server.js';
 import { MetricsRegistryModule } from './metrics-registry.module.js';
 import { RequestMetrics } from './request-metrics.js';
+import { RequestTally } from './request-tally.js';
 import { ServiceGauges } from './service-gauges.js';
 
 @Module({
   imports: [MetricsRegistryModule],
-  providers: [RequestMetrics, ServiceGauges, MetricsServer],
-  exports: [MetricsRegistryModule, RequestMetrics],
+  providers: [RequestMetrics, RequestTally, ServiceGauges, MetricsServer],
+  exports: [MetricsRegistryModule, RequestMetrics, RequestTally],
 })
 export class MetricsModule {}

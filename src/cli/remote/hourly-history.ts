@@ -1,0 +1,52 @@
+/** `platform-auth status --history`: what happened in each hour of the last day, beside the day before. */
+import * as z from 'zod';
+import { COUNTER_NAMES, createCounts, type CounterName, type Counts } from '../../foundation/common/hourly-counters.js';
+import { formatTable } from '../tables.js';
+import type { AdminClient } from './admin-client.js';
+
+const DAY_HOURS = 24;
+const counts = z.object({ items: z.array(z.object({ hour: z.string(), ...createShape(z.number()) })) });
+export type Hours = z.infer<typeof counts>['items'];
+
+function createShape<Value>(value: Value): Record<CounterName, Value> {
+  return Object.fromEntries(COUNTER_NAMES.map((name) => [name, value])) as Record<CounterName, Value>;
+}
+
+export async function readHours(client: AdminClient): Promise<Hours> {
+  return client.requireShape(counts, await client.get(`/hourly-counts?hours=${2 * DAY_HOURS}`)).items;
+}
+
+/** @returns the sums of today and yesterday, in UTC */
+export function sumDays(hours: Hours): Record<'today' | 'yesterday', Counts> {
+  const today = hours.at(-1)?.hour.slice(0, 10);
+  const ofToday = hours.filter(({ hour }) => hour.startsWith(today ?? ''));
+  const ofYesterday = hours.slice(0, -ofToday.length).slice(-DAY_HOURS);
+  return { today: sum(ofToday), yesterday: sum(ofYesterday) };
+}
+
+function sum(hours: Hours): Counts {
+  const total = createCounts();
+  for (const hour of hours) for (const name of COUNTER_NAMES) total[name] += hour[name];
+  return total;
+}
+
+/** A cell is `3 (5)`: 3 in this hour, and 5 in the same hour of the day before. */
+export function formatHours(hours: Hours): string {
+  const { today, yesterday } = sumDays(hours);
+  const toRow = (hour: string, now: Counts, before: Counts | undefined) => ({
+    hour,
+    ...Object.fromEntries(COUNTER_NAMES.map((name) => [toTitle(name), `${now[name]} (${before?.[name] ?? 0})`])),
+  });
+  const lastDay = hours
+    .slice(-DAY_HOURS)
+    .map((each, index) => toRow(each.hour.slice(5, 16).replace('T', ' '), each, hours.at(index - 2 * DAY_HOURS)));
+  const columns = ['hour', ...COUNTER_NAMES.map(toTitle)];
+  const table = formatTable(columns, [...lastDay, toRow('today', today, yesterday)], {
+    drop: ['new sessions', 'validations'],
+  });
+  return `In brackets: the same hour of the day before, and yesterday. All times are UTC.\n${table}`;
+}
+
+function toTitle(name: CounterName): string {
+  return name.replaceAll('_', ' ');
+}
