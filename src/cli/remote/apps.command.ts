@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import type { IssuedAppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
 import { APP_SCOPE, EXAMPLES } from '../../foundation/common/names.js';
 import { addCommand, createRestrictionParser, NEEDS_ADMIN_KEY, parseExpiry } from '../command-options.js';
 import {
@@ -9,7 +10,6 @@ import {
   addUpdate,
   adviseOnLost,
   formatIssued,
-  type IssuedApp,
   type IssuedType,
 } from './credentials.command.js';
 import { addRemote, toParameters } from './remote-command.js';
@@ -43,7 +43,7 @@ export function addAppsCommands(root: Command): void {
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answerKey(
       async (client, options: Readonly<Record<string, string>>) =>
-        client.post<IssuedApp>(
+        client.post<IssuedAppCredentialResponse>(
           APPS.path,
           toParameters(options),
           `If \`platform-auth apps list --caller ${options.caller} --target ${options.target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,

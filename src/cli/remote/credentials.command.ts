@@ -9,9 +9,7 @@ import { isExpiring } from '../credential-state.js';
 import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { replaceControlCharacters, type Colour } from '../tables.js';
 import { IDEMPOTENT_ADVICE, Names, type AdminClient, type ResourceType } from './admin-client.js';
-import type { IssuedAppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
-import type { RevokedKeysResponse } from '../../api/admin/key.dto.js';
-import type { IssuedOperatorResponse } from '../../api/admin/operators.admin.controller.js';
+import type { KeyResponse, RevokedKeysResponse } from '../../api/admin/key.dto.js';
 import { addRemote, formatItem, toParameters, type List, type RemoteCommand } from './remote-command.js';
 
 export interface CredentialType {
@@ -168,15 +166,16 @@ export async function rotateKey<View>(
   return client.post<View>(`${path}/${encodeURIComponent(id)}/rotate`, body, advice);
 }
 
-/** Apps and operators, whose new keys are printed once. */
+/** The types whose new keys are printed once. */
 export interface IssuedType extends CredentialType {
   /** The fields that are shown of a new key, besides its expiry. */
   readonly fields: readonly string[];
   readonly shownOnce: string;
 }
 
-export type IssuedApp = IssuedAppCredentialResponse;
-export type IssuedOperator = IssuedOperatorResponse;
+type IssuedKey = Pick<KeyResponse, 'expires_at' | 'previous_key_expires_at'> & {
+  readonly scopes?: readonly string[] | null;
+};
 
 type Rotation = Readonly<{ overlapHours?: number; finish?: true }>;
 
@@ -195,13 +194,9 @@ export function addRotate(group: Command, credential: IssuedType, example: strin
       new Option('--finish', 'make no key, and end the one before the last rotation now').conflicts('overlapHours'),
     )
     .answerKey(
-      async (
-        client,
-        name: string,
-        { overlapHours, finish }: Rotation,
-      ): Promise<FinishedRotation | IssuedApp | IssuedOperator> => {
+      async (client, name: string, { overlapHours, finish }: Rotation): Promise<FinishedRotation | IssuedKey> => {
         const id = (await named?.findId(client, name)) ?? name;
-        if (!finish) return rotateKey<IssuedApp | IssuedOperator>(client, credential, id, overlapHours);
+        if (!finish) return rotateKey<IssuedKey>(client, credential, id, overlapHours);
         await client.post(`${path}/${encodeURIComponent(id)}/finish-rotation`, undefined, IDEMPOTENT_ADVICE);
         return { finished: true };
       },
@@ -213,14 +208,14 @@ export function addRotate(group: Command, credential: IssuedType, example: strin
     );
 }
 
-export function formatIssued({ fields, shownOnce }: IssuedType, issued: IssuedApp | IssuedOperator): string {
-  const optional = (['scopes', 'expires_at'] as const).filter((name) => issued[name] !== null);
+export function formatIssued({ fields, shownOnce }: IssuedType, issued: IssuedKey): string {
+  const optional = (['scopes', 'expires_at'] as const).filter((name) => issued[name] != null);
   return `${formatItem(issued, new Set([...fields, ...optional]))}\n\n${shownOnce}`;
 }
 
 /** When the key could not be printed, the credential is live but its key is lost. */
-export function adviseOnLost({ name }: IssuedType, issued: IssuedApp | IssuedOperator): string {
-  const id = 'app_id' in issued ? issued.app_id : issued.operator_id;
+export function adviseOnLost({ name, idField }: IssuedType, issued: object): string {
+  const id = (issued as Readonly<Record<string, string>>)[idField];
   return `${name} ${id} is live: rotate it, or revoke it.`;
 }
 

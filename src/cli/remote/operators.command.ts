@@ -1,20 +1,12 @@
 import { InvalidArgumentError, type Command } from 'commander';
-import type { OperatorResponse } from '../../api/admin/operators.admin.controller.js';
+import type { IssuedOperatorResponse, OperatorResponse } from '../../api/admin/operators.admin.controller.js';
 import { isId } from '../../foundation/common/ids.js';
 import { EXAMPLES, isOperatorScopeList, OPERATOR_SCOPES, type OperatorScope } from '../../foundation/common/names.js';
 import { addCommand, NEEDS_ADMIN_KEY, parseExpiry } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
-import {
-  addList,
-  addRotate,
-  addUpdate,
-  adviseOnLost,
-  formatIssued,
-  type IssuedOperator,
-  type IssuedType,
-} from './credentials.command.js';
+import { addList, addRotate, addUpdate, adviseOnLost, formatIssued, type IssuedType } from './credentials.command.js';
 import { addRemote, toParameters } from './remote-command.js';
 
 const OPERATORS: IssuedType = {
@@ -44,7 +36,7 @@ export function addOperatorsCommands(root: Command): void {
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .answerKey(
       async (client, name: string, options: Readonly<Record<string, unknown>>) =>
-        client.post<IssuedOperator>(
+        client.post<IssuedOperatorResponse>(
           OPERATORS.path,
           { name, ...toParameters(options) },
           'If `platform-auth operators list --live` shows it, its key is lost: rotate it. Otherwise run this again.',
