@@ -3,9 +3,9 @@
 import { STATUS_CODES } from 'node:http';
 import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
-import { SCOPE_EXTENSION } from '../src/foundation/access/require.js';
+import { SCOPE_EXTENSION, type NeededScope } from '../src/foundation/access/require.js';
 import { readPackageVersion } from '../src/foundation/common/package-version.js';
-import { EXAMPLES, listAcceptedScopes, type RouteScope } from '../src/foundation/common/names.js';
+import { EXAMPLES, listAcceptedScopes } from '../src/foundation/common/names.js';
 import { createProblemExamples, ProblemSchema } from '../src/foundation/problems/api-problems.js';
 
 const DESCRIPTION = `The central authority for authentication of a multi-service platform.
@@ -93,7 +93,7 @@ interface Response {
 interface Operation {
   tags?: string[];
   description?: string;
-  [SCOPE_EXTENSION]?: RouteScope;
+  [SCOPE_EXTENSION]?: NeededScope;
   security?: object[];
   parameters?: { in: string; required?: boolean; schema?: Schema }[];
   requestBody?: { required?: boolean; content: Record<string, Media> };
@@ -162,10 +162,12 @@ function describeEmptyBody(schemas: Record<string, Schema>): NonNullable<Operati
 
 /** OpenAPI has no scopes for an apiKey scheme, so the description names them. */
 function describeScope(method: string, operation: Operation): void {
-  const scope = operation[SCOPE_EXTENSION];
-  if (scope === undefined) return;
+  const needed = operation[SCOPE_EXTENSION];
+  if (needed === undefined) return;
   Reflect.deleteProperty(operation, SCOPE_EXTENSION);
-  const scopes = listAcceptedScopes(scope, method.toUpperCase()).map((each) => `\`${each}\``);
+  const scopes = listAcceptedScopes(needed.scope, needed.isRead ? 'GET' : method.toUpperCase()).map(
+    (each) => `\`${each}\``,
+  );
   operation.description = [operation.description, `Scope of an operator: ${scopes.join(' or ')}.`]
     .filter((part) => part !== undefined && part !== '')
     .join('\n\n');

@@ -65,9 +65,10 @@ export class AdminApi {
     return Object.fromEntries(
       names.flatMap((name) => {
         const handler = prototype[name] as Handler;
-        const { scope } = readDeclaration(handler);
+        const { scope, isRead } = readDeclaration(handler);
         if (scope === undefined) return [];
-        const method = RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod];
+        const declared = RequestMethod[Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod];
+        const method = isRead ? 'GET' : declared;
         const principal = request.user as AdminPrincipal;
         const call = async (...values: unknown[]): Promise<unknown> => {
           await this.door.refuseMissingScope(principal, scope, method, () => toActor(request));

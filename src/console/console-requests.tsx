@@ -13,6 +13,7 @@ import {
   Query,
   Req,
   Res,
+  SetMetadata,
   UseFilters,
   UseGuards,
   type ArgumentsHost,
@@ -138,6 +139,11 @@ export class ForeignForms {
   }
 }
 
+const READS_ONLY = 'console-reads-only';
+
+/** A form that changes nothing, such as a search: it may be sent again, as a browser does at a reload. */
+export const ReadsOnly = () => SetMetadata(READS_ONLY, true);
+
 export type Fields = Readonly<Record<string, string | undefined>>;
 
 /** @returns the fields of a form, with the values of a repeated field joined by blanks */
@@ -181,14 +187,15 @@ class ConsoleGuard implements CanActivate {
     if (!session) throw new NotLoggedInError();
     request.user = session.principal;
     request.consoleSession = { ...session, pages: listOfferedPages(this.api.bindTo(request), session.principal) };
-    if (request.method !== 'GET' && request.method !== 'HEAD') await this.claimForm(request, session);
+    if (request.method !== 'GET' && request.method !== 'HEAD') await this.claimForm(request, session, context);
     return true;
   }
 
-  private async claimForm(request: Request, session: ConsoleSession): Promise<void> {
+  private async claimForm(request: Request, session: ConsoleSession, context: ExecutionContext): Promise<void> {
     await this.foreignForms.refuseOtherOrigin(request);
     const form = readFormToken(session, readFields(request).form ?? '', request.path);
     if (form === undefined) throw await this.foreignForms.recordRefusal(request, 'form');
+    if (Reflect.getMetadata(READS_ONLY, context.getHandler()) === true) return;
     const advice =
       'It was done once, and not again. A new key was shown in the first answer only: if you do not have it, rotate the key.';
     if (!(await this.sessions.claimForm(session, form)))

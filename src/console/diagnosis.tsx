@@ -35,7 +35,11 @@ export class DiagnosisPage {
   async show(@Req() request: Request, @Res() response: Response, @Query() { about, ...asked }: Fields): Promise<void> {
     if (about !== undefined || asked.service || asked.address) refuseKeys(about?.trim() ?? '', asked);
     const found = about === undefined ? undefined : await this.explain(request, about.trim(), asked);
-    const fields = [{ ...ABOUT, value: about }, ...ASKED.map((field) => ({ ...field, value: asked[field.name] }))];
+    this.send(request, response, { about, ...asked }, found);
+  }
+
+  private send(request: Request, response: Response, asked: Fields, found: VNode | undefined): void {
+    const fields = [ABOUT, ...ASKED].map((field) => ({ ...field, value: asked[field.name] }));
     sendPage(
       response,
       <Page title="Explain" session={getSession(request)} at={ADDRESS} needs={['read', 'nodes', 'apps', 'users']}>
@@ -45,20 +49,29 @@ export class DiagnosisPage {
     );
   }
 
-  /** A form, so that a key that is pasted by mistake stands in no address. */
+  /** A form, so that neither an e-mail address nor a key that is pasted by mistake stands in an address. */
   @Post()
-  ask(@Req() request: Request, @Res() response: Response): void {
+  async ask(@Req() request: Request, @Res() response: Response): Promise<void> {
     const { about = '', address, service } = readFields(request);
-    const id = ID_BEFORE_KEY.exec(about.trim())?.[1] ?? about.trim();
+    const given = about.trim();
+    const isEmail = given.includes('@') && !given.includes(':');
+    const id = isEmail ? await this.findUserId(request, given) : (ID_BEFORE_KEY.exec(given)?.[1] ?? given);
+    if (id === undefined) {
+      this.send(request, response, { about: given }, <p role="note">No user has this e-mail address.</p>);
+      return;
+    }
     refuseKeys(id, { address, service });
     response.redirect(303, toAddress(ADDRESS, { about: id, address, service }));
   }
 
   private async explain(request: Request, about: string, asked: Fields): Promise<VNode> {
     if (isIP(about) !== 0) return this.explainNetwork(request, about);
-    if (isId(about)) return this.explainId(request, about, asked);
-    const [user] = (await this.api.bindTo(request).users.listUsers({ email: about })).items;
-    return user ? this.explainId(request, user.id, asked) : <p role="note">No user has this e-mail address.</p>;
+    return this.explainId(request, about, asked);
+  }
+
+  private async findUserId(request: Request, email: string): Promise<string | undefined> {
+    const [user] = (await this.api.bindTo(request).users.searchUsers({ email })).items;
+    return user?.id;
   }
 
   private async explainNetwork(request: Request, address: string): Promise<VNode> {
@@ -130,7 +143,7 @@ function computeDayAgo(): string {
 /** An address is kept by browsers and proxies, so a key or a code must not stand in it. */
 function refuseKeys(about: string, { address = '', service = '' }: Fields): void {
   const isHarmless =
-    (isId(about) || isIP(about) !== 0 || (about.includes('@') && !about.includes(':'))) &&
+    (isId(about) || isIP(about) !== 0) &&
     (address === '' || isIP(address) !== 0) &&
     (service === '' || (SERVICE_NAME.isName(service) && redactSecrets(service) === service));
   if (isHarmless) return;

@@ -12,7 +12,7 @@ import { ProblemException, problems } from '../foundation/problems/problems.js';
 import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import { ConsoleRefusal, getSession, readFields, refuseOutdated, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './audit.js';
-import { Facts, Filters, Form, Page, Pager, sendPage, Table, toAddress } from './view.js';
+import { Facts, Filters, Form, Page, Pager, SearchForm, SearchPager, sendPage, Table, toAddress } from './view.js';
 import type { Cells, FactList, FieldProps, RowGroup } from './view.js';
 
 /** A field of a form. A list is typed with blanks between its words. */
@@ -33,8 +33,12 @@ export interface Action<Resource> {
   readonly fields?: (resource: Resource) => readonly ResourceField[];
 }
 
+type ListRoute<Resource> = AdminRoute<[query: Unvalidated], { items: Resource[]; next_cursor: string | null }>;
+
 export interface ResourceRoutes<Resource, Issued extends Resource> {
-  readonly list: AdminRoute<[query: Unvalidated], { items: Resource[]; next_cursor: string | null }>;
+  readonly list: ListRoute<Resource>;
+  /** A list whose filters are sent as a form. */
+  readonly search?: ListRoute<Resource>;
   readonly find: AdminRoute<[id: string], Resource>;
   readonly issue: AdminRoute<[request: Request, body: Unvalidated], Issued>;
 }
@@ -99,12 +103,22 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
 
   @Get()
   async showList(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
+    await this.sendList(request, response, query, this.getRoutes(request).list);
+  }
+
+  protected async sendList(
+    request: Request,
+    response: Response,
+    query: Fields,
+    list: ListRoute<Resource>,
+  ): Promise<void> {
     const { address, title, noun, head, filters, groupedBy, toName } = this.type;
     if (query.search !== undefined && isId(query.search.trim())) {
       response.redirect(303, `${address}/${query.search.trim()}`);
       return;
     }
-    const { list, issue } = this.getRoutes(request);
+    const { search, issue } = this.getRoutes(request);
+    const session = getSession(request);
     const page = await list(query);
     const items = groupedBy ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
     const rows = items.map((resource) => [
@@ -123,9 +137,17 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
             <a href={`${address}/new`}>New {noun}</a>
           </p>
         )}
-        <Filters action={address} fields={filters} query={query} />
+        {search ? (
+          <SearchForm session={session} action={`${address}/search`} fields={filters} query={query} />
+        ) : (
+          <Filters action={address} fields={filters} query={query} />
+        )}
         <Table caption={title} head={['Name', ...head]} rows={rows} groups={groups} />
-        <Pager address={address} query={query} next={page.next_cursor} />
+        {search ? (
+          <SearchPager session={session} action={`${address}/search`} query={query} next={page.next_cursor} />
+        ) : (
+          <Pager address={address} query={query} next={page.next_cursor} />
+        )}
       </>,
     );
   }

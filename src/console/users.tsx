@@ -1,5 +1,6 @@
 /** The pages of users: their state, sessions and factors, and what an operator may do. */
-import type { Request } from 'express';
+import { Post, Req, Res } from '@nestjs/common';
+import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import type { UserResponse } from '../api/account/user.dto.js';
 import type {
@@ -8,7 +9,7 @@ import type {
   SessionResponse,
 } from '../api/admin/users.admin.controller.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages } from './console-requests.js';
+import { ConsolePages, readFields, ReadsOnly } from './console-requests.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
 import { Ago, Moment, Secret, Table, type Cells } from './view.js';
 
@@ -21,7 +22,12 @@ const USERS: ResourceType<UserResponse, CreatedUserResponse> = {
   title: 'Users',
   noun: 'user',
   scope: 'users',
-  routes: ({ users }) => ({ list: users.listUsers, find: users.getUserAsAdmin, issue: users.createUser }),
+  routes: ({ users }) => ({
+    list: users.listUsers,
+    search: users.searchUsers,
+    find: users.getUserAsAdmin,
+    issue: users.createUser,
+  }),
   filters: [
     { label: 'Part of the e-mail address, or id', name: 'search' },
     { label: 'Disabled', name: 'disabled', options: YES_OR_ALL },
@@ -81,6 +87,14 @@ const USERS: ResourceType<UserResponse, CreatedUserResponse> = {
 export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> {
   constructor(api: AdminApi) {
     super(api, USERS);
+  }
+
+  /** A form, so that no e-mail address stands in a URL. */
+  @Post('search')
+  @ReadsOnly()
+  async search(@Req() request: Request, @Res() response: Response): Promise<void> {
+    const given = Object.entries(readFields(request)).filter(([name, value]) => name !== 'form' && value !== '');
+    await this.sendList(request, response, Object.fromEntries(given), this.api.bindTo(request).users.searchUsers);
   }
 
   protected toCells(user: UserResponse): Cells {

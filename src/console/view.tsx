@@ -85,6 +85,8 @@ interface FormProps {
   readonly action: string;
   readonly submit: string;
   readonly look?: string;
+  /** The class of the form. */
+  readonly layout?: string;
   /** When the resource of the form was last changed. */
   readonly seen?: string;
   readonly fields?: readonly FieldProps[];
@@ -92,9 +94,9 @@ interface FormProps {
 }
 
 /** A form that changes something: it proves that a page of this session made it, and can be sent once. */
-export function Form({ session, action, submit, look, seen, fields = [], children }: FormProps): VNode {
+export function Form({ session, action, submit, look, layout, seen, fields = [], children }: FormProps): VNode {
   return (
-    <form method="post" action={action} data-once>
+    <form method="post" action={action} class={layout} data-once>
       <input type="hidden" name="form" value={createFormToken(session, createRandomId(), action)} />
       {seen !== undefined && <input type="hidden" name="seen" value={seen} />}
       {children}
@@ -267,6 +269,31 @@ export function Pager({ address, query, next }: { address: string; query: object
         Next page
       </a>
     </p>
+  );
+}
+
+interface SearchProps {
+  readonly session: ConsoleSession;
+  readonly action: string;
+  readonly fields: readonly FieldProps[];
+  readonly query: Readonly<Record<string, string | undefined>>;
+}
+
+/** Filters that are sent as a form, because an address keeps what is typed into it (ASVS 14.2.1). */
+export function SearchForm({ session, action, fields, query }: SearchProps): VNode {
+  const filled = fields.map((field) => ({ ...field, value: query[field.name] }));
+  return <Form session={session} action={action} submit="Show" layout="filters" fields={filled} />;
+}
+
+export function SearchPager({ session, action, query, next }: Omit<SearchProps, 'fields'> & { next: string | null }) {
+  if (next === null) return null;
+  const fields = Object.entries({ ...query, cursor: next });
+  return (
+    <Form session={session} action={action} submit="Next page">
+      {fields.map(([name, value]) => (
+        <input type="hidden" name={name} value={value} />
+      ))}
+    </Form>
   );
 }
 

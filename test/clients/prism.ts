@@ -277,6 +277,7 @@ export class ProxiedCalls {
     const { id = '' } = await this.call({ operation: `POST ${path}`, status: 201, headers, body });
     await this.call({ operation: 'POST /api/v0/auth/login', status: 200, body });
     await this.call({ operation: `GET ${path}`, status: 200, headers });
+    await this.call({ operation: `POST ${path}/search`, status: 200, headers, body: { email: body.email } });
     await this.call({ operation: `GET ${path}/{id}`, status: 200, headers, id });
     await this.call({ operation: `GET ${path}/{id}/explain`, status: 200, headers, id, query: '?address=192.0.2.7' });
     await this.call({

@@ -360,10 +360,24 @@ describe('/console', () => {
       expect(fields.sort()).toEqual(Object.keys(properties).sort());
     });
 
-    it('finds a user by the id', async () => {
-      const { id } = await app.user();
-      const { headers } = await browser.get(`/console/users?search=${id}`).expect(303);
-      expect(headers.location).toBe(`/console/users/${id}`);
+    it('finds a user by the id or by the address, which stands in no URL, and asks again at a reload', async () => {
+      const { id, email } = await app.user();
+      const proof = await browser.readForm('/console/users', '/console/users/search');
+      const search = (text: string, form = proof) => browser.send('/console/users/search', { ...form, search: text });
+      expect((await search(id).expect(303)).headers.location).toBe(`/console/users/${id}`);
+      for (const part of [email, email.slice(2, -3), email.slice(2, -3)])
+        expect((await search(part).expect(200)).text).toContain(`href="/console/users/${id}"`);
+      await search(email, {}).expect(403);
+      await browser.get(`/console/users?search=${encodeURIComponent(email)}`).expect(400);
+    });
+
+    it('explains a user by the address, which stands in no URL', async () => {
+      const { id, email } = await app.user();
+      const { headers } = await browser.submit('/console/explain', { about: email });
+      expect(headers.location).toBe(`/console/explain?about=${id}`);
+      await browser.get(`/console/explain?about=${encodeURIComponent(email)}`).expect(400);
+      const { text } = await browser.submit('/console/explain', { about: 'nobody@example.org' });
+      expect(text).toContain('No user has this e-mail address.');
     });
 
     it('explains an address of a network, and a request', async () => {

@@ -23,7 +23,8 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     // refused.
     request.user = principal;
     if (operatorScope === undefined) throw new Error('The route declares no scope');
-    await this.door.refuseMissingScope(principal, operatorScope, request.method, getActor);
+    const method = request.declared?.isRead ? 'GET' : request.method;
+    await this.door.refuseMissingScope(principal, operatorScope, method, getActor);
     return principal;
   }
 }

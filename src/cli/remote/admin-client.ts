@@ -101,13 +101,21 @@ export class AdminClient {
     throw this.createAddressError('does not answer as this service does');
   }
 
-  async *readPages<Item>(path: string, query: Query = {}, maxItems = Infinity): AsyncGenerator<ListPage<Item>> {
+  /** @param method POST for a search, whose query is sent in the body */
+  async *readPages<Item>(
+    path: string,
+    query: Query = {},
+    maxItems = Infinity,
+    method: 'GET' | 'POST' = 'GET',
+  ): AsyncGenerator<ListPage<Item>> {
     let cursor: string | null | undefined;
     // Brent's algorithm detects a cycle of cursors of any length, and remembers one cursor.
     let [landmark, pages, pagesAtLandmark]: [typeof cursor, number, number] = [undefined, 0, 1];
     for (let left = maxItems; cursor !== null && left > 0;) {
       const limit = String(Math.min(MAX_PAGE_SIZE, left));
-      const page = this.requireShape(aPage, await this.get(path, { ...query, limit, cursor }));
+      const asked = { ...query, limit, cursor };
+      const answer = method === 'GET' ? await this.get(path, asked) : await this.post(path, asked);
+      const page = this.requireShape(aPage, answer);
       const { items, next_cursor } = page as { items: Item[]; next_cursor: string | null };
       // Otherwise the command would ask a faulty server for ever.
       if (next_cursor !== null && (next_cursor === landmark || items.length === 0))
@@ -120,10 +128,10 @@ export class AdminClient {
   }
 
   /** Reads all items into memory. */
-  async list<Item>(path: string, query: Query = {}, maxItems = Infinity): Promise<Item[]> {
+  async list<Item>(path: string, query: Query = {}, maxItems = Infinity, method?: 'GET' | 'POST'): Promise<Item[]> {
     const items: Item[] = [];
     let saidAt = Date.now();
-    for await (const page of this.readPages<Item>(path, query, maxItems)) {
+    for await (const page of this.readPages<Item>(path, query, maxItems, method)) {
       for (const item of page.items) items.push(item);
       if (items.length > MAX_ITEMS_IN_MEMORY)
         throw this.createAddressError(`lists more than ${MAX_ITEMS_IN_MEMORY} items`);

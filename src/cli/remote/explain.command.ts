@@ -8,7 +8,7 @@ import type { AuditEventResponse } from '../../api/admin/audit-events.admin.cont
 import type { UserExplanationResponse } from '../../api/admin/explanations.admin.controller.js';
 import type { ExplanationResponse, ReasonResponse } from '../../api/admin/key-explanation.dto.js';
 import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
-import { buildLoginPath } from './users.command.js';
+import { buildLoginPath, findUserByEmail } from './users.command.js';
 
 const MAX_CHANGES = 100;
 /** Bounds the requests, because each address is a request. */
@@ -81,7 +81,7 @@ type UserExplanation = Awaited<ReturnType<typeof explainUser>>;
  */
 async function explainUser(client: AdminClient, user: string, address: string | undefined) {
   const found = user.includes('@')
-    ? (await client.list<AdminUserResponse>('/users', { email: user }, 1))[0]
+    ? await findUserByEmail(client, user)
     : await client.find<AdminUserResponse>(`/users/${encodeURIComponent(user)}`);
   if (!found) {
     const detail = 'No account has this id or e-mail address. `platform-auth users list` shows every account.';

@@ -18,6 +18,8 @@ type Item = Readonly<Record<string, Cell | readonly Cell[]>>;
 /** What a list reads from the service, and how it shows the items. */
 export interface List extends TableOptions<string> {
   readonly path: string;
+  /** POST: a search, whose options are sent in the body. */
+  readonly method?: 'POST';
   readonly columns: readonly string[];
   /**
    * Gets every item, and is asked for a remark after the last one.
@@ -72,13 +74,13 @@ export class RemoteCommand extends Command {
       });
   }
 
-  private async printList(client: AdminClient, { path, columns, watch, ...options }: List): Promise<void> {
+  private async printList(client: AdminClient, { path, method, columns, watch, ...options }: List): Promise<void> {
     const { limit, all, ...selecting } = this.opts<{ limit: number; all?: true }>();
     const selected = Object.entries(toParameters(selecting));
     const query: Query = Object.fromEntries(selected.map(([name, value]) => [name, String(value)]));
     const output = readOptions(this).json ? new JsonList() : new Table(columns, options);
     let hasMore = false;
-    for await (const page of client.readPages<Item>(path, query, all ? Infinity : limit)) {
+    for await (const page of client.readPages<Item>(path, query, all ? Infinity : limit, method)) {
       hasMore = page.hasMore;
       for (const item of page.items) watch?.add(item);
       process.stdout.write(output.add(output instanceof Table ? page.items.map(joinLists) : page.items));

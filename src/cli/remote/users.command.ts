@@ -12,6 +12,8 @@ import type { AdminClient } from './admin-client.js';
 import { addRemote } from './remote-command.js';
 import { addCommand, NEEDS_ADMIN_KEY, parsePast } from '../command-options.js';
 
+/** E-mail addresses are searched in a body, so that no proxy logs them. */
+const USER_SEARCH = '/users/search';
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'];
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'];
 
@@ -23,7 +25,7 @@ export function addUsersCommands(root: Command): Command {
   const description = 'Manage accounts. A <user> is an id or an e-mail address.';
   const users = addCommand(root, 'users', description, { needs, example: 'list' });
   addRemote(users, 'list', 'List users.', '--search @example.org --unverified --created-since 7d')
-    .list(() => ({ path: '/users', columns: COLUMNS, drop: ['created_at', 'is_active'] }))
+    .list(() => ({ path: USER_SEARCH, method: 'POST', columns: COLUMNS, drop: ['created_at', 'is_active'] }))
     .option('--email <email>', 'only the user with this address')
     .option('--search <text>', 'only users whose address contains this')
     .option('--disabled', 'only disabled users')
@@ -177,10 +179,15 @@ async function findUserDetails(client: AdminClient, user: string): Promise<UserD
   return { ...found, email_verified_at, second_factors };
 }
 
+export async function findUserByEmail(client: AdminClient, email: string): Promise<AdminUserResponse | undefined> {
+  const [found] = await client.list<AdminUserResponse>(USER_SEARCH, { email }, 1, 'POST');
+  return found;
+}
+
 /** @throws {CommandFailedError} when the account does not exist */
 async function findUser(client: AdminClient, user: string): Promise<AdminUserResponse> {
   if (!user.includes('@')) return client.get<AdminUserResponse>(`/users/${encodeURIComponent(user)}`);
-  const [found] = await client.list<AdminUserResponse>('/users', { email: user }, 1);
+  const found = await findUserByEmail(client, user);
   if (!found)
     throw new CommandFailedError(
       `No account has the e-mail address ${user}. \`platform-auth users list\` shows every account.`,

@@ -34,7 +34,7 @@ import {
 import { Doors, type Asked } from './doors.js';
 import { DOORS, type Door } from './principals.js';
 import { getDeclaredRoute } from './route-table.js';
-import { Declares, SCOPE_HEADER, TARGET_HEADER } from './route-declarations.js';
+import { Declares, SCOPE_HEADER, TARGET_HEADER, type RouteDeclaration } from './route-declarations.js';
 
 /**
  * The operation of the OpenAPI document carries its operator scope here, until `completeDocument` turns it into text.
@@ -119,6 +119,8 @@ interface AdminRoute {
   readonly creates?: Type;
   /** The class of the body, if the client may leave the body out. */
   readonly optionalBody?: Type;
+  /** Whether a POST only reads. */
+  readonly isRead?: true;
 }
 
 /** @param path below `/api/v0/admin`, beginning with a slash */
@@ -129,19 +131,19 @@ export const AdminController = (path = ''): ClassDecorator =>
 export const InternalController = (path = ''): ClassDecorator =>
   applyDecorators(ApiTags('internal'), Controller(`internal${path}`), Declares({ audience: 'services' }));
 
-/** @param scope the operator scope that the route needs; `read` suffices for every GET */
+/** @param scope the operator scope that the route needs; `read` suffices for every GET, and for `isRead` */
 export function RequireAdmin(
   scope: RouteScope,
   { refusals = [], returns, creates, ...route }: AdminRoute,
 ): MethodDecorator {
-  const { optionalBody, ...operation } = route;
+  const { optionalBody, isRead, ...operation } = route;
   return applyDecorators(
     creates ? Answers(201, creates) : Answers(returns ? 200 : 204, returns ?? ''),
     ApiOperation(operation),
     ...(optionalBody ? [ApiBody({ type: optionalBody, required: false })] : []),
     ApiProblems(...refusals),
     RequireWith(DoorGuard, 'admin'),
-    NeedsScope(scope),
+    NeedsScope(scope, isRead),
   );
 }
 
@@ -150,8 +152,12 @@ type OtherDoor = Exclude<Door, 'admin'>;
 export const RequireAdminOr = (scope: OperatorScope, ...others: [OtherDoor, ...OtherDoor[]]) =>
   applyDecorators(RequireWith(DoorGuard, 'admin', ...others), NeedsScope(scope));
 
-const NeedsScope = (scope: RouteScope) =>
-  applyDecorators(Declares({ scope }), ApiExtension(SCOPE_EXTENSION, scope), ApiProblems(problems.missingScope));
+export type NeededScope = Pick<RouteDeclaration, 'isRead'> & { readonly scope: RouteScope };
+
+function NeedsScope(scope: RouteScope, isRead = false) {
+  const needed: NeededScope = { scope, isRead };
+  return applyDecorators(Declares(needed), ApiExtension(SCOPE_EXTENSION, needed), ApiProblems(problems.missingScope));
+}
 
 @Injectable()
 class PresentedAppGuard extends DoorGuard {

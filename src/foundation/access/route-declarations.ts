@@ -26,6 +26,8 @@ export interface RouteDeclaration {
   readonly doors: readonly Door[];
   /** The operator scope that the admin door requires. */
   readonly scope?: RouteScope;
+  /** Whether the operator scope `read` suffices, as for GET: a search whose values stand in its body. */
+  readonly isRead?: boolean;
   readonly audience: Audience;
   readonly body: BodyKind;
   /** Other routes refuse these headers: if they ignored one, the caller would believe that it was checked. */

@@ -30,7 +30,8 @@ function acceptedOn({ method, path }: Route): readonly OperatorScope[] {
   // Its answer has what the scopes allow.
   if (path === '/keys/identify') return OPERATOR_SCOPES;
   const resource = RESOURCES.find(([prefix]) => prefix.test(path))?.[1];
-  return [...(resource ? [resource] : []), ...(method === 'get' ? (['read'] as const) : [])];
+  const isRead = method === 'get' || path === '/users/search';
+  return [...(resource ? [resource] : []), ...(isRead ? (['read'] as const) : [])];
 }
 
 describe('the scopes of an operator', () => {

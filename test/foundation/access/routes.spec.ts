@@ -98,6 +98,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/hourly-counts': 'listHourlyCounts: admin with read',
   'POST api/v0/admin/users': 'createUser: admin with users',
   'GET api/v0/admin/users': 'listUsers: admin with users',
+  'POST api/v0/admin/users/search': 'searchUsers: admin with users',
   'GET api/v0/admin/users/:id': 'getUserAsAdmin: admin with users',
   'PATCH api/v0/admin/users/:id': 'updateUser: admin with users',
   'DELETE api/v0/admin/users/:id': 'deleteUser: admin with users',
