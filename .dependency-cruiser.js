@@ -22,7 +22,7 @@ const STOREYS = {
   ],
   api: [
     ['health', 'well-known', 'nodes'],
-    ['account', 'internal'],
+    ['account', 'households', 'internal'],
     ['auth', 'recovery', 'admin'],
   ],
 };

@@ -8,6 +8,7 @@ import { ConfigModule } from './foundation/config/config.module.js';
 import type { Environment } from './foundation/config/environment.js';
 import { DatabaseModule } from './foundation/database/database.module.js';
 import { MetricsModule } from './foundation/metrics/metrics.module.js';
+import { HouseholdsApiModule } from './api/households/households-api.module.js';
 import { NodesApiModule } from './api/nodes/nodes-api.module.js';
 import { RecoveryModule } from './api/recovery/recovery.module.js';
 import { ThrottlingModule } from './foundation/throttling/throttling.module.js';
@@ -42,6 +43,7 @@ export class AppModule {
         AuthModule,
         NodesApiModule,
         AccountModule,
+        HouseholdsApiModule,
         HealthModule,
         WellKnownModule,
         RecoveryModule.forRoot(environment),

@@ -23,6 +23,7 @@ Paths match exactly, in case and in slashes. A path that exists but does not sup
 const TAGS = {
   auth: 'Users register, log in, renew their tokens and log out. Nodes enrol themselves.',
   users: 'Accounts: what their owner, a service and an operator may read, and what the owner changes.',
+  households: 'Who lives where: what people do about their households, members and devices.',
   internal: 'For services: is the credential that a caller presented valid?',
   admin: 'For operators: users, app credentials, nodes, operators, and the audit log.',
   health: 'For load balancers and orchestrators.',
@@ -64,7 +65,7 @@ export function createOpenApiDocument(app: INestApplication): OpenAPIObject {
 const EXAMPLES_PATH = '#/components/examples/';
 const PROBLEM = 'application/problem+json';
 const UUID_LENGTH = 36;
-/** Methods whose requests have no body. */
+/** Methods whose requests have no body, unless the operation declares one. */
 const WITHOUT_BODY = new Set(['get', 'delete']);
 const BODY_STATUSES = ['413', '415'];
 const BODY_EXAMPLE = 'body_too_deep';
@@ -136,7 +137,7 @@ function completeDocument(created: OpenAPIObject): OpenAPIObject {
 function completeOperation(method: string, operation: Operation, problemExamples: ProblemExamples): void {
   operation.security ??= [];
   describeScope(method, operation);
-  if (WITHOUT_BODY.has(method)) dropBodyProblems(operation.responses);
+  if (WITHOUT_BODY.has(method) && !operation.requestBody) dropBodyProblems(operation.responses);
   for (const parameter of operation.parameters ?? []) {
     if (parameter.in === 'path') parameter.schema = { format: 'uuid', ...parameter.schema };
     if (parameter.schema) limitLength(parameter.schema);

@@ -21,7 +21,7 @@ interface Call {
   /** Sent as JSON, or as a form. */
   readonly body?: object;
   readonly form?: Readonly<Record<string, string>>;
-  /** Of the path. */
+  /** Of the path, whose ids are separated by a slash. */
   readonly id?: string;
   readonly query?: string;
 }
@@ -57,6 +57,7 @@ export class ProxiedCalls {
   async callAll(operations: readonly string[]): Promise<void> {
     await this.callAsUser();
     await this.callForFactors();
+    await this.callForHouseholds();
     await this.callAsAdminForApps();
     await this.callAsAdminForNodes();
     await this.callAsAdminForOperators();
@@ -110,6 +111,54 @@ export class ProxiedCalls {
     const tokens = await this.call({ operation: 'POST /api/v0/auth/login', status: 200, body: leaver });
     const asLeaver = { Authorization: `Bearer ${tokens.access_token ?? ''}` };
     await this.call({ operation: `POST ${path}/delete`, status: 204, headers: asLeaver, body: { password } });
+  }
+
+  private async callForHouseholds(): Promise<void> {
+    const [path, password] = ['/api/v0/households', 'correct horse battery'];
+    const [owner, guest] = [await this.registerUser(password), await this.registerUser(password)];
+    const { headers } = owner;
+    const { id = '' } = await this.call({ operation: `POST ${path}`, status: 201, headers, body: { name: 'home' } });
+    await this.call({ operation: `POST ${path}`, status: 400, headers, body: { name: '' } });
+    await this.call({ operation: `GET ${path}`, status: 200, headers });
+    await this.call({ operation: `GET ${path}/{id}`, status: 200, headers, id });
+    await this.call({ operation: `GET ${path}/{id}`, status: 404, headers: guest.headers, id });
+    await this.call({ operation: `PATCH ${path}/{id}`, status: 200, headers, id, body: { name: 'house' } });
+    const invite = `POST ${path}/{id}/invitations`;
+    const { code } = await this.call({ operation: invite, status: 201, headers, id, body: {} });
+    const other = await this.call({ operation: invite, status: 201, headers, id });
+    const accept = 'POST /api/v0/invitations/accept';
+    await this.call({ operation: accept, status: 200, headers: guest.headers, body: { code } });
+    await this.call({ operation: accept, status: 404, headers: guest.headers, body: { code: 'x' } });
+    await this.call({ operation: invite, status: 403, headers: guest.headers, id });
+    await this.call({ operation: `GET ${path}/{id}/invitations`, status: 200, headers, id });
+    const otherId = `${id}/${other.id ?? ''}`;
+    await this.call({
+      operation: `DELETE ${path}/{id}/invitations/{invitation_id}`,
+      status: 204,
+      headers,
+      id: otherId,
+    });
+    await this.call({ operation: `GET ${path}/{id}/members`, status: 200, headers, id });
+    const member = `${path}/{id}/members/{user_id}`;
+    const guestId = `${id}/${guest.id}`;
+    const promotion = { role: 'admin', password };
+    await this.call({ operation: `PATCH ${member}`, status: 200, headers, id: guestId, body: promotion });
+    await this.call({ operation: `PATCH ${member}`, status: 400, headers, id: guestId, body: { role: 'owner' } });
+    await this.call({ operation: `DELETE ${member}`, status: 204, headers, id: guestId, body: { password } });
+    const node = { room: 'hall', name: 'lamp' };
+    await this.call({ operation: `POST ${path}/{id}/enrolments`, status: 403, headers, id, body: node });
+    await this.call({ operation: `GET ${path}/{id}/nodes`, status: 200, headers, id });
+    const nodeId = `${id}/${randomUUID()}`;
+    await this.call({ operation: `DELETE ${path}/{id}/nodes/{node_id}`, status: 404, headers, id: nodeId });
+    await this.call({ operation: `DELETE ${path}/{id}`, status: 403, headers, id, body: { password: 'wrong' } });
+    await this.call({ operation: `DELETE ${path}/{id}`, status: 204, headers, id, body: { password } });
+  }
+
+  private async registerUser(password: string) {
+    const body = { email: `${randomUUID()}@example.org`, password };
+    const { id = '' } = await this.call({ operation: 'POST /api/v0/auth/register', status: 201, body });
+    const tokens = await this.call({ operation: 'POST /api/v0/auth/login', status: 200, body });
+    return { id, headers: { Authorization: `Bearer ${tokens.access_token ?? ''}` } };
   }
 
   /** With an authenticator app. What a browser would sign is refused. */
@@ -347,8 +396,10 @@ export class ProxiedCalls {
   /** @returns the fields of the answer */
   private async call({ operation, status, headers, body, form, id = '', query = '' }: Call): Promise<Fields> {
     const [method = '', template = ''] = operation.split(' ');
+    const ids = id.split('/');
+    const path = template.replace(/\{\w+\}/g, () => ids.shift() ?? '');
     const send = async () => {
-      const response = await fetch(this.url + template.replace(/\{\w+\}/, id) + query, {
+      const response = await fetch(this.url + path + query, {
         method,
         headers: { ...(body && { 'Content-Type': 'application/json' }), ...headers },
         ...(body && { body: JSON.stringify(body) }),

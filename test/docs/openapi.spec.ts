@@ -78,7 +78,7 @@ describe('GET /docs-json', () => {
       info: { version, license: { name: 'MIT', identifier: 'MIT' } },
       servers: [{ url: '/' }],
     });
-    const tags = ['auth', 'users', 'internal', 'admin', 'health'];
+    const tags = ['auth', 'users', 'households', 'internal', 'admin', 'health'];
     expect(document.tags).toEqual(tags.map((name) => ({ name, description: expect.stringMatching(/\S/) as string })));
     expect([...new Set(operations.flatMap(([, operation]) => operation.tags))]).toEqual(tags);
   });
@@ -127,7 +127,7 @@ describe('GET /docs-json', () => {
   });
 
   it('lists no refusal of a body for requests without one', () => {
-    const reading = operations.filter(([name]) => /^(GET|DELETE) /.test(name));
+    const reading = operations.filter(([name, { requestBody }]) => /^(GET|DELETE) /.test(name) && !requestBody);
     expect(reading.length).toBeGreaterThan(10);
     for (const [name, { responses }] of reading) {
       const codes = Object.values(responses).flatMap(({ content }) =>

@@ -88,10 +88,12 @@ export class AccountController {
 
   @Post('delete')
   @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
   @ApiOperation({
     summary: 'Delete your account',
-    description: 'Deletes the account and all of its sessions. It cannot be undone. Needs the password.',
+    description:
+      'Deletes the account with all of its sessions and memberships. It cannot be undone. Needs the password. 409 for the ' +
+      'last active admin of a household with other members.',
   })
   @Answers(204, 'The account is deleted, and every session of it has ended')
   async deleteOwnAccount(@Req() request: Request, @Body() { password }: DeleteAccountRequest): Promise<void> {

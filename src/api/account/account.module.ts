@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { MailModule } from '../../domain/mail/mail.module.js';
+import { HouseholdsModule } from '../../domain/households/households.module.js';
 import { PasswordsModule } from '../../domain/passwords/passwords.module.js';
 import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
 import { TokensModule } from '../../domain/tokens/tokens.module.js';
@@ -11,7 +12,7 @@ import { TotpController } from './totp.controller.js';
 import { UsersController } from './users.controller.js';
 
 @Module({
-  imports: [MailModule, PasswordsModule, SecondFactorsModule, TokensModule, UsersModule],
+  imports: [HouseholdsModule, MailModule, PasswordsModule, SecondFactorsModule, TokensModule, UsersModule],
   controllers: [UsersController, AccountController, TotpController, PasskeysController],
   providers: [AccountService],
 })

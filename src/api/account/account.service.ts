@@ -3,6 +3,7 @@ import { DataSource } from 'typeorm';
 import { toUserEvent } from '../../domain/audit/audit-events.js';
 import { AuditLog } from '../../domain/audit/audit-log.js';
 import { Outbox } from '../../domain/mail/outbox.js';
+import { Departures } from '../../domain/households/departures.js';
 import { NewPasswords } from '../../domain/passwords/new-passwords.js';
 import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
@@ -18,6 +19,7 @@ export class AccountService {
     private readonly verifier: PasswordVerifier,
     private readonly passwords: NewPasswords,
     private readonly sessions: SessionsService,
+    private readonly departures: Departures,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly outbox: Outbox,
@@ -49,7 +51,11 @@ export class AccountService {
   async deleteAccount(call: OwnCall, password: string): Promise<void> {
     await this.propagation.propagateAfter(async () => {
       const verified = await this.verifier.reauthenticateUser(call, password);
-      await this.dataSource.transaction(async (transaction) => {
+      const { id } = verified;
+      await this.departures.deleteWithMemberships(id, async (transaction, memberships) => {
+        for (const { id: householdId, role } of memberships)
+          if (role === 'admin') await this.departures.refuseLastAdmin(transaction, householdId, id);
+        await this.departures.endMemberships(transaction, id, memberships, call.actor);
         await deleteAccount(transaction, verified);
         await this.audit.record(transaction, toUserEvent('user.deleted', call.actor, verified.id));
       });

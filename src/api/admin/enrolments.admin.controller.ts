@@ -12,6 +12,7 @@ import {
   NULLABLE_MOMENT,
   NULLABLE_TARGETS,
   TargetsField,
+  UuidField,
   WholeNumberField,
 } from '../../foundation/common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
@@ -33,6 +34,7 @@ class IssueEnrolmentRequest extends NewNodeRequest {
 
 class EnrolmentsQuery extends PageQuery {
   @FlagField('only enrolments whose code can be used now') open?: true;
+  @UuidField({ example: EXAMPLES.householdId }, { optional: true }) household_id?: string;
 }
 
 export class NodeEnrolmentResponse {
@@ -48,6 +50,14 @@ export class NodeEnrolmentResponse {
   @ApiProperty(NULLABLE_MOMENT) used_at!: string | null;
   @ApiProperty({ ...ID, nullable: true, description: 'the node that used it', example: null }) node_id!: string | null;
 
+  @ApiProperty({
+    ...ID,
+    nullable: true,
+    description: 'the admin of the household who issued it; null: an operator',
+    example: null,
+  })
+  issued_by!: string | null;
+
   static from({ enrolment, state }: EnrolmentView): NodeEnrolmentResponse {
     return {
       enrolment_id: enrolment.id,
@@ -60,6 +70,7 @@ export class NodeEnrolmentResponse {
       expires_at: enrolment.expiresAt.toISOString(),
       used_at: enrolment.usedAt?.toISOString() ?? null,
       node_id: enrolment.nodeId ?? null,
+      issued_by: enrolment.issuedBy ?? null,
     };
   }
 }
@@ -99,7 +110,8 @@ export class EnrolmentsAdminController {
     returns: EnrolmentPageResponse,
   })
   async listEnrolments(@Query() query: EnrolmentsQuery): Promise<EnrolmentPageResponse> {
-    const page = await this.enrolments.listEnrolments(toPageRequest(query), query.open === true);
+    const filter = { householdId: query.household_id, isOpen: query.open === true };
+    const page = await this.enrolments.listEnrolments(toPageRequest(query), filter);
     return EnrolmentPageResponse.from(page);
   }
 

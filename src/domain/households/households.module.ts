@@ -1,5 +1,27 @@
 import { Module } from '@nestjs/common';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { NodesModule } from '../nodes/nodes.module.js';
+import { Departures } from './departures.js';
+import { HouseholdActs } from './household-acts.js';
+import { HouseholdDevices } from './household-devices.service.js';
+import { HouseholdInvitation } from './household-invitation.entity.js';
+import { Household } from './household.entity.js';
+import { HouseholdsService } from './households.service.js';
+import { InvitationsService } from './invitations.service.js';
+import { MembersService } from './members.service.js';
 import { Memberships } from './memberships.js';
 
-@Module({ providers: [Memberships], exports: [Memberships] })
+@Module({
+  imports: [TypeOrmModule.forFeature([Household, HouseholdInvitation]), NodesModule],
+  providers: [
+    Departures,
+    HouseholdActs,
+    HouseholdDevices,
+    HouseholdsService,
+    InvitationsService,
+    MembersService,
+    Memberships,
+  ],
+  exports: [Departures, HouseholdDevices, HouseholdsService, InvitationsService, MembersService, Memberships],
+})
 export class HouseholdsModule {}

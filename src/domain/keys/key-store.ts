@@ -162,6 +162,11 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     );
   }
 
+  /** Idempotent. The caller commits, and then awaits the propagation. */
+  async revokeWithin(transaction: EntityManager, credential: Entity, actor: Actor): Promise<void> {
+    await this.commitRevocation(credential, actor, transaction);
+  }
+
   /**
    * Revokes several keys with one wait for propagation.
    * @returns the ids of the keys that were not revoked yet; unknown ids are ignored

@@ -1,5 +1,5 @@
 /**
- * One-time codes, which a person reads aloud or types. Invariants: a code works once, until it expires or is cancelled,
+ * One-time codes, which a person reads aloud, types or opens as a link. Invariants: a code works once, until it expires or is cancelled,
  * by the clock of PostgreSQL; the database has an HMAC of it, because a plain digest of 45 bits could be reversed.
  * Links by e-mail carry 256 bits and are deleted with their use (users/one-time-tokens.ts).
  */
@@ -74,6 +74,14 @@ export function generateCode(): string {
     const code = encodeValue(value) + check;
     return `${code.slice(0, GROUP_LENGTH)}-${code.slice(GROUP_LENGTH)}`;
   }
+}
+
+const LONG_CODE_BYTES = 15;
+
+/** @returns 24 characters (120 bits), for a link or a QR code */
+export function generateLongCode(): string {
+  const bits = Array.from(generateSecretBytes(LONG_CODE_BYTES), (byte) => byte.toString(2).padStart(8, '0')).join('');
+  return bits.replace(/.{5}/g, (group) => ALPHABET[parseInt(group, 2)] ?? '');
 }
 
 /** @returns the compared form: in capitals, without hyphens and blanks, with digits for O, I and L */

@@ -5,7 +5,7 @@
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import type { Repository } from 'typeorm';
+import type { EntityManager, Repository } from 'typeorm';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -35,7 +35,19 @@ const RETRY_SECONDS = 600;
 
 export type EnrolmentRequest = Pick<NewNode, 'householdId' | 'room' | 'name' | 'targets'> & {
   readonly expiresInMinutes: number;
+  /** The admin of the household who issues it; undefined: an operator. */
+  readonly issuedBy?: string;
 };
+
+export interface EnrolmentFilter {
+  readonly householdId: string | undefined;
+  readonly isOpen: boolean;
+}
+
+/** Codes of a household, of an admin who issued them, or of both. */
+export type CodeScope =
+  | { readonly householdId: string; readonly issuedBy?: string }
+  | { readonly householdId?: string; readonly issuedBy: string };
 
 export interface EnrolmentView {
   readonly enrolment: NodeEnrolment;
@@ -49,14 +61,28 @@ export interface IssuedEnrolment extends EnrolmentView {
 
 type RefusedEnrolment = RefusalReason<'node.enrolment.refused'>;
 
+/** The SQL condition that the admin who issued a code is still one, for codes that no replica has cancelled. */
+export const buildIsIssuerAdmin = (table: 'node_enrolments' | 'household_invitations'): string => `EXISTS (
+    SELECT FROM household_members AS issuers JOIN users ON users.id = issuers.user_id
+    WHERE issuers.household_id = ${table}.household_id AND issuers.user_id = ${table}.issued_by
+      AND issuers.role = 'admin' AND users.is_active)`;
 const FIND = {
   name: 'node_enrolments_find',
   text: `SELECT id, household_id AS "householdId", room, name, targets, expires_at AS "expiresAt",
-      cancelled_at AS "cancelledAt", used_at AS "usedAt", node_id AS "nodeId", retry_mac AS "retryMac"
+      CASE WHEN issued_by IS NULL OR ${buildIsIssuerAdmin('node_enrolments')} THEN cancelled_at
+           ELSE COALESCE(cancelled_at, created_at) END AS "cancelledAt",
+      used_at AS "usedAt", node_id AS "nodeId", retry_mac AS "retryMac"
     FROM node_enrolments WHERE code_mac = ANY ($1::bytea[])`,
 };
-const USE = `UPDATE node_enrolments SET used_at = $2, node_id = $3, retry_mac = $4
-  WHERE id = $1 AND ${isOpenAt('$2')} RETURNING id`;
+/** Locks the household first, as its deletion does. `held` restricts nothing. */
+const USE = `WITH held AS MATERIALIZED (SELECT id FROM households WHERE id = $5 FOR KEY SHARE)
+  UPDATE node_enrolments SET used_at = $2, node_id = $3, retry_mac = $4
+  WHERE (SELECT count(*) FROM held) >= 0 AND id = $1 AND ${isOpenAt('$2')}
+    AND (issued_by IS NULL OR ${buildIsIssuerAdmin('node_enrolments')})
+  RETURNING id`;
+const CANCEL_SEVERAL = `UPDATE node_enrolments SET cancelled_at = $1
+  WHERE ($2::uuid IS NULL OR household_id = $2) AND ($3::uuid IS NULL OR issued_by = $3) AND ${isOpenAt('$1')}
+  RETURNING id, household_id AS "householdId", room, name, targets, expires_at AS "expiresAt"`;
 const CANCEL = `UPDATE node_enrolments SET cancelled_at = $2 WHERE id = $1 AND ${isOpenAt('$2')} RETURNING id`;
 
 @Injectable()
@@ -75,9 +101,17 @@ export class EnrolmentsService {
     this.macs = new CodeMacs(environment, 'platform-auth enrolment codes v1');
   }
 
-  async issueEnrolment({ expiresInMinutes, ...node }: EnrolmentRequest, actor: Actor): Promise<IssuedEnrolment> {
+  async issueEnrolment(asked: EnrolmentRequest, actor: Actor): Promise<IssuedEnrolment> {
+    return this.enrolments.manager.transaction((transaction) => this.insertEnrolment(transaction, asked, actor));
+  }
+
+  async insertEnrolment(
+    transaction: EntityManager,
+    { expiresInMinutes, ...node }: EnrolmentRequest,
+    actor: Actor,
+  ): Promise<IssuedEnrolment> {
     const code = generateCode();
-    const now = await this.clock.now();
+    const now = await this.clock.now(transaction);
     const { targets = this.environment.nodeTargets ?? null } = node;
     const enrolment = this.enrolments.create({
       ...node,
@@ -87,17 +121,15 @@ export class EnrolmentsService {
       createdAt: now,
       expiresAt: addSeconds(now, expiresInMinutes * 60),
     });
-    await this.enrolments.manager.transaction(async (transaction) => {
-      await transaction.insert(NodeEnrolment, enrolment);
-      await this.audit.record(transaction, toAuditEvent('admin.enrolment.issued', enrolment, actor));
-    });
+    await transaction.insert(NodeEnrolment, enrolment);
+    await this.audit.record(transaction, toAuditEvent('admin.enrolment.issued', enrolment, actor));
     return { enrolment, state: 'open', code };
   }
 
-  async listEnrolments(page: PageRequest, isOpen: boolean): Promise<Page<EnrolmentView>> {
+  async listEnrolments(page: PageRequest, { householdId, isOpen }: EnrolmentFilter): Promise<Page<EnrolmentView>> {
     const now = await this.clock.now();
     const filters = isOpen ? [toFilter(isOpenAt(':now'), { now })] : [];
-    const { items, nextCursor } = await findPage(this.enrolments, page, {}, filters);
+    const { items, nextCursor } = await findPage(this.enrolments, page, { householdId }, filters);
     return { items: items.map((enrolment) => ({ enrolment, state: determineCodeState(enrolment, now) })), nextCursor };
   }
 
@@ -120,6 +152,18 @@ export class EnrolmentsService {
     });
     if (isCancelled) return;
     if ((await this.findEnrolment(id)).state === 'used') throw new ProblemException(problems.enrolmentUsed);
+  }
+
+  /** Cancels the open enrolments of a household, or that a user issued, or that a user issued for a household. */
+  async cancelEnrolments(
+    transaction: EntityManager,
+    { householdId, issuedBy }: CodeScope,
+    actor: Actor,
+  ): Promise<void> {
+    const values = [await this.clock.now(transaction), householdId ?? null, issuedBy ?? null];
+    const [cancelled] = await transaction.query<[NodeEnrolment[], number]>(CANCEL_SEVERAL, values);
+    for (const enrolment of cancelled)
+      await this.audit.record(transaction, toAuditEvent('admin.enrolment.cancelled', enrolment, actor));
   }
 
   /**
@@ -170,7 +214,8 @@ export class EnrolmentsService {
     const { householdId, room, name, targets } = enrolment;
     const issued = this.nodes.createNode({ householdId, room, name, targets, expiresAt: null });
     return this.enrolments.manager.transaction(async (transaction) => {
-      const values = [enrolment.id, await this.clock.now(transaction), issued.credential.id, retryMac ?? null];
+      const now = await this.clock.now(transaction);
+      const values = [enrolment.id, now, issued.credential.id, retryMac ?? null, householdId];
       const [used] = await transaction.query<[unknown[], number]>(USE, values);
       if (used.length === 0) return undefined;
       const event = { event: 'node.enrolled', details: { enrolment_id: enrolment.id } } as const;

@@ -16,6 +16,7 @@ import type { AuditEventName } from '../../foundation/common/security-events.js'
 import { Environment } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
+import { Departures } from '../households/departures.js';
 import { Outbox } from '../mail/outbox.js';
 import { NewPasswords } from '../passwords/new-passwords.js';
 import { NO_PASSWORD, type PasswordHash } from '../passwords/password-hasher.js';
@@ -138,6 +139,7 @@ export class UserChanges {
     private readonly sessions: SessionsService,
     private readonly tokens: OneTimeTokens,
     private readonly outbox: Outbox,
+    private readonly departures: Departures,
     private readonly environment: Environment,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
@@ -160,8 +162,9 @@ export class UserChanges {
   /** Deletes the account, and by foreign keys its sessions. Afterwards no verifier accepts a token of the user. */
   async deleteUser(id: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(() =>
-      this.dataSource.transaction(async (transaction) => {
+      this.departures.deleteWithMemberships(id, async (transaction, memberships) => {
         const { id: userId, isActive } = await lockUser(transaction, id);
+        await this.departures.endMemberships(transaction, userId, memberships, actor);
         await transaction.delete(User, { id: userId });
         const details = { before: { is_active: isActive } };
         await this.audit.record(transaction, toUserEvent('admin.user.deleted', actor, userId, { details }));
@@ -180,6 +183,8 @@ export class UserChanges {
     const reason = change.isActive === false ? 'disabled' : isMoved ? 'admin' : undefined;
     // Part of the transaction, so that no session starts after the change.
     const count = reason ? await this.sessions.endAllSessions(transaction, before.id, reason) : 0;
+    // A code must not outlive the rights of its issuer.
+    if (!isActive) await this.departures.cancelCodes(transaction, { issuedBy: before.id }, actor);
     const toFields = (user: User) => ({
       is_active: user.isActive,
       ...(isProofChanged && { email_verified: user.emailVerifiedAt !== null }),

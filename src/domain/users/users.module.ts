@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
+import { HouseholdsModule } from '../households/households.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UserChanges, Registration } from './user-lifecycle.js';
 import { OneTimeTokens } from './one-time-tokens.js';
@@ -9,7 +10,7 @@ import { MailModule } from '../mail/mail.module.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
 
 @Module({
-  imports: [MailModule, PasswordsModule, TokensModule, TypeOrmModule.forFeature([User])],
+  imports: [HouseholdsModule, MailModule, PasswordsModule, TokensModule, TypeOrmModule.forFeature([User])],
   providers: [UsersService, UserChanges, Registration, OneTimeTokens],
   exports: [UsersService, UserChanges, Registration, OneTimeTokens],
 })

@@ -46,6 +46,16 @@ export const AUDIT_EVENT_NAMES = [
   'admin.user.password_reset_issued',
   'admin.user.factors_removed',
   'admin.user.throttles_removed',
+  'household.created',
+  'household.renamed',
+  'household.deleted',
+  'household.member.added',
+  'household.member.changed',
+  'household.member.removed',
+  'household.member.left',
+  'household.invitation.issued',
+  'household.invitation.cancelled',
+  'household.invitation.used',
   'users.import_started',
   'users.imported',
   'users.exported',
@@ -85,6 +95,9 @@ export type SecurityEvent =
   | 'node.enrolment.refused'
   | 'node.enrolment.throttled'
   | 'node.rotation.throttled'
+  | 'household.act.throttled'
+  | 'household.invitation.refused'
+  | 'household.invitation.throttled'
   | 'admin.key.throttled';
 
 /** Events that are logged at level warn, so that LOG_LEVEL=warn keeps them. */
@@ -151,6 +164,10 @@ export const REFUSAL_REASONS = {
   'user.link.throttled': ['link'],
   'node.enrolment.throttled': ['enrolment-address', 'enrolment'],
   'node.rotation.throttled': ['node-rotation'],
+  'household.act.throttled': ['household-act'],
+  // `used`: another person used it, or the person who did is no longer a member.
+  'household.invitation.refused': ['unknown', 'expired', 'cancelled', 'used'],
+  'household.invitation.throttled': ['invitation-account', 'invitation-address'],
   'admin.key.throttled': ['admin-key', 'console-login'],
 } as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
 

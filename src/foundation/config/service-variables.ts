@@ -107,6 +107,14 @@ export const serverSections = [
           'Services at which a new node is accepted, if its registration names no `targets`. Unset: all. ' +
           '`platform-auth init` writes it from `nodes` of the [map](platform.md).',
       },
+      HOUSEHOLD_NODE_TARGETS: {
+        type: kinds.targets.optional(),
+        example: 'command-orchestration,speech-to-text',
+        text:
+          'Services at which a node is accepted that an admin of a [household](households.md) enrols, and no others. ' +
+          'Unset: only operators enrol nodes. Registration may be open, so name services that expect nodes of ' +
+          'strangers.',
+      },
       WORKERS: {
         type: kinds.workers.default(1),
         text:

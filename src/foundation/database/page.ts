@@ -36,8 +36,12 @@ export async function findPage<Row extends { id: string }>(
   const where = Object.fromEntries(Object.entries(all).filter(([, condition]) => condition !== undefined));
   // The extra row tells whether there is another page.
   const options = { where, order: { id: 'ASC' }, take: limit + 1 } as FindManyOptions<Row>;
-  const rows = await repository.find(options);
+  return cutPage(await repository.find(options), limit, ({ id }) => id);
+}
+
+/** @param rows in the order of the ids, with one more than the page has if another one follows */
+export function cutPage<Row>(rows: readonly Row[], limit: number, getId: (row: Row) => string): Page<Row> {
   const items = rows.slice(0, limit);
   const last = items.at(-1);
-  return { items, nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null };
+  return { items, nextCursor: rows.length > limit && last ? Buffer.from(getId(last)).toString('base64url') : null };
 }

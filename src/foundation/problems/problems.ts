@@ -135,6 +135,11 @@ export const problems = {
       foreignForm:
         'foreign_form: Not a form of this session. No page of this session of the console made the form. Open the ' +
         'page in the console again, and send its form.',
+      missingRole:
+        'missing_role: A role is missing. The caller is a member of the household, and the act needs the role admin.',
+      enrolmentByOperatorsOnly:
+        'enrolment_by_operators_only: Operators alone enrol nodes. Households enrol nodes where an operator has set ' +
+        'HOUSEHOLD_NODE_TARGETS, and here it is not set.',
       wrongPassword:
         'wrong_password: The password is wrong. The current password is not right. Nothing was changed, and the ' +
         'access token stays valid.',
@@ -173,6 +178,22 @@ export const problems = {
       'rotation_unfinished: The rotation is not finished. The key that the last rotation made is in use, and so ' +
       'may be the one before: a third would stop one of them. Install the new key everywhere and finish the ' +
       'rotation, or rotate with overlap_hours 0.',
+    lastAdmin:
+      'last_admin: The household would have no admin. The caller is the last active admin of a household with other ' +
+      'members. Make another member admin first, or delete the household.',
+    alreadyMember: 'already_member: The person is a member. The person is a member of this household already.',
+    householdFull:
+      'household_full: The household is full. A household has at most 100 members, and its admins give it at most 50 ' +
+      'live nodes, open enrolments included, and 20 open invitations.',
+    tooManyHouseholds:
+      'too_many_households: The user has too many households. A user creates or joins 32 households at most. Leave ' +
+      'one first.',
+    householdHasNodes:
+      'household_has_nodes: The household has live nodes. Revoke them first, or send revoke_nodes=true, and they are ' +
+      'revoked with it.',
+    invitationUsed:
+      'invitation_used: The invitation was used. A person became a member with it, which a cancellation does not ' +
+      'undo. Remove the member.',
     enrolmentUsed:
       'enrolment_used: The enrolment code was used. The code has enrolled a node, and a code works once. If that ' +
       'was another device, the operator revokes its node. Ask for a new code.',

@@ -188,6 +188,17 @@ export class CodeThrottle {
     return this.countGuess([...ofNetwork, ...this.buckets.createBuckets('enrolment', {})], address, verify);
   }
 
+  /** Counts wrong codes of invitations per user and per network, like {@link countCodeGuess}. */
+  async countInvitationGuess<Verdict extends { readonly valid: boolean }>(
+    userId: string,
+    address: string | null,
+    verify: () => Promise<Verdict>,
+  ): Promise<Verdict> {
+    const ofUser = this.buckets.createBuckets('invitation-account', { account: userId });
+    const ofNetwork = this.buckets.createBuckets('invitation-address', { networks: toNetworks(address) });
+    return this.countGuess([...ofUser, ...ofNetwork], address, verify);
+  }
+
   /** Counts the repeats of one enrolment, each of which rotates a key, like wrong codes of one network. */
   async countEnrolmentRepeat(enrolmentId: string, address: string | null): Promise<void> {
     const buckets = this.buckets.createBuckets('enrolment-address', { account: enrolmentId });

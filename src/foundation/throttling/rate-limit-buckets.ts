@@ -48,6 +48,9 @@ const POLICIES = {
   'enrolment-address': { event: 'node.enrolment.throttled', limit: 'enrolmentLimitPerAddress' },
   enrolment: { event: 'node.enrolment.throttled', limit: 'enrolmentLimit' },
   'node-rotation': { event: 'node.rotation.throttled', limit: { points: 20, seconds: 3_600 } },
+  'household-act': { event: 'household.act.throttled', limit: { points: 60, seconds: 3_600 } },
+  'invitation-account': { event: 'household.invitation.throttled', limit: { points: 10, seconds: 3_600 } },
+  'invitation-address': { event: 'household.invitation.throttled', limit: { points: 10, seconds: 3_600 } },
   'console-login': { event: 'admin.key.throttled', limit: { points: 60, seconds: 3_600 } },
   'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
 } as const satisfies Record<RefusalReason<ThrottleEvent>, Policy>;

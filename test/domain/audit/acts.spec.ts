@@ -13,6 +13,7 @@ import { Browser } from '../../support/console-browser.js';
 import { useApp } from '../../support/use-app.js';
 import { eventually } from '../../../tools/eventually.js';
 import { receiveToken, useMailServer, workOff } from '../../support/mail-server.js';
+import { accept, Home } from '../../support/home.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../../support/owner.js';
 import { FactorOwner } from '../second-factors/owner.js';
 import { recorded, type Item } from './record.js';
@@ -96,6 +97,49 @@ describe('the audit log', () => {
     await expectRow(owner.changePassword(), changed);
     await expectRow(owner.deleteAccount(NEW_PASSWORD), { ...about, event: 'user.deleted' });
     secrets.push(WRONG, NEW_PASSWORD, owner.tokens.access_token);
+  });
+
+  it('has one row for each act on a household, and one more for the person who joins or whose code ends', async () => {
+    const owner = await Owner.of(app);
+    const creation = owner.as(app.post('/api/v0/households', { name: 'home' }));
+    const actor = { door: 'user', id: owner.user.id };
+    await expectRow(creation, { event: 'household.created', actor, details: { after: { name: 'home' } } });
+    const home = await Home.of(app, owner);
+    const about = { actor, subject: home.id };
+    const renamed = { before: { name: 'home' }, after: { name: 'house' } };
+    await expectRow(home.rename(owner, 'house'), { ...about, event: 'household.renamed', details: renamed });
+    await expectNoRow(home.rename(owner, 'house').expect(200));
+    await expectRow(home.invite(), { ...about, event: 'household.invitation.issued' });
+    const [guest, code] = [await Owner.of(app), await home.code()];
+    const { headers } = await accept(app, guest, code).expect(200);
+    const joined = (await recorded(app)).filter((item) => item.request_id === headers['x-request-id']);
+    const asGuest = { actor: { door: 'user', id: guest.user.id }, subject: home.id };
+    expect(joined.sort((one, other) => (one.event < other.event ? -1 : 1))).toMatchObject([
+      { ...asGuest, event: 'household.invitation.used', details: { issued_by: owner.user.id } },
+      { ...asGuest, event: 'household.member.added', details: { user_id: guest.user.id, after: { role: 'member' } } },
+    ]);
+    const whom = { user_id: guest.user.id };
+    const [member, admin] = [{ role: 'member' }, { role: 'admin' }];
+    const promoted = { ...whom, before: member, after: admin };
+    await expectRow(home.setRole(owner, guest, 'admin'), {
+      ...about,
+      event: 'household.member.changed',
+      details: promoted,
+    });
+    await expectNoRow(home.setRole(owner, guest, 'admin').expect(200));
+    const { id } = (await home.invite(guest).expect(201)).body as { id: string };
+    const removal = await home.remove(owner, guest).expect(204);
+    const ended = (await recorded(app)).filter((item) => item.request_id === removal.headers['x-request-id']);
+    expect(ended.sort((one, other) => (one.event < other.event ? -1 : 1))).toMatchObject([
+      { ...about, event: 'household.invitation.cancelled', details: { invitation_id: id } },
+      { ...about, event: 'household.member.removed', details: { ...whom, before: admin } },
+    ]);
+    const leaver = await home.member();
+    const asLeaver = { actor: { door: 'user', id: leaver.user.id }, subject: home.id };
+    await expectRow(home.leave(leaver), { ...asLeaver, event: 'household.member.left' });
+    const alone = await Home.of(app, owner);
+    await expectRow(alone.deleteBy(owner), { event: 'household.deleted', actor, subject: alone.id });
+    secrets.push(code);
   });
 
   it('has one row for each act of an operator, with the values before and after', async () => {

@@ -74,7 +74,7 @@ describe('registrations and refreshes', () => {
     await refresh(one, '192.0.2.6', refresh_token).expect(200);
   });
 
-  it('are documented with 429 and its headers, as are logins, links, enrolments, rotations by nodes, acts that ask for the password or a code, renamings of passkeys, and admin routes, and no other route', async () => {
+  it('are documented with 429 and its headers, as are logins, links, enrolments, rotations by nodes, acts on households, acts that ask for the password or a code, renamings of passkeys, and admin routes, and no other route', async () => {
     const document = (await one.get('/docs-json').expect(200)).body as OpenAPIObject;
     const throttled = Object.entries(document.paths).flatMap(([path, item]) =>
       Object.values(item as Record<string, Operation>).flatMap(({ responses, security = [] }) =>
@@ -95,7 +95,14 @@ describe('registrations and refreshes', () => {
       'passkeys/{id}',
       'passkeys/{id}/remove',
     ];
+    const ofHousehold = ['members/{user_id}', 'invitations/{invitation_id}', 'nodes/{node_id}'];
+    const households = [
+      ...['', '/{id}', '/{id}', '/{id}/invitations', '/{id}/enrolments'],
+      ...['members/{user_id}', ...ofHousehold].map((path) => `/{id}/${path}`),
+    ];
     const paths = [
+      ...households.map((path) => `/api/v0/households${path}`),
+      '/api/v0/invitations/accept',
       ...['enrol', 'me/rotate'].map((name) => `/api/v0/nodes/${name}`),
       ...['register', ...logins, 'refresh', ...links].map((name) => `/api/v0/auth/${name}`),
       ...['password', 'delete', 'email', ...factors].map((name) => `/api/v0/users/me/${name}`),

@@ -1,0 +1,160 @@
+// What people do about their households, with the access token alone or, where a thief of it could expel them, with
+// their password. Who is no member gets 404 for everything about a household.
+import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiBody, ApiOperation, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { HouseholdsService } from '../../domain/households/households.service.js';
+import { MembersService } from '../../domain/households/members.service.js';
+import { REAUTHENTICATION_PROBLEMS } from '../../domain/passwords/password-verifier.js';
+import { Answers, RequireUser } from '../../foundation/access/require.js';
+import { getPrincipal } from '../../foundation/access/principals.js';
+import { FlagField } from '../../foundation/common/fields.js';
+import { PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
+import { ApiProblems } from '../../foundation/problems/api-problems.js';
+import { problems } from '../../foundation/problems/problems.js';
+import { HouseholdCallers } from './household-callers.js';
+import {
+  ChangeRoleRequest,
+  HouseholdMemberPageResponse,
+  HouseholdMemberResponse,
+  HouseholdNameRequest,
+  HouseholdPageResponse,
+  HouseholdResponse,
+  ProvenRequest,
+} from './household.dto.js';
+
+class DeleteHouseholdQuery {
+  @FlagField('revoke the live nodes of the household with it') revoke_nodes?: true;
+}
+
+const ACT_PROBLEMS = [problems.notFound, problems.missingRole, problems.tooManyRequests];
+const NEEDS_PASSWORD = 'The password is needed';
+
+@ApiTags('households')
+@Controller('api/v0/households')
+export class HouseholdsController {
+  constructor(
+    private readonly households: HouseholdsService,
+    private readonly members: MembersService,
+    private readonly callers: HouseholdCallers,
+  ) {}
+
+  @Post()
+  @RequireUser()
+  @ApiProblems(problems.tooManyHouseholds, problems.tooManyRequests)
+  @ApiOperation({
+    summary: 'Create a household',
+    description: 'The caller becomes its admin. Its id is made here. At most 60 acts on households an hour.',
+  })
+  @Answers(201, HouseholdResponse)
+  async createHousehold(@Req() request: Request, @Body() { name }: HouseholdNameRequest): Promise<HouseholdResponse> {
+    const household = await this.households.createHousehold(this.callers.toCaller(request), name);
+    request.res?.location(`/api/v0/households/${household.id}`);
+    return HouseholdResponse.from(household);
+  }
+
+  @Get()
+  @RequireUser()
+  @ApiOperation({ summary: 'List your households' })
+  @Answers(200, HouseholdPageResponse)
+  async listOwnHouseholds(@Req() request: Request, @Query() query: PageQuery): Promise<HouseholdPageResponse> {
+    const { userId } = getPrincipal(request, 'user');
+    return HouseholdPageResponse.from(await this.households.listOwnHouseholds(userId, toPageRequest(query)));
+  }
+
+  @Get(':id')
+  @RequireUser()
+  @ApiProblems(problems.notFound)
+  @ApiOperation({ summary: 'Get one of your households' })
+  @Answers(200, HouseholdResponse)
+  async getOwnHousehold(@Req() request: Request, @Param('id') id: string): Promise<HouseholdResponse> {
+    const { userId } = getPrincipal(request, 'user');
+    return HouseholdResponse.from(await this.households.findOwnHousehold(userId, id));
+  }
+
+  @Patch(':id')
+  @RequireUser()
+  @ApiProblems(...ACT_PROBLEMS)
+  @ApiOperation({ summary: 'Rename a household', description: 'Needs the role admin.' })
+  @Answers(200, HouseholdResponse)
+  async renameOwnHousehold(
+    @Req() request: Request,
+    @Param('id') id: string,
+    @Body() { name }: HouseholdNameRequest,
+  ): Promise<HouseholdResponse> {
+    const caller = this.callers.toCaller(request);
+    await this.households.renameHousehold(caller, id, name);
+    return HouseholdResponse.from(await this.households.findOwnHousehold(caller.userId, id));
+  }
+
+  @Delete(':id')
+  @RequireUser()
+  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.householdHasNodes)
+  @ApiBody({ type: ProvenRequest, required: false })
+  @ApiOperation({
+    summary: 'Delete a household',
+    description:
+      `Needs the role admin, and the password. Ends all memberships, invitations and enrolments of it: when the call has ` +
+      'answered, no verifier takes a person for a member. 409 while it has live nodes, unless they are revoked with it.',
+  })
+  @Answers(204, 'The household is deleted')
+  async deleteOwnHousehold(
+    @Req() request: Request,
+    @Param('id') id: string,
+    @Query() { revoke_nodes }: DeleteHouseholdQuery,
+    @Body() { password }: ProvenRequest,
+  ): Promise<void> {
+    const caller = await this.callers.proveCaller(request, password);
+    await this.households.deleteHousehold(caller, id, { revokesNodes: revoke_nodes === true });
+  }
+
+  @Get(':id/members')
+  @RequireUser()
+  @ApiProblems(problems.notFound)
+  @ApiOperation({ summary: 'List the members of a household' })
+  @Answers(200, HouseholdMemberPageResponse)
+  async listMembers(@Req() request: Request, @Param('id') id: string, @Query() query: PageQuery) {
+    const household = await this.households.findOwnHousehold(getPrincipal(request, 'user').userId, id);
+    return HouseholdMemberPageResponse.from(await this.members.listMembers(household.id, toPageRequest(query)));
+  }
+
+  @Patch(':id/members/:user_id')
+  @RequireUser()
+  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
+  @ApiOperation({
+    summary: 'Change the role of a member',
+    description:
+      `Needs the role admin. ${NEEDS_PASSWORD} to make an admin and to demote another one. A demotion cancels the open codes ` +
+      'that the person issued; when the call has answered, no verifier accepts the former role.',
+  })
+  @Answers(200, HouseholdMemberResponse)
+  async changeRole(
+    @Req() request: Request,
+    @Param('id') id: string,
+    @Param('user_id') userId: string,
+    @Body() { role, password }: ChangeRoleRequest,
+  ): Promise<HouseholdMemberResponse> {
+    const caller = await this.callers.proveCaller(request, password);
+    return HouseholdMemberResponse.from(await this.members.changeRole(caller, id, userId, role));
+  }
+
+  @Delete(':id/members/:user_id')
+  @RequireUser()
+  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
+  @ApiBody({ type: ProvenRequest, required: false })
+  @ApiOperation({
+    summary: 'Remove a member, or leave',
+    description:
+      `Needs the role admin, unless the caller leaves. ${NEEDS_PASSWORD} to remove another admin. Cancels the open codes that ` +
+      'the person issued. When the call has answered, no verifier takes the person for a member.',
+  })
+  @Answers(204, 'The person is no member any more')
+  async removeMember(
+    @Req() request: Request,
+    @Param('id') id: string,
+    @Param('user_id') userId: string,
+    @Body() { password }: ProvenRequest,
+  ): Promise<void> {
+    await this.members.removeMember(await this.callers.proveCaller(request, password), id, userId);
+  }
+}

@@ -1,0 +1,145 @@
+/**
+ * What every act on a household does first: lock the household (several: in the order of their ids), then the users it
+ * concerns, and only then judge who may act. Terms: caller, role, proof (the password that a user entered again, so
+ * that a stolen access token does not suffice). Invariant: no decision depends on what was read before the locks.
+ */
+import { Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor } from '../../foundation/access/actor.js';
+import { createRefusal } from '../../foundation/access/doors.js';
+import { isId } from '../../foundation/common/ids.js';
+import { DatabaseClock } from '../../foundation/database/database.js';
+import { ProblemException, problems, refuseField } from '../../foundation/problems/problems.js';
+import { Throttle } from '../../foundation/throttling/throttle.js';
+import { createWrongPassword, type AccountState } from '../passwords/password-verifier.js';
+import type { HouseholdRole } from './memberships.js';
+
+/** The state of the account when the user proved anew to be its owner. */
+export type Proof = Pick<AccountState, 'passwordChangedAt'>;
+
+export interface Caller {
+  readonly actor: Actor;
+  /** Null for an operator, who needs no role and no proof. */
+  readonly userId: string | null;
+  readonly proof?: Proof | undefined;
+}
+
+export interface MemberCaller extends Caller {
+  readonly userId: string;
+}
+
+interface AskedAct {
+  readonly id: string;
+  readonly needs: HouseholdRole;
+  /** Whether the row of the household goes, so that nodes which name it wait. */
+  readonly isDeletion?: boolean;
+  /** Another user whom the act concerns. */
+  readonly userId?: string | undefined;
+}
+
+export interface LockedHousehold {
+  readonly transaction: EntityManager;
+  readonly id: string;
+  readonly name: string | null;
+  readonly now: Date;
+}
+
+interface LockedUser {
+  readonly id: string;
+  readonly isActive: boolean;
+  readonly isProven: boolean;
+}
+
+const LOCK_HOUSEHOLD = 'SELECT id, name FROM households WHERE id = $1 FOR NO KEY UPDATE';
+const LOCK_FOR_DELETION = 'SELECT id, name FROM households WHERE id = $1 FOR UPDATE';
+/** `$2`: when the password of the caller was set, if it was entered again. */
+const LOCK_USERS = `SELECT id, is_active AS "isActive", password_changed_at IS NOT DISTINCT FROM $2::timestamptz AS "isProven"
+  FROM users WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`;
+const READ_ROLE = 'SELECT role FROM household_members WHERE household_id = $1 AND user_id = $2';
+
+@Injectable()
+export class HouseholdActs {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly throttle: Throttle,
+    private readonly clock: DatabaseClock,
+  ) {}
+
+  /**
+   * @throws {ProblemException} not_found for who is no member, also when the id is not a UUID; missing_role;
+   * too_many_requests; as {@link lockCaller}
+   */
+  async act<Result>(
+    caller: Caller,
+    { id, needs, isDeletion = false, userId }: AskedAct,
+    work: (household: LockedHousehold) => Promise<Result>,
+  ): Promise<Result> {
+    const lock = isDeletion ? LOCK_FOR_DELETION : LOCK_HOUSEHOLD;
+    return this.lockAndRun(caller, { id, lock, userId }, async (household) => {
+      const role =
+        caller.userId === null ? 'admin' : await readRole(household.transaction, household.id, caller.userId);
+      if (role === undefined) throw new ProblemException(problems.notFound);
+      if (needs === 'admin' && role === 'member') throw new ProblemException(problems.missingRole);
+      return work(household);
+    });
+  }
+
+  /** Runs the act of a user who need not be a member yet. */
+  async join<Result>(
+    caller: MemberCaller,
+    id: string,
+    work: (household: LockedHousehold) => Promise<Result>,
+  ): Promise<Result> {
+    return this.lockAndRun(caller, { id, lock: LOCK_HOUSEHOLD }, work);
+  }
+
+  private async lockAndRun<Result>(
+    caller: Caller,
+    { id, lock, userId }: { id: string; lock: string; userId?: string | undefined },
+    work: (household: LockedHousehold) => Promise<Result>,
+  ): Promise<Result> {
+    await this.countAct(caller);
+    if (!isId(id)) throw new ProblemException(problems.notFound);
+    return this.dataSource.transaction(async (transaction) => {
+      const [household] = await transaction.query<Pick<LockedHousehold, 'id' | 'name'>[]>(lock, [id]);
+      if (!household) throw new ProblemException(problems.notFound);
+      await this.lockUsers(transaction, caller, userId);
+      return work({ transaction, ...household, now: await this.clock.now(transaction) });
+    });
+  }
+
+  async countAct({ userId }: Caller): Promise<void> {
+    if (userId !== null) await this.throttle.countAct('household-act', userId);
+  }
+
+  /**
+   * @param otherId of another user whom the act concerns
+   * @throws {ProblemException} invalid_access_token when the caller was disabled or deleted meanwhile; wrong_password
+   * when the password was changed since it was proven
+   */
+  async lockUsers(transaction: EntityManager, { userId, proof }: Caller, otherId?: string): Promise<void> {
+    const ids = [userId, otherId].filter((id) => id != null && isId(id));
+    const users = await transaction.query<LockedUser[]>(LOCK_USERS, [ids, proof?.passwordChangedAt ?? null]);
+    if (userId === null) return;
+    const caller = users.find(({ id }) => id === userId);
+    if (!caller?.isActive) throw createRefusal('user', 'session_ended', { user_id: userId });
+    if (proof && !caller.isProven) throw createWrongPassword(userId, 'changed_meanwhile');
+  }
+}
+
+/** @returns undefined for who is no member */
+export async function readRole(
+  transaction: EntityManager,
+  householdId: string,
+  userId: string,
+): Promise<HouseholdRole | undefined> {
+  if (!isId(userId)) return undefined;
+  const [member] = await transaction.query<{ role: HouseholdRole }[]>(READ_ROLE, [householdId, userId]);
+  return member?.role;
+}
+
+/** Refuses an act for which a stolen access token must not suffice. */
+export function requireProof({ userId, proof }: Caller): void {
+  if (userId !== null && !proof)
+    refuseField('/password', 'must be sent for this act: it is the password of the caller');
+}
