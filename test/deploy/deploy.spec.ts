@@ -82,11 +82,15 @@ interface Sbom {
 }
 
 describe('the pipelines', () => {
-  it('pins every action by its commit', () => {
+  it('pin every action by its commit', () => {
     const workflows = ['ci.yml', 'nightly.yml'].map((name) => read(`.github/workflows/${name}`)).join('');
     const actions = [...workflows.matchAll(/uses: (.+)$/gm)].map(([, action = '']) => action);
     expect(actions.length).toBeGreaterThan(0);
     for (const action of actions) expect(action).toMatch(/^[\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
+  });
+
+  it('ask every night whether a package of production has a known weakness', () => {
+    expect(read('.github/workflows/nightly.yml')).toMatch(/run: npm audit --omit=dev --audit-level=high$/m);
   });
 });
 
