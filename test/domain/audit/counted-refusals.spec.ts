@@ -21,7 +21,7 @@ describe('the refusals that wait in memory', () => {
     };
     const warn = jest.fn();
     const refusals = new CountedRefusals(
-      { secretKey: Buffer.alloc(32) } as unknown as Environment,
+      { masterKey: Buffer.alloc(32) } as unknown as Environment,
       { rows } as unknown as Database,
       { now: () => NOW } as ComparedClock,
       { warn } as unknown as Log,
