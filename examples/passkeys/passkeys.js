@@ -20,11 +20,20 @@ async function askForPasskey(options) {
 }
 
 async function addPasskey(password) {
-  const options = await call('/users/me/passkeys/options', { password });
+  const options = await prove('/users/me/passkeys/options', { password });
   if (options.status !== 200) return options;
   const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options);
   const passkey = (await navigator.credentials.create({ publicKey })).toJSON();
   return call('/users/me/passkeys', { name: 'this browser', passkey });
+}
+
+/** An account with a second factor is asked for a fresh one, beside the password. */
+async function prove(path, body) {
+  const answer = await call(path, body);
+  if (answer.code !== 'fresh_second_factor_required') return answer;
+  if (answer.methods.includes('passkey'))
+    return call(path, { ...body, passkey: await askForPasskey(answer.passkey_options) });
+  return call(path, { ...body, code: prompt('A fresh code of your authenticator app') });
 }
 
 async function logIn(email, password) {

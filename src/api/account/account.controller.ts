@@ -1,6 +1,7 @@
 /**
  * What users do with their own account: change the password, see and end sessions, delete it. An access token alone shows
- * and ends sessions; the password is asked for again where a thief of the token could keep the owner out. When a call that
+ * and ends sessions; the password, and a second factor if there is one, are asked for again where a thief of the token could
+ * keep the owner out. When a call that
  * ends sessions has returned, no verifier accepts their tokens.
  */
 import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
@@ -12,18 +13,19 @@ import { Answers, RequireUser } from '../../foundation/access/require.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { MOMENT, NETWORK, PasswordField } from '../../foundation/common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
-import { REAUTHENTICATION_PROBLEMS } from '../../domain/passwords/password-verifier.js';
+import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { type Session } from '../../domain/tokens/session.entity.js';
 import { AccountService } from './account.service.js';
+import { FreshFactorFields } from './second-factor.dto.js';
 import { SessionFields } from './session.dto.js';
 
 const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
 
-class ChangePasswordRequest {
+class ChangePasswordRequest extends FreshFactorFields {
   @PasswordField(CURRENT_PASSWORD) current_password!: string;
 
   @PasswordField({
@@ -33,7 +35,7 @@ class ChangePasswordRequest {
   new_password!: string;
 }
 
-class DeleteAccountRequest {
+class DeleteAccountRequest extends FreshFactorFields {
   @PasswordField(CURRENT_PASSWORD) password!: string;
 }
 
@@ -79,11 +81,13 @@ export class AccountController {
     summary: 'Change your password',
     description:
       'Ends all other sessions of the user; this one stays. A wrong current password is counted like a failed login ' +
-      'and answered with 403, because the access token is valid.',
+      'and answered with 403, because the access token is valid. An account with a second factor is asked for a fresh ' +
+      'one: `code` or `passkey`.',
   })
   @Answers(204, 'The password is changed, and every other session has ended')
   async changePassword(@Req() request: Request, @Body() body: ChangePasswordRequest): Promise<void> {
-    await this.account.changePassword(toOwnCall(request), body.current_password, body.new_password);
+    const { current_password: password, new_password, code, passkey } = body;
+    await this.account.changePassword(toOwnCall(request), { password, code, passkey }, new_password);
   }
 
   @Post('delete')
@@ -92,12 +96,12 @@ export class AccountController {
   @ApiOperation({
     summary: 'Delete your account',
     description:
-      'Deletes the account with all of its sessions and memberships. It cannot be undone. Needs the password. 409 for the ' +
-      'last active admin of a household with other members.',
+      'Deletes the account with all of its sessions and memberships. It cannot be undone. Needs the password, and a fresh ' +
+      'second factor if the account has one. 409 for the last active admin of a household with other members.',
   })
   @Answers(204, 'The account is deleted, and every session of it has ended')
-  async deleteOwnAccount(@Req() request: Request, @Body() { password }: DeleteAccountRequest): Promise<void> {
-    await this.account.deleteAccount(toOwnCall(request), password);
+  async deleteOwnAccount(@Req() request: Request, @Body() body: DeleteAccountRequest): Promise<void> {
+    await this.account.deleteAccount(toOwnCall(request), body);
   }
 
   @Get('sessions')

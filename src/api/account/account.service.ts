@@ -5,8 +5,10 @@ import { AuditLog } from '../../domain/audit/audit-log.js';
 import { Outbox } from '../../domain/mail/outbox.js';
 import { Departures } from '../../domain/households/departures.js';
 import { NewPasswords } from '../../domain/passwords/new-passwords.js';
-import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
+import type { VerifiedUser } from '../../domain/passwords/password-verifier.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
+import { Reauthentication, type OwnProof } from '../../domain/second-factors/reauthentication.js';
+import type { UseProof } from '../../domain/second-factors/second-factors.service.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { setPassword, deleteAccount } from '../../domain/users/user-lifecycle.js';
 import type { OwnCall } from '../../foundation/access/actor.js';
@@ -16,7 +18,7 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 export class AccountService {
   constructor(
     private readonly dataSource: DataSource,
-    private readonly verifier: PasswordVerifier,
+    private readonly reauthentication: Reauthentication,
     private readonly passwords: NewPasswords,
     private readonly sessions: SessionsService,
     private readonly departures: Departures,
@@ -26,17 +28,16 @@ export class AccountService {
     private readonly clock: ComparedClock,
   ) {}
 
-  async changePassword(call: OwnCall, password: string, newPassword: string): Promise<void> {
+  async changePassword(call: OwnCall, proof: OwnProof, newPassword: string): Promise<void> {
     // Checked before the password is verified, so that a new password that the policy refuses costs no guess.
     const { principal, actor } = call;
     const given = { password: newPassword, email: principal.email, pointer: '/new_password' };
     this.passwords.checkNewPassword(given);
-    // A refused call waits too, because an earlier try of the same call may have changed the password.
-    await this.propagation.propagateAfter(async () => {
-      const verified = await this.verifier.reauthenticateUser(call, password);
+    const change = async (verified: VerifiedUser, useProof: UseProof): Promise<void> => {
       const { id, email: recipient } = verified;
       const passwordHash = await this.passwords.hashNewPassword(given, actor);
       await this.dataSource.transaction(async (transaction) => {
+        await useProof(transaction);
         // The password changes before the sessions end: a login with the old password waits for this lock, and is then
         // refused.
         await setPassword(transaction, verified, passwordHash, this.clock.now());
@@ -45,20 +46,22 @@ export class AccountService {
         const event = toUserEvent('user.password.changed', actor, id, described);
         await this.outbox.recordWithNotice(transaction, event, { kind: 'password_changed', recipient });
       });
-    });
+    };
+    // A refused call waits too, because an earlier try of the same call may have changed the password.
+    await this.propagation.propagateAfter(() => this.reauthentication.authorizeAct(call, proof, change));
   }
 
-  async deleteAccount(call: OwnCall, password: string): Promise<void> {
-    await this.propagation.propagateAfter(async () => {
-      const verified = await this.verifier.reauthenticateUser(call, password);
-      const { id } = verified;
-      await this.departures.deleteWithMemberships(id, async (transaction, memberships) => {
+  async deleteAccount(call: OwnCall, proof: OwnProof): Promise<void> {
+    const remove = (verified: VerifiedUser, useProof: UseProof): Promise<void> =>
+      this.departures.deleteWithMemberships(verified.id, async (transaction, memberships) => {
+        const { id } = verified;
+        await useProof(transaction);
         for (const { id: householdId, role } of memberships)
           if (role === 'admin') await this.departures.refuseLastAdmin(transaction, householdId, id);
         await this.departures.endMemberships(transaction, id, memberships, call.actor);
         await deleteAccount(transaction, verified);
         await this.audit.record(transaction, toUserEvent('user.deleted', call.actor, verified.id));
       });
-    });
+    await this.propagation.propagateAfter(() => this.reauthentication.authorizeAct(call, proof, remove));
   }
 }

@@ -8,7 +8,7 @@ import { HasListBelow, ID, LabelField, MOMENT } from '../../foundation/common/fi
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
-import { REAUTHENTICATION_PROBLEMS } from '../../domain/passwords/password-verifier.js';
+import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
 import { MAX_TRANSPORTS, PasskeyCreationOptionsResponse, PasskeyField } from '../../domain/second-factors/webauthn.js';
 import { ProofRequest } from './second-factor.dto.js';
 import { type Passkey, PasskeysService } from '../../domain/second-factors/passkeys.service.js';
@@ -56,8 +56,8 @@ export class PasskeysController {
     description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
   })
   @Answers(200, PasskeyCreationOptionsResponse)
-  async createPasskeyOptions(@Req() request: Request, @Body() { password }: ProofRequest) {
-    return this.passkeys.createPasskeyOptions(toOwnCall(request), password);
+  async createPasskeyOptions(@Req() request: Request, @Body() body: ProofRequest) {
+    return this.passkeys.createPasskeyOptions(toOwnCall(request), body);
   }
 
   @Post()
@@ -103,7 +103,7 @@ export class PasskeysController {
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Remove a passkey' })
   @Answers(204, 'The passkey is refused from now on')
-  async removePasskey(@Req() request: Request, @Param('id') id: string, @Body() { password }: ProofRequest) {
-    await this.passkeys.removePasskey(toOwnCall(request), { id, password });
+  async removePasskey(@Req() request: Request, @Param('id') id: string, @Body() body: ProofRequest) {
+    await this.passkeys.removePasskey(toOwnCall(request), id, body);
   }
 }

@@ -1,10 +1,8 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { applyDecorators } from '@nestjs/common';
+import { ValidateIf } from 'class-validator';
+import { PasskeyField } from '../../domain/second-factors/webauthn.js';
 import { PasswordField, CharactersBetween, type Presence } from '../../foundation/common/fields.js';
-
-export class ProofRequest {
-  @PasswordField() password!: string;
-}
 
 const MAX_CODE_LENGTH = 64;
 
@@ -14,6 +12,19 @@ export function CodeField(description: string, { optional = false }: Presence = 
   return applyDecorators((optional ? ApiPropertyOptional : ApiProperty)(schema), CharactersBetween(1, MAX_CODE_LENGTH));
 }
 
-export class ProofWithCodeRequest extends ProofRequest {
-  @CodeField('a code of the authenticator app, or a recovery code') code!: string;
+/** Beside the password, what an account with a second factor is asked for (fresh_second_factor_required). */
+export class FreshFactorFields {
+  @CodeField('of an account with a second factor: a code of the authenticator app, or a recovery code', {
+    optional: true,
+  })
+  @ValidateIf((_request, value) => value !== undefined)
+  code?: string;
+
+  @PasskeyField('in place of the code: the answer of the browser to the passkey_options', { optional: true })
+  @ValidateIf((_request, value) => value !== undefined)
+  passkey?: object;
+}
+
+export class ProofRequest extends FreshFactorFields {
+  @PasswordField() password!: string;
 }

@@ -4,11 +4,11 @@ import type { Request } from 'express';
 import { toOwnCall } from '../../foundation/access/actor.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { Answers, RequireUser } from '../../foundation/access/require.js';
-import { REAUTHENTICATION_PROBLEMS } from '../../domain/passwords/password-verifier.js';
+import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import type { UserWithFactors } from '../../domain/second-factors/second-factors.service.js';
-import { ProofRequest, CodeField, ProofWithCodeRequest } from './second-factor.dto.js';
+import { ProofRequest, CodeField } from './second-factor.dto.js';
 import { TotpService } from '../../domain/second-factors/totp.service.js';
 
 class ConfirmTotpRequest {
@@ -81,8 +81,8 @@ export class TotpController {
       'enrolment is confirmed. A new enrolment, or a change of the password, voids one that was not confirmed.',
   })
   @Answers(201, TotpEnrolmentResponse)
-  async enrolTotp(@Req() request: Request, @Body() { password }: ProofRequest): Promise<TotpEnrolmentResponse> {
-    const { secret, otpauthUrl, qrSvg } = await this.totp.enrolTotp(toOwnCall(request), password);
+  async enrolTotp(@Req() request: Request, @Body() body: ProofRequest): Promise<TotpEnrolmentResponse> {
+    const { secret, otpauthUrl, qrSvg } = await this.totp.enrolTotp(toOwnCall(request), body);
     request.res?.location('/api/v0/users/me/totp');
     return { secret, otpauth_url: otpauthUrl, qr_svg: qrSvg };
   }
@@ -103,19 +103,19 @@ export class TotpController {
 
   @Post('totp/remove')
   @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
   @Answers(204, 'Logins ask for no code any more')
-  async removeTotp(@Req() request: Request, @Body() body: ProofWithCodeRequest): Promise<void> {
+  async removeTotp(@Req() request: Request, @Body() body: ProofRequest): Promise<void> {
     await this.totp.removeTotp(toOwnCall(request), body);
   }
 
   @Post('recovery-codes')
   @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Replace the recovery codes', description: 'The former ones are void.' })
   @Answers(200, RecoveryCodesResponse)
-  async replaceRecoveryCodes(@Req() request: Request, @Body() body: ProofWithCodeRequest) {
+  async replaceRecoveryCodes(@Req() request: Request, @Body() body: ProofRequest) {
     return { recovery_codes: await this.totp.replaceRecoveryCodes(toOwnCall(request), body) };
   }
 }

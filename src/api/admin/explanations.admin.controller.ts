@@ -56,7 +56,7 @@ export class UserExplanationResponse {
 
   @ApiProperty({
     ...NULLABLE_MOMENT,
-    description: 'when a link first proved that an address of the account reaches the user',
+    description: 'when a link proved that the address reaches the user',
   })
   email_verified_at!: string | null;
 

@@ -5,7 +5,7 @@ import { ApiBody, ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { MembersService } from '../../domain/households/members.service.js';
-import { REAUTHENTICATION_PROBLEMS } from '../../domain/passwords/password-verifier.js';
+import { PASSWORD_PROBLEMS } from '../../domain/passwords/password-verifier.js';
 import { Answers, RequireUser } from '../../foundation/access/require.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { FlagField } from '../../foundation/common/fields.js';
@@ -89,7 +89,7 @@ export class HouseholdsController {
 
   @Delete(':id')
   @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.householdHasNodes)
+  @ApiProblems(...ACT_PROBLEMS, ...PASSWORD_PROBLEMS, problems.householdHasNodes)
   @ApiBody({ type: ProvenRequest, required: false })
   @ApiOperation({
     summary: 'Delete a household',
@@ -120,7 +120,7 @@ export class HouseholdsController {
 
   @Patch(':id/members/:user_id')
   @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
+  @ApiProblems(...ACT_PROBLEMS, ...PASSWORD_PROBLEMS, problems.lastAdmin)
   @ApiOperation({
     summary: 'Change the role of a member',
     description:
@@ -140,7 +140,7 @@ export class HouseholdsController {
 
   @Delete(':id/members/:user_id')
   @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
+  @ApiProblems(...ACT_PROBLEMS, ...PASSWORD_PROBLEMS, problems.lastAdmin)
   @ApiBody({ type: ProvenRequest, required: false })
   @ApiOperation({
     summary: 'Remove a member, or leave',

@@ -14,7 +14,7 @@ import { MailWorker, type ComposedMail } from '../../domain/mail/mail-worker.js'
 import { Outbox, type MailRequest } from '../../domain/mail/outbox.js';
 import { isNotice, type MailKind, type NoticeKind } from '../../domain/mail/templates.js';
 import { hasPassword } from '../../domain/passwords/password-hasher.js';
-import { PasswordVerifier } from '../../domain/passwords/password-verifier.js';
+import { Reauthentication, type OwnProof } from '../../domain/second-factors/reauthentication.js';
 import { Throttle } from '../../foundation/throttling/throttle.js';
 import {
   buildLink,
@@ -22,7 +22,6 @@ import {
   OneTimeTokens,
   TOKEN_TTL_MINUTES,
 } from '../../domain/users/one-time-tokens.js';
-import { lockAccount } from '../../domain/users/user-lifecycle.js';
 import { User } from '../../domain/users/user.entity.js';
 
 @Injectable()
@@ -31,7 +30,7 @@ export class LinkRequests {
     private readonly dataSource: DataSource,
     private readonly outbox: Outbox,
     private readonly throttle: Throttle,
-    private readonly passwords: PasswordVerifier,
+    private readonly reauthentication: Reauthentication,
     private readonly audit: AuditLog,
   ) {}
 
@@ -46,18 +45,18 @@ export class LinkRequests {
    * The new address gets a link and the old one a notice. Only the worker checks whether the new address is taken, so
    * that the response does not reveal it.
    */
-  async requestEmailChange(call: OwnCall, password: string, newEmail: string): Promise<void> {
-    const verified = await this.passwords.reauthenticateUser(call, password);
-    const { id: userId, email } = verified;
-    const { actor } = call;
-    await this.throttle.countMails([email, newEmail], actor.address);
-    await this.dataSource.transaction(async (transaction) => {
-      // The lock orders this request and a change of the password, which voids the requests made with the old password.
-      await lockAccount(transaction, verified);
-      const requested = { userId, requester: actor };
-      await this.outbox.addRequestWith(transaction, { kind: 'email_change', recipient: newEmail, ...requested });
-      await this.outbox.addRequestWith(transaction, { kind: 'email_change_notice', recipient: email, ...requested });
-      await this.audit.record(transaction, toUserEvent('user.email.change_requested', actor, userId));
+  async requestEmailChange(call: OwnCall, proof: OwnProof, newEmail: string): Promise<void> {
+    await this.reauthentication.authorizeAct(call, proof, async ({ id: userId, email }, useProof) => {
+      const { actor } = call;
+      await this.throttle.countMails([email, newEmail], actor.address);
+      await this.dataSource.transaction(async (transaction) => {
+        // Its lock orders this request and a change of the password, which voids the requests made with the old one.
+        await useProof(transaction);
+        const requested = { userId, requester: actor };
+        await this.outbox.addRequestWith(transaction, { kind: 'email_change', recipient: newEmail, ...requested });
+        await this.outbox.addRequestWith(transaction, { kind: 'email_change_notice', recipient: email, ...requested });
+        await this.audit.record(transaction, toUserEvent('user.email.change_requested', actor, userId));
+      });
     });
   }
 }

@@ -5,10 +5,11 @@ import { toActor, toOwnCall } from '../../foundation/access/actor.js';
 import { Answers, Public, RequireUser } from '../../foundation/access/require.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { EmailField, NEW_PASSWORD, NewEmailField, PasswordField, TextField } from '../../foundation/common/fields.js';
-import { REAUTHENTICATION_PROBLEMS } from '../../domain/passwords/password-verifier.js';
+import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
+import { FreshFactorFields } from '../account/second-factor.dto.js';
 import { LinkRequests } from './links.service.js';
 import { PasswordResets, EmailConfirmations } from './recovery.service.js';
 
@@ -33,7 +34,7 @@ class ConfirmEmailRequest {
   @TextField(MAX_TOKEN_LENGTH, { description: 'the token of the link', example: EXAMPLES.emailToken }) token!: string;
 }
 
-class ChangeEmailRequest {
+class ChangeEmailRequest extends FreshFactorFields {
   @PasswordField({ description: 'the current password' }) password!: string;
   @NewEmailField() new_email!: string;
 }
@@ -52,8 +53,8 @@ export class PasswordResetController {
     summary: 'Set a new password with the token of a link',
     description:
       'Ends all sessions of the user. The token is valid once, for 30 minutes, and void after any change of the ' +
-      'password or of the address. A password that is refused does not use the token. A link by e-mail also removes the ' +
-      'second factors that were made before the first proof of the address.',
+      'password or of the address. A password that is refused does not use the token. Second factors stay: logins go on ' +
+      'to ask for them.',
   })
   @Answers(204, 'The password is set, and every session of the user has ended')
   async confirmPasswordReset(@Req() request: Request, @Body() body: ConfirmPasswordResetRequest): Promise<void> {
@@ -125,10 +126,10 @@ export class OwnEmailController {
     description:
       'The new address gets a link, whose token POST /api/v0/auth/email-verification/confirm takes; until then nothing ' +
       'changes. The old address is notified. The response does not tell whether the new address is taken. A wrong password ' +
-      'is counted like a failed login.',
+      'is counted like a failed login. An account with a second factor is asked for a fresh one: `code` or `passkey`.',
   })
   @Answers(202, 'The request is recorded')
   async changeEmail(@Req() request: Request, @Body() body: ChangeEmailRequest): Promise<void> {
-    await this.requests.requestEmailChange(toOwnCall(request), body.password, body.new_email);
+    await this.requests.requestEmailChange(toOwnCall(request), body, body.new_email);
   }
 }

@@ -1,21 +1,18 @@
 /**
  * Uses the token of a link: sets a new password, proves an address, or changes it. The token is checked before the
- * expensive part, and used in the transaction of the change. Invariant: a reset by mail removes factors older than the
- * first proof of the address (`email_verified_at`), because until then any client could have registered the address and
- * added them.
+ * expensive part, and used in the transaction of the change. Invariant: a reset keeps the second factors, because the
+ * mailbox alone must not be the account (ASVS 6.4.3); a recovery code or an operator removes them.
  */
 import { Injectable } from '@nestjs/common';
-import type { EntityManager } from 'typeorm';
 import { toUserEvent } from '../../domain/audit/audit-events.js';
 import { AuditLog } from '../../domain/audit/audit-log.js';
 import { Outbox } from '../../domain/mail/outbox.js';
 import { NewPasswords } from '../../domain/passwords/new-passwords.js';
 import { hasPassword } from '../../domain/passwords/password-hasher.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
-import { FactorChanges } from '../../domain/second-factors/factor-changes.js';
 import { SessionsService } from '../../domain/tokens/sessions.service.js';
 import { OneTimeTokens, RESET_PURPOSES, EMAIL_PURPOSES } from '../../domain/users/one-time-tokens.js';
-import { setPassword, getFirstProof, determineFirstProof } from '../../domain/users/user-lifecycle.js';
+import { setPassword } from '../../domain/users/user-lifecycle.js';
 import { User } from '../../domain/users/user.entity.js';
 import { translateTakenEmail } from '../../domain/users/users.service.js';
 import { type Actor, toUserActor } from '../../foundation/access/actor.js';
@@ -26,7 +23,6 @@ export class PasswordResets {
   constructor(
     private readonly tokens: OneTimeTokens,
     private readonly passwords: NewPasswords,
-    private readonly factors: FactorChanges,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly outbox: Outbox,
@@ -51,9 +47,10 @@ export class PasswordResets {
         const time = this.clock.now();
         // Always succeeds: `useToken` has locked the row, and refuses the token of a disabled account.
         await setPassword(transaction, user, passwordHash, time);
-        const removed = isByMail ? await this.proveEmail(transaction, user, time) : undefined;
+        if (isByMail && !user.emailVerifiedAt)
+          await transaction.update(User, { id: user.id }, { emailVerifiedAt: time });
         const count = await this.sessions.endAllSessions(transaction, user.id, 'password_reset');
-        const details = { token_from: isByMail ? 'mail' : 'operator', ended_sessions: count, removed_factors: removed };
+        const details = { token_from: isByMail ? 'mail' : 'operator', ended_sessions: count };
         const described = { time, details, logFields: { count } };
         const event = toUserEvent('user.password.reset', toUserActor(actor, user.id), user.id, described);
         await this.audit.record(transaction, event);
@@ -62,15 +59,6 @@ export class PasswordResets {
         if (hasPassword(user.passwordHash)) await this.outbox.addNotice(transaction, event, notice);
       });
     });
-  }
-
-  /** @returns the factors that were removed, because they are older than the first proof of the address */
-  private async proveEmail(transaction: EntityManager, user: User, now: Date): Promise<object> {
-    const { id, emailVerifiedAt } = user;
-    const firstProof = getFirstProof(user);
-    const removed = await this.factors.removeFactors(transaction, id, firstProof ?? undefined);
-    if (!emailVerifiedAt) await transaction.update(User, { id }, { emailVerifiedAt: firstProof ?? now });
-    return removed;
   }
 }
 
@@ -94,14 +82,15 @@ export class EmailConfirmations {
       const isChange = purpose === 'email_change';
       const use = this.tokens.useToken(found, async (transaction, user) => {
         const { id } = user;
-        const emailVerifiedAt = await determineFirstProof(transaction, user, email, this.clock.now());
+        const now = this.clock.now();
+        const emailVerifiedAt = email === user.email ? (user.emailVerifiedAt ?? now) : now;
         const named = toUserActor(actor, id);
         if (!isChange) {
           await transaction.update(User, { id }, { emailVerifiedAt });
           await this.audit.record(transaction, toUserEvent('user.email.verified', named, id));
           return;
         }
-        await transaction.update(User, { id }, { email, emailVerifiedAt, updatedAt: this.clock.now() });
+        await transaction.update(User, { id }, { email, emailVerifiedAt, updatedAt: now });
         await this.tokens.voidTokens(transaction, id);
         const notice = { kind: 'email_changed', recipient: user.email } as const;
         const event = toUserEvent('user.email.changed', named, id);

@@ -53,7 +53,7 @@ interface AccountRow extends VerifiedUser {
   readonly passwordHash: PasswordHash;
 }
 
-export const REAUTHENTICATION_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
+export const PASSWORD_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
 
 /** The refusal of a password that a logged-in user entered again. Not a 401, because the access token is valid. */
 export function createWrongPassword(userId: string, reason: RefusalReason<'user.password.refused'>): ProblemException {

@@ -20,7 +20,7 @@ import {
 import { DatabaseClock } from '../../foundation/database/database.js';
 
 const PURPOSE = 'platform-auth challenges v2';
-const KINDS = { login: 1, registration: 2, passkey: 3 } as const;
+const KINDS = { login: 1, registration: 2, passkey: 3, reauthentication: 4 } as const;
 export const CHALLENGE_TTL_SECONDS = 300;
 /** A transaction that waited read the clock before the challenge was issued, which then seems to be of the future. */
 const TOLERANCE_SECONDS = 5;
@@ -33,7 +33,10 @@ const BODY_BYTES = KIND_BYTES + TIME_BYTES + USER_BYTES + NONCE_BYTES;
 const MAC_BYTES = 16;
 const FORMAT = new RegExp(`^[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + 2 * MAC_BYTES) * 4) / 3)}}$`);
 
-/** `login` follows a password, `registration` precedes a new passkey, `passkey` begins a login with a passkey. */
+/**
+ * `login` and `reauthentication` follow a password, `registration` precedes a new passkey, `passkey` begins a login with
+ * a passkey.
+ */
 type ChallengeKind = keyof typeof KINDS;
 
 /** A challenge that this service issued. Its age and its context are not verified yet. */

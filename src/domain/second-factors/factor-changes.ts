@@ -18,13 +18,9 @@ import type { NoticeKind } from '../mail/templates.js';
 import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
+import { Reauthentication, type OwnProof } from './reauthentication.js';
 import { lockIfUnchanged } from '../users/user-lifecycle.js';
-import {
-  buildHasSecondFactor,
-  createWrongPassword,
-  PasswordVerifier,
-  type AccountState,
-} from '../passwords/password-verifier.js';
+import { buildHasSecondFactor, createWrongPassword, type AccountState } from '../passwords/password-verifier.js';
 
 /** The events about which the user gets a mail. */
 const NOTICES: Readonly<Partial<Record<AuditEventName, NoticeKind>>> = {
@@ -38,12 +34,10 @@ const TOUCH_USER = `UPDATE users SET factors_changed_at =
 const READ_STATE = `SELECT
     ${buildHasSecondFactor('$1')} AS "hasFactor",
     EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
-/** Removes factors made before `$2`. Recovery codes are deleted with their app, and are never older. */
+/** Recovery codes are deleted with their app. */
 const REMOVE_FACTORS = `WITH
-    totp AS (DELETE FROM totp_factors WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
-             RETURNING user_id),
-    keys AS (DELETE FROM passkeys WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
-             RETURNING user_id)
+    totp AS (DELETE FROM totp_factors WHERE user_id = $1 RETURNING user_id),
+    keys AS (DELETE FROM passkeys WHERE user_id = $1 RETURNING user_id)
   SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
 
 interface FactorChange<Result> {
@@ -54,13 +48,14 @@ interface FactorChange<Result> {
   readonly keepsFactors?: boolean;
 }
 
+type Change<Result> = (transaction: EntityManager) => Promise<FactorChange<Result>>;
 type PasswordMoment = Pick<AccountState, 'passwordChangedAt'>;
 
 @Injectable()
 export class FactorChanges {
   constructor(
     private readonly dataSource: DataSource,
-    private readonly passwords: PasswordVerifier,
+    private readonly reauthentication: Reauthentication,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
@@ -68,8 +63,23 @@ export class FactorChanges {
     private readonly clock: ComparedClock,
   ) {}
 
-  async reauthenticateUser(call: OwnCall, password: string): Promise<PasswordMoment> {
-    return this.passwords.reauthenticateUser(call, password);
+  /** Commits a change that the password, and a fresh factor if there is one, authorise. */
+  async commitAct<Result>(call: OwnCall, proof: OwnProof, change: Change<Result>): Promise<Result> {
+    return this.reauthentication.authorizeAct(call, proof, (verified, useProof) =>
+      this.commitChange(call, verified, async (transaction) => {
+        await useProof(transaction);
+        return change(transaction);
+      }),
+    );
+  }
+
+  /** Authorises a change that a later step commits. @param prepare refuses it, before a code is consumed */
+  async authorizeStep<Result>(call: OwnCall, proof: OwnProof, prepare: () => Promise<Result>) {
+    return this.reauthentication.authorizeAct(call, proof, async ({ passwordChangedAt }, useProof) => {
+      const prepared = await prepare();
+      await this.dataSource.transaction(useProof);
+      return { prepared, passwordChangedAt };
+    });
   }
 
   /**
@@ -83,7 +93,7 @@ export class FactorChanges {
   async commitChange<Result>(
     { principal, actor }: OwnCall,
     { passwordChangedAt }: PasswordMoment,
-    change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
+    change: Change<Result>,
     createVoidError = () => createWrongPassword(principal.userId, 'changed_meanwhile'),
   ): Promise<Result> {
     const { userId, sessionId, email: recipient } = principal;
@@ -127,13 +137,6 @@ export class FactorChanges {
     });
   }
 
-  /** @param madeBefore removes only factors that were made before this moment; undefined: all */
-  async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date) {
-    const values = [userId, madeBefore ?? null];
-    const [removed] = await transaction.query<[{ totp: number; passkeys: number }]>(REMOVE_FACTORS, values);
-    return removed;
-  }
-
   private async removeAsOperator(transaction: EntityManager, id: string, actor: Actor): Promise<void> {
     const [[user]] = await transaction.query<[{ id: string; email: string }[], number]>(TOUCH_USER, [
       id,
@@ -141,7 +144,9 @@ export class FactorChanges {
     ]);
     if (!user) throw new ProblemException(problems.notFound);
     const userId = user.id;
-    const { totp, passkeys } = await this.removeFactors(transaction, userId);
+    const [{ totp, passkeys }] = await transaction.query<[{ totp: number; passkeys: number }]>(REMOVE_FACTORS, [
+      userId,
+    ]);
     const count = await this.sessions.endAllSessions(transaction, userId, 'admin');
     const details = { before: { totp: totp > 0, passkeys }, ended_sessions: count };
     const event = toUserEvent('admin.user.factors_removed', actor, userId, { details, logFields: { count } });

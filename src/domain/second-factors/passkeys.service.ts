@@ -15,6 +15,7 @@ import { Database, type Statement } from '../../foundation/database/database.js'
 import { ProblemException, problems, createFieldProblem } from '../../foundation/problems/problems.js';
 import { Challenges, toPasswordContext } from './challenges.js';
 import { FactorChanges } from './factor-changes.js';
+import type { OwnProof } from './reauthentication.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import {
   parseRegistration,
@@ -32,13 +33,10 @@ const LIST: Statement = {
   text: `SELECT ${COLUMNS} FROM passkeys WHERE user_id = $1 ORDER BY id`,
 };
 
-/**
- * `$10`: maximum number of passkeys of a user. The time of creation is never before a proof of the address, whatever
- * the clocks of the replicas say.
- */
+/** `$10`: maximum number of passkeys of a user. */
 const INSERT = `INSERT INTO passkeys
     (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
-  SELECT $1, id, $3, $4, $5, $6, $7, $8, GREATEST($9::timestamptz, email_verified_at, first_proof_at)
+  SELECT $1, id, $3, $4, $5, $6, $7, $8, $9
     FROM users
   WHERE id = $2 AND (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
   RETURNING ${COLUMNS}`;
@@ -72,11 +70,14 @@ export class PasskeysService {
   ) {}
 
   /** @returns the options for navigator.credentials.create() */
-  async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
-    const { passwordChangedAt } = await this.changes.reauthenticateUser(call, password);
+  async createPasskeyOptions(call: OwnCall, proof: OwnProof): Promise<PasskeyCreationOptionsResponse> {
+    if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
     const { userId } = call.principal;
-    const user = await this.factors.findUser(userId);
-    if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
+    const { prepared: user, passwordChangedAt } = await this.changes.authorizeStep(call, proof, async () => {
+      const current = await this.factors.findUser(userId);
+      if (current.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
+      return current;
+    });
     const context = toPasswordContext({ passwordChangedAt });
     const challenge = await this.challenges.issueChallenge('registration', userId, context);
     return this.relyingParty.createRegistrationOptions(user, challenge);
@@ -128,10 +129,9 @@ export class PasskeysService {
     return renamed;
   }
 
-  async removePasskey(call: OwnCall, { id, password }: { id: string; password: string }): Promise<void> {
-    const reauthenticated = await this.changes.reauthenticateUser(call, password);
-    if (!isId(id)) throw new ProblemException(problems.notFound);
-    await this.changes.commitChange(call, reauthenticated, async (transaction) => {
+  async removePasskey(call: OwnCall, id: string, proof: OwnProof): Promise<void> {
+    await this.changes.commitAct(call, proof, async (transaction) => {
+      if (!isId(id)) throw new ProblemException(problems.notFound);
       const [, count] = await transaction.query<[unknown, number]>(REMOVE, [id, call.principal.userId]);
       if (count === 0) throw new ProblemException(problems.notFound);
       return { result: undefined, event: 'user.passkey.removed', details: { passkey_id: id } };

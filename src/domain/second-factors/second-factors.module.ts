@@ -4,6 +4,7 @@ import { Challenges } from './challenges.js';
 import { CodeVerifier } from './codes.js';
 import { FactorChanges } from './factor-changes.js';
 import { PasskeysService } from './passkeys.service.js';
+import { Reauthentication } from './reauthentication.js';
 import { LoginExplanations, SecondFactorsService } from './second-factors.service.js';
 import { TotpService } from './totp.service.js';
 import { TotpVault } from './totp.js';
@@ -16,6 +17,7 @@ const SERVICES = [
   PasskeysService,
   SecondFactorsService,
   LoginExplanations,
+  Reauthentication,
   FactorChanges,
   CodeVerifier,
   RelyingParty,

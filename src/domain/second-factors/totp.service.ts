@@ -6,22 +6,21 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { OwnCall } from '../../foundation/access/actor.js';
-import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { Environment, getProductName } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
 import { FactorChanges } from './factor-changes.js';
+import type { OwnProof } from './reauthentication.js';
 import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
 import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
 
 /**
  * Returns no row when an enrolment is already confirmed. The moment of an enrolment is after the last change of the
- * password and not before a proof of the address, whatever the clocks of the replicas say.
+ * password, whatever the clocks of the replicas say.
  */
 const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at)
-  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond', email_verified_at,
-    first_proof_at)
+  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond')
   FROM users WHERE id = $1
   ON CONFLICT (user_id) DO UPDATE
     SET encrypted_secret = excluded.encrypted_secret, key_mark = excluded.key_mark, created_at = excluded.created_at
@@ -32,13 +31,8 @@ const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret
 const CONFIRM_TOTP = `UPDATE totp_factors SET confirmed_at = $2, last_step = $3
   WHERE user_id = $1 AND confirmed_at IS NULL AND encrypted_secret = $4 RETURNING user_id`;
 
+const HAS_TOTP = 'SELECT FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL';
 const REMOVE_TOTP = 'DELETE FROM totp_factors WHERE user_id = $1';
-
-/** The password, and a code of the authenticator app or a recovery code. */
-interface ProofWithCode {
-  readonly password: string;
-  readonly code: string;
-}
 
 interface TotpEnrolment {
   readonly secret: string;
@@ -63,12 +57,11 @@ export class TotpService {
     return user;
   }
 
-  async enrolTotp(call: OwnCall, password: string): Promise<TotpEnrolment> {
-    const user = await this.changes.reauthenticateUser(call, password);
+  async enrolTotp(call: OwnCall, proof: OwnProof): Promise<TotpEnrolment> {
     const secret = generateTotpSecret();
     const { userId, email } = call.principal;
     const values = [userId, this.vault.encryptSecret(userId, secret), this.vault.keyMark, this.clock.now()];
-    await this.changes.commitChange(call, user, async (transaction) => {
+    await this.changes.commitAct(call, proof, async (transaction) => {
       const enrolled = await transaction.query<unknown[]>(ENROL_TOTP, values);
       if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
       return { result: undefined, event: 'user.totp.started', keepsFactors: true };
@@ -98,34 +91,25 @@ export class TotpService {
     return this.changes.commitChange(call, user, confirm, createVoidError);
   }
 
-  async removeTotp(call: OwnCall, proof: ProofWithCode): Promise<void> {
-    await this.commitWithCode(call, proof, 'user.totp.removed', async (transaction) => {
+  async removeTotp(call: OwnCall, proof: OwnProof): Promise<void> {
+    await this.changes.commitAct(call, proof, async (transaction) => {
+      await requireTotp(transaction, call);
       await transaction.query(REMOVE_TOTP, [call.principal.userId]);
+      return { result: undefined, event: 'user.totp.removed' };
     });
   }
 
-  async replaceRecoveryCodes(call: OwnCall, proof: ProofWithCode): Promise<string[]> {
-    return this.commitWithCode(call, proof, 'user.recovery_codes.replaced', (transaction) =>
-      replaceRecoveryCodes(transaction, call.principal.userId),
-    );
+  async replaceRecoveryCodes(call: OwnCall, proof: OwnProof): Promise<string[]> {
+    return this.changes.commitAct(call, proof, async (transaction) => {
+      await requireTotp(transaction, call);
+      const result = await replaceRecoveryCodes(transaction, call.principal.userId);
+      return { result, event: 'user.recovery_codes.replaced' };
+    });
   }
+}
 
-  private async commitWithCode<Result>(
-    call: OwnCall,
-    { password, code }: ProofWithCode,
-    event: AuditEventName,
-    change: (transaction: EntityManager) => Promise<Result>,
-  ): Promise<Result> {
-    const { actor } = call;
-    const reauthenticated = await this.changes.reauthenticateUser(call, password);
-    const user = await this.factors.findUser(call.principal.userId);
-    return this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
-      this.codes.acceptAnyCode({ user, code, actor }, (useCode) =>
-        this.changes.commitChange(call, reauthenticated, async (transaction) => {
-          await useCode(transaction);
-          return { result: await change(transaction), event };
-        }),
-      ),
-    );
-  }
+/** Without a confirmed app there is nothing to remove, and recovery codes replace nothing. */
+async function requireTotp(transaction: EntityManager, { principal: { userId } }: OwnCall): Promise<void> {
+  if ((await transaction.query<unknown[]>(HAS_TOTP, [userId])).length === 0)
+    throw new ProblemException(problems.notFound);
 }

@@ -1,9 +1,7 @@
 /**
  * Registration, deletion, and what operators change about an account: whether it is active, its address, and whether
  * that is verified. A new address ends all sessions, voids every link, and is announced to both addresses. A change
- * without effect leaves no audit event. Invariant: the moment of the first proof of an address never changes, because a
- * reset by mail removes second factors that are older (api/recovery/). The last part has the statements of acts that a
- * password authorises.
+ * without effect leaves no audit event. The last part has the statements of acts that a password authorises.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -117,7 +115,6 @@ export class Registration {
       passwordChangedAt: now,
       isActive: true,
       emailVerifiedAt: null,
-      firstProofAt: null,
       factorsChangedAt: null,
       createdAt: now,
       updatedAt: now,
@@ -175,10 +172,11 @@ export class UserChanges {
   private async commitUpdate(transaction: EntityManager, id: string, change: UserChange, actor: Actor): Promise<User> {
     const before = await lockUser(transaction, id);
     const now = this.clock.now();
-    const proof = await this.determineProof(transaction, before, change, now);
     const { isActive = before.isActive, email = before.email } = change;
-    const after = { ...before, isActive, email, ...proof, updatedAt: now };
     const isMoved = email !== before.email;
+    const isVerified = change.isEmailVerified ?? (!isMoved && before.emailVerifiedAt !== null);
+    const emailVerifiedAt = isVerified ? ((isMoved ? null : before.emailVerifiedAt) ?? now) : null;
+    const after = { ...before, isActive, email, emailVerifiedAt, updatedAt: now };
     const isProofChanged = !before.emailVerifiedAt !== !after.emailVerifiedAt;
     const reason = change.isActive === false ? 'disabled' : isMoved ? 'admin' : undefined;
     // Part of the transaction, so that no session starts after the change.
@@ -199,24 +197,9 @@ export class UserChanges {
     const hasEffect = isMoved || isProofChanged || before.isActive !== isActive || count > 0;
     await this.audit.record(transaction, event, hasEffect);
     if (!hasEffect) return before;
-    await transaction.update(User, { id: before.id }, { isActive, email, ...proof, updatedAt: now });
+    await transaction.update(User, { id: before.id }, { isActive, email, emailVerifiedAt, updatedAt: now });
     if (isMoved) await this.announceAddress(transaction, before, after, actor);
     return after;
-  }
-
-  private async determineProof(
-    transaction: EntityManager,
-    user: User,
-    { email = user.email, isEmailVerified }: UserChange,
-    now: Date,
-  ): Promise<Pick<User, 'emailVerifiedAt' | 'firstProofAt'>> {
-    const isMoved = email !== user.email;
-    const { emailVerifiedAt, firstProofAt } = user;
-    const isVerified = isEmailVerified ?? (!isMoved && emailVerifiedAt !== null);
-    if (!isMoved && isVerified === (emailVerifiedAt !== null)) return { emailVerifiedAt, firstProofAt };
-    if (!isVerified && !isMoved) return { emailVerifiedAt: null, firstProofAt: getFirstProof(user) };
-    const proof = await determineFirstProof(transaction, user, email, now);
-    return { emailVerifiedAt: isVerified ? proof : null, firstProofAt: proof };
   }
 
   private async announceAddress(
@@ -242,34 +225,6 @@ async function lockUser(transaction: EntityManager, id: string): Promise<User> {
   const user = isId(id) ? await transaction.findOne(User, { where: { id }, lock }) : null;
   if (!user) throw new ProblemException(problems.notFound);
   return user;
-}
-
-/** Includes the times of the factors, because the clock of the replica that made a factor may differ. */
-const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
-    GREATEST($2::timestamptz, max(created_at) + interval '1 millisecond') AS after
-  FROM (SELECT created_at FROM totp_factors WHERE user_id = $1
-    UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
-
-type ProvenUser = Pick<User, 'id' | 'email' | 'emailVerifiedAt' | 'firstProofAt'>;
-
-export function getFirstProof({ emailVerifiedAt, firstProofAt }: ProvenUser): Date | null {
-  return emailVerifiedAt ?? firstProofAt;
-}
-
-/**
- * Returns the moment of the first proof. When another address is proven, it counts as older than every factor: the
- * password alone chooses that address, and must not suffice to remove the factors by a reset.
- */
-export async function determineFirstProof(
-  transaction: EntityManager,
-  user: ProvenUser,
-  provenEmail: string,
-  now: Date,
-): Promise<Date> {
-  const known = getFirstProof(user);
-  if (known) return known;
-  const [moments] = await transaction.query<[{ before: Date; after: Date }]>(FIND_MOMENTS, [user.id, now]);
-  return provenEmail === user.email ? moments.after : moments.before;
 }
 
 type PasswordState = Pick<User, 'id' | 'passwordChangedAt'>;

@@ -19,11 +19,8 @@ export class User {
 
   @Column({ name: 'is_active', type: 'boolean' }) isActive!: boolean;
 
-  /** When an address of the account was first proven; see `determineFirstProof`. */
+  /** When the address of the account was proven. */
   @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true }) emailVerifiedAt!: Date | null;
-
-  /** The first proof, kept when an operator makes the address unproven (user-lifecycle.ts). */
-  @Column({ name: 'first_proof_at', type: 'timestamptz', nullable: true }) firstProofAt!: Date | null;
 
   /** When the second factors last changed, which identifies their set. Null: they never changed. */
   @Column({ name: 'factors_changed_at', type: 'timestamptz', precision: 3, nullable: true })

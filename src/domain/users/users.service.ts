@@ -42,7 +42,7 @@ export async function translateTakenEmail<Result>(work: Promise<Result>): Promis
   });
 }
 
-export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'firstProofAt' | 'factorsChangedAt'>;
+export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'factorsChangedAt'>;
 
 export interface UserFilter {
   readonly email: string | undefined;

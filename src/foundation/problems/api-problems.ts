@@ -45,7 +45,7 @@ export class ProblemSchema {
     enum: SECOND_FACTOR_METHODS,
     enumName: 'SecondFactorMethod',
     isArray: true,
-    description: 'with second_factor_required: by which of them the challenge can be answered',
+    description: 'with second_factor_required and fresh_second_factor_required: the factors that are accepted',
   })
   methods?: SecondFactorMethod[];
 
@@ -55,7 +55,7 @@ export class ProblemSchema {
   @ApiPropertyOptional({
     type: 'object',
     additionalProperties: true,
-    description: 'with second_factor_required and the method passkey: options of navigator.credentials.get()',
+    description: 'beside methods, if passkey is one of them: options of navigator.credentials.get()',
   })
   passkey_options?: object;
 }

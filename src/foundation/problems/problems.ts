@@ -116,10 +116,13 @@ export const problems = {
       secondFactorRequired:
         'second_factor_required: A second factor is required. The password is right. Answer the challenge by one ' +
         'of the methods: POST /api/v0/auth/login/second-factor.',
+      freshSecondFactorRequired:
+        'fresh_second_factor_required: A fresh second factor is required. The password is right, and the account has ' +
+        'a second factor: send the request again with a `code`, or with the `passkey` that answers passkey_options.',
       wrongSecondFactor:
-        'wrong_second_factor: The code is wrong. The code is wrong or was used before, or the enrolment is missing ' +
-        'or void: a change of the password ends one that was not confirmed. Nothing was changed, and the access ' +
-        'token stays valid.',
+        'wrong_second_factor: The second factor is wrong. The code or passkey is wrong or was used before, its ' +
+        'challenge has expired, or the factors were changed meanwhile; or the enrolment is missing or void: a change ' +
+        'of the password ends one that was not confirmed. Nothing was changed, and the access token stays valid.',
       registrationClosed:
         'registration_closed: Registration is closed. This service does not accept registrations. Ask an ' +
         'administrator for an account.',

@@ -197,7 +197,7 @@ describe('POST /api/v0/users/me/delete', () => {
     const { id: subject, email } = alice.user;
     const factors = ['passkeys', 'recovery_codes', 'totp_factors'];
     expect(await tablesWith(subject)).toEqual(expect.arrayContaining([...factors, 'sessions', 'users']));
-    await alice.deleteAccount().expect(204);
+    await alice.post('/delete', await alice.proof()).expect(204);
     const kept = (await tablesWith(subject)).filter((name) => !name.startsWith('audit_'));
     expect({ kept, address: await tablesWith(email) }).toEqual({ kept: ['credential_changes'], address: [] });
   });

@@ -172,7 +172,8 @@ describe('calls that end sessions or users', () => {
   it('wait too when they repeat a first factor or a reset whose answer was lost, and when an operator removes factors', async () => {
     const owner = await FactorOwner.withTotp(app);
     expect(await waitsOf(() => owner.post('/totp/confirm', { code: owner.code() }).expect(409))).toBe(1);
-    expect(await waitsOf(() => owner.post('/totp', { password: PASSWORD }).expect(409))).toBe(1);
+    const proof = await owner.proof();
+    expect(await waitsOf(() => owner.post('/totp', proof).expect(409))).toBe(1);
     const issued = await app.admin.post(`/users/${owner.user.id}/password-reset`, {}).expect(201);
     const { token } = issued.body as { token: string };
     const reset = () => app.post('/api/v0/auth/password-reset/confirm', { token, new_password: NEW_PASSWORD });
@@ -195,6 +196,7 @@ describe('calls that end sessions or users', () => {
     const first = await register();
     expect(await waitsOf(() => first().expect(201))).toBe(1);
     expect(await waitsOf(() => first().expect(400))).toBe(1);
+    owner.authenticator = authenticator;
     const again = await register();
     expect(await waitsOf(() => again().expect(409))).toBe(1);
     const second = new Authenticator().create(await owner.creationOptions());

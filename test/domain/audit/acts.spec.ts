@@ -337,7 +337,7 @@ describe('the audit log', () => {
     const rename = app.patch(`/api/v0/users/me/passkeys/${id}`, { name: 'old phone' });
     const bearer = { Authorization: `Bearer ${owner.tokens.access_token}` };
     await expectRow(rename.set(bearer), { ...about, event: 'user.passkey.renamed', details });
-    const remove = owner.post(`/passkeys/${id}/remove`, { password: PASSWORD });
+    const remove = owner.post(`/passkeys/${id}/remove`, await owner.proof());
     await expectRow(remove, { ...about, event: 'user.passkey.removed', details });
     const code = owner.code();
     const replace = owner.post('/recovery-codes', { password: PASSWORD, code });

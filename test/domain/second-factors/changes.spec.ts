@@ -70,7 +70,7 @@ describe('a change of second factors', () => {
     const enrolled = await FactorOwner.withTotp(app);
     const sql = 'SELECT factors_changed_at FROM users WHERE id = $1';
     const before = await app.database.query(sql, [enrolled.user.id]);
-    expectProblem(await enrolled.post('/totp', { password: PASSWORD }), problems.totpEnrolled);
+    expectProblem(await enrolled.post('/totp', await enrolled.proof()), problems.totpEnrolled);
     expect(await app.database.query(sql, [enrolled.user.id])).toEqual(before);
   });
 
@@ -80,8 +80,9 @@ describe('a change of second factors', () => {
     const other = await owner.user.logsIn();
     await owner.registers();
     const [id] = await owner.passkeyIds();
+    const proof = await owner.proof();
     afterProof(() => app.logout(owner.tokens.refresh_token).expect(204));
-    expectProblem(await owner.removesPasskey(id), problems.invalidAccessToken);
+    expectProblem(await owner.post(`/passkeys/${id}/remove`, proof), problems.invalidAccessToken);
     expectProblem(await app.me(other.access_token), problems.invalidAccessToken);
     expectProblem(await owner.offers(passkey), problems.invalidAccessToken);
     await owner.isChallenged();

@@ -3,6 +3,7 @@ import { problems } from '../../../src/foundation/problems/problems.js';
 import { ThrottleWindows } from '../../../src/foundation/throttling/throttle-windows.js';
 import { atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
+import { NEW_PASSWORD } from '../../support/owner.js';
 import { PASSWORD } from '../../support/settings.js';
 import { countByStatus, expectThrottled } from '../../support/throttled.js';
 import { untilVerdict } from '../../support/until-verdict.js';
@@ -141,7 +142,13 @@ describe('POST /api/v0/auth/login/second-factor', () => {
 
   it.each([
     ['after 5 minutes', () => app.clock.advance({ minutes: 5, seconds: 1 })],
-    ['when the password was changed', (owner: FactorOwner) => owner.changePassword().expect(204)],
+    [
+      'when the password was changed',
+      (owner: FactorOwner) => {
+        const passwords = { current_password: PASSWORD, new_password: NEW_PASSWORD };
+        return owner.post('/password', { ...passwords, code: owner.recoveryCodes[0] }).expect(204);
+      },
+    ],
     [
       'when the user was disabled',
       ({ user }: FactorOwner) => app.admin.patch(`/users/${user.id}`, { is_active: false }).expect(200),

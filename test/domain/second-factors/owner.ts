@@ -22,6 +22,8 @@ export interface CreationOptions {
 export class FactorOwner extends Owner {
   secret = '';
   recoveryCodes: string[] = [];
+  /** The passkey that was registered first. */
+  authenticator?: Authenticator;
 
   /** A user whose logins ask for a code. The next code is a fresh one. */
   static async withTotp(app: TestApp): Promise<FactorOwner> {
@@ -76,8 +78,21 @@ export class FactorOwner extends Owner {
     return (await this.answers(challenge, 'totp', { code: this.code() }, app).expect(200)).body as Tokens;
   }
 
+  /** What an act asks for: the password and, of an account with a second factor, a fresh one. */
+  async proof(password = PASSWORD): Promise<{ password: string; code?: string; passkey?: object }> {
+    if (this.authenticator) return { password, passkey: await this.freshPasskey(this.authenticator) };
+    const code = this.recoveryCodes.pop();
+    return { password, ...(code !== undefined && { code }) };
+  }
+
+  /** The answer of a passkey to the options that an act without a fresh factor gets. */
+  async freshPasskey(authenticator: Authenticator): Promise<object> {
+    const { body } = await this.post('/passkeys/options', { password: PASSWORD }).expect(403);
+    return authenticator.get((body as Challenge).passkey_options);
+  }
+
   async creationOptions(): Promise<CreationOptions> {
-    return (await this.post('/passkeys/options', { password: PASSWORD }).expect(200)).body as CreationOptions;
+    return (await this.post('/passkeys/options', await this.proof()).expect(200)).body as CreationOptions;
   }
 
   /** Sends what the browser answered to the options of a passkey. */
@@ -87,6 +102,7 @@ export class FactorOwner extends Owner {
 
   async registers(authenticator = new Authenticator()): Promise<Authenticator> {
     await this.offers(authenticator.create(await this.creationOptions())).expect(201);
+    this.authenticator ??= authenticator;
     return authenticator;
   }
 
@@ -95,8 +111,8 @@ export class FactorOwner extends Owner {
     return (body as { items: { id: string }[] }).items.map(({ id }) => id);
   }
 
-  removesPasskey(id: string | undefined, password = PASSWORD): SupertestRequest {
-    return this.post(`/passkeys/${id}/remove`, { password });
+  async removesPasskey(id: string | undefined): Promise<Response> {
+    return this.post(`/passkeys/${id}/remove`, await this.proof());
   }
 
   /** The answer of a passkey to the challenge of a new login. */

@@ -137,7 +137,9 @@ describe('POST /api/v0/users/me/totp', () => {
     const owner = await FactorOwner.withTotp(app);
     const body = { password: PASSWORD, code: owner.code() };
     const answers = await atOnce(5, () => owner.post('/totp/remove', body));
-    expect(countByStatus(answers)).toEqual({ 204: 1, 403: 4 });
+    // A call that begins after the removal finds no app: 404.
+    for (const { status } of answers) expect([204, 403, 404]).toContain(status);
+    expect(countByStatus(answers)[204]).toBe(1);
     expect(await recorded(app, { event: 'user.totp.removed', subject: owner.user.id })).toHaveLength(1);
   });
 
@@ -151,7 +153,7 @@ describe('POST /api/v0/users/me/totp', () => {
     await owner.post('/recovery-codes', used).expect(200);
     expectProblem(await owner.post('/totp/remove', used), problems.wrongSecondFactor);
     const without = await FactorOwner.of(app);
-    expectProblem(await without.post('/totp/remove', wrong), problems.wrongSecondFactor);
+    expectProblem(await without.post('/totp/remove', wrong), problems.notFound);
     await app.me(owner.tokens.access_token).expect(200);
     const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
     expect(rows).toMatchObject([{ count: 3, details: { reasons: { wrong_code: 2, repeated_code: 1 } } }]);

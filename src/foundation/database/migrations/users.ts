@@ -15,7 +15,6 @@ export class CreateUsers1795651200001 implements MigrationInterface {
         password_changed_at timestamptz(3),
         email_verified_at   timestamptz,
         factors_changed_at  timestamptz(3),
-        first_proof_at      timestamptz,
         CONSTRAINT users_email_key UNIQUE (email),
         CONSTRAINT users_email_canonical_check CHECK (email = lower(email))
       );
@@ -30,8 +29,6 @@ export class CreateUsers1795651200001 implements MigrationInterface {
         'when a link proved that the address reaches its owner; null: not proven';
       COMMENT ON COLUMN users.factors_changed_at IS
         'identifies the set of second factors: a login that read another one is refused; null: never changed';
-      COMMENT ON COLUMN users.first_proof_at IS
-        'what email_verified_at was, or would have become, before an operator made the address unproven';
     `);
   }
 
