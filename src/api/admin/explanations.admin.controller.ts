@@ -54,10 +54,7 @@ export class UserExplanationResponse {
   @ApiProperty({ ...METHODS, description: 'the second factors that the user has' })
   second_factors!: SecondFactorMethod[];
 
-  @ApiProperty({
-    ...NULLABLE_MOMENT,
-    description: 'when a link proved that the address reaches the user',
-  })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'when a link proved that the address reaches the user' })
   email_verified_at!: string | null;
 
   @ApiProperty({ type: [LoginReasonResponse], description: 'a throttled code may leave another method open' })
