@@ -150,8 +150,38 @@ export class ProxiedCalls {
     await this.call({ operation: `GET ${path}/{id}/nodes`, status: 200, headers, id });
     const nodeId = `${id}/${randomUUID()}`;
     await this.call({ operation: `DELETE ${path}/{id}/nodes/{node_id}`, status: 404, headers, id: nodeId });
+    await this.callAsAdminForHouseholds(id, guest.id);
     await this.call({ operation: `DELETE ${path}/{id}`, status: 403, headers, id, body: { password: 'wrong' } });
     await this.call({ operation: `DELETE ${path}/{id}`, status: 204, headers, id, body: { password } });
+  }
+
+  private async callAsAdminForHouseholds(id: string, userId: string): Promise<void> {
+    const { asAdmin: headers } = this;
+    const [path, invitations] = ['/api/v0/admin/households', '/api/v0/admin/invitations'];
+    await this.call({ operation: `GET ${path}`, status: 200, headers, query: '?search=house' });
+    await this.call({ operation: `GET ${path}/{household_id}`, status: 200, headers, id });
+    await this.call({ operation: `PATCH ${path}/{household_id}`, status: 200, headers, id, body: { name: 'home' } });
+    const members = `${path}/{household_id}/members`;
+    const body = { user_id: userId, role: 'member' };
+    await this.call({ operation: `POST ${members}`, status: 201, headers, id, body });
+    await this.call({ operation: `POST ${members}`, status: 409, headers, id, body });
+    await this.call({ operation: `GET ${members}`, status: 200, headers, id });
+    const member = { headers, id: `${id}/${userId}` };
+    await this.call({ operation: `PATCH ${members}/{user_id}`, status: 200, ...member, body: { role: 'admin' } });
+    await this.call({ operation: `DELETE ${members}/{user_id}`, status: 204, ...member });
+    await this.call({ operation: `DELETE ${members}/{user_id}`, status: 404, ...member });
+    await this.call({ operation: `GET ${invitations}`, status: 200, headers, query: '?open=true' });
+    const unknown = randomUUID();
+    await this.call({ operation: `DELETE ${invitations}/{invitation_id}`, status: 404, headers, id: unknown });
+    await this.call({ operation: `DELETE ${path}/{household_id}`, status: 404, headers, id: unknown });
+    const pair = { caller: randomUUID(), target: 'auth' };
+    const issue = { operation: 'POST /api/v0/admin/app-credentials', status: 201, headers, body: pair };
+    const app = await this.call(issue);
+    const asApp = { 'X-Platform-App-Id': app.app_id ?? '', 'X-Platform-App-Key': app.app_key ?? '' };
+    await this.call({ operation: 'GET /internal/households/{id}/members', status: 200, headers: asApp, id });
+    const lookup = 'POST /internal/users/lookup';
+    await this.call({ operation: lookup, status: 200, headers: asApp, body: { ids: [userId, unknown] } });
+    await this.call({ operation: lookup, status: 400, headers: asApp, body: { ids: [] } });
   }
 
   private async registerUser(password: string) {

@@ -5,6 +5,7 @@
  */
 import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
+import { HouseholdsModule } from '../../domain/households/households.module.js';
 import { NodesModule } from '../../domain/nodes/nodes.module.js';
 import { OperatorsModule } from '../../domain/operators/operators.module.js';
 import { SecondFactorsModule } from '../../domain/second-factors/second-factors.module.js';
@@ -17,6 +18,7 @@ import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
 import { EnrolmentsAdminController } from './enrolments.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
+import { HouseholdsAdminController, InvitationsAdminController } from './households.admin.controller.js';
 import { HourlyCountsAdminController } from './hourly-counts.admin.controller.js';
 import { IdentifyAdminController } from './identify.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
@@ -37,6 +39,8 @@ export const ADMIN_CONTROLLERS = {
   auditEvents: AuditEventsAdminController,
   backgroundWork: BackgroundWorkAdminController,
   hourlyCounts: HourlyCountsAdminController,
+  households: HouseholdsAdminController,
+  invitations: InvitationsAdminController,
 } as const;
 
 @Module({
@@ -45,6 +49,7 @@ export const ADMIN_CONTROLLERS = {
     TokensModule,
     AppCredentialsModule,
     NodesModule,
+    HouseholdsModule,
     OperatorsModule,
     SecondFactorsModule,
     MaintenanceModule,

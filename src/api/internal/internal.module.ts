@@ -9,16 +9,18 @@ import { AppCredentialsModule } from '../../domain/app-credentials/app-credentia
 import { HouseholdsModule } from '../../domain/households/households.module.js';
 import { NodesModule } from '../../domain/nodes/nodes.module.js';
 import { AuthorizeController } from './authorize.controller.js';
+import { HouseholdsInternalController } from './households.controller.js';
 import { IntrospectController } from './introspect.controller.js';
 import { ChangesService } from './changes.service.js';
 import { TokensModule } from '../../domain/tokens/tokens.module.js';
+import { UsersModule } from '../../domain/users/users.module.js';
 import { ValidateAppController } from './validate-app.controller.js';
 import { ValidateNodeController } from './validate-node.controller.js';
 import { ValidateUserController } from './validate-user.controller.js';
 import { ChangesController } from './changes.controller.js';
 
 @Module({
-  imports: [NodesModule, AppCredentialsModule, TokensModule, HouseholdsModule],
+  imports: [NodesModule, AppCredentialsModule, TokensModule, HouseholdsModule, UsersModule],
   // Express compares a path with the routes in this order, so the most called come first.
   controllers: [
     ValidateNodeController,
@@ -27,6 +29,7 @@ import { ChangesController } from './changes.controller.js';
     ChangesController,
     AuthorizeController,
     IntrospectController,
+    HouseholdsInternalController,
   ],
   providers: [ChangesService],
 })

@@ -87,6 +87,12 @@ export class UsersService {
     return user;
   }
 
+  /** @returns the users of these ids, without those that do not exist */
+  async findUsers(ids: readonly string[]): Promise<Account[]> {
+    const found = await Promise.all(ids.map((id) => this.accounts.find(id)));
+    return found.filter((user) => user !== undefined);
+  }
+
   /** With `isThrottled`, a page may contain fewer users than its limit although it is not the last one. */
   async listUsers(page: PageRequest, filter: UserFilter): Promise<Page<User>> {
     const { email, createdSince, search } = filter;

@@ -16,6 +16,8 @@ export interface Route extends RouteDeclaration {
   readonly path: string;
   /** The most items of each list that a JSON body may have, by the list's JSON Pointer. The items are texts. */
   readonly lists: ReadonlyMap<string, number>;
+  /** Whether a class validates the query. Services get no other parameter past the head of the request. */
+  readonly takesQuery: boolean;
   readonly handler?: object;
 }
 
@@ -71,7 +73,7 @@ export class RouteTable {
 
   /** Adds a page that Nest does not route: it has no door and no body. */
   addPage(path: string, audience: Route['audience']): void {
-    this.add({ ...DEFAULTS, audience, doors: [], name: '', method: 'GET', path, lists: NO_LISTS });
+    this.add({ ...DEFAULTS, audience, doors: [], name: '', method: 'GET', path, lists: NO_LISTS, takesQuery: false });
   }
 
   /** @param path without a query. Literals precede patterns: `/passkeys/options` is not `/passkeys/:id` */
@@ -136,9 +138,11 @@ function compileRoute(controller: Type, name: string, handler: object): Route | 
   if (!doors) throw new Error(`${controller.name}.${name} declares neither its doors nor that it has none`);
   if (doors.includes('admin') !== (declared.scope !== undefined))
     throw new Error(`${controller.name}.${name} must declare a scope if, and only if, it accepts the admin door`);
-  const body = listValidatedParameters(controller, name).find(({ type }) => type === 'body')?.metatype;
+  const validated = listValidatedParameters(controller, name);
+  const body = validated.find(({ type }) => type === 'body')?.metatype;
+  const takesQuery = validated.some(({ type }) => type === 'query');
   const lists = body ? new Map(readListFields(body)) : NO_LISTS;
-  return { ...declared, doors, name, method: RequestMethod[method], path, lists, handler };
+  return { ...declared, doors, name, method: RequestMethod[method], path, lists, takesQuery, handler };
 }
 
 const VALIDATED = new Map<string, 'body' | 'query'>([

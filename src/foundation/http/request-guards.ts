@@ -77,7 +77,7 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
       return;
     }
     refuseMisplacedTarget(request, request.declared, isForServices ? names : [], serviceName);
-    if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
+    if (request.url.includes('?')) refuseHostileQuery(request, isForServices && !request.declared.takesQuery);
     if (hasBody(request)) refuseUnreadableBody(request, request.declared);
     next();
   };
@@ -178,12 +178,12 @@ function refuseMisplacedTarget(
 }
 
 /** Refuses parameters that the validation does not see (prototypes), and a target that would be ignored. */
-function refuseHostileQuery(request: Request, isForServices: boolean): void {
+function refuseHostileQuery(request: Request, refusesAll: boolean): void {
   if (request.url.split('&', MAX_NAMES + 1).length > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
   const names = Object.keys(request.query);
   const hasMisplacedTarget =
     names.includes('target') && DOORS.app.headers.some((name) => request.headers[name] !== undefined);
-  if (isForServices || hasMisplacedTarget || names.some((name) => PROTOTYPE_NAMES.has(name)))
+  if (refusesAll || hasMisplacedTarget || names.some((name) => PROTOTYPE_NAMES.has(name)))
     refuseField('', 'contains a parameter that is not part of this request');
 }
 
