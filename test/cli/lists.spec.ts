@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
+import { json } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { Table } from '../../src/cli/tables.js';
 import { generateKey } from '../../src/foundation/crypto/secret.js';
@@ -18,21 +19,25 @@ class LongLists {
   constructor(private readonly total: number) {}
 
   async listen(): Promise<Cli> {
-    const { url, close } = await serve((request, response) => {
-      const { pathname, searchParams } = new URL(request.url!, 'http://x');
-      this.paths.push(pathname);
-      this.asked.push(searchParams);
-      const start = Number(searchParams.get('cursor') ?? 0);
-      const end = Math.min(this.total, start + Number(searchParams.get('limit')));
-      const items = Array.from({ length: end - start }, (_, index) => toItem(start + index));
-      const body = JSON.stringify({ items, next_cursor: end < this.total ? String(end) : null });
-      const page = this.asked.length;
-      void eventually('the page is allowed', () => page <= this.allowed).then(() =>
-        response.setHeader('content-type', 'application/json').end(body),
-      );
-    });
+    const { url, close } = await serve((request, response) => void this.answer(request, response));
     this.close = close;
     return new Cli(url);
+  }
+
+  private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { pathname, searchParams } = new URL(request.url!, 'http://x');
+    // A search has its query in the body.
+    const asked =
+      request.method === 'POST' ? new URLSearchParams((await json(request)) as Record<string, string>) : searchParams;
+    this.paths.push(pathname);
+    this.asked.push(asked);
+    const start = Number(asked.get('cursor') ?? 0);
+    const end = Math.min(this.total, start + Number(asked.get('limit')));
+    const items = Array.from({ length: end - start }, (_, index) => toItem(start + index));
+    const body = JSON.stringify({ items, next_cursor: end < this.total ? String(end) : null });
+    const page = this.asked.length;
+    await eventually('the page is allowed', () => page <= this.allowed);
+    response.setHeader('content-type', 'application/json').end(body);
   }
 }
 
