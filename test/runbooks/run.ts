@@ -2,37 +2,12 @@
 // block that cannot run here says why in the page. Needs psql, pg_dump and curl. The last line counts.
 import { deepStrictEqual, ok } from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { Client } from 'pg';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { Operator } from './operator.js';
-import { fromRoot } from '../support/from-root.js';
-
-/** A shell block of a page. */
-interface Block {
-  /** The page and the line of the block. */
-  readonly name: string;
-  readonly text: string;
-  /** Why it cannot run here, as the page says in the paragraph before it. */
-  readonly reason: string | undefined;
-}
-
-const BLOCK = /^( *)```sh\n(.*?)^ *```$/gms;
-const NOT_RUN = /\*Not run by the tests: (.+)\*\s*$/;
-
-function readBlocks(page: string): Block[] {
-  const text = readFileSync(fromRoot(`docs/operations/${page}.md`), 'utf8');
-  return [...text.matchAll(BLOCK)].map(({ 1: indent = '', 2: code = '', index }) => {
-    const before = text.slice(0, index);
-    return {
-      name: `${page}.md:${before.split('\n').length}`,
-      text: code.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
-      reason: NOT_RUN.exec(before)?.[1],
-    };
-  });
-}
+import { readBlocks, type Block } from '../documents/blocks.js';
 
 const checks = new Checks();
 
@@ -62,7 +37,7 @@ async function connectAsThief(cleanup: Cleanup, operator: Operator): Promise<() 
 }
 
 async function checkIncidents(cleanup: Cleanup, operator: Operator): Promise<void> {
-  const [connection, shell, ...blocks] = readBlocks('incidents');
+  const [connection, shell, ...blocks] = readBlocks('docs/operations/incidents.md');
   if (!connection || !shell) throw new Error('incidents.md has no shell');
   await checks.run(connection.name, () => operator.shell(connection.text));
   operator.beginShellsWith(shell.text);
@@ -93,7 +68,7 @@ async function checkBackup(operator: Operator): Promise<void> {
     return answer.status === 204 ? {} : ((await answer.json()) as Record<string, unknown>);
   };
   const { node_id: id } = await call('/nodes', 'POST', { household_id: randomUUID(), room: 'attic', name: 'camera' });
-  await runBlocks(operator, readBlocks('backup'), async ({ text }) => {
+  await runBlocks(operator, readBlocks('docs/operations/backup.md'), async ({ text }) => {
     if (text.includes('> auth.dump')) await call(`/nodes/${String(id)}`, 'DELETE');
   });
   await checks.run('a node that was revoked after the dump is revoked after the restore', async () =>
@@ -105,5 +80,5 @@ await checks.around(async (cleanup) => {
   const operator = await Operator.start(cleanup);
   await checkIncidents(cleanup, operator);
   await checkBackup(operator);
-  await runBlocks(operator, readBlocks('upgrade'));
+  await runBlocks(operator, readBlocks('docs/operations/upgrade.md'));
 });

@@ -24,7 +24,8 @@ export class ValidateNodeController {
     description:
       'Forward the X-API-Key that a node sent, without a body, and name yourself in X-Platform-Target: a node with ' +
       '`targets` is refused at any other service. If you also send your own app credential for this ' +
-      'service, both must be valid.',
+      'service, as the button Authorize of this page does once you entered one, both must be valid: a 401 may then be ' +
+      'about the app, and its `detail` names the headers that were refused.',
   })
   @Answers(200, ValidNodeResponse)
   validateNode(@Req() request: Request): ValidNodeResponse {
