@@ -11,6 +11,7 @@ import {
   type Variables,
 } from '../foundation/config/environment.js';
 import { FILE_VARIABLES, VARIABLE_TYPES } from '../foundation/config/variables.js';
+import { listWeakSettings } from '../foundation/config/weak-settings.js';
 import { toErrorFields, Log } from '../foundation/logging/log.js';
 import { isSameSecret } from '../foundation/crypto/secret.js';
 import { isMailEnabled } from '../domain/mail/mail-transport.js';
@@ -41,7 +42,7 @@ export function watchStart(environment: Environment): StartWatch {
   );
 }
 
-/** Warns of variables that do nothing or share too much, and of routes that this configuration lacks. */
+/** Warns of variables that do nothing, share too much or are weak, and of routes that this configuration lacks. */
 export function reportSettings(environment: Environment, variables: Variables): void {
   const reason = describeIgnoredVariables(variables);
   const log = createConsoleLog(environment);
@@ -53,6 +54,8 @@ export function reportSettings(environment: Environment, variables: Variables): 
         'challenges, which stand for a password, and with a dump read TOTP secrets. Set MASTER_KEY ' +
         '(docs/operations/keys.md), or sign access tokens with ES256',
     });
+  for (const { variable, detail } of listWeakSettings(environment))
+    log.warn('setting_is_weak', { reason: `${variable}: ${detail}` });
   if (!isMailEnabled(environment))
     log.info('mail_is_off', {
       reason: 'MAIL_URL is not set: password reset, verification and change of an address by e-mail answer 404',

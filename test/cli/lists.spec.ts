@@ -142,12 +142,18 @@ describe('the lists of platform-auth', () => {
         { name: 'purge_age_seconds', seconds: 90, is_overdue: false },
       ],
     };
+    const review = {
+      weak_settings: [{ variable: 'BCRYPT_COST', detail: 'set at least 10' }],
+      root_key_first_seen_at: new Date(Date.now() - 400.5 * 86_400_000).toISOString(),
+    };
+    const base = '/api/v0/admin';
     const paths: string[] = [];
     const { url, close } = await serve((request, response) => {
       paths.push(request.url!);
       const health = { status: 'ok', details: {} };
       response.setHeader('content-type', 'application/json');
-      const answer = request.url === '/health' ? health : request.url!.endsWith('/background-work') ? work : counts;
+      const others: Record<string, object> = { '/health': health, [`${base}/background-work`]: work };
+      const answer = { ...others, [`${base}/configuration-review`]: review }[request.url!] ?? counts;
       response.end(JSON.stringify(answer));
     });
     await use(0);
@@ -155,7 +161,9 @@ describe('the lists of platform-auth', () => {
     expect(stdout).toContain('20000 live, 3 revoked or expired, 2 not used for 30 days, 1 expiring within 14 days\n');
     expect(stdout).toMatch(/audit unsealed +121 min: overdue\npurge age +90 s\n/);
     expect([code, stderr]).toEqual([1, expect.stringContaining('Overdue: audit_unsealed_seconds.')]);
-    const admin = ['nodes/summary', 'app-credentials/summary', 'app-credentials/unused-scopes', 'background-work'];
+    expect(stdout).toMatch(/root key +in use since 20\S+ \(400 days\)\nBCRYPT_COST +set at least 10\n/);
+    const counted = ['nodes/summary', 'app-credentials/summary', 'app-credentials/unused-scopes'];
+    const admin = [...counted, 'background-work', 'configuration-review'];
     expect(paths).toEqual(['/health', ...admin.map((path) => `/api/v0/admin/${path}`)]);
     close();
   });

@@ -16,6 +16,7 @@ import { AdminStrategy } from './admin.strategy.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
+import { ConfigurationReviewAdminController } from './configuration-review.admin.controller.js';
 import { EnrolmentsAdminController } from './enrolments.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { HouseholdsAdminController, InvitationsAdminController } from './households.admin.controller.js';
@@ -41,6 +42,7 @@ export const ADMIN_CONTROLLERS = {
   hourlyCounts: HourlyCountsAdminController,
   households: HouseholdsAdminController,
   invitations: InvitationsAdminController,
+  configurationReview: ConfigurationReviewAdminController,
 } as const;
 
 @Module({

@@ -8,6 +8,8 @@ import { AdminClient } from './admin-client.js';
 import { formatHours, readHours, sumDays } from './hourly-history.js';
 import { addRemote, getServiceUrl, readRemoteVariables } from './remote-command.js';
 
+const MS_PER_DAY = 86_400_000;
+
 const component = z.object({ status: z.string(), message: z.string().optional() });
 const healthSchema = z.object({ status: z.string(), details: z.record(z.string(), component) });
 const counts = z.object({ live: z.number(), ended: z.number(), unused: z.number(), expiring: z.number() });
@@ -18,12 +20,17 @@ const backgroundWork = z.object({
   items: z.array(z.object({ name: z.string(), seconds: z.number(), is_overdue: z.boolean() })),
 });
 
+const configurationReview = z.object({
+  weak_settings: z.array(z.object({ variable: z.string(), detail: z.string() })),
+  root_key_first_seen_at: z.string().nullable(),
+});
+
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
 export function addStatusCommand(root: Command): void {
   addRemote(
     root,
     'status',
-    'Show the health of the service, what waits in the background, and how many credentials are live, unused or about to expire. Exit code 1 when it is not healthy, work is overdue, or the key does not suffice to look.',
+    'Show the health of the service, what waits in the background, how many credentials are live, unused or about to expire, how old the root key is, and which settings of production are weak. Exit code 1 when it is not healthy, work is overdue, or the key does not suffice to look.',
     '',
     'It needs ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, for the background work and the counts of credentials.',
   )
@@ -40,13 +47,14 @@ export function addStatusCommand(root: Command): void {
       const unused_scopes =
         (await readIfAllowed(client, '/app-credentials/unused-scopes', unusedScopes))?.items ?? null;
       const background_work = await readIfAllowed(client, '/background-work', backgroundWork);
+      const configuration = await readIfAllowed(client, '/configuration-review', configurationReview);
       const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
         name,
         message === undefined ? status : `${status}: ${message}`,
       ]);
-      const answers = { 'background work': background_work, nodes, 'app credentials': app_credentials };
+      const answers = { 'background work': background_work, nodes, 'app credentials': app_credentials, configuration };
       const unseen = Object.entries(answers).flatMap(([name, answer]) => (answer === null ? [name] : []));
-      print(command, { url, health, background_work, nodes, app_credentials, unused_scopes }, () =>
+      print(command, { url, health, background_work, nodes, app_credentials, unused_scopes, configuration }, () =>
         formatFields({
           address: url,
           status: health.status,
@@ -55,6 +63,7 @@ export function addStatusCommand(root: Command): void {
           ...(nodes && { nodes: formatCounts(nodes) }),
           ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
           ...(unused_scopes?.length && { 'unused scopes': formatScopes(unused_scopes) }),
+          ...(configuration && formatConfiguration(configuration)),
           ...(unseen.length > 0 && { 'not looked at': unseen.join(', ') }),
         }),
       );
@@ -117,6 +126,15 @@ function formatWork({ items }: z.infer<typeof backgroundWork>): Record<string, s
     return [name.replace(/_seconds$/, '').replaceAll('_', ' '), is_overdue ? `${age}: overdue` : age] as const;
   });
   return Object.fromEntries(lines);
+}
+
+function formatConfiguration(review: z.infer<typeof configurationReview>): Record<string, string> {
+  const { weak_settings: weak, root_key_first_seen_at: since } = review;
+  const days = since === null ? 0 : Math.floor((Date.now() - Date.parse(since)) / MS_PER_DAY);
+  return {
+    ...(since !== null && { 'root key': `in use since ${since.slice(0, 10)} (${days} days)` }),
+    ...Object.fromEntries(weak.map(({ variable, detail }) => [variable, detail] as const)),
+  };
 }
 
 function formatScopes(unused: z.infer<typeof unusedScopes>['items']): string {

@@ -123,6 +123,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/audit-events': 'listAuditEvents: admin with read',
   'GET api/v0/admin/background-work': 'getBackgroundWork: admin with read',
   'GET api/v0/admin/hourly-counts': 'listHourlyCounts: admin with read',
+  'GET api/v0/admin/configuration-review': 'reviewConfiguration: admin with read',
   'POST api/v0/admin/users': 'createUser: admin with users',
   'GET api/v0/admin/users': 'listUsers: admin with users',
   'POST api/v0/admin/users/search': 'searchUsers: admin with users',

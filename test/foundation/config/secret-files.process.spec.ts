@@ -45,9 +45,11 @@ describe('in production with its secrets in files', () => {
     const sealing = { ...withSettings({ auditSealIntervalSeconds: 1 }), SHUTDOWN_DELAY_MS: '0' };
     const ignored = { SESSION_MAX_AGE_DAY: '4', LOG_LEVEL: 'info' };
     const service = await ServiceProcess.start(variables({ WORKERS: workers, ...sealing, ...ignored }));
-    const said = service.lines.filter((line) => /variables_ignored|mail_is_off/.test(line));
+    const said = service.lines.filter((line) => /variables_ignored|setting_is_weak|mail_is_off/.test(line));
     expect(said).toEqual([
       expect.stringContaining('SESSION_MAX_AGE_DAY is not known'),
+      expect.stringContaining('BCRYPT_COST: each hash costs an attacker little: set at least 10'),
+      expect.stringContaining('ADMIN_SET_PASSWORDS: operators may choose'),
       expect.stringContaining('MAIL_URL is not set'),
     ]);
     const list = (key: string) => fetch(`${service.url}/api/v0/admin/nodes`, { headers: { 'X-Admin-Key': key } });

@@ -1,4 +1,4 @@
-// The runs of the maintenance jobs.
+// The runs of the maintenance jobs, and since when a root key is in use.
 
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
@@ -12,10 +12,16 @@ export class CreateMaintenance1795651200013 implements MigrationInterface {
       COMMENT ON TABLE job_runs IS 'when each job of the maintenance last succeeded, in any replica';
       -- The rows exist from the start, so that a job that never succeeds grows old too.
       INSERT INTO job_runs (job) VALUES ('purge'), ('audit_maintenance'), ('key_maintenance');
+
+      CREATE TABLE root_keys (
+        marker        bytea CONSTRAINT root_keys_pkey PRIMARY KEY,
+        first_seen_at timestamptz NOT NULL DEFAULT now()
+      );
+      COMMENT ON TABLE root_keys IS 'when a replica first started with each ADMIN_API_KEY; the marker does not reveal it';
     `);
   }
 
   async down(runner: QueryRunner): Promise<void> {
-    await runner.query('DROP TABLE job_runs');
+    await runner.query('DROP TABLE root_keys; DROP TABLE job_runs');
   }
 }
