@@ -50,7 +50,8 @@ function isPlainDatabase(text: string): boolean {
   const { searchParams } = url;
   const host = searchParams.get('host') ?? decodeURIComponent(url.hostname);
   const isLocal = host === '' || host.startsWith('/') || isLoopback(host);
-  const hasTls = TLS_MODES.includes(searchParams.get('sslmode')) || ['true', '1'].includes(searchParams.get('ssl') ?? '');
+  const hasTls =
+    TLS_MODES.includes(searchParams.get('sslmode')) || ['true', '1'].includes(searchParams.get('ssl') ?? '');
   return !isLocal && !hasTls;
 }
 
