@@ -56,12 +56,18 @@ export class AuditEventsQuery extends PageQuery {
   subject?: string;
 
   @UuidField(
-    { example: EXAMPLES.id, description: 'of the request, as in X-Request-Id; no index serves it: send since too' },
+    {
+      example: EXAMPLES.id,
+      description:
+        'of the request, as in X-Request-Id; a counted event is found by its first and its last 20; no index serves it: send since too',
+    },
     { optional: true },
   )
   request_id?: string;
 
-  @AddressField('of the client; a counted event has that of its first refusal; send since too', { optional: true })
+  @AddressField('of the client; a counted event has that of its first refusal and the most frequent ones; send since too', {
+    optional: true,
+  })
   address?: string;
 
   @ApiPropertyOptional({

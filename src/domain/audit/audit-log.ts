@@ -191,8 +191,8 @@ function toConditions(filter: AuditFilter, after: Position | undefined) {
   add(byActor, actor);
   add((name) => `actor_id = ANY(${name})`, operators);
   add((name) => `subject = ${name}`, subject);
-  add((name) => `request_id = ${name}`, requestId);
-  add((name) => `address = ${name}`, address);
+  add((name) => `(request_id = ${name} OR details -> 'request_ids' ? ${name})`, requestId);
+  add((name) => `(address = ${name} OR details -> 'addresses' ? ${name})`, address);
   add((name) => `event = ANY(${name})`, events);
   add((name) => `time >= ${name}`, since);
   add((name) => `time < ${name}`, until);

@@ -24,6 +24,10 @@ const MAX_DEFERRED = 1_000;
  * Number of rows that refusals without an account share in each window, so that random addresses do not fill the disk.
  */
 const MAX_UNKNOWN_ROWS = 256;
+/** What one row keeps: a later request id replaces the oldest one, and a further address the rarest one. */
+export const MAX_REQUEST_IDS = 20;
+const MAX_ADDRESSES = 16;
+const SHOWN_ADDRESSES = 5;
 
 export const COUNTED_EVENTS = [
   'user.login.failed',
@@ -36,14 +40,31 @@ export const COUNTED_EVENTS = [
 ] as const;
 export type CountedEvent = (typeof COUNTED_EVENTS)[number];
 
+/**
+ * Finds frequent addresses in bounded space ("space-saving", Metwally et al. 2005): an address that is not among the kept
+ * ones takes the place and the count of the rarest, so that one that comes late and often is not pushed out.
+ */
+const MERGED_ADDRESSES = `(
+  SELECT COALESCE(jsonb_object_agg(address, n), '{}') FROM (
+    SELECT COALESCE(known.key, added.key) AS address,
+      COALESCE(known.value::int, rarest.n) + COALESCE(added.value::int, 0) AS n
+    FROM jsonb_each_text(counted.addresses) AS known
+      FULL JOIN jsonb_each_text(excluded.addresses) AS added ON added.key = known.key
+      CROSS JOIN (SELECT CASE WHEN count(*) < ${MAX_ADDRESSES} THEN 0 ELSE min(value::int) END AS n
+                  FROM jsonb_each_text(counted.addresses)) AS rarest
+    ORDER BY n DESC, known.key IS NULL DESC LIMIT ${MAX_ADDRESSES}) AS kept)`;
+
 const COUNT = {
   name: 'counted_refusals_count',
   text: `INSERT INTO counted_refusals AS counted
            (event, counted_mac, window_start, id, time, last_at, subject, request_id, caller_request_id, address,
-            count, reasons)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, jsonb_build_object($11::text, $12::int))
+            count, reasons, addresses, request_ids)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text, $9, $10, $12, jsonb_build_object($11::text, $12::int), $13, $14)
          ON CONFLICT (event, counted_mac, window_start) DO UPDATE
          SET count = counted.count + $12, last_at = GREATEST(counted.last_at, excluded.last_at),
+             addresses = ${MERGED_ADDRESSES},
+             request_ids = (array_remove(excluded.request_ids || $8::text::uuid, NULL) || counted.request_ids)
+               [1:${MAX_REQUEST_IDS}],
              reasons = counted.reasons ||
                jsonb_build_object($11::text, COALESCE((counted.reasons ->> $11)::int, 0) + $12)`,
 };
@@ -55,6 +76,10 @@ const IS_PROVEN_NODE = `(event = 'node.validation.failed' AND reasons - 'target'
 /** Read when the row is listed or moved, because a name never changes and the row of an operator is never deleted. */
 const OPERATOR_NAME = `CASE WHEN ${IS_OPERATOR}
   THEN (SELECT name FROM operators WHERE operators.id::text = subject) END`;
+const FREQUENT_ADDRESSES = `(
+  SELECT jsonb_agg(key ORDER BY value::int DESC, key) FROM
+    (SELECT * FROM jsonb_each_text(addresses) ORDER BY value::int DESC, key LIMIT ${SHOWN_ADDRESSES}) AS frequent
+  HAVING count(*) > 1)`;
 
 const EXPRESSIONS: ColumnExpressions = {
   id: 'id',
@@ -68,20 +93,29 @@ const EXPRESSIONS: ColumnExpressions = {
   address: 'address',
   details: `jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
     'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    'caller_request_id', caller_request_id, 'operator', ${OPERATOR_NAME}))`,
+    'caller_request_id', caller_request_id, 'operator', ${OPERATOR_NAME}, 'addresses', ${FREQUENT_ADDRESSES},
+    'request_ids', to_jsonb(NULLIF(request_ids, '{}'))))`,
   count: 'count',
 };
 
 export const OPEN_WINDOWS = `${selectAuditEvents(EXPRESSIONS)} FROM counted_refusals`;
 
 /**
- * Selects the accounts and first addresses of windows of wrong passwords and codes. A window has the time of its first
- * refusal, which is up to {@link WINDOW_MS} earlier than the others.
+ * Selects the accounts and addresses of windows of wrong passwords and codes, `addresses` as an array in JSON. A window
+ * has the time of its first refusal, which is up to {@link WINDOW_MS} earlier than the others.
  */
 export function selectFailedAttempts(passwordsSince: string, codesSince: string): string {
+  const tables = {
+    counted_refusals: '(SELECT jsonb_agg(key) FROM jsonb_each(addresses))',
+    audit_events: `details -> 'addresses'`,
+  };
   const selectSince = (event: CountedEvent, since: string): string =>
-    ['counted_refusals', 'audit_events']
-      .map((table) => `SELECT subject, address FROM ${table} WHERE event = '${event}' AND time >= ${since}`)
+    Object.entries(tables)
+      .map(([table, addresses]) => {
+        const all = `COALESCE(${addresses}, '[]') || COALESCE(to_jsonb(address), '[]')`;
+        const columns = `subject, time, ${all} AS addresses`;
+        return `SELECT ${columns} FROM ${table} WHERE event = '${event}' AND time >= ${since}`;
+      })
       .join(' UNION ALL ');
   return [selectSince('user.login.failed', passwordsSince), selectSince('user.second_factor.failed', codesSince)].join(
     ' UNION ALL ',
@@ -117,6 +151,10 @@ interface DeferredRefusal {
   readonly firstAt: Date;
   lastAt: Date;
   count: number;
+  /** How often each address was refused, of at most {@link MAX_ADDRESSES}. */
+  readonly addresses: Map<string, number>;
+  /** Those after the first request, the latest one first. */
+  requestIds: readonly string[];
 }
 
 export interface CountedRefusal extends Count {
@@ -128,7 +166,8 @@ export interface CountedRefusal extends Count {
 /**
  * Counts refused logins, second factors, reads of other accounts, admin keys, operator scopes, forms of the console, and
  * keys of apps and nodes across all replicas: one row for each account, network, operator, app credential or node and
- * window of 15 minutes. The row has the request id and the address of the first refusal.
+ * window of 15 minutes. The row has the request id and the address of the first refusal, the last
+ * {@link MAX_REQUEST_IDS} request ids, and the most frequent addresses.
  */
 @Injectable()
 export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implements OnModuleInit, OnApplicationShutdown {
@@ -166,8 +205,7 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
    * One write whether or not the e-mail address has an account, so that the response time does not tell (enumeration).
    */
   async countRefusal(refusal: RefusalToCount, actor: Actor): Promise<void> {
-    const now = this.clock.now();
-    await this.writeRefusal({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
+    await this.writeRefusal(this.toDeferred(refusal, actor));
   }
 
   /**
@@ -175,8 +213,13 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
    * flushes at the stop, because this module outlives the database connections.
    */
   deferRefusal(refusal: RefusalToCount & { readonly subject: string }, actor: Actor): void {
+    this.addRefusal(this.toDeferred(refusal, actor));
+  }
+
+  private toDeferred(refusal: RefusalToCount, actor: Actor): DeferredRefusal {
     const now = this.clock.now();
-    this.addRefusal({ refusal, actor, firstAt: now, lastAt: now, count: 1 });
+    const addresses = new Map(actor.address === null ? [] : [[actor.address, 1]]);
+    return { refusal, actor, firstAt: now, lastAt: now, count: 1, addresses, requestIds: [] };
   }
 
   /** One refusal a batch, so that one that cannot be written loses no other. */
@@ -201,17 +244,24 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
     if (held) {
       held.count += added.count;
       if (held.lastAt < added.lastAt) held.lastAt = added.lastAt;
+      const { requestId } = added.actor;
+      const requestIds = [...added.requestIds, ...(requestId === null ? [] : [requestId]), ...held.requestIds];
+      held.requestIds = requestIds.slice(0, MAX_REQUEST_IDS);
+      for (const [address, count] of added.addresses) addAddress(held.addresses, address, count);
     } else if (this.deferred.size < MAX_DEFERRED) this.deferred.set(key, added);
   }
 
-  private async writeRefusal({ refusal, actor, firstAt, lastAt, count }: DeferredRefusal): Promise<void> {
+  private async writeRefusal(deferred: DeferredRefusal): Promise<void> {
+    const { refusal, actor, firstAt, lastAt, count, addresses, requestIds } = deferred;
     const { event, reason, counted, subject } = refusal;
     const { requestId, callerRequestId = null, address } = actor;
     const mac = this.toRowKey(counted, subject);
     const windowStart = new Date(firstAt.getTime() - (firstAt.getTime() % WINDOW_MS));
     const about = subject ?? `unknown:${mac.toString('hex', 0, 16)}`;
     const first = [about, requestId, callerRequestId, address];
-    await this.database.rows(COUNT, [event, mac, windowStart, createId(), firstAt, lastAt, ...first, reason, count]);
+    const window = [event, mac, windowStart, createId(), firstAt, lastAt];
+    const merged = [Object.fromEntries(addresses), requestIds];
+    await this.database.rows(COUNT, [...window, ...first, reason, count, ...merged]);
   }
 
   private toRowKey(counted: string, subject: string | undefined): Buffer {
@@ -228,4 +278,15 @@ export class CountedRefusals extends DeferredWrites<[DeferredRefusal]> implement
     }
     return total;
   }
+}
+
+/** As {@link MERGED_ADDRESSES}. */
+function addAddress(counts: Map<string, number>, address: string, count: number): void {
+  const rarest = [...counts].reduce<[string, number] | undefined>(
+    (least, entry) => (least && least[1] <= entry[1] ? least : entry),
+    undefined,
+  );
+  const isFull = !counts.has(address) && counts.size >= MAX_ADDRESSES;
+  if (isFull && rarest) counts.delete(rarest[0]);
+  counts.set(address, (counts.get(address) ?? (isFull && rarest ? rarest[1] : 0)) + count);
 }

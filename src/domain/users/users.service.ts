@@ -57,8 +57,9 @@ export interface UserFilter {
 
 const READ_FAILURES = {
   name: 'users_read_failures',
-  text: `SELECT DISTINCT subject AS id, address FROM (${selectFailedAttempts('$2', '$3')}) AS failed
-         WHERE subject = ANY ($1) AND address IS NOT NULL`,
+  text: `SELECT subject AS id, address FROM (${selectFailedAttempts('$2', '$3')}) AS failed
+           CROSS JOIN jsonb_array_elements_text(addresses) AS address
+         WHERE subject = ANY ($1) GROUP BY subject, address ORDER BY max(time) DESC`,
 };
 
 /** Wrong passwords and codes from before these moments no longer refuse anything. */
@@ -111,6 +112,12 @@ export class UsersService {
       FROM (${selectFailedAttempts(':passwords', ':codes')}) AS failed))`;
     const found = await findPage(this.users, page, conditions, [...filters, toFilter(failed, { ...since })]);
     return { ...found, items: await this.keepThrottled(found.items, since) };
+  }
+
+  /** Lists addresses of wrong passwords and codes of a user, as far back as a throttle lasts, the latest ones first. */
+  async listGuessAddresses(user: Pick<User, 'id' | 'email'>): Promise<readonly string[]> {
+    const [guessed] = await this.findGuesses([user], this.findFirstCounted());
+    return guessed?.addresses ?? [];
   }
 
   /** Removes the throttles of the user's logins, codes and mails. */

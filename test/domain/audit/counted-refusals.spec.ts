@@ -16,12 +16,12 @@ describe('the refusals that wait in memory', () => {
     const rows = (_statement: unknown, values: unknown[]): Promise<object[]> => {
       const failure = failures.shift();
       if (failure) return Promise.reject(failure);
-      written.push([values[6], values.at(-1)]);
+      written.push([values[6], values[11]]);
       return Promise.resolve([]);
     };
     const warn = jest.fn();
     const refusals = new CountedRefusals(
-      { masterKey: Buffer.alloc(32) } as unknown as Environment,
+      { masterKey: 'a master key of this test' } as unknown as Environment,
       { rows } as unknown as Database,
       { now: () => NOW } as ComparedClock,
       { warn } as unknown as Log,

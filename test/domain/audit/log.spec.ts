@@ -304,6 +304,38 @@ describe('failed logins', () => {
     expect(JSON.stringify(await app.database.query('SELECT * FROM counted_refusals'))).not.toContain('@');
   });
 
+  it('are found by each of their last 20 request ids, and name the five most frequent addresses', async () => {
+    clock.enterNextWindow();
+    const { id: subject } = await app.user();
+    const refusals = app.nest.get(CountedRefusals);
+    const sources = [1, 2, 3, 4, 5, 6].flatMap((host) => Array<string>(host + 1).fill(`192.0.2.${host}`));
+    const others = Array.from({ length: 40 }, (_, host) => `198.51.100.${host}`);
+    const addresses = [...others, ...sources.flatMap((address) => [address, ...others.slice(0, 1)]), ...sources];
+    const requests = addresses.map(() => randomUUID());
+    for (const event of ['user.login.failed', 'app.validation.failed'] as const) {
+      for (const [index, address] of addresses.entries()) {
+        const actor: Actor = { door: 'open', id: null, requestId: requests[index]!, address };
+        const [reason, about] = ['wrong_password', { counted: subject, subject }];
+        if (event === 'user.login.failed') await refusals.countRefusal({ event, reason, ...about }, actor);
+        else refusals.deferRefusal({ event, reason, ...about }, actor);
+      }
+      await refusals.flush();
+      const filter = { event, subject };
+      const named = async () => (await recorded(app, filter))[0]!.details.addresses as string[];
+      expect(await named()).toContain('192.0.2.6');
+      expect(await named()).toHaveLength(5);
+      for (const request_id of [requests[0]!, ...requests.slice(-20)])
+        expect(await recorded(app, { ...filter, request_id })).toMatchObject([{ count: requests.length }]);
+      expect(await recorded(app, { ...filter, request_id: requests.at(-21)! })).toEqual([]);
+      expect(await recorded(app, { ...filter, address: '192.0.2.6' })).toHaveLength(1);
+      const [row] = await app.database.query<{ size: number }>(
+        `SELECT max(pg_column_size(counted))::int AS size FROM counted_refusals AS counted WHERE subject = $1`,
+        [subject],
+      );
+      expect(row!.size).toBeLessThan(2_000);
+    }
+  });
+
   it('of random addresses fill 256 rows a window, whose counts miss none', async () => {
     clock.enterNextWindow();
     const refusals = app.nest.get(CountedRefusals);

@@ -18,6 +18,8 @@ export class CreateCountedRefusals1795651200011 implements MigrationInterface {
         address           text,
         count             integer     NOT NULL,
         reasons           jsonb       NOT NULL,
+        addresses         jsonb       NOT NULL,
+        request_ids       uuid[]      NOT NULL,
         CONSTRAINT counted_refusals_pkey PRIMARY KEY (event, counted_mac, window_start)
       );
       CREATE INDEX counted_refusals_window_start_idx ON counted_refusals (window_start);
@@ -28,6 +30,8 @@ export class CreateCountedRefusals1795651200011 implements MigrationInterface {
         'of the row of audit_events that the window becomes, as time and subject';
       COMMENT ON COLUMN counted_refusals.time IS 'of the first refusal, as request_id, caller_request_id and address';
       COMMENT ON COLUMN counted_refusals.reasons IS 'the count of each reason';
+      COMMENT ON COLUMN counted_refusals.addresses IS 'the most frequent ones with their counts, at most 16';
+      COMMENT ON COLUMN counted_refusals.request_ids IS 'after the first request, the latest one first, at most 20';
     `);
   }
 
