@@ -1,7 +1,7 @@
 import { Get, Param, Query } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { AdminController, RequireAdmin } from '../../foundation/access/require.js';
-import { AddressField, MOMENT, NETWORK, NULLABLE_MOMENT } from '../../foundation/common/fields.js';
+import { AddressField, MOMENT, NETWORK, NULLABLE_MOMENT, NULLABLE_TEXT } from '../../foundation/common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../../foundation/common/names.js';
 import { toNetwork } from '../../foundation/common/network.js';
 import {
@@ -21,7 +21,11 @@ const METHODS = {
 };
 
 class ExplainUserQuery {
-  @AddressField('of the client that would log in', { optional: true }) address?: string;
+  @AddressField(
+    'of the client that would log in; absent: each one from which wrong passwords or codes came lately',
+    { optional: true },
+  )
+  address?: string;
 }
 
 export class LoginReasonResponse {
@@ -33,14 +37,23 @@ export class LoginReasonResponse {
   @ApiProperty({ ...OPTIONAL_MOMENT, description: 'when it ends by itself; null when it does not' })
   until!: string | null;
 
-  static from({ code, detail, until }: LoginReason): LoginReasonResponse {
-    return { code, detail, until: until?.toISOString() ?? null };
+  @ApiProperty({
+    ...NULLABLE_TEXT,
+    description: 'only clients at this address are refused; null: clients at any address',
+    example: '192.0.2.7',
+  })
+  address!: string | null;
+
+  static from({ code, detail, until, address }: LoginReason): LoginReasonResponse {
+    return { code, detail, until: until?.toISOString() ?? null, address };
   }
 }
 
 export class UserExplanationResponse {
   @ApiProperty({
-    description: 'whether the right password would be accepted, with a second factor when one is asked for',
+    description:
+      'whether the right password would be accepted, with a second factor when one is asked for, at the named address; ' +
+      'without one, at every address that was tried lately',
     example: false,
   })
   accepted_now!: boolean;
@@ -100,7 +113,8 @@ export class ExplanationsAdminController {
   @RequireAdmin('users', {
     summary: 'Why would a login of this user be refused now?',
     description:
-      'With the right password. Name the address of the client to include the throttles of its network. Counts nothing. An unknown id gets the reason `unknown`, not a 404.',
+      'With the right password. Without the address of the client, each throttle at the addresses of wrong passwords and codes is ' +
+      'listed. Counts nothing. An unknown id gets the reason `unknown`, not a 404.',
     returns: UserExplanationResponse,
   })
   async explainUser(@Param('id') id: string, @Query() { address }: ExplainUserQuery): Promise<UserExplanationResponse> {

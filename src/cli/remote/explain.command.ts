@@ -11,8 +11,6 @@ import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.a
 import { buildLoginPath, findUserByEmail } from './users.command.js';
 
 const MAX_CHANGES = 100;
-/** Bounds the requests, because each address is a request. */
-const MAX_ADDRESSES = 5;
 const DAY_MS = 86_400_000;
 
 /**
@@ -20,7 +18,7 @@ const DAY_MS = 86_400_000;
  * addresses.
  */
 type Reason = Omit<ReasonResponse, 'actor'> &
-  Readonly<{ actor?: string | null; until?: string | null; address?: string }>;
+  Readonly<{ actor?: string | null; until?: string | null; address?: string | null }>;
 
 /** `platform-auth explain …`: the reason for a 401, which the doors hide from callers. */
 export function addExplainCommands(root: Command): void {
@@ -98,9 +96,8 @@ async function explainUser(client: AdminClient, user: string, address: string | 
   const [login] = await listEvents(client, id, 'user.login.succeeded', 1);
   const since = new Date(Date.now() - DAY_MS).toISOString();
   const failed = await listEvents(client, id, 'user.login.failed', Infinity, since);
-  const latest = [...new Set(failed.flatMap((event) => event.address ?? []))].slice(0, MAX_ADDRESSES);
   return {
-    ...(await explainLogin(client, id, address === undefined ? latest : [address])),
+    ...(await explainLogin(client, id, address)),
     user_id: id,
     live_sessions: sessions.filter(isLive).length,
     last_login_at: login?.time ?? null,
@@ -108,22 +105,14 @@ async function explainUser(client: AdminClient, user: string, address: string | 
   };
 }
 
-async function explainLogin(client: AdminClient, id: string, addresses: readonly string[]) {
+async function explainLogin(client: AdminClient, id: string, address: string | undefined) {
   const path = buildLoginPath(id);
-  const { accepted_now, methods, reasons: general } = await client.get<UserExplanationResponse>(path);
+  const { accepted_now, methods, reasons: given } = await client.get<UserExplanationResponse>(path, { address });
   const none = { since: null, request_id: null };
   const reasons: Reason[] = [];
-  for (const { code, detail, until } of general)
-    reasons.push(code === 'disabled' ? await explainDisabled(client, id) : { code, detail, until, ...none });
-  let isAccepted = accepted_now;
-  for (const address of addresses) {
-    const there = await client.get<UserExplanationResponse>(path, { address });
-    isAccepted &&= there.accepted_now;
-    for (const { code, detail, until } of there.reasons)
-      if (!general.some((known) => known.code === code && known.detail === detail))
-        reasons.push({ code, detail, until, address, ...none });
-  }
-  return { accepted_now: isAccepted, methods, reasons };
+  for (const reason of given)
+    reasons.push(reason.code === 'disabled' ? await explainDisabled(client, id) : { ...reason, ...none });
+  return { accepted_now, methods, reasons };
 }
 
 async function explainDisabled(client: AdminClient, id: string): Promise<Reason> {
@@ -156,7 +145,7 @@ function formatUserExplanation(user: string, explanation: UserExplanation): stri
 
 function formatReason({ code, detail, since, request_id, actor, until, address }: Reason): string {
   const when = (since === null ? '' : ` since ${since}`) + (until == null ? '' : ` until ${until}`);
-  const where = address === undefined ? '' : ` at ${replaceControlCharacters(address)}`;
+  const where = address == null ? '' : ` at ${replaceControlCharacters(address)}`;
   const call = request_id === null ? '' : ` by request ${request_id}`;
   const by = actor == null ? '' : ` of ${replaceControlCharacters(actor)}`;
   return `  ${code}${when}${where}${call}${by}\n    ${detail}`;

@@ -11,6 +11,7 @@ import { TotpVault } from './totp.js';
 import { RelyingParty } from './webauthn.js';
 import { MailModule } from '../mail/mail.module.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
+import { UsersModule } from '../users/users.module.js';
 
 const SERVICES = [
   TotpService,
@@ -25,5 +26,5 @@ const SERVICES = [
   TotpVault,
 ];
 
-@Module({ imports: [MailModule, PasswordsModule, TokensModule], providers: SERVICES, exports: SERVICES })
+@Module({ imports: [MailModule, PasswordsModule, TokensModule, UsersModule], providers: SERVICES, exports: SERVICES })
 export class SecondFactorsModule {}

@@ -17,6 +17,7 @@ import { Environment } from '../../foundation/config/environment.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
+import { UsersService } from '../users/users.service.js';
 import { ProblemException, problems, type Problem } from '../../foundation/problems/problems.js';
 import { LoginThrottle, CodeThrottle } from '../../foundation/throttling/guess-throttles.js';
 import type { RateLimitBucket } from '../../foundation/throttling/rate-limit-buckets.js';
@@ -153,6 +154,8 @@ export interface LoginReason {
   readonly detail: string;
   /** When the reason ends by itself; null when an operator or the user has to act. */
   readonly until: Date | null;
+  /** Only clients at this address are refused; null for clients at any. */
+  readonly address: string | null;
 }
 
 export interface LoginExplanation {
@@ -172,6 +175,8 @@ const LASTING_REASONS = {
   email_not_verified: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
   second_factor_unusable: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
 } as const;
+/** Of a user whose password many addresses guess, the latest ones are looked at. */
+const MAX_ADDRESSES = 100;
 const LIMITED_BY: Readonly<Partial<Record<RateLimitBucket['name'], string>>> = {
   'login-account-address': 'for this account from this address',
   'login-account': 'for this account, from addresses where it did not log in lately',
@@ -185,12 +190,16 @@ const LIMITED_BY: Readonly<Partial<Record<RateLimitBucket['name'], string>>> = {
 export class LoginExplanations {
   constructor(
     private readonly secondFactors: SecondFactorsService,
+    private readonly users: UsersService,
     private readonly logins: LoginThrottle,
     private readonly codes: CodeThrottle,
     private readonly environment: Environment,
   ) {}
 
-  /** @param address address of the client that would log in; null for any */
+  /**
+   * @param address address of the client that would log in; null for each address from which wrong passwords or codes
+   * came lately
+   */
   async explainLogin(userId: string, address: string | null): Promise<LoginExplanation> {
     const user = isId(userId) ? await this.secondFactors.readUser(userId) : undefined;
     const unknown = { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [] };
@@ -203,7 +212,7 @@ export class LoginExplanations {
       ...(user.hasNoPassword ? [toLastingReason('no_password')] : []),
       ...(isVerificationMissing(this.environment, user) ? [toLastingReason('email_not_verified')] : []),
       ...(factors.length > 0 && methods.length === 0 ? [toLastingReason('second_factor_unusable')] : []),
-      ...(await this.listThrottles(user.email, address)),
+      ...(await this.listThrottles(user, address)),
     ];
     const throttled = await this.listThrottledMethods(user.id, methods);
     const hasOpenMethod = methods.length === 0 || throttled.length < methods.length;
@@ -211,12 +220,14 @@ export class LoginExplanations {
     return { isAccepted, emailVerifiedAt, factors, methods, reasons: [...reasons, ...throttled] };
   }
 
-  private async listThrottles(email: string, address: string | null): Promise<LoginReason[]> {
-    const exhausted = await this.logins.listExhaustedLoginLimits(email, address);
-    return exhausted.map(({ name, until }) => {
+  private async listThrottles(user: UserWithFactors, asked: string | null): Promise<LoginReason[]> {
+    const latest = asked === null ? await this.users.listGuessAddresses(user) : [asked];
+    const addresses = asked === null ? [null, ...latest.slice(0, MAX_ADDRESSES)] : latest;
+    const exhausted = await this.logins.listExhaustedLoginLimits(user.email, addresses);
+    return exhausted.map(({ name, until, address }) => {
       const limited = LIMITED_BY[name] ?? '';
       const detail = `Too many wrong passwords ${limited}: until then the right one is answered with 429, too.`;
-      return { code: 'throttled', detail, until };
+      return { code: 'throttled', detail, until, address };
     });
   }
 
@@ -227,12 +238,12 @@ export class LoginExplanations {
       const ends = (await this.codes.listExhaustedCodeLimits(userId, method)).map(({ until }) => until.getTime());
       if (ends.length === 0) continue;
       const detail = `Too many wrong codes: until then ${method} is answered with 429, also with a right code.`;
-      reasons.push({ code: 'second_factor_throttled', detail, until: new Date(Math.max(...ends)) });
+      reasons.push({ code: 'second_factor_throttled', detail, until: new Date(Math.max(...ends)), address: null });
     }
     return reasons;
   }
 }
 
 function toLastingReason(code: keyof typeof LASTING_REASONS): LoginReason {
-  return { code, detail: LASTING_REASONS[code], until: null };
+  return { code, detail: LASTING_REASONS[code], until: null, address: null };
 }

@@ -44,6 +44,11 @@ export interface GuessedUser {
   readonly addresses: readonly string[];
 }
 
+export interface LoginLimit extends ExhaustedLimit {
+  /** Of the client; null when it is not the reason. */
+  readonly address: string | null;
+}
+
 /**
  * Counts wrong passwords per account and network, per account, and per network, alike for accounts that do not exist
  * (enumeration). At a network from which the owner logged in recently, only the first limit refuses, so that an
@@ -100,16 +105,23 @@ export class LoginThrottle {
   }
 
   /**
-   * Reads which limits refuse a login now, and counts nothing.
+   * Reads in one statement which limits refuse a login now, and counts nothing. A limit that refuses at several of the
+   * addresses is listed once.
    * @param account canonical e-mail address
-   * @param address address of the client; null lists only the limit of the account at unknown addresses
+   * @param addresses of clients; null lists only the limit of the account at unknown addresses
    */
-  async listExhaustedLoginLimits(account: string, address: string | null): Promise<ExhaustedLimit[]> {
-    const { buckets, knownKey } = this.toRequest(account, address);
-    const open = await this.windows.readWindows([...buckets.map(({ key }) => key), knownKey]);
-    const isKnown = address !== null && open.has(knownKey);
-    const asked = address === null ? buckets.filter(({ name }) => name === 'login-account') : buckets;
-    return listExhausted(asked.slice(0, isKnown ? 1 : undefined), open);
+  async listExhaustedLoginLimits(account: string, addresses: readonly (string | null)[]): Promise<LoginLimit[]> {
+    const asked = addresses.map((address) => ({ address, ...this.toRequest(account, address) }));
+    const keys = asked.flatMap(({ buckets, knownKey }) => [...buckets.map(({ key }) => key), knownKey]);
+    const open = await this.windows.readWindows(keys);
+    const found = new Map<string, LoginLimit>();
+    for (const { address, buckets, knownKey } of asked) {
+      const isKnown = address !== null && open.has(knownKey);
+      const ofAddress = address === null ? buckets.filter(({ name }) => name === 'login-account') : buckets;
+      for (const limit of listExhausted(ofAddress.slice(0, isKnown ? 1 : undefined), open))
+        if (!found.has(limit.key)) found.set(limit.key, { ...limit, address });
+    }
+    return [...found.values()];
   }
 
   /** Reads in one statement whose passwords or codes are refused now, and counts nothing. */

@@ -63,6 +63,7 @@ export interface OpenWindow {
 
 export interface ExhaustedLimit {
   readonly name: RateLimitBucket['name'];
+  readonly key: string;
   readonly until: Date;
 }
 
@@ -72,7 +73,7 @@ export function listExhausted(
 ): ExhaustedLimit[] {
   return buckets.flatMap(({ name, key, limit }) => {
     const window = open.get(key);
-    return window && window.consumed >= limit.points ? [{ name, until: window.window_end }] : [];
+    return window && window.consumed >= limit.points ? [{ name, key, until: window.window_end }] : [];
   });
 }
 

@@ -212,6 +212,11 @@ describe('GET /api/v0/admin/users/{id}/explain', () => {
     const { reasons } = await explain(carol.id, '?address=::ffff:127.0.0.1');
     expect(reasons).toMatchObject([{ code: 'throttled', detail: expect.stringContaining('from this address') }]);
     expect(Date.parse(reasons[0]!.until!)).toBeGreaterThan(Date.now());
+    const anywhere = await explain(carol.id);
+    expect(anywhere.reasons.map(({ code, address }) => [code, address])).toEqual([
+      ['throttled', null],
+      ['throttled', '127.0.0.1'],
+    ]);
   });
 
   it('names the factors that a login asks for, and reports codes that are throttled', async () => {
