@@ -19,6 +19,7 @@ import {
   UNUSED_DAYS,
 } from '../../foundation/config/limits.js';
 import { PageQuery } from '../../foundation/http/page.dto.js';
+import { findOverlapEnd } from '../../domain/keys/key-lifecycle.js';
 import { readLastUses, type KeyColumns, type KeyCounts, type KeyFilter } from '../../domain/keys/key-record.js';
 import { problems, type Problem } from '../../foundation/problems/problems.js';
 
@@ -63,7 +64,8 @@ export abstract class KeyResponse {
   @ApiProperty({
     ...NULLABLE_MOMENT,
     description:
-      'until then the key before the last rotation is valid too; of a node, at most until the first use of the new one',
+      'until then the key before the last rotation is valid too; never later than expires_at; of a node, at most until the ' +
+      'first use of the new one',
   })
   previous_key_expires_at!: string | null;
 
@@ -96,7 +98,7 @@ export abstract class KeyResponse {
       expires_at: row.expiresAt?.toISOString() ?? null,
       revoked_at: row.revokedAt?.toISOString() ?? null,
       rotated_at: row.rotatedAt?.toISOString() ?? null,
-      previous_key_expires_at: row.previousKeyExpiresAt?.toISOString() ?? null,
+      previous_key_expires_at: findOverlapEnd(row)?.toISOString() ?? null,
       last_used_at: latest?.at.toISOString() ?? null,
       current_key_used_at: current?.at.toISOString() ?? null,
       previous_key_used_at: previous?.at.toISOString() ?? null,

@@ -2,6 +2,7 @@
 import { Controller, Post, Req, Body } from '@nestjs/common';
 import { ApiProperty, ApiTags, ApiOperation } from '@nestjs/swagger';
 import type { Request } from 'express';
+import { findOverlapEnd } from '../../domain/keys/key-lifecycle.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { EnrolmentsService } from '../../domain/nodes/enrolments.service.js';
 import { Node } from '../../domain/nodes/node.entity.js';
@@ -41,11 +42,8 @@ class RotatedNodeResponse extends EnrolledNodeResponse {
   previous_key_expires_at!: string | null;
 
   static fromRotated(issued: IssuedCredential<Node>): RotatedNodeResponse {
-    const { previousKeyExpiresAt } = issued.credential;
-    return {
-      ...EnrolledNodeResponse.from(issued),
-      previous_key_expires_at: previousKeyExpiresAt?.toISOString() ?? null,
-    };
+    const end = findOverlapEnd(issued.credential);
+    return { ...EnrolledNodeResponse.from(issued), previous_key_expires_at: end?.toISOString() ?? null };
   }
 }
 

@@ -51,6 +51,15 @@ export function determineKeyStatus(presented: SecretDigest, row: KeyRow | undefi
   return row.previousKeyDigest ? 'current_in_overlap' : 'current';
 }
 
+/** @returns the end of the previous key: that of the overlap, or that of the credential if it is earlier; null without one */
+export function findOverlapEnd({
+  expiresAt,
+  previousKeyExpiresAt,
+}: Pick<KeyRow, 'expiresAt' | 'previousKeyExpiresAt'>): Date | null {
+  const isCutShort = expiresAt && previousKeyExpiresAt && expiresAt < previousKeyExpiresAt;
+  return isCutShort ? expiresAt : previousKeyExpiresAt;
+}
+
 export function isRefusal(status: KeyStatus): status is KeyRefusalReason {
   return status !== 'current' && status !== 'current_in_overlap' && status !== 'previous';
 }
@@ -212,7 +221,7 @@ export async function nameActors(explanation: Explanation, subject: string, audi
 function explainPreviousKey(row: KeyColumns, rotatedAt: Date, now: Date, ofCredential: readonly Reason[]): PreviousKey {
   const deadline = row.previousKeyExpiresAt;
   if (deadline && deadline > now) {
-    return { acceptedUntil: ofCredential.length > 0 ? null : deadline, reasons: ofCredential };
+    return { acceptedUntil: ofCredential.length > 0 ? null : findOverlapEnd(row), reasons: ofCredential };
   }
   const rotated: Reason = {
     code: 'key_rotated',

@@ -9,7 +9,7 @@ import { ANY_GIVEN_ID, batchReads, RowsById, type Database } from '../../foundat
 import type { Log } from '../../foundation/logging/log.js';
 import { KeyCache } from '../../../packages/lease/src/key-cache.js';
 import type { RevocationLease } from '../../../packages/lease/src/lease.js';
-import { determineKeyStatus, isRefusal, listKeyColumns, Overlaps, type KeyRow } from './key-lifecycle.js';
+import { determineKeyStatus, findOverlapEnd, isRefusal, listKeyColumns, Overlaps, type KeyRow } from './key-lifecycle.js';
 import type { AskedUse, KeyKind, KeyRestrictions, RestrictionViolation } from './key-record.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 
@@ -149,8 +149,6 @@ export class KeyVerifier<Identity extends KeyRestrictions> {
 const selectIdentities = ({ table, identityColumns }: KeyKind): string =>
   `SELECT ${listKeyColumns(table)}, ${identityColumns.join(', ')} FROM ${table}`;
 
-/** The previous key ends with the overlap, or with the credential if that is earlier. */
-function findEnd({ expiresAt, previousKeyExpiresAt }: KeyRow, isPrevious: boolean): Date | null {
-  if (!isPrevious || previousKeyExpiresAt === null) return expiresAt;
-  return expiresAt && expiresAt < previousKeyExpiresAt ? expiresAt : previousKeyExpiresAt;
+function findEnd(row: KeyRow, isPrevious: boolean): Date | null {
+  return (isPrevious ? findOverlapEnd(row) : null) ?? row.expiresAt;
 }
