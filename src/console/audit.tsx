@@ -9,7 +9,7 @@ import type { VNode } from 'preact';
 import type { AuditEventResponse, AuditEventsAdminController } from '../api/admin/audit-events.admin.controller.js';
 import { isId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, getSession, type Fields } from './console-requests.js';
+import { ConsolePages, getSession, keepForm, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { Filters, Moment, MOMENT_HINT, Page, Pager, sendPage, setPageHeaders, Table, toAddress } from './view.js';
 
@@ -45,6 +45,11 @@ export class AuditPages {
   @Get('audit-events')
   async showEvents(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
     const { auditEvents, backgroundWork } = this.api.bindTo(request);
+    keepForm(request, (refused) => (
+      <Page title="Audit events" session={getSession(request)} at={ADDRESS} needs={['read']}>
+        <Filters action={ADDRESS} fields={FILTERS} query={query} refused={refused} />
+      </Page>
+    ));
     const { items, next_cursor } = await auditEvents.listAuditEvents(query);
     const work = await backgroundWork.getBackgroundWork();
     const unsealed = work.items.find(({ name }) => name === 'audit_unsealed_seconds');
@@ -53,7 +58,7 @@ export class AuditPages {
       <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
       <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
       <SubjectLink subject={event.subject} />,
-      <IdLink name="address" id={event.address} />,
+      listAddresses(event).map((address) => [<IdLink name="address" id={address} />, ' ']),
       event.count,
       <Details event={event} />,
     ]);
@@ -164,6 +169,7 @@ interface TimelineProps {
 }
 
 export function Timeline({ events, filter, title = 'Time line' }: TimelineProps): VNode {
+  const counted = filter.request_id;
   return (
     <section>
       <h2>{title}</h2>
@@ -173,7 +179,8 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
         {events?.map((event) => (
           <li>
             <Moment at={event.time} /> · <b>{event.event}</b> {describeCount(event)} by {describeActor(event)}
-            {event.address !== null && ` from ${event.address}`}
+            {event.address !== null && ` from ${listAddresses(event).join(', ')}`}
+            {counted !== undefined && event.request_id !== counted && ` (request ${counted} is one of them)`}
           </li>
         ))}
       </ol>
@@ -195,6 +202,11 @@ export function describeCount({ count, details }: AuditEventResponse): string {
   const reasons = Object.keys(details.reasons ?? {}).join(', ');
   if (reasons !== '') return `${count} × ${reasons}`;
   return count > 1 ? `${count} ×` : '';
+}
+
+/** @returns the most frequent addresses of a counted refusal, or that of another event */
+export function listAddresses({ address, details }: AuditEventResponse): readonly string[] {
+  return (details.addresses as string[] | undefined) ?? (address === null ? [] : [address]);
 }
 
 function describeActor({ actor }: Pick<AuditEventResponse, 'actor'>): string {

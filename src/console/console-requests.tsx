@@ -22,6 +22,7 @@ import {
 } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
+import type { VNode } from 'preact';
 import { toActor } from '../foundation/access/actor.js';
 import { Public } from '../foundation/access/require.js';
 import { Declares } from '../foundation/access/route-declarations.js';
@@ -32,7 +33,7 @@ import { toNetwork } from '../foundation/common/network.js';
 import { Log } from '../foundation/logging/log.js';
 import { refuseHostileText } from '../foundation/http/validation.js';
 import { ProblemFilter } from '../foundation/problems/problem.filter.js';
-import { ProblemException, problems, type Occurrence, type Problem } from '../foundation/problems/problems.js';
+import { ProblemException, problems, type FieldError, type Occurrence, type Problem } from '../foundation/problems/problems.js';
 import { Throttle } from '../foundation/throttling/throttle.js';
 import { getRequestId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
@@ -73,7 +74,23 @@ declare module 'express-serve-static-core' {
     claimedForm?: string;
     /** The fields of the sent form. */
     formFields?: Fields;
+    /** Renders the page of a refused form again. */
+    keptForm?: (refused: RefusedForm) => VNode | Promise<VNode>;
   }
+}
+
+/** What was typed into a form, and why it was refused. */
+export interface RefusedForm {
+  readonly values: Fields;
+  /** What is wrong with each field. */
+  readonly errors: Fields;
+  /** What is wrong, when it is no field of the form. */
+  readonly advice?: string;
+}
+
+/** Makes a refusal show the form again, with what was typed and what is wrong beside the field. */
+export function keepForm(request: Request, render: NonNullable<Request['keptForm']>): void {
+  request.keptForm = render;
 }
 
 export function getSession({ consoleSession: session }: Request): PageSession {
@@ -226,7 +243,7 @@ class ConsoleErrors extends ProblemFilter {
 
   protected override send(problem: Problem, occurrence: Occurrence, request: Request, response: Response): void {
     const { errors = [], members = {} } = occurrence;
-    const { consoleSession: session, claimedForm: form } = request;
+    const { consoleSession: session, claimedForm: form, keptForm }: Request = request;
     const scopes = problem === problems.missingScope ? (members as { scopes?: string[] }).scopes : undefined;
     const details = errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}.`.trimStart());
     const advice = scopes ? undefined : [problem.detail, ...details].join(' ');
@@ -234,13 +251,31 @@ class ConsoleErrors extends ProblemFilter {
       problem === problems.invalidAdminKey
         ? { title: 'The key is not valid', advice: 'Is it whole, and of this service?' }
         : { title: problem.title, advice, scopes };
-    const page = <Refusal {...refusal} request={request} />;
-    const sendRefusal = (): void => sendPage(response, page, problem.status);
+    const sendRefusal = (): void =>
+      sendPage(response, <Refusal {...refusal} request={request} />, problem.status);
+    const sendForm = async (render: NonNullable<typeof keptForm>): Promise<void> =>
+      sendPage(response, await render(toRefusedForm(request, refusal, errors)), problem.status);
+    const isKept = KEPT_STATUSES.has(problem.status);
     // A refused form changed nothing, so it may be corrected and sent again; after a 5xx that is unknown.
     const isChangeless = session && form !== undefined && problem.status < 500;
     const released = isChangeless ? this.sessions.releaseForm(session, form) : Promise.resolve();
-    released.then(sendRefusal, sendRefusal);
+    released
+      .then(() => (isKept && keptForm ? sendForm(keptForm) : sendRefusal()))
+      .catch(sendRefusal);
   }
+}
+
+/** Of refusals that another form can avoid. */
+const KEPT_STATUSES: ReadonlySet<number> = new Set([400, 409, 422]);
+
+function toRefusedForm(
+  request: Request,
+  { title, advice }: Pick<RefusalProps, 'title' | 'advice'>,
+  errors: readonly FieldError[],
+): RefusedForm {
+  const fields = Object.fromEntries(errors.map(({ pointer, detail }) => [pointer.split('/', 2)[1] ?? '', detail]));
+  const values = request.method === 'GET' ? (request.query as Fields) : readFields(request);
+  return { values, errors: fields, ...(errors.length === 0 && { advice: `${title}. ${advice ?? ''}`.trim() }) };
 }
 
 function redirectToLogin(request: Request, response: Response): void {

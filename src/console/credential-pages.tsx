@@ -4,10 +4,11 @@ import type { Request } from 'express';
 import type { VNode } from 'preact';
 import type { ExplanationResponse } from '../api/admin/key-explanation.dto.js';
 import type { KeyResponse } from '../api/admin/key.dto.js';
+import { Environment } from '../foundation/config/environment.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-requests.js';
 import { mapCredentialTypes, type CredentialType } from './credential-types.js';
-import { ResourcePages, showValue, type Description } from './resource-pages.js';
+import { ResourcePages, showValue, type Description, type ResourceField } from './resource-pages.js';
 import { Ago, Moment, Secret, type Cells, type FactList } from './view.js';
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
@@ -52,8 +53,18 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
   constructor(
     api: AdminApi,
     protected override readonly type: CredentialType<Row, Issued>,
+    private readonly environment: Environment,
   ) {
     super(api, type);
+  }
+
+  /** A node without targets gets those of NODE_TARGETS, so the form says so, and leaves the operator to empty them. */
+  protected override async listNewFields(request: Request): Promise<readonly ResourceField[]> {
+    const fields = await super.listNewFields(request);
+    const { nodeTargets } = this.environment;
+    if (!nodeTargets) return fields;
+    const hint = 'Services that accept its key, filled in from NODE_TARGETS. Empty: all.';
+    return fields.map((field) => (field.name === 'targets' ? { ...field, value: nodeTargets.join(' '), hint } : field));
   }
 
   protected toCells(item: Row): Cells {
@@ -65,18 +76,20 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
     return item.revoked_at === null && (action !== 'finish' || isInOverlap(item));
   }
 
-  protected async describe(request: Request, id: string, item: Row): Promise<Description> {
+  protected async describe(request: Request, id: string, found: Row): Promise<Description> {
     // The API does not explain operators.
     const answer = await this.type.explain?.(this.api.bindTo(request))(id, {});
+    // The explanation wrote the uses that waited in memory, and the item was read before it.
+    const item = answer ? { ...found, ...toUses(answer) } : found;
     const lastUse = <LastUse use={answer} lastUsedAt={item.last_used_at} />;
-    const isUsed = answer ? answer.last_accepted_at !== null : item.last_used_at !== null;
+    const isUsed = item.last_used_at !== null;
     const facts = [
       ['State', <State of={item} />],
       ...this.listFields(item),
       ['Issued', <Moment at={item.created_at} />],
       ['Rotated', <Moment at={item.rotated_at} />],
       ['Expires', <Moment at={item.expires_at} />],
-      ...(item.previous_key_expires_at === null ? [] : [['Old key', <Overlap of={item} />] as const]),
+      ...(isInOverlap(item) ? [['Old key', <Overlap of={item} />] as const] : []),
       ...(item.revoked_at === null ? [] : [['Revoked', <Moment at={item.revoked_at} />] as const]),
       ['Last used', lastUse],
     ] as const;
@@ -87,6 +100,13 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
       use: (
         <>
           {use} {overlap}
+          {item.expires_at !== null && (
+            <>
+              {' '}
+              It expires at <Moment at={item.expires_at} />, and a rotation does not change that: neither key is valid
+              afterwards.
+            </>
+          )}
         </>
       ),
     };
@@ -113,7 +133,20 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
   protected renderIssued(issued: Issued): VNode {
     return (
       <>
-        <p role="note">The key is shown only here, and only now. Keep it before you leave this page.</p>
+        <p role="note">
+          The key is shown only here, and only now. Keep it before you leave this page.
+          {issued.expires_at !== null && (
+            <>
+              {' '}
+              It expires at <Moment at={issued.expires_at} />.
+            </>
+          )}
+        </p>
+        {issued.previous_key_expires_at !== null && (
+          <p>
+            The old key is valid until <Moment at={issued.previous_key_expires_at} />.
+          </p>
+        )}
         {this.type.formatKey(issued).map(([format, text]) => (
           <Secret name={format} text={text} />
         ))}
@@ -125,6 +158,16 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
       </>
     );
   }
+}
+
+/** The uses that an explanation knows, as the fields of a key. */
+function toUses(answer: ExplanationResponse) {
+  return {
+    last_used_at: answer.last_accepted_at,
+    current_key_used_at: answer.current_key_last_accepted_at,
+    previous_key_used_at: answer.previous_key_last_accepted_at,
+    previous_key_used_for: answer.previous_key_last_accepted_for,
+  };
 }
 
 function LastUse({ use, lastUsedAt }: { use: ExplanationResponse | undefined; lastUsedAt: string | null }): VNode {
@@ -139,8 +182,8 @@ function LastUse({ use, lastUsedAt }: { use: ExplanationResponse | undefined; la
 function createPages<Row extends KeyResponse, Issued extends Row>(type: CredentialType<Row, Issued>): Type<object> {
   @ConsolePages(type.address)
   class PagesOfType extends CredentialPages<Row, Issued> {
-    constructor(api: AdminApi) {
-      super(api, type);
+    constructor(api: AdminApi, environment: Environment) {
+      super(api, type, environment);
     }
   }
   return PagesOfType;

@@ -3,7 +3,9 @@ import { Get, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { isIP } from 'node:net';
 import type { VNode } from 'preact';
+import type { LoginReasonResponse } from '../api/admin/explanations.admin.controller.js';
 import type { ExplanationResponse, ReasonResponse } from '../api/admin/key-explanation.dto.js';
+import { MAX_REQUEST_IDS } from '../domain/audit/counted-refusals.js';
 import { isId } from '../foundation/common/ids.js';
 import { redactSecrets } from '../foundation/common/redaction.js';
 import { SERVICE_NAME } from '../foundation/common/names.js';
@@ -118,6 +120,7 @@ export class DiagnosisPage {
       );
     }
     const ofRequest = { request_id: id, since: computeDayAgo() };
+    const mayRead = this.api.bindTo(request).auditEvents.listAuditEvents.isAllowed;
     return (
       <>
         <p role="note">
@@ -126,6 +129,12 @@ export class DiagnosisPage {
         </p>
         {events}
         {await this.renderEvents(request, 'Events of this request, of the last day', ofRequest)}
+        {mayRead && (
+          <p>
+            Equal refusals of 15 minutes are counted as one event, which knows its first request and the last{' '}
+            {MAX_REQUEST_IDS}. Others are in the log of the service only.
+          </p>
+        )}
       </>
     );
   }
@@ -157,23 +166,27 @@ interface AnswerProps {
   readonly name: string;
   readonly page: string;
   readonly answer: Pick<ExplanationResponse, 'accepted_now'> & {
-    readonly reasons: readonly (Pick<ReasonResponse, 'code' | 'detail'> & Partial<ReasonResponse>)[];
+    readonly reasons: readonly (Pick<ReasonResponse, 'code' | 'detail'> &
+      Partial<ReasonResponse & Pick<LoginReasonResponse, 'until' | 'address'>>)[];
   };
 }
 
 function Answer({ name, page, answer }: AnswerProps): VNode {
-  const rows = answer.reasons.map(({ code, detail, since, actor }) => [
+  const isOfUser = answer.reasons.some(({ address }) => address !== undefined);
+  const rows = answer.reasons.map(({ code, detail, since, actor, until, address }) => [
     <code>{code}</code>,
     detail,
-    since ? <Moment at={since} /> : '',
-    actor ?? '',
+    ...(isOfUser
+      ? [address ?? 'any address', until ? <Moment at={until} /> : '']
+      : [since ? <Moment at={since} /> : '', actor ?? '']),
   ]);
+  const head = isOfUser ? ['From', 'Until'] : ['Since', 'By'];
   return (
     <section>
       <h2>
         The <a href={page}>{name}</a> {answer.accepted_now ? 'would be accepted now' : 'would be refused now'}
       </h2>
-      <Table caption="Reasons" head={['Reason', 'What to do', 'Since', 'By']} rows={rows} />
+      <Table caption="Reasons" head={['Reason', 'What to do', ...head]} rows={rows} />
     </section>
   );
 }

@@ -8,11 +8,24 @@ import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import { isId } from '../foundation/common/ids.js';
 import type { OperatorScope } from '../foundation/common/names.js';
-import { ProblemException, problems } from '../foundation/problems/problems.js';
+import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
 import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
-import { ConsoleRefusal, getSession, readFields, refuseOutdated, type Fields } from './console-requests.js';
+import { getSession, keepForm, readFields, refuseOutdated, type Fields, type RefusedForm } from './console-requests.js';
 import { readEvents, Timeline } from './audit.js';
-import { Facts, Filters, Form, Page, Pager, SearchForm, SearchPager, sendPage, Table, toAddress } from './view.js';
+import {
+  Facts,
+  fillFields,
+  Filters,
+  Form,
+  FormError,
+  Page,
+  Pager,
+  SearchForm,
+  SearchPager,
+  sendPage,
+  Table,
+  toAddress,
+} from './view.js';
 import type { Cells, FactList, FieldProps, RowGroup } from './view.js';
 
 /** A field of a form. A list is typed with blanks between its words. */
@@ -112,13 +125,14 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     query: Fields,
     list: ListRoute<Resource>,
   ): Promise<void> {
-    const { address, title, noun, head, filters, groupedBy, toName } = this.type;
+    const { address, title, noun, head, groupedBy, toName } = this.type;
     if (query.search !== undefined && isId(query.search.trim())) {
       response.redirect(303, `${address}/${query.search.trim()}`);
       return;
     }
     const { search, issue } = this.getRoutes(request);
     const session = getSession(request);
+    keepForm(request, (refused) => this.render(request, title, this.renderFilters(request, query, refused)));
     const page = await list(query);
     const items = groupedBy ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
     const rows = items.map((resource) => [
@@ -137,11 +151,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
             <a href={`${address}/new`}>New {noun}</a>
           </p>
         )}
-        {search ? (
-          <SearchForm session={session} action={`${address}/search`} fields={filters} query={query} />
-        ) : (
-          <Filters action={address} fields={filters} query={query} />
-        )}
+        {this.renderFilters(request, query)}
         <Table caption={title} head={['Name', ...head]} rows={rows} groups={groups} />
         {search ? (
           <SearchPager session={session} action={`${address}/search`} query={query} next={page.next_cursor} />
@@ -152,16 +162,37 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     );
   }
 
+  private renderFilters(request: Request, query: Fields, refused?: RefusedForm): VNode {
+    const { address, filters: fields } = this.type;
+    const { search } = this.getRoutes(request);
+    if (!search) return <Filters action={address} fields={fields} query={query} refused={refused} />;
+    const asked = { action: `${address}/search`, fields, query, refused };
+    return <SearchForm session={getSession(request)} {...asked} />;
+  }
+
   @Get('new')
-  showNew(@Req() request: Request, @Res() response: Response): void {
-    const { address, noun, fields, submit } = this.type;
-    const form = <Form session={getSession(request)} action={address} submit={submit} fields={fields} />;
-    this.send(response, `New ${noun}`, form);
+  async showNew(@Req() request: Request, @Res() response: Response): Promise<void> {
+    sendPage(response, await this.renderNew(request));
+  }
+
+  private async renderNew(request: Request, refused?: RefusedForm): Promise<VNode> {
+    const { address, noun, submit } = this.type;
+    const fields = await this.listNewFields(request);
+    const filled = refused ? fillFields(fields, refused) : fields;
+    return this.render(
+      request,
+      `New ${noun}`,
+      <Form session={getSession(request)} action={address} submit={submit} fields={filled}>
+        {refused && <FormError refused={refused} fields={fields} />}
+      </Form>,
+    );
   }
 
   @Post()
   async create(@Req() request: Request, @Res() response: Response): Promise<void> {
-    const issued = await this.getRoutes(request).issue(request, this.readBody(request, this.type.fields));
+    keepForm(request, (refused) => this.renderNew(request, refused));
+    const body = this.readBody(request, await this.listNewFields(request));
+    const issued = await this.getRoutes(request).issue(request, body);
     this.sendResult(response, `New ${this.type.noun}`, this.renderIssued(issued));
   }
 
@@ -191,21 +222,33 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
 
   @Get(':id/:action')
   async ask(@Req() request: Request, @Res() response: Response, @Param() { id, action }: ActionAddress): Promise<void> {
-    const { title, effect, asksForName, fields } = this.findAction(action);
+    this.findAction(action);
     const resource = await this.getRoutes(request).find(id);
+    sendPage(response, await this.renderAction(request, { id, action }, resource));
+  }
+
+  private async renderAction(
+    request: Request,
+    { id, action }: ActionAddress,
+    resource: Resource,
+    refused?: RefusedForm,
+  ): Promise<VNode> {
+    const { title, effect, asksForName, fields } = this.findAction(action);
     const { use } = await this.describe(request, id, resource);
     const { address, nameLabel, toName } = this.type;
     const toType = asksForName ? [{ label: nameLabel, name: 'name', isRequired: true }] : [];
-    this.send(
-      response,
+    const asked = [...(fields?.(resource) ?? []), ...toType];
+    return this.render(
+      request,
       `${title}: ${toName(resource)}`,
       <Form
         session={getSession(request)}
         action={`${address}/${id}/${action}`}
         submit={title}
         seen={resource.updated_at}
-        fields={[...(fields?.(resource) ?? []), ...toType]}
+        fields={refused ? fillFields(asked, refused) : asked}
       >
+        {refused && <FormError refused={refused} fields={asked} />}
         <p role="note">
           {effect} {use}
         </p>
@@ -222,8 +265,9 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     const { title, asksForName } = this.findAction(action);
     const resource = await this.getRoutes(request).find(id);
     refuseOutdated(request, resource.updated_at);
+    keepForm(request, (refused) => this.renderAction(request, { id, action }, resource, refused));
     if (asksForName && readFields(request).name !== this.type.toName(resource))
-      throw new ConsoleRefusal(400, 'Not the name', 'What was typed is not the name. Nothing was changed.');
+      refuseField('/name', 'is another one, so nothing was changed');
     this.sendResult(
       response,
       `${title}: ${this.type.toName(resource)}`,
@@ -237,6 +281,12 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     const sent = this.readBody(request, fields?.(resource) ?? []);
     await route(this.api.bindTo(request))(request, id, { ...body, ...sent });
     return this.toAddressOf(resource);
+  }
+
+  /** @returns the fields of the form for a new one; a value that is left as it is is not sent */
+  protected listNewFields(request: Request): Promise<readonly ResourceField[]> {
+    void request;
+    return Promise.resolve(this.type.fields);
   }
 
   protected toAddressOf(resource: Resource): string {
@@ -278,12 +328,15 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   }
 
   private send(response: Response, title: string, content: VNode): void {
+    sendPage(response, this.render(response.req, title, content));
+  }
+
+  private render(request: Request, title: string, content: VNode): VNode {
     const { address, scope } = this.type;
-    sendPage(
-      response,
-      <Page title={title} session={getSession(response.req)} at={address} needs={[scope, 'read']}>
+    return (
+      <Page title={title} session={getSession(request)} at={address} needs={[scope, 'read']}>
         {content}
-      </Page>,
+      </Page>
     );
   }
 }

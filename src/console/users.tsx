@@ -3,6 +3,7 @@ import { Post, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import type { UserResponse } from '../api/account/user.dto.js';
+import type { UserExplanationResponse } from '../api/admin/explanations.admin.controller.js';
 import type {
   CreatedUserResponse,
   PasswordResetResponse,
@@ -114,7 +115,7 @@ export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> 
       ['Since', <Moment at={user.created_at} />],
       ['Address verified', <Moment at={login.email_verified_at} />],
       ['Second factors', factors],
-      ['A login now', login.accepted_now ? 'would be accepted' : login.reasons.map(({ detail }) => detail).join(' ')],
+      ['A login now', <LoginNow of={login} />],
     ] as const;
     const opened = sessions.filter(({ ended_at }) => ended_at === null).map(({ rotated_at }) => rotated_at);
     const lastUse = opened.length > 0 && <>, last used {<Ago at={opened.sort().at(-1)} />}</>;
@@ -153,6 +154,25 @@ export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> 
       </>
     );
   }
+}
+
+/** Names each throttle with its address and its end, also when another method or address is accepted. */
+function LoginNow({ of: { accepted_now, reasons } }: { of: UserExplanationResponse }): VNode {
+  const verdict = accepted_now ? <span class="good">would be accepted</span> : <span class="bad">would be refused</span>;
+  if (reasons.length === 0) return verdict;
+  return (
+    <>
+      {verdict}
+      <ul>
+        {reasons.map(({ detail, address, until }) => (
+          <li>
+            {address !== null && <>From {address}: </>}
+            {detail} {until !== null && <>It ends by itself at {<Moment at={until} />}.</>}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
 }
 
 function UserState({ of: { is_active } }: { of: UserResponse }): VNode {

@@ -4,6 +4,7 @@ import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
 import { createRandomId } from '../foundation/common/ids.js';
 import { createFormToken, type ConsoleSession } from './console-sessions.js';
+import type { RefusedForm } from './console-requests.js';
 import { Navigation, type PageSession } from './navigation.js';
 
 /**
@@ -117,15 +118,47 @@ export interface FieldProps {
   readonly type?: 'text' | 'email' | 'number' | 'password';
   readonly hint?: string | undefined;
   readonly isRequired?: boolean;
+  /** What is wrong with the value. */
+  readonly error?: string | undefined;
   /** The texts of the values. */
   readonly options?: Readonly<Record<string, string>>;
 }
 
 export const MOMENT_HINT = 'Such as 2027-01-31T00:00:00Z.';
 
-export function Field({ label, name, value, type = 'text', hint, isRequired, options }: FieldProps): VNode {
+/** @returns the fields with what was typed into them, and what is wrong with it; passwords are not sent back */
+export function fillFields<Props extends FieldProps>(
+  fields: readonly Props[],
+  { values, errors }: Pick<RefusedForm, 'values' | 'errors'>,
+): Props[] {
+  return fields.map((field) => ({
+    ...field,
+    ...(field.type !== 'password' && values[field.name] !== undefined && { value: values[field.name] }),
+    error: errors[field.name],
+  }));
+}
+
+/** What is wrong with a form, where no field says it. */
+export function FormError({ refused, fields }: { refused: RefusedForm; fields: readonly FieldProps[] }): VNode {
+  const others = Object.entries(refused.errors).filter(([name]) => !fields.some((field) => field.name === name));
+  const text = refused.advice ?? others.map(([name, detail]) => `${name} ${detail}.`).join(' ');
+  return (
+    <p role="alert" class="bad">
+      {text || 'Nothing was done: see what is wrong below.'}
+    </p>
+  );
+}
+
+export function Field({ label, name, value, type = 'text', hint, isRequired, options, error }: FieldProps): VNode {
   const id = `field-${name}`;
-  const common = { id, name, required: isRequired, 'aria-describedby': hint === undefined ? undefined : `${id}-hint` };
+  const describedBy = [error !== undefined && `${id}-error`, hint !== undefined && `${id}-hint`].filter(Boolean);
+  const common = {
+    id,
+    name,
+    required: isRequired,
+    'aria-invalid': error === undefined ? undefined : true,
+    'aria-describedby': describedBy.join(' ') || undefined,
+  };
   return (
     <div class="field">
       <label for={id}>{label}</label>
@@ -140,6 +173,11 @@ export function Field({ label, name, value, type = 'text', hint, isRequired, opt
       ) : (
         <input {...common} {...({ type, value, autocomplete: 'off' } as object)} />
       )}
+      {error !== undefined && (
+        <small id={`${id}-error`} class="bad">
+          {label} {error}.
+        </small>
+      )}
       {hint !== undefined && <small id={`${id}-hint`}>{hint}</small>}
     </div>
   );
@@ -149,17 +187,21 @@ interface FiltersProps {
   readonly action: string;
   readonly fields: readonly FieldProps[];
   readonly query: Readonly<Record<string, string | undefined>>;
+  readonly refused?: RefusedForm | undefined;
 }
 
 /** The filters of a list stand in its address, so that an operator can bookmark and send it. */
-export function Filters({ action, fields, query }: FiltersProps): VNode {
+export function Filters({ action, fields, query, refused }: FiltersProps): VNode {
   return (
-    <form method="get" action={action} class="filters">
-      {fields.map((field) => (
-        <Field {...field} value={query[field.name]} />
-      ))}
-      <button type="submit">Show</button>
-    </form>
+    <>
+      {refused && <FormError refused={refused} fields={fields} />}
+      <form method="get" action={action} class="filters">
+        {fields.map((field) => (
+          <Field {...field} value={query[field.name]} error={refused?.errors[field.name]} />
+        ))}
+        <button type="submit">Show</button>
+      </form>
+    </>
   );
 }
 
@@ -280,9 +322,18 @@ interface SearchProps {
 }
 
 /** Filters that are sent as a form, because an address keeps what is typed into it (ASVS 14.2.1). */
-export function SearchForm({ session, action, fields, query }: SearchProps): VNode {
-  const filled = fields.map((field) => ({ ...field, value: query[field.name] }));
-  return <Form session={session} action={action} submit="Show" layout="filters" fields={filled} />;
+export function SearchForm({ session, action, fields, query, refused }: SearchProps): VNode {
+  const filled = fields.map((field) => ({
+    ...field,
+    value: query[field.name],
+    error: refused?.errors[field.name],
+  }));
+  return (
+    <>
+      {refused && <FormError refused={refused} fields={fields} />}
+      <Form session={session} action={action} submit="Show" layout="filters" fields={filled} />
+    </>
+  );
 }
 
 export function SearchPager({ session, action, query, next }: Omit<SearchProps, 'fields'> & { next: string | null }) {
