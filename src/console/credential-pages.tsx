@@ -59,8 +59,8 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
   }
 
   /** A node without targets gets those of NODE_TARGETS, so the form says so, and leaves the operator to empty them. */
-  protected override async listNewFields(request: Request): Promise<readonly ResourceField[]> {
-    const fields = await super.listNewFields(request);
+  protected override listNewFields(): readonly ResourceField[] {
+    const fields = super.listNewFields();
     const { nodeTargets } = this.environment;
     if (!nodeTargets) return fields;
     const hint = 'Services that accept its key, filled in from NODE_TARGETS. Empty: all.';

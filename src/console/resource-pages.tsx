@@ -171,13 +171,13 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   }
 
   @Get('new')
-  async showNew(@Req() request: Request, @Res() response: Response): Promise<void> {
-    sendPage(response, await this.renderNew(request));
+  showNew(@Req() request: Request, @Res() response: Response): void {
+    sendPage(response, this.renderNew(request));
   }
 
-  private async renderNew(request: Request, refused?: RefusedForm): Promise<VNode> {
+  private renderNew(request: Request, refused?: RefusedForm): VNode {
     const { address, noun, submit } = this.type;
-    const fields = await this.listNewFields(request);
+    const fields = this.listNewFields();
     const filled = refused ? fillFields(fields, refused) : fields;
     return this.render(
       request,
@@ -191,7 +191,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   @Post()
   async create(@Req() request: Request, @Res() response: Response): Promise<void> {
     keepForm(request, (refused) => this.renderNew(request, refused));
-    const body = this.readBody(request, await this.listNewFields(request));
+    const body = this.readBody(request, this.listNewFields());
     const issued = await this.getRoutes(request).issue(request, body);
     this.sendResult(response, `New ${this.type.noun}`, this.renderIssued(issued));
   }
@@ -284,9 +284,8 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   }
 
   /** @returns the fields of the form for a new one; a value that is left as it is is not sent */
-  protected listNewFields(request: Request): Promise<readonly ResourceField[]> {
-    void request;
-    return Promise.resolve(this.type.fields);
+  protected listNewFields(): readonly ResourceField[] {
+    return this.type.fields;
   }
 
   protected toAddressOf(resource: Resource): string {

@@ -319,6 +319,7 @@ interface SearchProps {
   readonly action: string;
   readonly fields: readonly FieldProps[];
   readonly query: Readonly<Record<string, string | undefined>>;
+  readonly refused?: RefusedForm | undefined;
 }
 
 /** Filters that are sent as a form, because an address keeps what is typed into it (ASVS 14.2.1). */
@@ -336,7 +337,7 @@ export function SearchForm({ session, action, fields, query, refused }: SearchPr
   );
 }
 
-export function SearchPager({ session, action, query, next }: Omit<SearchProps, 'fields'> & { next: string | null }) {
+export function SearchPager({ session, action, query, next }: Omit<SearchProps, 'fields' | 'refused'> & { next: string | null }) {
   if (next === null) return null;
   const fields = Object.entries({ ...query, cursor: next });
   return (
