@@ -33,7 +33,13 @@ import { toNetwork } from '../foundation/common/network.js';
 import { Log } from '../foundation/logging/log.js';
 import { refuseHostileText } from '../foundation/http/validation.js';
 import { ProblemFilter } from '../foundation/problems/problem.filter.js';
-import { ProblemException, problems, type FieldError, type Occurrence, type Problem } from '../foundation/problems/problems.js';
+import {
+  ProblemException,
+  problems,
+  type FieldError,
+  type Occurrence,
+  type Problem,
+} from '../foundation/problems/problems.js';
 import { Throttle } from '../foundation/throttling/throttle.js';
 import { getRequestId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
@@ -251,17 +257,14 @@ class ConsoleErrors extends ProblemFilter {
       problem === problems.invalidAdminKey
         ? { title: 'The key is not valid', advice: 'Is it whole, and of this service?' }
         : { title: problem.title, advice, scopes };
-    const sendRefusal = (): void =>
-      sendPage(response, <Refusal {...refusal} request={request} />, problem.status);
+    const sendRefusal = (): void => sendPage(response, <Refusal {...refusal} request={request} />, problem.status);
     const sendForm = async (render: NonNullable<typeof keptForm>): Promise<void> =>
       sendPage(response, await render(toRefusedForm(request, refusal, errors)), problem.status);
     const isKept = KEPT_STATUSES.has(problem.status);
     // A refused form changed nothing, so it may be corrected and sent again; after a 5xx that is unknown.
     const isChangeless = session && form !== undefined && problem.status < 500;
     const released = isChangeless ? this.sessions.releaseForm(session, form) : Promise.resolve();
-    released
-      .then(() => (isKept && keptForm ? sendForm(keptForm) : sendRefusal()))
-      .catch(sendRefusal);
+    released.then(() => (isKept && keptForm ? sendForm(keptForm) : sendRefusal())).catch(sendRefusal);
   }
 }
 

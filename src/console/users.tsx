@@ -158,7 +158,11 @@ export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> 
 
 /** Names each throttle with its address and its end, also when another method or address is accepted. */
 function LoginNow({ of: { accepted_now, reasons } }: { of: UserExplanationResponse }): VNode {
-  const verdict = accepted_now ? <span class="good">would be accepted</span> : <span class="bad">would be refused</span>;
+  const verdict = accepted_now ? (
+    <span class="good">would be accepted</span>
+  ) : (
+    <span class="bad">would be refused</span>
+  );
   if (reasons.length === 0) return verdict;
   return (
     <>

@@ -324,11 +324,7 @@ interface SearchProps {
 
 /** Filters that are sent as a form, because an address keeps what is typed into it (ASVS 14.2.1). */
 export function SearchForm({ session, action, fields, query, refused }: SearchProps): VNode {
-  const filled = fields.map((field) => ({
-    ...field,
-    value: query[field.name],
-    error: refused?.errors[field.name],
-  }));
+  const filled = fields.map((field) => ({ ...field, value: query[field.name], error: refused?.errors[field.name] }));
   return (
     <>
       {refused && <FormError refused={refused} fields={fields} />}
@@ -337,7 +333,12 @@ export function SearchForm({ session, action, fields, query, refused }: SearchPr
   );
 }
 
-export function SearchPager({ session, action, query, next }: Omit<SearchProps, 'fields' | 'refused'> & { next: string | null }) {
+export function SearchPager({
+  session,
+  action,
+  query,
+  next,
+}: Omit<SearchProps, 'fields' | 'refused'> & { next: string | null }) {
   if (next === null) return null;
   const fields = Object.entries({ ...query, cursor: next });
   return (

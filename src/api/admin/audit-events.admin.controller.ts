@@ -65,9 +65,10 @@ export class AuditEventsQuery extends PageQuery {
   )
   request_id?: string;
 
-  @AddressField('of the client; a counted event has that of its first refusal and the most frequent ones; send since too', {
-    optional: true,
-  })
+  @AddressField(
+    'of the client; a counted event has that of its first refusal and the most frequent ones; send since too',
+    { optional: true },
+  )
   address?: string;
 
   @ApiPropertyOptional({

@@ -21,10 +21,9 @@ const METHODS = {
 };
 
 class ExplainUserQuery {
-  @AddressField(
-    'of the client that would log in; absent: each one from which wrong passwords or codes came lately',
-    { optional: true },
-  )
+  @AddressField('of the client that would log in; absent: each one from which wrong passwords or codes came lately', {
+    optional: true,
+  })
   address?: string;
 }
 

@@ -9,7 +9,14 @@ import { ANY_GIVEN_ID, batchReads, RowsById, type Database } from '../../foundat
 import type { Log } from '../../foundation/logging/log.js';
 import { KeyCache } from '../../../packages/lease/src/key-cache.js';
 import type { RevocationLease } from '../../../packages/lease/src/lease.js';
-import { determineKeyStatus, findOverlapEnd, isRefusal, listKeyColumns, Overlaps, type KeyRow } from './key-lifecycle.js';
+import {
+  determineKeyStatus,
+  findOverlapEnd,
+  isRefusal,
+  listKeyColumns,
+  Overlaps,
+  type KeyRow,
+} from './key-lifecycle.js';
 import type { AskedUse, KeyKind, KeyRestrictions, RestrictionViolation } from './key-record.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 
