@@ -22,7 +22,8 @@ const STOREYS = {
   ],
   api: [
     ['health', 'well-known', 'nodes'],
-    ['account', 'households', 'internal'],
+    ['account', 'internal'],
+    ['households'],
     ['auth', 'recovery', 'admin'],
   ],
 };

@@ -17,6 +17,7 @@ import {
 } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import { createPageResponse } from '../../foundation/http/page.dto.js';
+import { FreshFactorFields } from '../account/second-factor.dto.js';
 
 const ROLE = { enum: HOUSEHOLD_ROLES, enumName: 'HouseholdRole', example: 'member' } as const;
 
@@ -31,8 +32,8 @@ export class HouseholdNameRequest {
   @LabelField('home') name!: string;
 }
 
-/** The password of the caller, for acts that a stolen access token must not suffice for. */
-export class ProvenRequest {
+/** What the account of the caller asks for, for acts that a stolen access token must not suffice for. */
+export class ProvenRequest extends FreshFactorFields {
   @PasswordField(
     { description: 'The password of the account. A wrong one counts like a failed login.' },
     { optional: true },

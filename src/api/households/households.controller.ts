@@ -1,11 +1,12 @@
 // What people do about their households, with the access token alone or, where a thief of it could expel them, with
-// their password. Who is no member gets 404 for everything about a household.
+// their password and a fresh second factor. Who is no member gets 404 for everything about a household.
 import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
+import type { MemberCaller } from '../../domain/households/household-acts.js';
 import { HouseholdsService } from '../../domain/households/households.service.js';
 import { MembersService } from '../../domain/households/members.service.js';
-import { PASSWORD_PROBLEMS } from '../../domain/passwords/password-verifier.js';
+import { REAUTHENTICATION_PROBLEMS } from '../../domain/second-factors/reauthentication.js';
 import { Answers, RequireUser } from '../../foundation/access/require.js';
 import { getPrincipal } from '../../foundation/access/principals.js';
 import { FlagField } from '../../foundation/common/fields.js';
@@ -89,7 +90,7 @@ export class HouseholdsController {
 
   @Delete(':id')
   @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS, ...PASSWORD_PROBLEMS, problems.householdHasNodes)
+  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.householdHasNodes)
   @ApiBody({ type: ProvenRequest, required: false })
   @ApiOperation({
     summary: 'Delete a household',
@@ -102,10 +103,11 @@ export class HouseholdsController {
     @Req() request: Request,
     @Param('id') id: string,
     @Query() { revoke_nodes }: DeleteHouseholdQuery,
-    @Body() { password }: ProvenRequest,
+    @Body() body: ProvenRequest,
   ): Promise<void> {
-    const caller = await this.callers.proveCaller(request, password);
-    await this.households.deleteHousehold(caller, id, { revokesNodes: revoke_nodes === true });
+    await this.callers.actAs(request, body, (caller) =>
+      this.households.deleteHousehold(caller, id, { revokesNodes: revoke_nodes === true }),
+    );
   }
 
   @Get(':id/members')
@@ -120,7 +122,7 @@ export class HouseholdsController {
 
   @Patch(':id/members/:user_id')
   @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS, ...PASSWORD_PROBLEMS, problems.lastAdmin)
+  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
   @ApiOperation({
     summary: 'Change the role of a member',
     description:
@@ -132,15 +134,15 @@ export class HouseholdsController {
     @Req() request: Request,
     @Param('id') id: string,
     @Param('user_id') userId: string,
-    @Body() { role, password }: ChangeRoleRequest,
+    @Body() { role, ...given }: ChangeRoleRequest,
   ): Promise<HouseholdMemberResponse> {
-    const caller = await this.callers.proveCaller(request, password);
-    return HouseholdMemberResponse.from(await this.members.changeRole(caller, id, userId, role));
+    const change = (caller: MemberCaller) => this.members.changeRole(caller, id, userId, role);
+    return HouseholdMemberResponse.from(await this.callers.actAs(request, given, change));
   }
 
   @Delete(':id/members/:user_id')
   @RequireUser()
-  @ApiProblems(...ACT_PROBLEMS, ...PASSWORD_PROBLEMS, problems.lastAdmin)
+  @ApiProblems(...ACT_PROBLEMS, ...REAUTHENTICATION_PROBLEMS, problems.lastAdmin)
   @ApiBody({ type: ProvenRequest, required: false })
   @ApiOperation({
     summary: 'Remove a member, or leave',
@@ -153,8 +155,8 @@ export class HouseholdsController {
     @Req() request: Request,
     @Param('id') id: string,
     @Param('user_id') userId: string,
-    @Body() { password }: ProvenRequest,
+    @Body() body: ProvenRequest,
   ): Promise<void> {
-    await this.members.removeMember(await this.callers.proveCaller(request, password), id, userId);
+    await this.callers.actAs(request, body, (caller) => this.members.removeMember(caller, id, userId));
   }
 }

@@ -1,7 +1,7 @@
 /**
  * What every act on a household does first: lock the household (several: in the order of their ids), then the users it
- * concerns, and only then judge who may act. Terms: caller, role, proof (the password that a user entered again, so
- * that a stolen access token does not suffice). Invariant: no decision depends on what was read before the locks.
+ * concerns, and only then judge who may act. Terms: caller, role, proof (what Reauthentication asks for, so that a stolen
+ * access token does not suffice). Invariant: no decision depends on what was read before the locks.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -15,7 +15,10 @@ import { createWrongPassword, type AccountState } from '../passwords/password-ve
 import type { HouseholdRole } from './memberships.js';
 
 /** The state of the account when the user proved anew to be its owner. */
-export type Proof = Pick<AccountState, 'passwordChangedAt'>;
+export interface Proof extends Pick<AccountState, 'passwordChangedAt'> {
+  /** Consumes the fresh second factor, if the account has one, in the transaction of the act. */
+  readonly useProof: (transaction: EntityManager) => Promise<void>;
+}
 
 export interface Caller {
   readonly actor: Actor;
@@ -124,6 +127,7 @@ export class HouseholdActs {
     const caller = users.find(({ id }) => id === userId);
     if (!caller?.isActive) throw createRefusal('user', 'session_ended', { user_id: userId });
     if (proof && !caller.isProven) throw createWrongPassword(userId, 'changed_meanwhile');
+    await proof?.useProof(transaction);
   }
 }
 

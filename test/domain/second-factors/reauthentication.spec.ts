@@ -46,6 +46,20 @@ describe('an act of an account that has a second factor', () => {
     await owner.post('/totp', await owner.proof()).expect(201);
   });
 
+  it('such as the deletion of a household needs a fresh factor, each code once', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const made = await owner.as(app.post('/api/v0/households', { name: 'home' })).expect(201);
+    const end = (proof: object) =>
+      owner
+        .as(app.delete(`/api/v0/households/${(made.body as { id: string }).id}`))
+        .send({ password: PASSWORD, ...proof });
+    expectProblem(await end({}), problems.freshSecondFactorRequired);
+    expectProblem(await end({ code: owner.wrongCode() }), problems.wrongSecondFactor);
+    const code = owner.code();
+    await end({ code }).expect(204);
+    expectProblem(await changePassword(owner, { code }), problems.wrongSecondFactor);
+  });
+
   it('takes a recovery code or an answer of a passkey in place of a code, each once, and not both', async () => {
     const owner = await FactorOwner.withTotp(app);
     const authenticator = await owner.registers();
