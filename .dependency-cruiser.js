@@ -20,12 +20,7 @@ const STOREYS = {
     ['maintenance'],
     ['status'],
   ],
-  api: [
-    ['health', 'well-known', 'nodes'],
-    ['account', 'internal'],
-    ['households'],
-    ['auth', 'recovery', 'admin'],
-  ],
+  api: [['health', 'well-known', 'nodes'], ['account', 'internal'], ['households'], ['auth', 'recovery', 'admin']],
 };
 
 /** A file imports its own room and rooms of lower floors. */
