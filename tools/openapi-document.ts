@@ -21,9 +21,10 @@ Paths match exactly, in case and in slashes. A path that exists but does not sup
 
 /** In the order in which a newcomer needs them. */
 const TAGS = {
-  auth: 'Users register, log in, renew their tokens and log out. Nodes enrol themselves.',
+  auth: 'Users register, log in, renew their tokens and log out.',
   users: 'Accounts: what their owner, a service and an operator may read, and what the owner changes.',
   households: 'Who lives where: what people do about their households, members and devices.',
+  nodes: 'Devices: what a node does about itself.',
   internal: 'For services: is the credential that a caller presented valid?',
   admin: 'For operators: users, app credentials, nodes, operators, and the audit log.',
   health: 'For load balancers and orchestrators.',

@@ -1,7 +1,7 @@
 // How commands are added, and how their options are parsed.
 import { Command, InvalidArgumentError } from 'commander';
 import { isId } from '../foundation/common/ids.js';
-import { isRestriction, SERVICE_NAME } from '../foundation/common/names.js';
+import { isRestriction, SERVICE_NAME_FORMAT } from '../foundation/common/names.js';
 import { parseBaseUrl } from './http-client.js';
 
 export const NEEDS_ADMIN_KEY =
@@ -101,7 +101,7 @@ export function createRestrictionParser(what: string, isName: (each: unknown) =>
 }
 
 export const TARGETS = 'the only services at which the node is accepted, separated by commas, or "all"';
-export const parseTargets = createRestrictionParser('names of services', SERVICE_NAME.isName);
+export const parseTargets = createRestrictionParser('names of services', SERVICE_NAME_FORMAT.isName);
 
 export function parseServiceUrl(text: string): string {
   try {

@@ -8,7 +8,7 @@ import type { ExplanationResponse, ReasonResponse } from '../api/admin/key-expla
 import { MAX_REQUEST_IDS } from '../domain/audit/counted-refusals.js';
 import { isId } from '../foundation/common/ids.js';
 import { redactSecrets } from '../foundation/common/redaction.js';
-import { SERVICE_NAME } from '../foundation/common/names.js';
+import { SERVICE_NAME_FORMAT } from '../foundation/common/names.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
 import { mapCredentialTypes } from './credential-types.js';
@@ -154,7 +154,7 @@ function refuseKeys(about: string, { address = '', service = '' }: Fields): void
   const isHarmless =
     (isId(about) || isIP(about) !== 0) &&
     (address === '' || isIP(address) !== 0) &&
-    (service === '' || (SERVICE_NAME.isName(service) && redactSecrets(service) === service));
+    (service === '' || (SERVICE_NAME_FORMAT.isName(service) && redactSecrets(service) === service));
   if (isHarmless) return;
   const advice =
     'It takes an id, an e-mail address or an address of a network, and the name of a service: no key and no code. If others can ' +

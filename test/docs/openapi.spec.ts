@@ -78,7 +78,7 @@ describe('GET /docs-json', () => {
       info: { version, license: { name: 'MIT', identifier: 'MIT' } },
       servers: [{ url: '/' }],
     });
-    const tags = ['auth', 'users', 'households', 'internal', 'admin', 'health'];
+    const tags = ['auth', 'users', 'households', 'nodes', 'internal', 'admin', 'health'];
     expect(document.tags).toEqual(tags.map((name) => ({ name, description: expect.stringMatching(/\S/) as string })));
     expect([...new Set(operations.flatMap(([, operation]) => operation.tags))]).toEqual(tags);
   });

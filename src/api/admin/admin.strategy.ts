@@ -3,7 +3,7 @@ import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import type { AdminPrincipal } from '../../foundation/access/principals.js';
-import { Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
+import { Doors, HeaderKeyStrategy, type RouteDemand } from '../../foundation/access/doors.js';
 import { AdminDoor } from './admin.door.js';
 
 @Injectable()
@@ -16,7 +16,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     doors.install('admin', this);
   }
 
-  async validate(request: Request, key: string, { operatorScope }: Asked): Promise<AdminPrincipal> {
+  async validate(request: Request, key: string, { operatorScope }: RouteDemand): Promise<AdminPrincipal> {
     const getActor = () => toActor(request);
     const principal = await this.door.verifyAdminKey(key, getActor);
     // Set before the scope is checked, so that metrics, log and audit log name the operator even when the call is

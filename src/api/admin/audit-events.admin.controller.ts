@@ -16,7 +16,7 @@ import {
   parseMoment,
   UuidField,
 } from '../../foundation/common/fields.js';
-import { EXAMPLES, OPERATOR_NAME, toCanonicalOperatorName } from '../../foundation/common/names.js';
+import { EXAMPLES, OPERATOR_NAME_FORMAT, toCanonicalOperatorName } from '../../foundation/common/names.js';
 import {
   AUDIT_EVENT_NAMES,
   AUDIT_EVENT_PATTERNS,
@@ -27,14 +27,14 @@ import { OperatorsService } from '../../domain/operators/operators.service.js';
 
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
 const OPERATOR = /^operator:(.+)$/;
-const ACTOR = `^(${UUID}|admin|open|cli|service|operator:${OPERATOR_NAME.schema.pattern.slice(1, -1)})$`;
+const ACTOR = `^(${UUID}|admin|open|cli|service|operator:${OPERATOR_NAME_FORMAT.schema.pattern.slice(1, -1)})$`;
 const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
 
 export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: ACTOR,
-    maxLength: 'operator:'.length + OPERATOR_NAME.schema.maxLength,
+    maxLength: 'operator:'.length + OPERATOR_NAME_FORMAT.schema.maxLength,
     description:
       'id of a user, app credential, node or operator; operator:<name>; or the door of an actor without an id: admin ' +
       '(the root key), open, cli, service',

@@ -15,11 +15,11 @@ import {
 import { ApiHeader, ApiOkResponse, ApiOperation, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { Memberships } from '../../domain/households/memberships.js';
-import { createRefusal, Doors, type Asked } from '../../foundation/access/doors.js';
+import { createRefusal, Doors, type RouteDemand } from '../../foundation/access/doors.js';
 import { DOORS, type Principal } from '../../foundation/access/principals.js';
 import { InternalController, RequireWith } from '../../foundation/access/require.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER, type GatewayDoor } from '../../foundation/access/route-declarations.js';
-import { EXAMPLES, APP_SCOPE, SERVICE_NAME } from '../../foundation/common/names.js';
+import { EXAMPLES, APP_SCOPE_FORMAT, SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import { Log } from '../../foundation/logging/log.js';
 import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
@@ -55,7 +55,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
       return true;
     }
 
-    private readAsked(request: Request): Asked {
+    private readAsked(request: Request): RouteDemand {
       // Null refuses a restricted key: the service behind the gateway sees no key, so it cannot compare scopes itself.
       if (door === 'app') return { target: this.readTarget(request), appScope: this.readScope(request) ?? null };
       // Only app credentials have scopes. A gateway that names one at another door would take an ignored scope for a
@@ -69,12 +69,12 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
     /** Answers 503 when the gateway names no service: a 401 would be a verdict on a key that nobody examined. */
     private readTarget({ headers }: Request): string {
       const target = headers[TARGET_HEADER];
-      return SERVICE_NAME.isName(target) ? target : this.refuseMistake('gateway_names_no_target');
+      return SERVICE_NAME_FORMAT.isName(target) ? target : this.refuseMistake('gateway_names_no_target');
     }
 
     private readScope({ headers }: Request): string | undefined {
       const scope = headers[SCOPE_HEADER];
-      return scope === undefined || APP_SCOPE.isName(scope) ? scope : this.refuseMistake('gateway_names_no_scope');
+      return scope === undefined || APP_SCOPE_FORMAT.isName(scope) ? scope : this.refuseMistake('gateway_names_no_scope');
     }
 
     private refuseMistake(mistake: string): never {
@@ -87,7 +87,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
 }
 
 /** nginx does not pass on the body of a 403 or 401, so its client reads the reason from the challenge (RFC 6750 §3.1). */
-function toGatewayProblem(door: GatewayDoor, error: unknown, scope: Asked['appScope']): ProblemException {
+function toGatewayProblem(door: GatewayDoor, error: unknown, scope: RouteDemand['appScope']): ProblemException {
   if (!(error instanceof ProblemException)) return new ProblemException(problems.unavailable, { cause: error });
   const { status, code } = error.problem;
   if (status === 400) return createRefusal(door, 'unreadable');
@@ -172,7 +172,7 @@ const Authorize = (
     }),
   );
 
-const TARGET_SCHEMA = { ...SERVICE_NAME.schema, example: EXAMPLES.target };
+const TARGET_SCHEMA = { ...SERVICE_NAME_FORMAT.schema, example: EXAMPLES.target };
 
 @InternalController('/authorize')
 export class AuthorizeController {
@@ -201,7 +201,7 @@ export class AuthorizeController {
   @ApiHeader({
     name: 'X-Platform-Scope',
     required: false,
-    schema: APP_SCOPE.schema,
+    schema: APP_SCOPE_FORMAT.schema,
     description:
       'The scope that the route needs. A credential that lacks it is a 403, because its key is valid. So is a restricted ' +
       'one without this header: only keys that may do everything are accepted then.',

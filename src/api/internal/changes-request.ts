@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { ID } from '../../foundation/common/fields.js';
 import { isId } from '../../foundation/common/ids.js';
 import { CACHED_KIND_NAMES, type KeyKindName } from '../../foundation/common/key-kinds.js';
-import { EXAMPLES, APP_SCOPE } from '../../foundation/common/names.js';
+import { EXAMPLES, APP_SCOPE_FORMAT } from '../../foundation/common/names.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { MAX_CURSOR_LENGTH } from '../../../packages/lease/src/change-feed.js';
 
@@ -26,7 +26,7 @@ const use = z
       ago_ms: z
         .number({ error: 'must be a number of milliseconds' })
         .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
-      scope: z.string({ error: APP_SCOPE.detail }).refine(APP_SCOPE.isName, APP_SCOPE.detail).optional(),
+      scope: z.string({ error: APP_SCOPE_FORMAT.detail }).refine(APP_SCOPE_FORMAT.isName, APP_SCOPE_FORMAT.detail).optional(),
       previous: z.boolean({ error: 'must be true or false' }).default(false),
     },
     notAnObject,
@@ -78,7 +78,7 @@ class UseBody {
   @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 }) ago_ms!: number;
 
   @ApiPropertyOptional({
-    ...APP_SCOPE.schema,
+    ...APP_SCOPE_FORMAT.schema,
     description: 'of an app: the scope that the call needed',
     example: EXAMPLES.appScope,
   })

@@ -47,7 +47,7 @@ class RotatedNodeResponse extends EnrolledNodeResponse {
   }
 }
 
-@ApiTags('auth')
+@ApiTags('nodes')
 @Controller('api/v0/nodes')
 export class NodesController {
   constructor(

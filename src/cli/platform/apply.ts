@@ -186,13 +186,13 @@ export async function diagnoseFromAfar(
     ...missing.map((pair) =>
       broken(formatPair(pair), 'It has no live credential.', `Run apply, then restart ${pair.caller}.`),
     ),
-    ...(folder === undefined ? [] : plan.services.flatMap(checkFile)),
+    ...(folder === undefined ? [] : plan.services.flatMap(checkAgainstService)),
     ...(await checkNodes(client.url, adminKey, plan)),
     ...checkKeys(plan, live.items, new Date(), 'apply'),
   ];
 }
 
-function checkFile({ service: { name }, file, settings, pairs }: PlannedService): Finding[] {
+function checkAgainstService({ service: { name }, file, settings, pairs }: PlannedService): Finding[] {
   const where = `${name}.env`;
   const [apply, restart] = [`Run apply with --output ${dirname(file.path)}`, `then restart ${name}.`];
   const entries = Object.entries(settings);

@@ -2,7 +2,7 @@ import { closeSync, openSync, readSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import * as z from 'zod';
 import {
-  APP_SCOPE,
+  APP_SCOPE_FORMAT,
   toCredentialVariables,
   isRestriction,
   MAX_RESTRICTIONS,
@@ -45,9 +45,9 @@ const place = z
   .regex(/^[\w.-]+(\/[\w.~%/-]*)?$/, 'must be a service of this map, with an optional path: logging/api/v0/logs');
 
 const appScopes = z
-  .array(z.string().refine(APP_SCOPE.isName, APP_SCOPE.detail))
+  .array(z.string().refine(APP_SCOPE_FORMAT.isName, APP_SCOPE_FORMAT.detail))
   .refine(
-    (scopes) => isRestriction(scopes, APP_SCOPE.isName),
+    (scopes) => isRestriction(scopes, APP_SCOPE_FORMAT.isName),
     `must be 1 to ${MAX_RESTRICTIONS} different scopes, or nothing`,
   );
 /**

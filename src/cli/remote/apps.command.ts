@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { IssuedAppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
-import { APP_SCOPE, EXAMPLES } from '../../foundation/common/names.js';
+import { APP_SCOPE_FORMAT, EXAMPLES } from '../../foundation/common/names.js';
 import { addCommand, createRestrictionParser, NEEDS_ADMIN_KEY, parseExpiry } from '../command-options.js';
 import {
   addList,
@@ -25,7 +25,7 @@ const APPS: IssuedType = {
   shownOnce: 'The key is shown only this once.',
 };
 
-const parseAppScopes = createRestrictionParser('scopes, such as documents:read', APP_SCOPE.isName);
+const parseAppScopes = createRestrictionParser('scopes, such as documents:read', APP_SCOPE_FORMAT.isName);
 const SCOPES_OF_APP = 'the only scopes that it has at the target, separated by commas, or "all"';
 
 /** `platform-auth apps …`: the credentials that services present to each other. */

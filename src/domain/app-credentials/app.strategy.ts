@@ -3,7 +3,7 @@ import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import type { AppPrincipal } from '../../foundation/access/principals.js';
-import { createRefusal, Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
+import { createRefusal, Doors, HeaderKeyStrategy, type RouteDemand } from '../../foundation/access/doors.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { Freshness, isFreshVerdictWanted } from '../revocation/propagation.js';
 import { AppDoor } from './app.door.js';
@@ -21,7 +21,7 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     doors.install('app', this);
   }
 
-  validate(request: Request, key: string, asked: Asked): Promise<AppPrincipal> {
+  validate(request: Request, key: string, asked: RouteDemand): Promise<AppPrincipal> {
     const id = request.headers['x-platform-app-id'];
     if (typeof id !== 'string') throw createRefusal('app', 'no_id');
     const isFresh = isFreshVerdictWanted(request);

@@ -73,8 +73,8 @@ const IS_USER = `event = 'user.access.refused'`;
 const IS_OPERATOR = `event = 'admin.scope.refused'`;
 /** Whether the node's key was right: any client can send the id of a node with a wrong key. */
 const IS_PROVEN_NODE = `(event = 'node.validation.failed' AND reasons - 'target' = '{}')`;
-/** Read when the row is listed or moved, because a name never changes and the row of an operator is never deleted. */
-const OPERATOR_NAME = `CASE WHEN ${IS_OPERATOR}
+/** Read when the row is listed or moved, because a name never changes and the row of an operator outlives its refusals by a year. */
+const SELECT_OPERATOR = `CASE WHEN ${IS_OPERATOR}
   THEN (SELECT name FROM operators WHERE operators.id::text = subject) END`;
 const FREQUENT_ADDRESSES = `(
   SELECT jsonb_agg(key ORDER BY value::int DESC, key) FROM
@@ -93,7 +93,7 @@ const EXPRESSIONS: ColumnExpressions = {
   address: 'address',
   details: `jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
     'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    'caller_request_id', caller_request_id, 'operator', ${OPERATOR_NAME}, 'addresses', ${FREQUENT_ADDRESSES},
+    'caller_request_id', caller_request_id, 'operator', ${SELECT_OPERATOR}, 'addresses', ${FREQUENT_ADDRESSES},
     'request_ids', to_jsonb(NULLIF(request_ids, '{}'))))`,
   count: 'count',
 };

@@ -3,9 +3,9 @@ import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
 import type { NodePrincipal, Principal } from '../../foundation/access/principals.js';
-import { Doors, HeaderKeyStrategy, type Asked } from '../../foundation/access/doors.js';
+import { Doors, HeaderKeyStrategy, type RouteDemand } from '../../foundation/access/doors.js';
 import { TARGET_HEADER } from '../../foundation/access/route-declarations.js';
-import { SERVICE_NAME } from '../../foundation/common/names.js';
+import { SERVICE_NAME_FORMAT } from '../../foundation/common/names.js';
 import { Freshness, isFreshVerdictWanted } from '../revocation/propagation.js';
 import { NodeDoor } from './node.door.js';
 
@@ -21,10 +21,10 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     doors.install('node', this);
   }
 
-  validate(request: Request, credential: string, { isOwnKey }: Asked): Promise<NodePrincipal> {
+  validate(request: Request, credential: string, { isOwnKey }: RouteDemand): Promise<NodePrincipal> {
     const isFresh = isFreshVerdictWanted(request);
     const named = request.headers[TARGET_HEADER];
-    const target = SERVICE_NAME.isName(named) ? named : undefined;
+    const target = SERVICE_NAME_FORMAT.isName(named) ? named : undefined;
     const forwarder = request.user as Principal | undefined;
     const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
     const getActor = () => toActor(request);

@@ -26,7 +26,7 @@ export function createRefusal<D extends Door>(
 }
 
 /** What a call needs of a credential that is otherwise valid. */
-export interface Asked {
+export interface RouteDemand {
   /** The service at which an app key is presented. Undefined: this one; null: its forwarder did not name itself. */
   readonly target?: string | null;
   /** The scope that the call needs at that service; null when it names none, so that a restricted key is refused. */
@@ -55,7 +55,7 @@ export class Doors {
    * collection (docs/decisions/0035).
    * @throws {ProblemException} the door's 401; any other error when the strategy could not decide
    */
-  authenticate(door: Door, request: Request, asked: Asked = {}): Promise<Principal> {
+  authenticate(door: Door, request: Request, asked: RouteDemand = {}): Promise<Principal> {
     return new Promise((resolve, reject) => {
       const strategy = this.strategies.get(door);
       if (!strategy) throw new Error(`No strategy is installed for the ${door} door`);
@@ -79,7 +79,7 @@ interface RequestStrategy {
   fail: () => void;
   pass: () => void;
   error: (error: Error) => void;
-  authenticate(request: Request, asked: Asked): void;
+  authenticate(request: Request, asked: RouteDemand): void;
 }
 
 function createNotAcceptedProblem(door: Door, request: Request): ProblemException {
@@ -107,15 +107,15 @@ type Done = (error: Error | null, principal?: object, info?: object) => void;
  */
 export class HeaderKeyStrategy extends HeaderAPIKeyStrategy {
   /** Safe to keep in a field, because `Doors` authenticates each request with an object of its own. */
-  private asked: Asked = {};
+  private asked: RouteDemand = {};
 
-  constructor(header: string, verify: (request: Request, key: string, asked: Asked, done: Done) => void) {
+  constructor(header: string, verify: (request: Request, key: string, asked: RouteDemand, done: Done) => void) {
     super({ header, prefix: '' }, true, function (this: HeaderKeyStrategy, key: string, done: Done, request?: Request) {
       verify(request as Request, key, this.asked, done);
     });
   }
 
-  override authenticate(request: Request, asked: Asked = {}): void {
+  override authenticate(request: Request, asked: RouteDemand = {}): void {
     this.asked = asked;
     super.authenticate(request);
   }

@@ -20,7 +20,7 @@ import {
   type ApiResponseOptions,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { APP_SCOPE, SERVICE_NAME, type RouteScope, type OperatorScope } from '../common/names.js';
+import { APP_SCOPE_FORMAT, SERVICE_NAME_FORMAT, type RouteScope, type OperatorScope } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import {
@@ -31,7 +31,7 @@ import {
   refuseField,
   refuseUnknownFields,
 } from '../problems/problems.js';
-import { Doors, type Asked } from './doors.js';
+import { Doors, type RouteDemand } from './doors.js';
 import { DOORS, type Door } from './principals.js';
 import { getDeclaredRoute } from './route-table.js';
 import { Declares, SCOPE_HEADER, TARGET_HEADER, type RouteDeclaration } from './route-declarations.js';
@@ -73,7 +73,7 @@ class DoorGuard implements CanActivate {
     return true;
   }
 
-  protected ask(_request: Request, operatorScope: RouteScope | undefined): Asked {
+  protected ask(_request: Request, operatorScope: RouteScope | undefined): RouteDemand {
     return { operatorScope };
   }
 }
@@ -161,7 +161,7 @@ function NeedsScope(scope: RouteScope, isRead = false) {
 
 @Injectable()
 class PresentedAppGuard extends DoorGuard {
-  protected override ask(request: Request): Asked {
+  protected override ask(request: Request): RouteDemand {
     return { target: readPresentedTarget(request), appScope: readAskedScope(request) };
   }
 }
@@ -176,25 +176,25 @@ function readPresentedTarget({ headers, body }: Request): string | null {
   const inHeader = readTargetHeader(headers);
   const inBody = (body as { target?: unknown } | undefined)?.target;
   if (inBody === undefined) return inHeader ?? null;
-  if (!SERVICE_NAME.isName(inBody)) refuseField('/target', SERVICE_NAME.detail);
+  if (!SERVICE_NAME_FORMAT.isName(inBody)) refuseField('/target', SERVICE_NAME_FORMAT.detail);
   if (inHeader !== undefined && inHeader !== inBody) refuseField('/target', 'must agree with X-Platform-Target');
   return inBody;
 }
 
 function readTargetHeader(headers: Request['headers']): string | undefined {
   const target = headers[TARGET_HEADER];
-  if (target === undefined || SERVICE_NAME.isName(target)) return target;
-  return refuseField('', `X-Platform-Target ${SERVICE_NAME.detail}`);
+  if (target === undefined || SERVICE_NAME_FORMAT.isName(target)) return target;
+  return refuseField('', `X-Platform-Target ${SERVICE_NAME_FORMAT.detail}`);
 }
 
 function readAskedScope({ headers }: Request): string | undefined {
   const scope = headers[SCOPE_HEADER];
-  if (scope === undefined || APP_SCOPE.isName(scope)) return scope;
-  return refuseField('', `X-Platform-Scope ${APP_SCOPE.detail}`);
+  if (scope === undefined || APP_SCOPE_FORMAT.isName(scope)) return scope;
+  return refuseField('', `X-Platform-Scope ${APP_SCOPE_FORMAT.detail}`);
 }
 
 const describeTargetHeader = (description: string) =>
-  ApiHeader({ name: 'X-Platform-Target', required: false, schema: SERVICE_NAME.schema, description });
+  ApiHeader({ name: 'X-Platform-Target', required: false, schema: SERVICE_NAME_FORMAT.schema, description });
 
 /** Requires an app key that another service forwards. The key's target must be that service. */
 export const RequirePresentedApp = () =>
@@ -205,7 +205,7 @@ export const RequirePresentedApp = () =>
     ApiHeader({
       name: 'X-Platform-Scope',
       required: false,
-      schema: APP_SCOPE.schema,
+      schema: APP_SCOPE_FORMAT.schema,
       description: 'The scope that the call needs. A credential that lacks it is a 403, because its key is valid.',
     }),
     ApiProblems(problems.missingScope),
@@ -293,7 +293,7 @@ export const RequireNode = () =>
 
 @Injectable()
 class OwnKeyGuard extends DoorGuard {
-  protected override ask(): Asked {
+  protected override ask(): RouteDemand {
     return { isOwnKey: true };
   }
 }

@@ -20,12 +20,12 @@ import {
 } from 'class-validator';
 import {
   EXAMPLES,
-  APP_SCOPE,
-  OPERATOR_NAME,
+  APP_SCOPE_FORMAT,
+  OPERATOR_NAME_FORMAT,
   type NameKind,
   isRestriction,
   isOperatorScopeList,
-  SERVICE_NAME,
+  SERVICE_NAME_FORMAT,
   MAX_RESTRICTIONS,
   OPERATOR_SCOPES,
   toCanonicalOperatorName,
@@ -169,14 +169,14 @@ function NameField({ schema, detail, isName }: NameKind, example: string, presen
   return applyDecorators(Field({ ...schema, example }, presence), Accepts('name', detail, isName));
 }
 
-export const ServiceNameField = (example: string, presence?: Presence) => NameField(SERVICE_NAME, example, presence);
-export const AppScopeField = () => NameField(APP_SCOPE, EXAMPLES.appScope, { optional: true });
+export const ServiceNameField = (example: string, presence?: Presence) => NameField(SERVICE_NAME_FORMAT, example, presence);
+export const AppScopeField = () => NameField(APP_SCOPE_FORMAT, EXAMPLES.appScope, { optional: true });
 
 export function OperatorNameField(presence?: Presence): PropertyDecorator {
   return applyDecorators(
-    NameField(OPERATOR_NAME, EXAMPLES.operator, presence),
+    NameField(OPERATOR_NAME_FORMAT, EXAMPLES.operator, presence),
     Transform(({ value }: { value: unknown }) =>
-      OPERATOR_NAME.isName(value) ? toCanonicalOperatorName(value) : value,
+      OPERATOR_NAME_FORMAT.isName(value) ? toCanonicalOperatorName(value) : value,
     ),
   );
 }
@@ -199,13 +199,13 @@ export function OperatorScopesField(presence?: Presence): PropertyDecorator {
 const LIST = { type: 'array', minItems: 1, maxItems: MAX_RESTRICTIONS, uniqueItems: true } as const;
 export const TARGETS = {
   ...LIST,
-  items: SERVICE_NAME.schema,
+  items: SERVICE_NAME_FORMAT.schema,
   example: [EXAMPLES.target],
   description: 'the only services at which the node is accepted',
 } as const;
 export const APP_SCOPES = {
   ...LIST,
-  items: APP_SCOPE.schema,
+  items: APP_SCOPE_FORMAT.schema,
   example: [EXAMPLES.appScope],
   description: 'the only scopes that the credential has',
 } as const;
@@ -218,10 +218,10 @@ function allowNullForAll<Schema extends { readonly description: string }>(schema
 }
 
 export const TargetsField = (whenAbsent = '') =>
-  RestrictionField(NULLABLE_TARGETS, SERVICE_NAME, 'names of services', whenAbsent);
+  RestrictionField(NULLABLE_TARGETS, SERVICE_NAME_FORMAT, 'names of services', whenAbsent);
 
 export const AppScopesField = () =>
-  RestrictionField(NULLABLE_APP_SCOPES, APP_SCOPE, `scopes, such as ${EXAMPLES.appScope}`);
+  RestrictionField(NULLABLE_APP_SCOPES, APP_SCOPE_FORMAT, `scopes, such as ${EXAMPLES.appScope}`);
 
 function RestrictionField(
   schema: ApiPropertyOptions & { readonly description: string },

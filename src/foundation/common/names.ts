@@ -22,10 +22,10 @@ function defineIdentifier(maxLength: number): NameKind {
 }
 
 /** The name of a service of the platform, as in the map of who calls whom. */
-export const SERVICE_NAME = defineIdentifier(100);
-export const OPERATOR_NAME = defineIdentifier(64);
+export const SERVICE_NAME_FORMAT = defineIdentifier(100);
+export const OPERATOR_NAME_FORMAT = defineIdentifier(64);
 /** What an app credential may do at its target, which gives each name its meaning. */
-export const APP_SCOPE = defineName(
+export const APP_SCOPE_FORMAT = defineName(
   '[a-z][a-z0-9._:-]',
   64,
   'must be a lower-case letter, then up to 63 of a-z, 0-9, dots, dashes, colons or underscores',

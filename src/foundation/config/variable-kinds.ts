@@ -5,7 +5,7 @@ import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import * as z from 'zod';
-import { isRestriction, SERVICE_NAME, MAX_RESTRICTIONS } from '../common/names.js';
+import { isRestriction, SERVICE_NAME_FORMAT, MAX_RESTRICTIONS } from '../common/names.js';
 import { MAX_LEASE_MS, type Limit } from './limits.js';
 
 /** One variable of the configuration. The key under which a section lists it is its name. */
@@ -92,14 +92,14 @@ export const httpUrl = accepted('http(s) URL', isHttpUrl, 'must be an http(s) UR
 
 export const word = accepted('1–200 printable characters without spaces', (text) => /^[\x21-\x7e]{1,200}$/.test(text));
 
-export const serviceName = accepted('1–100 letters, digits, dots, dashes or underscores', SERVICE_NAME.isName);
+export const serviceName = accepted('1–100 letters, digits, dots, dashes or underscores', SERVICE_NAME_FORMAT.isName);
 
 export const targets = parsed(
   'names of services, separated by commas',
   `must be 1 to ${MAX_RESTRICTIONS} different names of services, separated by commas`,
   (text) => {
     const names = text.split(',').map((name) => name.trim());
-    return isRestriction(names, SERVICE_NAME.isName) ? names : undefined;
+    return isRestriction(names, SERVICE_NAME_FORMAT.isName) ? names : undefined;
   },
 );
 
