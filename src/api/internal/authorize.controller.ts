@@ -74,7 +74,9 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
 
     private readScope({ headers }: Request): string | undefined {
       const scope = headers[SCOPE_HEADER];
-      return scope === undefined || APP_SCOPE_FORMAT.isName(scope) ? scope : this.refuseMistake('gateway_names_no_scope');
+      return scope === undefined || APP_SCOPE_FORMAT.isName(scope)
+        ? scope
+        : this.refuseMistake('gateway_names_no_scope');
     }
 
     private refuseMistake(mistake: string): never {

@@ -26,7 +26,10 @@ const use = z
       ago_ms: z
         .number({ error: 'must be a number of milliseconds' })
         .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
-      scope: z.string({ error: APP_SCOPE_FORMAT.detail }).refine(APP_SCOPE_FORMAT.isName, APP_SCOPE_FORMAT.detail).optional(),
+      scope: z
+        .string({ error: APP_SCOPE_FORMAT.detail })
+        .refine(APP_SCOPE_FORMAT.isName, APP_SCOPE_FORMAT.detail)
+        .optional(),
       previous: z.boolean({ error: 'must be true or false' }).default(false),
     },
     notAnObject,

@@ -169,7 +169,8 @@ function NameField({ schema, detail, isName }: NameKind, example: string, presen
   return applyDecorators(Field({ ...schema, example }, presence), Accepts('name', detail, isName));
 }
 
-export const ServiceNameField = (example: string, presence?: Presence) => NameField(SERVICE_NAME_FORMAT, example, presence);
+export const ServiceNameField = (example: string, presence?: Presence) =>
+  NameField(SERVICE_NAME_FORMAT, example, presence);
 export const AppScopeField = () => NameField(APP_SCOPE_FORMAT, EXAMPLES.appScope, { optional: true });
 
 export function OperatorNameField(presence?: Presence): PropertyDecorator {
