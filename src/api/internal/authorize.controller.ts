@@ -43,19 +43,19 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
       const http = context.switchToHttp();
       const request = http.getRequest<Request>();
       const response = http.getResponse<Response>();
-      const asked = this.readAsked(request);
+      const demand = this.readDemand(request);
       try {
-        const principal = await this.doors.authenticate(door, request, asked);
+        const principal = await this.doors.authenticate(door, request, demand);
         // RequestMetrics counts verdicts by the principal of the request.
         request.user = principal;
         response.set({ 'X-Auth-Door': door, ...(await toHeaders(principal, this.memberships)) });
       } catch (error) {
-        throw toGatewayProblem(door, error, asked.appScope);
+        throw toGatewayProblem(door, error, demand.appScope);
       }
       return true;
     }
 
-    private readAsked(request: Request): RouteDemand {
+    private readDemand(request: Request): RouteDemand {
       // Null refuses a restricted key: the service behind the gateway sees no key, so it cannot compare scopes itself.
       if (door === 'app') return { target: this.readTarget(request), appScope: this.readScope(request) ?? null };
       // Only app credentials have scopes. A gateway that names one at another door would take an ignored scope for a
@@ -74,9 +74,8 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
 
     private readScope({ headers }: Request): string | undefined {
       const scope = headers[SCOPE_HEADER];
-      return scope === undefined || APP_SCOPE_FORMAT.isName(scope)
-        ? scope
-        : this.refuseMistake('gateway_names_no_scope');
+      if (scope === undefined || APP_SCOPE_FORMAT.isName(scope)) return scope;
+      return this.refuseMistake('gateway_names_no_scope');
     }
 
     private refuseMistake(mistake: string): never {
