@@ -41,8 +41,7 @@ function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
 
     async canActivate(context: ExecutionContext): Promise<true> {
       const http = context.switchToHttp();
-      const request = http.getRequest<Request>();
-      const response = http.getResponse<Response>();
+      const [request, response] = [http.getRequest<Request>(), http.getResponse<Response>()];
       const demand = this.readDemand(request);
       try {
         const principal = await this.doors.authenticate(door, request, demand);
