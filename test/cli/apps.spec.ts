@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { eventually } from '../../tools/eventually.js';
 import { computeDigest, generateKey } from '../../src/foundation/crypto/secret.js';
 import { problems } from '../../src/foundation/problems/problems.js';
+import { Home } from '../support/home.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
@@ -446,6 +447,14 @@ describe('platform-auth', () => {
         expect((await app.admin.post('/keys/identify', { digests: digests as string[] })).status).toBe(400);
       },
     );
+  });
+
+  it('status names the households whose last active admin was disabled', async () => {
+    const home = await Home.of(app);
+    await home.member();
+    expect(await cli.json('status')).toMatchObject({ households_without_admin: [] });
+    await app.admin.patch(`/users/${home.admin.user.id}`, { is_active: false }).expect(200);
+    expect(await cli.ok('status')).toMatch(new RegExp(`households without an active admin +home \\(${home.id}\\)`));
   });
 
   it('status names the scopes that were not asked for in 30 days', async () => {

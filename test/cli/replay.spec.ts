@@ -1,9 +1,14 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { accept, Home } from '../support/home.js';
+import { Owner } from '../support/owner.js';
 import { useCli } from '../support/cli.js';
 import { useApp } from '../support/use-app.js';
 
 /** The tables that a dump brings back as they were. */
-const TABLES = ['sessions', 'users', 'nodes', 'app_credentials', 'operators'];
+const TABLES = [
+  ...['household_invitations', 'household_members', 'node_enrolments', 'sessions', 'users', 'households'],
+  ...['nodes', 'app_credentials', 'operators'],
+];
 
 describe('platform-auth replay', () => {
   const app = useApp();
@@ -14,8 +19,11 @@ describe('platform-auth replay', () => {
   };
   const restore = async (): Promise<void> => {
     await app.database.query(`TRUNCATE ${TABLES.join(', ')} CASCADE`);
-    for (const table of [...TABLES].reverse())
-      await app.database.query(`INSERT INTO ${table} SELECT * FROM dump_${table}`);
+    const inserts = TABLES.toReversed().map((table) => `INSERT INTO ${table} SELECT * FROM dump_${table}`);
+    const drops = TABLES.map((table) => `DROP TABLE dump_${table}`);
+    // A restore makes the triggers last.
+    const sql = ['SET session_replication_role = replica', ...inserts, ...drops, 'RESET session_replication_role'];
+    await app.database.query(sql.join('; '));
   };
 
   it('ends again, once, what was ended since the dump, names what was issued since, and does nothing else', async () => {
@@ -82,6 +90,48 @@ describe('platform-auth replay', () => {
     expect((await app.admin.get(`/users/${enabled.id}`)).body).toMatchObject({ is_active: true });
     const { items } = await cli.json<{ items: object[] }>(`audit --event admin.* --subject ${revoked.nodeId}`);
     expect(items).toMatchObject([{ event: 'admin.node.revoked' }, { event: 'admin.node.revoked' }, {}]);
+  });
+
+  it('removes and demotes again, and closes every code that is older than the restore', async () => {
+    const [home, gone] = [await Home.of(app), await Home.of(app)];
+    const [removed, demoted, stays, deleted] = [
+      await home.member(),
+      await home.secondAdmin(),
+      await home.member(),
+      await home.member(),
+    ];
+    const [used, open] = [await home.code(), await home.code()];
+    const enrolment = { household_id: home.id, room: 'hall', name: 'lamp' };
+    await app.admin.post('/enrolments', enrolment).expect(201);
+    await app.node(gone.id);
+    await copy();
+    await home.remove(home.admin, removed).expect(204);
+    await home.setRole(home.admin, demoted, 'member').expect(200);
+    await home.setRole(home.admin, stays, 'admin').expect(200);
+    await home.setRole(home.admin, stays, 'member').expect(200);
+    await app.admin.delete(`/users/${deleted.user.id}`).expect(204);
+    await accept(app, await Owner.of(app), used).expect(200);
+    await gone.deleteBy(gone.admin, undefined, '?revoke_nodes=true').expect(204);
+    const later = await Home.of(app);
+    await cli.ok('audit export -o households.ndjson');
+    await restore();
+
+    type Report = { steps: { action: string; subject: string }[]; by_hand: Record<string, string[]> };
+    const plan = await cli.json<Report>('replay households.ndjson --yes');
+    const steps = plan.steps.map(({ action, subject }) => `${action} ${subject.replace(/ [0-9a-f-]{36}$/, '')}`);
+    expect(steps.sort()).toEqual(
+      [
+        ...['cancel enrolment', 'cancel invitation', 'cancel invitation', 'delete home', 'revoke kitchen/speaker'],
+        ...[`remove ${removed.user.email}`, `demote ${demoted.user.email}`, `delete ${deleted.user.email}`],
+      ].sort(),
+    );
+    expect(plan.by_hand['household.created']).toEqual([later.id]);
+    expect(await home.roleOf(removed)).toBeUndefined();
+    expect([await home.roleOf(demoted), await home.roleOf(stays)]).toEqual(['member', 'member']);
+    for (const code of [used, open]) expect((await accept(app, await Owner.of(app), code)).status).toBe(404);
+    const { body: issued } = await home.invite().expect(201);
+    expect(await cli.json('replay households.ndjson --yes')).toMatchObject({ steps: [] });
+    await accept(app, await Owner.of(app), (issued as { code: string }).code).expect(200);
   });
 
   it('takes only ids for subjects: any other text would lead to another path', async () => {

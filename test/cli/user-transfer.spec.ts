@@ -263,6 +263,13 @@ describe('platform-auth users export', () => {
     const long = 'y'.repeat(150);
     const [alice, bob] = [await app.user(), await app.user(undefined, long)];
     await app.admin.patch(`/users/${bob.id}`, { is_active: false }).expect(200);
+    const { householdId } = await app.node();
+    await app.admin.patch(`/households/${householdId}`, { name: 'home' }).expect(200);
+    for (const [user_id, role] of [
+      [alice.id, 'admin'],
+      [bob.id, 'member'],
+    ])
+      await app.admin.post(`/households/${householdId}/members`, { user_id, role }).expect(201);
     const lines = VECTORS.map(({ hash }, i) =>
       JSON.stringify({ email: `v${i}@example.org`, password_hash: hash, email_verified: i % 2 === 0 }),
     );
@@ -287,6 +294,8 @@ describe('platform-auth users export', () => {
       refused: 0,
     });
     await second.login(alice.email).expect(200);
+    const moved = (await second.admin.get(`/households/${householdId}`).expect(200)).body as object;
+    expect(moved).toMatchObject({ name: 'home', members: 2, active_admins: 1 });
     await second.login(bob.email, long).expect(401);
     await second.admin.patch(`/users/${bob.id}`, { is_active: true }).expect(200);
     await second.login(bob.email, long).expect(200);

@@ -3,13 +3,14 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
-import { z } from 'zod';
 import { isId } from '../../foundation/common/ids.js';
 import { parsePast } from '../command-options.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { formatTable } from '../tables.js';
 import { addYes, CommandFailedError, createConfirm, print } from '../terminal.js';
 import { runInParallel, type AdminClient } from './admin-client.js';
+import { eventSchema, type ReplayedEvent, type Step } from './replay-events.js';
+import { HouseholdHistory } from './replay-households.js';
 import { addRemote, createClient, parseJson } from './remote-command.js';
 import type { AdminUserResponse, SessionResponse } from '../../api/admin/users.admin.controller.js';
 
@@ -25,6 +26,7 @@ const ISSUED: Readonly<Record<string, string>> = {
   'node.enrolled': '/nodes',
   'admin.app_credential.issued': '/app-credentials',
   'admin.operator.issued': '/operators',
+  'household.created': '/households',
   'user.registered': USERS,
   'admin.user.created': USERS,
 };
@@ -33,17 +35,7 @@ const ENDS_SESSIONS =
   /^(session\.(ended|refresh\.reused)|admin\.user\.(sessions_revoked|factors_removed)|user\.(password\.(changed|reset)|totp\.enrolled|passkey\.added))$/;
 /** A restore brings back old keys, passwords, addresses and factors, which only an operator or their user can replace. */
 const BY_HAND =
-  /\.(rotated|rotation_finished|removed|factors_removed|replaced|cancelled)$|^user\.(password|email)\.(changed|reset)$|^admin\.operator\.updated$/;
-
-const eventSchema = z.object({
-  time: z.string().transform((text) => Date.parse(text)),
-  event: z.string(),
-  subject: z.string().nullable(),
-  details: z
-    .object({ after: z.object({ is_active: z.boolean().optional(), email: z.string().optional() }).optional() })
-    .catch({}),
-});
-type ReplayedEvent = z.output<typeof eventSchema>;
+  /\.(rotated|rotation_finished|(totp|passkey)\.removed|factors_removed|replaced)$|^user\.(password|email)\.(changed|reset)$|^admin\.operator\.updated$/;
 
 /** The effects of the events, each with the last time at which it happened to a subject. Events may come in any order. */
 class History {
@@ -51,6 +43,7 @@ class History {
   readonly byHand = new Map<string, Set<string>>();
   /** The event that made each subject. */
   readonly issued = new Map<string, string>();
+  readonly households = new HouseholdHistory();
 
   add(event: ReplayedEvent): void {
     const { event: name, subject, time, details } = event;
@@ -60,6 +53,7 @@ class History {
       const times = this.times.get(effect) ?? new Map<string, number>();
       this.times.set(effect, times.set(subject, Math.max(time, this.findLastTime(effect, subject))));
     }
+    this.households.add(event, subject);
     if (name in ISSUED) this.issued.set(subject, name);
     const isMoved = name === 'admin.user.updated' && details.after?.email !== undefined;
     if (isMoved || BY_HAND.test(name)) this.addByHand(name, subject);
@@ -89,16 +83,9 @@ function listEffects({ event, details }: ReplayedEvent): string[] {
   return effects.filter((effect) => effect !== undefined);
 }
 
-interface Step {
-  readonly action: 'revoke' | 'delete' | 'disable' | 'end sessions';
-  readonly path: string;
-  /** The name that people know it by. */
-  readonly subject: string;
-}
-
 export function addReplayCommand(root: Command): void {
   const description =
-    'After a restore, end again what was ended since the backup: nodes, app credentials, operators, users, sessions.';
+    'After a restore, end again what was ended since the backup: nodes, app credentials, operators, users, sessions, memberships of households; and close every open code.';
   addYes(addRemote(root, 'replay <file>', description, 'audit.ndjson --since 2026-11-23T03:00:00Z'))
     .option('--since <moment>', 'only events since this moment, such as that of the backup', parsePast)
     .option('--dry-run', 'print the plan, and change nothing', false)
@@ -125,12 +112,14 @@ export function addReplayCommand(root: Command): void {
 
 async function readHistory(file: string, since: number): Promise<History> {
   const history = new History();
+  history.households.noteTime(since);
   let number = 0;
   for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
     number += 1;
     const event = eventSchema.safeParse(parseJson(line)).data;
     if (!event || Number.isNaN(event.time))
       throw new CommandFailedError(`Line ${number} of ${file} is not an event of "audit export".`, 'file_unusable');
+    history.households.noteTime(event.time);
     if (event.time >= since) history.add(event);
   }
   return history;
@@ -151,12 +140,13 @@ async function planSteps(client: AdminClient, history: History): Promise<Step[]>
     if (action)
       steps.push({ action, path: action === 'end sessions' ? `${path}/sessions` : path, subject: user.email });
   });
+  steps.push(...(await history.households.planSteps(client, new Set(history.listSubjects('delete')))));
   return steps;
 }
 
 /** Adds what was made since the backup and is now gone, which only a person can make again. */
 async function findGone(client: AdminClient, history: History): Promise<void> {
-  const ended = new Set(history.listSubjects('delete', ...Object.values(KEYS)));
+  const ended = new Set([...history.listSubjects('delete', ...Object.values(KEYS)), ...history.households.deleted]);
   const issued = [...history.issued].filter(([id]) => !ended.has(id));
   await runInParallel(issued, async ([id, event]) => {
     if (!(await client.find(`${ISSUED[event]}/${id}`))) history.addByHand(event, id);
@@ -178,5 +168,6 @@ async function chooseAction(
 
 async function carryOut(client: AdminClient, { action, path }: Step): Promise<void> {
   if (action === 'disable') await client.patch(path, { is_active: false });
+  else if (action === 'demote') await client.patch(path, { role: 'member' });
   else await client.delete(path);
 }

@@ -16,6 +16,7 @@ const counts = z.object({ live: z.number(), ended: z.number(), unused: z.number(
 const unusedScopes = z.object({
   items: z.array(z.object({ caller: z.string(), target: z.string(), scope: z.string() })),
 });
+const households = z.object({ items: z.array(z.object({ id: z.string(), name: z.string().nullable() })) });
 const backgroundWork = z.object({
   items: z.array(z.object({ name: z.string(), seconds: z.number(), is_overdue: z.boolean() })),
 });
@@ -42,10 +43,8 @@ export function addStatusCommand(root: Command): void {
       const health = await readHealth(url);
       const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
       const client = isCounting ? AdminClient.from(url, variables) : undefined;
-      const nodes = await readIfAllowed(client, '/nodes/summary', counts);
-      const app_credentials = await readIfAllowed(client, '/app-credentials/summary', counts);
-      const unused_scopes =
-        (await readIfAllowed(client, '/app-credentials/unused-scopes', unusedScopes))?.items ?? null;
+      const counted = await readCounts(client);
+      const { nodes, app_credentials, unused_scopes, households_without_admin } = counted;
       const background_work = await readIfAllowed(client, '/background-work', backgroundWork);
       const configuration = await readIfAllowed(client, '/configuration-review', configurationReview);
       const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
@@ -54,7 +53,7 @@ export function addStatusCommand(root: Command): void {
       ]);
       const answers = { 'background work': background_work, nodes, 'app credentials': app_credentials, configuration };
       const unseen = Object.entries(answers).flatMap(([name, answer]) => (answer === null ? [name] : []));
-      print(command, { url, health, background_work, nodes, app_credentials, unused_scopes, configuration }, () =>
+      print(command, { url, health, background_work, ...counted, configuration }, () =>
         formatFields({
           address: url,
           status: health.status,
@@ -63,12 +62,26 @@ export function addStatusCommand(root: Command): void {
           ...(nodes && { nodes: formatCounts(nodes) }),
           ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
           ...(unused_scopes?.length && { 'unused scopes': formatScopes(unused_scopes) }),
+          ...(households_without_admin?.length && {
+            'households without an active admin': formatHouseholds(households_without_admin),
+          }),
           ...(configuration && formatConfiguration(configuration)),
           ...(unseen.length > 0 && { 'not looked at': unseen.join(', ') }),
         }),
       );
       refuseProblems(url, { health, background_work, unseen, isKeyGiven: client !== undefined });
     });
+}
+
+/** A count is null when the key may not see it. */
+async function readCounts(client: AdminClient | undefined) {
+  return {
+    nodes: await readIfAllowed(client, '/nodes/summary', counts),
+    app_credentials: await readIfAllowed(client, '/app-credentials/summary', counts),
+    unused_scopes: (await readIfAllowed(client, '/app-credentials/unused-scopes', unusedScopes))?.items ?? null,
+    households_without_admin:
+      (await readIfAllowed(client, '/households?without_admin=true', households))?.items ?? null,
+  };
 }
 
 async function showHistory(command: Command): Promise<void> {
@@ -135,6 +148,10 @@ function formatConfiguration(review: z.infer<typeof configurationReview>): Recor
     ...(since !== null && { 'root key': `in use since ${since.slice(0, 10)} (${days} days)` }),
     ...Object.fromEntries(weak.map(({ variable, detail }) => [variable, detail] as const)),
   };
+}
+
+function formatHouseholds(found: z.infer<typeof households>['items']): string {
+  return found.map(({ id, name }) => (name === null ? id : `${name} (${id})`)).join(', ');
 }
 
 function formatScopes(unused: z.infer<typeof unusedScopes>['items']): string {

@@ -15,6 +15,7 @@ import type { AuditEventName } from '../../foundation/common/security-events.js'
 import { MAX_BCRYPT_COST } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../passwords/foreign-hash.js';
+import { HOUSEHOLD_ROLES, type HouseholdRole } from '../households/memberships.js';
 import { hasPassword, NO_PASSWORD, OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
 
 export interface PortableAccount {
@@ -24,6 +25,13 @@ export interface PortableAccount {
   readonly isActive: boolean;
   readonly isEmailVerified: boolean;
   readonly createdAt: Date;
+  readonly households: readonly PortableMembership[];
+}
+
+interface PortableMembership {
+  readonly id: string;
+  readonly name: string | null;
+  readonly role: HouseholdRole;
 }
 
 export class RefusedLineError extends Error {
@@ -42,6 +50,16 @@ const MADE_HERE = 'platform-auth';
 const MAX_HASH_LENGTH = 1_000;
 const EMAIL_REASON = 'email must be an address that registration accepts';
 const HASH_REASON = 'password_hash must be text, or a credential of Keycloak';
+
+const HOUSEHOLDS_REASON = 'households must be a list of {id, name, role}, with a UUID, and the role admin or member';
+const membership = z.strictObject({
+  id: z
+    .string()
+    .refine(isId)
+    .transform((id) => id.toLowerCase()),
+  name: z.string().min(1).max(100).nullable().default(null),
+  role: z.enum(HOUSEHOLD_ROLES),
+});
 
 /** A credential in a realm export of Keycloak. Both fields contain JSON. */
 const keycloakCredential = z.object({ secretData: z.string(), credentialData: z.string() });
@@ -63,6 +81,14 @@ const accountLine = z.strictObject({
     .datetime({
       offset: true,
       error: 'created_at must be a date and time with an offset, such as 2020-01-31T12:00:00Z (ISO 8601)',
+    })
+    .optional(),
+  households: z
+    .unknown()
+    .transform((given, context) => {
+      const { data } = z.array(membership).safeParse(given ?? []);
+      if (!data) context.addIssue(HOUSEHOLDS_REASON);
+      return data ?? z.NEVER;
     })
     .optional(),
 });
@@ -106,6 +132,7 @@ export function parseAccountLine(text: string, now: Date, format: LineFormat = '
     isActive: line.is_active ?? true,
     isEmailVerified: line.email_verified ?? false,
     createdAt,
+    households: line.households ?? [],
   };
 }
 
@@ -118,6 +145,7 @@ export function formatAccountLine(account: PortableAccount): string {
     is_active: account.isActive,
     email_verified: account.isEmailVerified,
     created_at: account.createdAt.toISOString(),
+    ...(account.households.length > 0 && { households: account.households }),
   });
 }
 
@@ -193,7 +221,14 @@ const INSERT_ACCOUNTS = `INSERT INTO users
   SELECT id, email, password_hash, is_active, CASE WHEN is_email_verified THEN $7::timestamptz END, created_at, $7
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::timestamptz[])
     AS given(id, email, password_hash, is_active, is_email_verified, created_at)
-  ON CONFLICT DO NOTHING RETURNING password_hash AS "passwordHash"`;
+  ON CONFLICT DO NOTHING RETURNING id, password_hash AS "passwordHash"`;
+const INSERT_HOUSEHOLDS = `INSERT INTO households (id, name, created_at, updated_at)
+  SELECT DISTINCT ON (id) id, name, $3::timestamptz, $3 FROM unnest($1::uuid[], $2::text[]) AS given(id, name) ORDER BY id
+  ON CONFLICT DO NOTHING`;
+const LOCK_HOUSEHOLDS = 'SELECT FROM households WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE';
+const INSERT_MEMBERSHIPS = `INSERT INTO household_members (household_id, user_id, role, since)
+  SELECT household_id, user_id, role, $4 FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS given(household_id, user_id, role)
+  ON CONFLICT DO NOTHING`;
 
 const FIND_NEW = `SELECT id, email, password_hash AS "passwordHash"
   FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS given(id, email, password_hash, line)
@@ -202,7 +237,9 @@ const FIND_NEW = `SELECT id, email, password_hash AS "passwordHash"
   ORDER BY line`;
 
 const READ_ACCOUNTS = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
-    email_verified_at IS NOT NULL AS "isEmailVerified", created_at AS "createdAt"
+    email_verified_at IS NOT NULL AS "isEmailVerified", created_at AS "createdAt",
+    (SELECT COALESCE(json_agg(json_build_object('id', households.id, 'name', name, 'role', role) ORDER BY households.id), '[]')
+     FROM household_members JOIN households ON households.id = household_id WHERE user_id = users.id) AS households
   FROM users WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2`;
 
 const PAGE_SIZE = 1_000;
@@ -237,13 +274,31 @@ export class AccountTransfer {
 
   async insertAccounts(batch: readonly PortableAccount[]): Promise<AddedAccount[]> {
     return this.dataSource.transaction(async (transaction) => {
-      const rows = await transaction.query<AddedAccount[]>(INSERT_ACCOUNTS, [...toColumns(batch), this.clock.now()]);
+      const values = [...toColumns(batch), this.clock.now()];
+      const rows = await transaction.query<(AddedAccount & { id: string })[]>(INSERT_ACCOUNTS, values);
+      const added = new Set(rows.map(({ id }) => id));
+      await this.insertMemberships(
+        transaction,
+        batch.filter(({ id }) => added.has(id)),
+      );
       if (rows.length > 0 && !this.isStarted) {
         await this.recordRun(transaction, 'users.import_started', {});
         this.isStarted = true;
       }
       return rows;
     });
+  }
+
+  /** Makes the households that do not exist. The limits of users are not those of an operator who imports. */
+  private async insertMemberships(transaction: EntityManager, accounts: readonly PortableAccount[]): Promise<void> {
+    const members = accounts.flatMap(({ id: userId, households }) => households.map((each) => ({ ...each, userId })));
+    if (members.length === 0) return;
+    const ids = members.map(({ id }) => id);
+    const now = this.clock.now();
+    await transaction.query(INSERT_HOUSEHOLDS, [ids, members.map(({ name }) => name), now]);
+    await transaction.query(LOCK_HOUSEHOLDS, [ids]);
+    const columns = [members.map(({ userId }) => userId), members.map(({ role }) => role)];
+    await transaction.query(INSERT_MEMBERSHIPS, [ids, ...columns, now]);
   }
 
   /** @returns the accounts that an import would add, given those of the earlier batches */

@@ -50,6 +50,20 @@ describe('a line of an import', () => {
     });
   });
 
+  it('may name households with a role, and no others', () => {
+    const id = '5B1C7A9E-0D35-4C8E-9A57-6F0B1F4F2A10';
+    const { households } = parseAccountLine(line({ households: [{ id, role: 'member' }] }), NOW);
+    expect(households).toEqual([{ id: id.toLowerCase(), name: null, role: 'member' }]);
+    for (const wrong of [
+      'x',
+      [{ id }],
+      [{ id, role: 'owner' }],
+      [{ id: 'x', role: 'admin' }],
+      [{ id, role: 'admin', a: 1 }],
+    ])
+      expect(refusalOf(line({ households: wrong }))).toBe('households_invalid');
+  });
+
   it('has its address made canonical, as registration does', () => {
     expect(parseAccountLine(line({ email: 'Alice@Example.ORG' }), NOW).email).toBe('alice@example.org');
   });

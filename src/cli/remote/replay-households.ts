@@ -1,0 +1,84 @@
+// What `replay` repeats about households: deletions, the last state of each membership, and the end of every code that
+// is older than the restore, because a restore brings back codes that were used or cancelled since.
+import { isId } from '../../foundation/common/ids.js';
+import { runInParallel, type AdminClient } from './admin-client.js';
+import type { ReplayedEvent, Step } from './replay-events.js';
+import type { NodeEnrolmentResponse } from '../../api/admin/enrolments.admin.controller.js';
+import type {
+  AdminHouseholdMemberResponse,
+  AdminHouseholdResponse,
+} from '../../api/admin/households.admin.controller.js';
+import type { InvitationResponse } from '../../api/households/household.dto.js';
+
+const HOUSEHOLDS = '/households';
+const MEMBER_EVENT = /^household\.member\.(added|changed|removed|left)$/;
+
+interface LastState {
+  readonly time: number;
+  /** Undefined: no longer a member. */
+  readonly role: string | undefined;
+}
+
+export class HouseholdHistory {
+  readonly deleted = new Set<string>();
+  /** The last state of each member, by household and user. */
+  private readonly members = new Map<string, Map<string, LastState>>();
+  /** Codes that were made until then are older than the restore. */
+  private codesUntil = -Infinity;
+
+  noteTime(time: number): void {
+    this.codesUntil = Math.max(this.codesUntil, time);
+  }
+
+  /** @param subject the id of the household */
+  add({ event, time, details }: ReplayedEvent, subject: string): void {
+    if (event === 'household.deleted') this.deleted.add(subject);
+    const { user_id: userId, after } = details;
+    if (!MEMBER_EVENT.test(event) || userId === undefined || !isId(userId)) return;
+    const states = this.members.get(subject) ?? new Map<string, LastState>();
+    const known = states.get(userId);
+    if (!known || known.time <= time) states.set(userId, { time, role: after?.role });
+    this.members.set(subject, states);
+  }
+
+  /** @param deletedUsers whose memberships end with their accounts */
+  async planSteps(client: AdminClient, deletedUsers: ReadonlySet<string>): Promise<Step[]> {
+    const steps: Step[] = [];
+    await runInParallel([...this.deleted], async (id) => {
+      const household = await client.find<AdminHouseholdResponse>(`${HOUSEHOLDS}/${id}`);
+      const path = `${HOUSEHOLDS}/${id}?revoke_nodes=true`;
+      if (household) steps.push({ action: 'delete', path, subject: household.name ?? id });
+    });
+    const others = [...this.members].filter(([id]) => !this.deleted.has(id));
+    await runInParallel(others, async ([id, states]) => {
+      if (!(await client.find(`${HOUSEHOLDS}/${id}`))) return;
+      const members = await client.list<AdminHouseholdMemberResponse>(`${HOUSEHOLDS}/${id}/members`);
+      for (const { id: userId, role, email } of members) {
+        const last = states.get(userId);
+        if (!last || deletedUsers.has(userId)) continue;
+        const step = { path: `${HOUSEHOLDS}/${id}/members/${userId}`, subject: email };
+        if (last.role === undefined) steps.push({ action: 'remove', ...step });
+        else if (last.role === 'member' && role === 'admin') steps.push({ action: 'demote', ...step });
+      }
+    });
+    return [...steps, ...(await this.planCodes(client))];
+  }
+
+  private async planCodes(client: AdminClient): Promise<Step[]> {
+    const isOlder = ({ created_at }: { created_at: string }): boolean => Date.parse(created_at) <= this.codesUntil;
+    const invitations = await client.list<InvitationResponse>('/invitations', { open: 'true' });
+    const enrolments = await client.list<NodeEnrolmentResponse>('/enrolments', { open: 'true' });
+    return [
+      ...invitations
+        .filter((code) => isOlder(code) && !this.deleted.has(code.household_id))
+        .map(({ id }): Step => ({ action: 'cancel', path: `/invitations/${id}`, subject: `invitation ${id}` })),
+      ...enrolments
+        .filter(isOlder)
+        .map(({ enrolment_id: id }): Step => ({
+          action: 'cancel',
+          path: `/enrolments/${id}`,
+          subject: `enrolment ${id}`,
+        })),
+    ];
+  }
+}
