@@ -26,7 +26,7 @@ import type { VNode } from 'preact';
 import { toActor } from '../foundation/access/actor.js';
 import { Public } from '../foundation/access/require.js';
 import { Declares } from '../foundation/access/route-declarations.js';
-import { AdminDoor } from '../api/admin/admin.door.js';
+import { AdminDoor, isMissingScope } from '../api/admin/admin.door.js';
 import { CountedRefusals } from '../domain/audit/counted-refusals.js';
 import type { RefusalReason } from '../foundation/common/security-events.js';
 import { toNetwork } from '../foundation/common/network.js';
@@ -43,6 +43,7 @@ import {
 import { Throttle } from '../foundation/throttling/throttle.js';
 import { getRequestId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
+import { NavigationCounts } from './navigation-counts.js';
 import { listOfferedPages, type PageSession } from './navigation.js';
 import { ConsoleSessions, readFormToken, type ConsoleSession } from './console-sessions.js';
 import { Field, Page, sendPage, setPageHeaders, toAddress } from './view.js';
@@ -196,6 +197,7 @@ class ConsoleGuard implements CanActivate {
   constructor(
     private readonly sessions: ConsoleSessions,
     private readonly api: AdminApi,
+    private readonly counts: NavigationCounts,
     private readonly foreignForms: ForeignForms,
   ) {}
 
@@ -209,7 +211,10 @@ class ConsoleGuard implements CanActivate {
     const session = token === undefined ? undefined : await this.sessions.findSession(token, isActive);
     if (!session) throw new NotLoggedInError();
     request.user = session.principal;
-    request.consoleSession = { ...session, pages: listOfferedPages(this.api.bindTo(request), session.principal) };
+    const { operator } = session.principal;
+    const counts = await this.counts.read((scope) => operator === null || !isMissingScope(operator, scope, 'GET'));
+    const pages = listOfferedPages(this.api.bindTo(request), session.principal, counts);
+    request.consoleSession = { ...session, pages };
     if (request.method !== 'GET' && request.method !== 'HEAD') await this.claimForm(request, session, context);
     return true;
   }

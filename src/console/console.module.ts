@@ -15,6 +15,8 @@ import { AuditPages } from './audit.js';
 import { ConsoleController, ForeignForms, LoginPage, LogoutPage, UnknownPage } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { CREDENTIAL_PAGES } from './credential-pages.js';
+import { NavigationCounts } from './navigation-counts.js';
+import { StatusModule } from '../domain/status/status.module.js';
 import { MapPage } from './map.js';
 import { DashboardPage } from './dashboard.js';
 import { UserPages } from './users.js';
@@ -46,10 +48,10 @@ export class ConsoleModule {
     const pages = [DashboardPage, MapPage, ...CREDENTIAL_PAGES, UserPages, DiagnosisPage, AuditPages];
     return {
       module: ConsoleModule,
-      imports: [AdminModule],
+      imports: [AdminModule, StatusModule],
       // UnknownPage stands last, because it matches every address below /console.
       controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages, UnknownPage],
-      providers: [AdminApi, ConsoleSessions, ForeignForms],
+      providers: [AdminApi, ConsoleSessions, ForeignForms, NavigationCounts],
     };
   }
 }

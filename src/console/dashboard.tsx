@@ -1,49 +1,40 @@
-/** The first page: the health of this service, what needs a person, and the refusals of the last hour. */
+/** The first page answers whether anything is wrong: what needs a person, the last day by hour, and what was refused. */
 import { Get, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import type { ComponentChildren, VNode } from 'preact';
-import type { KeyResponse } from '../api/admin/key.dto.js';
+import type { VNode } from 'preact';
+import type { FindingResponse } from '../api/admin/findings.admin.controller.js';
 import { COUNTED_EVENTS } from '../domain/audit/counted-refusals.js';
+import type { Check } from '../domain/status/findings.js';
+import { isId } from '../foundation/common/ids.js';
+import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { EXPIRY_NOTICE_DAYS } from '../foundation/config/limits.js';
 import { ComparedClock } from '../foundation/database/compared-clock.js';
 import { Database } from '../foundation/database/database.js';
 import { ThrottleWindows } from '../foundation/throttling/throttle-windows.js';
 import { RevocationLease } from '../../packages/lease/src/lease.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, getSession, type Fields } from './console-requests.js';
-import { mapCredentialTypes, type CredentialType } from './credential-types.js';
-import { Overlap } from './credential-pages.js';
+import { ConsolePages, getSession } from './console-requests.js';
+import { Charts, DAY_HOURS } from './charts.js';
+import type { PageSession } from './navigation.js';
 import { describeCount, readEvents, SubjectLink } from './audit.js';
 import { Ago, Facts, Moment, Page, sendPage, Table, toAddress, type Cells } from './view.js';
 
-const DAY_MS = 86_400_000;
-const LONG_UNUSED_DAYS = 90;
-/** The number of items of each type; a link leads to all of them. */
+const [HOUR_MS, DAY_MS] = [3_600_000, 86_400_000];
+/** The number of refusals of each event; a link leads to all of them. */
 const SHOWN = 5;
+const LONG_UNUSED_DAYS = 90;
 
-interface Need {
-  readonly title: string;
-  /** The filter of the list that has all items. */
-  readonly filter: Fields;
-  readonly describe: (item: KeyResponse) => ComponentChildren;
-}
-
-function listNeeds(now: number): Need[] {
-  const toMoment = (days: number): string => new Date(now + days * DAY_MS).toISOString();
-  return [
-    {
-      title: `Expires within ${EXPIRY_NOTICE_DAYS} days`,
-      filter: { expires_before: toMoment(EXPIRY_NOTICE_DAYS) },
-      describe: ({ expires_at }) => <Moment at={expires_at} />,
-    },
-    { title: 'Two keys', filter: { in_overlap: 'true' }, describe: (item) => <Overlap of={item} /> },
-    {
-      title: `Not used for ${LONG_UNUSED_DAYS} days`,
-      filter: { unused_since: toMoment(-LONG_UNUSED_DAYS) },
-      describe: ({ last_used_at }) => ['last used: ', <Ago at={last_used_at} />],
-    },
-  ];
-}
+const CHECKS: Readonly<Record<Check, string>> = {
+  guesses: 'Guesses',
+  clock: 'Clocks',
+  seals: 'Seals of the audit log',
+  backup: 'Archive of PostgreSQL',
+  mail: 'Mail',
+  maintenance: 'Jobs',
+  silent_verifiers: 'Verifiers',
+  old_key_used: 'Old keys in use',
+  key_expires: 'Keys that expire',
+};
 
 @ConsolePages('console')
 export class DashboardPage {
@@ -57,60 +48,74 @@ export class DashboardPage {
 
   @Get()
   async show(@Req() request: Request, @Res() response: Response): Promise<void> {
-    const [needs, refusals, work] = await Promise.all([
-      this.renderNeeds(request),
+    const [findings, charts, refusals, work] = await Promise.all([
+      this.renderFindings(request),
+      this.renderCharts(request),
       this.renderRefusals(request),
       this.renderWork(request),
     ]);
     sendPage(
       response,
-      <Page title="Dashboard" session={getSession(request)} at="/console" needs={['read']} isLive>
-        {needs}
+      <Page title="Dashboard" session={getSession(request)} at="/console" isLive>
+        {findings}
+        {charts}
         {refusals}
-        <h2>Health of the replica that answered</h2>
+        <Reviews pages={getSession(request).pages} />
+        <h2 id="health">Health of the replica that answered</h2>
         {this.renderHealth()}
         {work}
       </Page>,
     );
   }
 
-  private async renderNeeds(request: Request): Promise<VNode> {
-    const needs = await Promise.all(mapCredentialTypes((type) => this.listNeedsOf(request, type)));
-    return <Table caption="What needs a person" head={['What', 'Which', 'Since or until']} rows={needs.flat()} />;
+  private async renderFindings(request: Request): Promise<VNode> {
+    const { at, looked_at, items } = await this.api.bindTo(request).findings.listFindings(request);
+    const rows = items.map(({ check, severity, subject, detail, since, until }): Cells => [
+      <span class={severity === 'critical' ? 'bad' : 'warn'}>{CHECKS[check]}</span>,
+      <a href={toPlace(check, subject)}>
+        <bdi>{subject?.name ?? 'See what is behind'}</bdi>
+      </a>,
+      detail,
+      since ? <Ago at={since} /> : until && <Moment at={until} />,
+    ]);
+    const looked = `Looked at: ${looked_at.map((check) => CHECKS[check]).join(', ')}`;
+    if (rows.length === 0)
+      return (
+        <p role="note">
+          <span class="good">Nothing needs a person.</span> {looked}; at <Moment at={at} />.
+        </p>
+      );
+    return (
+      <>
+        <Table caption="What needs a person" head={['What', 'Who', 'Details', 'Since or until']} rows={rows} />
+        <p>
+          <small>
+            {looked}; at <Moment at={at} />.
+          </small>
+        </p>
+      </>
+    );
   }
 
-  private async listNeedsOf<Row extends KeyResponse, Issued extends Row>(
-    request: Request,
-    { address, noun, scope, routes, toId, toName }: CredentialType<Row, Issued>,
-  ): Promise<Cells[]> {
-    const { list } = routes(this.api.bindTo(request));
-    if (!list.isAllowed) {
-      const advice = `The scope ${scope} shows them; an operator with operators grants it.`;
-      return [[`The ${noun}s`, 'are not shown', advice]];
-    }
-    const rows: Cells[] = [];
-    for (const { title, filter, describe } of listNeeds(Date.now())) {
-      const whole = { ...filter, live: 'true' };
-      const page = await list({ ...whole, limit: String(SHOWN) });
-      for (const item of page.items)
-        rows.push([
-          title,
-          <a href={`${address}/${toId(item)}`}>
-            <bdi>{toName(item)}</bdi>
-          </a>,
-          describe(item),
-        ]);
-      if (page.next_cursor !== null) rows.push([title, <a href={toAddress(address, whole)}>All such {noun}s</a>, '']);
-    }
-    return rows;
+  private async renderCharts(request: Request): Promise<VNode | null> {
+    const { listHourlyCounts } = this.api.bindTo(request).hourlyCounts;
+    if (!listHourlyCounts.isAllowed) return null;
+    const { items } = await listHourlyCounts({ hours: String(2 * DAY_HOURS) });
+    return (
+      <section>
+        <h2>The last day by hour</h2>
+        <p>Bars: the last 24 hours. Lines: the same hours of the day before. Today and yesterday are those of UTC.</p>
+        <Charts hours={items} />
+      </section>
+    );
   }
 
-  private async renderRefusals(request: Request): Promise<VNode> {
-    const since = new Date(Date.now() - DAY_MS / 24).toISOString();
+  private async renderRefusals(request: Request): Promise<VNode | null> {
+    const since = new Date(Date.now() - HOUR_MS).toISOString();
     const rows: Cells[] = [];
     for (const event of COUNTED_EVENTS) {
       const events = await readEvents(this.api, request, { event, since }, SHOWN);
-      if (!events) return <p>What was refused in the last hour is shown to an operator with the scope read.</p>;
+      if (!events) return null;
       for (const refused of events) {
         const { time, address, subject } = refused;
         rows.push([
@@ -159,9 +164,42 @@ export class DashboardPage {
     });
     return (
       <>
-        <h2>Work in the background, of all replicas</h2>
+        <h2 id="work">Work in the background, of all replicas</h2>
         <Facts facts={facts} />
       </>
     );
   }
+}
+
+/** @returns the page that mends a finding */
+function toPlace(check: Check, subject: FindingResponse['subject']): string {
+  if (subject === null) return check === 'guesses' ? toAddress('/console/audit-events', { event: 'user.*' }) : '#work';
+  const { type, id } = subject;
+  if (type === 'host') return '#health';
+  if (type === 'address') return toAddress('/console/explain', { about: id });
+  if (type === 'user') return isId(id) ? `/console/users/${id}` : toAddress('/console/audit-events', { subject: id });
+  const address = `/console${KEY_KINDS[type].path}`;
+  if (id !== '') return `${address}/${id}`;
+  const expires_before = toMoment(Date.now() + EXPIRY_NOTICE_DAYS * DAY_MS);
+  return toAddress(address, {
+    ...(check === 'old_key_used' ? { in_overlap: 'true' } : { expires_before }),
+    live: 'true',
+  });
+}
+
+const toMoment = (ms: number): string => new Date(ms).toISOString();
+
+/** What is worth a look from time to time: these lists read whole tables, so the page only leads to them. */
+function Reviews({ pages }: Pick<PageSession, 'pages'>): VNode | null {
+  const kinds = Object.values(KEY_KINDS).filter(({ path }) =>
+    pages.some(({ address }) => address === `/console${path}`),
+  );
+  const unused_since = toMoment(Date.now() - LONG_UNUSED_DAYS * DAY_MS);
+  const rows = kinds.map(({ title, path }): Cells => [
+    title,
+    <a href={toAddress(`/console${path}`, { in_overlap: 'true', live: 'true' })}>two keys</a>,
+    <a href={toAddress(`/console${path}`, { unused_since, live: 'true' })}>not used for {LONG_UNUSED_DAYS} days</a>,
+  ]);
+  if (rows.length === 0) return null;
+  return <Table caption="To review" head={['Keys', 'Rotations under way', 'Unused']} rows={rows} />;
 }

@@ -5,7 +5,11 @@ import type { AdminPrincipal } from '../foundation/access/principals.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import type { OperatorScope } from '../foundation/common/names.js';
 import type { AdminRoutes } from './admin-api.js';
+import { MAX_COUNTED } from './navigation-counts.js';
 import type { ConsoleSession } from './console-sessions.js';
+
+const DASHBOARD = '/console';
+const NUMBER = new Intl.NumberFormat('en');
 
 interface ConsolePage {
   readonly address: string;
@@ -17,7 +21,7 @@ interface ConsolePage {
 }
 
 const PAGES: readonly ConsolePage[] = [
-  { address: '/console', name: 'Dashboard' },
+  { address: DASHBOARD, name: 'Dashboard' },
   { address: '/console/map', name: 'Map', routes: ({ appCredentials }) => [appCredentials.listAppCredentials] },
   ...Object.values(KEY_KINDS).map(({ path, title, scope }) => ({ address: `/console${path}`, name: title, scope })),
   { address: '/console/users', name: 'Users', routes: ({ users }) => [users.listUsers] },
@@ -37,7 +41,10 @@ const PAGES: readonly ConsolePage[] = [
   },
 ];
 
-export type OfferedPage = Pick<ConsolePage, 'address' | 'name'>;
+export interface OfferedPage extends Pick<ConsolePage, 'address' | 'name'> {
+  /** How many there are on it. */
+  readonly count?: number | undefined;
+}
 
 /** A session with the pages that its operator is offered. */
 export interface PageSession extends ConsoleSession {
@@ -45,11 +52,27 @@ export interface PageSession extends ConsoleSession {
 }
 
 /** Leaves out what the scopes of the operator refuse, because each refusal is counted as one of the platform. */
-export function listOfferedPages(api: AdminRoutes, { operator }: AdminPrincipal): OfferedPage[] {
-  return PAGES.filter(({ scope, routes }) => {
+export function listOfferedPages(
+  api: AdminRoutes,
+  { operator }: AdminPrincipal,
+  counts: Readonly<Record<string, number>>,
+): OfferedPage[] {
+  const offered = PAGES.filter(({ scope, routes }) => {
     if (scope && operator && isMissingScope(operator, scope, 'GET')) return false;
     return routes?.(api).some(({ isAllowed }) => isAllowed) ?? true;
   });
+  return offered.map(({ address, name }) => ({ address, name, count: counts[address] }));
+}
+
+/** The dashboard shows what needs a person itself, so only the other pages count it. */
+function Count({ count, isNeed }: { count: number; isNeed: boolean }): VNode {
+  const text = count >= MAX_COUNTED ? `${NUMBER.format(MAX_COUNTED)}+` : NUMBER.format(count);
+  return (
+    <>
+      {' '}
+      <span class={isNeed ? 'count bad' : 'count'}>{text}</span>
+    </>
+  );
 }
 
 /** @param at the address of the shown page */
@@ -57,10 +80,13 @@ export function Navigation({ pages, at }: Pick<PageSession, 'pages'> & { readonl
   return (
     <nav aria-label="Pages">
       <ul>
-        {pages.map(({ address, name }) => (
+        {pages.map(({ address, name, count }) => (
           <li>
             <a href={address} aria-current={address === at ? 'page' : undefined}>
               {name}
+              {count !== undefined && (address !== DASHBOARD || at !== DASHBOARD) && (
+                <Count count={count} isNeed={address === DASHBOARD} />
+              )}
             </a>
           </li>
         ))}

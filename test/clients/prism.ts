@@ -376,6 +376,7 @@ export class ProxiedCalls {
     await this.call({ operation: 'GET /api/v0/admin/background-work', status: 200, headers });
     await this.call({ operation: 'GET /api/v0/admin/hourly-counts', status: 200, headers });
     await this.call({ operation: 'GET /api/v0/admin/configuration-review', status: 200, headers });
+    await this.call({ operation: 'GET /api/v0/admin/findings', status: 200, headers });
   }
 
   private async callForLinks(): Promise<void> {

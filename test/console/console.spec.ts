@@ -291,18 +291,45 @@ describe('/console', () => {
       expect(text).not.toMatch(/ (style|on\w+)="/);
     });
 
-    it('tells on the first page which keys and which refusals need a person', async () => {
+    it('tells on the first page what needs a person, with a link to the place that mends it', async () => {
       const soon = new Date(Date.now() + 86_400_000).toISOString();
       const { id } = await app.operator(['read'], 'temp', soon);
-      const rotated = await app.node();
-      await app.admin.post(`/nodes/${rotated.nodeId}/rotate`, {}).expect(200);
       const user = await app.user();
-      await app.login(user.email, 'wrong password').expect(401);
+      for (let guess = 1; guess <= 17; guess++) await app.login(`nobody-${guess}@example.org`, 'wrong').expect(401);
+      for (let guess = 18; guess <= 20; guess++) await app.login(user.email, 'wrong password').expect(401);
       const { text } = await browser.get('/console').expect(200);
+      expect(text).toMatch(/Guesses<.*about=127\.0\.0\.1.*wrong guesses at \d+ accounts.*still going on/);
       expect(text).toContain(`href="/console/operators/${id}"`);
-      expect(text).toContain(`href="/console/nodes/${rotated.nodeId}"`);
-      expect(text).toContain('It was not used since the rotation.');
-      expect(text).toMatch(/user\.login\.failed.*1 × wrong_password.*about=127\.0\.0\.1/);
+      expect(text).toMatch(/user\.login\.failed.*3 × wrong_password.*about=127\.0\.0\.1/);
+      expect(text).toContain('Looked at: Guesses, Clocks,');
+    });
+
+    it('draws each counter of the last day, with its figures as a table, for an operator who may read them', async () => {
+      const { text } = await browser.get('/console').expect(200);
+      expect(text.match(/<svg /g)).toHaveLength(6);
+      const labels = [...text.matchAll(/aria-label="([\w ]+) by hour: \d+ today, \d+ yesterday"/g)].map(
+        ([, name]) => name,
+      );
+      expect(labels).toEqual([
+        'Logins',
+        'Failed logins',
+        'Throttled guesses',
+        'Refused keys',
+        'New sessions',
+        'Validations',
+      ]);
+      const keeper = await Browser.logIn(app, (await app.operator(['nodes'])).key);
+      expect((await keeper.get('/console').expect(200)).text).not.toContain('<svg ');
+    });
+
+    it('of the menu says how many there are', async () => {
+      const replica = await app.startReplica();
+      const { text } = await (await Browser.logIn(replica)).get('/console/users').expect(200);
+      const { live } = (await app.admin.get('/nodes/summary').expect(200)).body as { live: number };
+      const users = await app.database.query('SELECT FROM users');
+      expect(text).toMatch(new RegExp(`>Nodes <span class="count">${live}</span>`));
+      expect(text).toMatch(new RegExp(`>Users <span class="count">${users.length}</span>`));
+      await replica.stop();
     });
 
     it.each(['/nonsense', '/app-credentials/', '/app-credentials/a/b/c', '/audit-events.xml'])(

@@ -20,6 +20,7 @@ import { ConfigurationReviewAdminController } from './configuration-review.admin
 import { EnrolmentsAdminController } from './enrolments.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { HouseholdsAdminController, InvitationsAdminController } from './households.admin.controller.js';
+import { FindingsAdminController } from './findings.admin.controller.js';
 import { HourlyCountsAdminController } from './hourly-counts.admin.controller.js';
 import { IdentifyAdminController } from './identify.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
@@ -43,6 +44,7 @@ export const ADMIN_CONTROLLERS = {
   households: HouseholdsAdminController,
   invitations: InvitationsAdminController,
   configurationReview: ConfigurationReviewAdminController,
+  findings: FindingsAdminController,
 } as const;
 
 @Module({

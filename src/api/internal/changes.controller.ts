@@ -7,6 +7,7 @@ import { Declares } from '../../foundation/access/route-declarations.js';
 import { ID } from '../../foundation/common/fields.js';
 import { CACHED_KIND_NAMES } from '../../foundation/common/key-kinds.js';
 import { MAX_CURSOR_LENGTH } from '../../../packages/lease/src/change-feed.js';
+import { VerifierPolls } from '../../domain/status/verifier-polls.js';
 import { type LeasedAnswer, ChangesService } from './changes.service.js';
 import { parseChangesRequest, CURSOR, ChangesBody } from './changes-request.js';
 
@@ -45,7 +46,10 @@ class ChangesResponse {
 
 @InternalController()
 export class ChangesController {
-  constructor(private readonly changes: ChangesService) {}
+  constructor(
+    private readonly changes: ChangesService,
+    private readonly polls: VerifierPolls,
+  ) {}
 
   @Post('changes')
   @RequireApp()
@@ -63,7 +67,8 @@ export class ChangesController {
   })
   async pollChanges(@Req() request: Request, @Res({ passthrough: true }) response: Response): Promise<ChangesResponse> {
     const { cursor, used } = parseChangesRequest(request.body as Buffer | undefined);
-    const { caller } = getPrincipal(request, 'app');
+    const { caller, appId } = getPrincipal(request, 'app');
+    this.polls.notePoll(appId);
     response.setHeader(CALLER_HEADER, caller);
     this.changes.recordUses(used, caller);
     return ChangesResponse.from(await this.changes.getChangesSince(cursor));

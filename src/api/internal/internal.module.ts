@@ -8,6 +8,7 @@ import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
 import { HouseholdsModule } from '../../domain/households/households.module.js';
 import { NodesModule } from '../../domain/nodes/nodes.module.js';
+import { StatusModule } from '../../domain/status/status.module.js';
 import { AuthorizeController } from './authorize.controller.js';
 import { HouseholdsInternalController } from './households.controller.js';
 import { IntrospectController } from './introspect.controller.js';
@@ -20,7 +21,7 @@ import { ValidateUserController } from './validate-user.controller.js';
 import { ChangesController } from './changes.controller.js';
 
 @Module({
-  imports: [NodesModule, AppCredentialsModule, TokensModule, HouseholdsModule, UsersModule],
+  imports: [NodesModule, AppCredentialsModule, TokensModule, HouseholdsModule, UsersModule, StatusModule],
   // Express compares a path with the routes in this order, so the most called come first.
   controllers: [
     ValidateNodeController,

@@ -3,6 +3,9 @@ import { KeyColumns } from '../keys/key-record.js';
 
 @Entity('app_credentials')
 @Index('app_credentials_live_pair_key', ['caller', 'target'], { unique: true, where: 'revoked_at IS NULL' })
+@Index('app_credentials_previous_key_expires_at_idx', ['previousKeyExpiresAt'], {
+  where: 'previous_key_expires_at IS NOT NULL',
+})
 @Index('app_credentials_dead_at_idx', { synchronize: false })
 export class AppCredential extends KeyColumns {
   @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'app_credentials_pkey' }) declare id: string;

@@ -3,6 +3,7 @@ import { KeyColumns } from '../keys/key-record.js';
 
 @Entity('nodes')
 @Index('nodes_household_id_idx', ['householdId', 'id'])
+@Index('nodes_previous_key_expires_at_idx', ['previousKeyExpiresAt'], { where: 'previous_key_expires_at IS NOT NULL' })
 @Index('nodes_dead_at_idx', { synchronize: false })
 @Index('nodes_search_idx', { synchronize: false })
 export class Node extends KeyColumns {

@@ -45,6 +45,7 @@ export class HourlyCounts implements OnApplicationBootstrap, OnApplicationShutdo
   private hour: number | undefined;
   private lastFlush: Promise<boolean> = Promise.resolve(true);
   private timer: NodeJS.Timeout | undefined;
+  private isStopped = false;
 
   constructor(
     private readonly tally: RequestTally,
@@ -59,6 +60,7 @@ export class HourlyCounts implements OnApplicationBootstrap, OnApplicationShutdo
   }
 
   async onApplicationShutdown(): Promise<void> {
+    this.isStopped = true;
     clearTimeout(this.timer);
     await this.flush();
   }
@@ -87,6 +89,7 @@ export class HourlyCounts implements OnApplicationBootstrap, OnApplicationShutdo
 
   /** At each full minute, so that a minute belongs to one hour. */
   private schedule(): void {
+    if (this.isStopped) return;
     const now = this.clock.databaseNow()?.getTime() ?? 0;
     const run = (): void => void this.flush().then(() => this.schedule());
     this.timer = setTimeout(run, MINUTE_MS - (now % MINUTE_MS)).unref();

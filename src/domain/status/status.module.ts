@@ -1,6 +1,13 @@
 import { Module } from '@nestjs/common';
 import { MetricsModule } from '../../foundation/metrics/metrics.module.js';
+import { MaintenanceModule } from '../maintenance/maintenance.module.js';
+import { Findings } from './findings.js';
 import { HourlyCounts } from './hourly-counts.js';
+import { VerifierPolls } from './verifier-polls.js';
 
-@Module({ imports: [MetricsModule], providers: [HourlyCounts], exports: [HourlyCounts] })
+@Module({
+  imports: [MetricsModule, MaintenanceModule],
+  providers: [HourlyCounts, Findings, VerifierPolls],
+  exports: [HourlyCounts, Findings, VerifierPolls],
+})
 export class StatusModule {}

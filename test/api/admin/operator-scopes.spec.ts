@@ -28,7 +28,7 @@ const RESOURCES: readonly [RegExp, OperatorScope][] = [
 /** The scopes of which an operator needs one. */
 function acceptedOn({ method, path }: Route): readonly OperatorScope[] {
   // Its answer has what the scopes allow.
-  if (path === '/keys/identify') return OPERATOR_SCOPES;
+  if (path === '/keys/identify' || path === '/findings') return OPERATOR_SCOPES;
   const resource = RESOURCES.find(([prefix]) => prefix.test(path))?.[1];
   const isRead = method === 'get' || path === '/users/search';
   return [...(resource ? [resource] : []), ...(isRead ? (['read'] as const) : [])];

@@ -122,6 +122,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'POST api/v0/admin/operators/:operator_id/finish-rotation': 'finishOperatorRotation: admin with operators',
   'GET api/v0/admin/audit-events': 'listAuditEvents: admin with read',
   'GET api/v0/admin/background-work': 'getBackgroundWork: admin with read',
+  'GET api/v0/admin/findings': 'listFindings: admin with any',
   'GET api/v0/admin/hourly-counts': 'listHourlyCounts: admin with read',
   'GET api/v0/admin/configuration-review': 'reviewConfiguration: admin with read',
   'POST api/v0/admin/users': 'createUser: admin with users',

@@ -31,6 +31,8 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
         scope_uses              jsonb       NOT NULL DEFAULT '{}'
       );
       CREATE UNIQUE INDEX app_credentials_live_pair_key ON app_credentials (caller, target) WHERE revoked_at IS NULL;
+      CREATE INDEX app_credentials_previous_key_expires_at_idx ON app_credentials (previous_key_expires_at)
+        WHERE previous_key_expires_at IS NOT NULL;
       CREATE INDEX app_credentials_dead_at_idx ON app_credentials (LEAST(expires_at, revoked_at));
       COMMENT ON TABLE app_credentials IS 'one key a pair of services: caller presents it to target';
       COMMENT ON COLUMN app_credentials.rotated_by_request IS 'id of the request that made the current key';

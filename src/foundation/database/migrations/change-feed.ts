@@ -44,6 +44,13 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
       COMMENT ON COLUMN replica_leases.seen_at IS
         'a process stops using its cache half a minute after it, and counts as gone after a minute';
 
+      CREATE TABLE verifier_polls (
+        app_id    uuid CONSTRAINT verifier_polls_pkey PRIMARY KEY,
+        polled_at timestamptz NOT NULL,
+        CONSTRAINT verifier_polls_app_id_fkey FOREIGN KEY (app_id) REFERENCES app_credentials (id) ON DELETE CASCADE
+      );
+      COMMENT ON TABLE verifier_polls IS 'when a verifier of each service last polled for changes, to half a minute';
+
       -- Ended sessions are found by polling: NOTIFY takes a lock of the whole cluster at each commit, for which logouts
       -- would queue.
       CREATE FUNCTION record_credential_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -146,7 +153,7 @@ export class CreateChangeFeed1795651200014 implements MigrationInterface {
   async down(runner: QueryRunner): Promise<void> {
     await runner.query(`
       DROP FUNCTION record_credential_change(), record_signing_key_change(), record_credential_change_purge() CASCADE;
-      DROP TABLE replica_leases, credential_change_purges, credential_changes;
+      DROP TABLE verifier_polls, replica_leases, credential_change_purges, credential_changes;
     `);
   }
 }

@@ -30,6 +30,8 @@ export class CreateNodes1795651200006 implements MigrationInterface {
         targets                 text[]
       );
       CREATE INDEX nodes_household_id_idx ON nodes (household_id, id);
+      CREATE INDEX nodes_previous_key_expires_at_idx ON nodes (previous_key_expires_at)
+        WHERE previous_key_expires_at IS NOT NULL;
       CREATE INDEX nodes_dead_at_idx ON nodes (LEAST(expires_at, revoked_at));
       COMMENT ON TABLE nodes IS 'edge devices in a household';
       COMMENT ON COLUMN nodes.rotated_by_request IS 'id of the request that made the current key';

@@ -1,0 +1,44 @@
+import { Injectable } from '@nestjs/common';
+import type { OperatorScope } from '../foundation/common/names.js';
+import { KEY_KIND_NAMES, KEY_KINDS } from '../foundation/common/key-kinds.js';
+import { Database } from '../foundation/database/database.js';
+import { createSlowGauge } from '../foundation/metrics/metrics-registry.js';
+import { isLiveAt } from '../domain/keys/key-record.js';
+import { Findings, getScope } from '../domain/status/findings.js';
+
+/** Bounds what a count reads. */
+export const MAX_COUNTED = 10_000;
+
+const countUpTo = (name: string, rows: string): string =>
+  `(SELECT count(*)::integer FROM (SELECT FROM ${rows} LIMIT ${MAX_COUNTED}) AS counted) AS "${name}"`;
+const COUNT = {
+  name: 'console_count',
+  text: `SELECT ${[
+    countUpTo('/console/users', 'users'),
+    ...KEY_KIND_NAMES.map((kind) => {
+      const { path, table } = KEY_KINDS[kind];
+      return countUpTo(`/console${path}`, `${table} WHERE ${isLiveAt('now()')}`);
+    }),
+  ].join(', ')}`,
+};
+
+/** The numbers in the menu, which are read twice a minute at most, and only while somebody uses the console. */
+@Injectable()
+export class NavigationCounts {
+  private readonly countRows = createSlowGauge(() =>
+    this.database.row<Readonly<Record<string, number>>>(COUNT, []).then((row) => row ?? {}),
+  );
+  private readonly report = createSlowGauge(() => this.findings.report(() => true));
+
+  constructor(
+    private readonly database: Database,
+    private readonly findings: Findings,
+  ) {}
+
+  /** @returns how many there are on the page of each address; pages without a number, or when it is unknown, are missing */
+  async read(mayRead: (scope: OperatorScope) => boolean): Promise<Readonly<Record<string, number>>> {
+    const [rows, report] = await Promise.all([this.countRows(), this.report()]);
+    const needs = report?.findings.filter((finding) => mayRead(getScope(finding))).length;
+    return { ...rows, ...(needs && { '/console': needs }) };
+  }
+}

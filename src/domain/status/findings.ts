@@ -1,0 +1,252 @@
+/**
+ * What needs a person, worst first: the first page of the console, `platform-auth status` and the operators' API show the
+ * same. Each source reads a few rows by an index. A source that an operator's scopes do not cover is not looked at.
+ */
+import { Injectable } from '@nestjs/common';
+import { isId } from '../../foundation/common/ids.js';
+import { KEY_KIND_NAMES, KEY_KINDS, type KeyKindName } from '../../foundation/common/key-kinds.js';
+import type { OperatorScope } from '../../foundation/common/names.js';
+import { EXPIRY_NOTICE_DAYS } from '../../foundation/config/limits.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
+import { Database } from '../../foundation/database/database.js';
+import { BackgroundWork } from '../maintenance/background-work.js';
+import { FIND_GUESSES, GOING_ON_MINUTES, MIN_GUESSES, MIN_THROTTLED, type GuessRow } from './guesses.js';
+import { HourlyCounts } from './hourly-counts.js';
+
+export const MAX_EACH = 5;
+export const OLD_KEY_NOTICE_HOURS = 6;
+const MINUTE_MS = 60_000;
+
+/** From the worst on, with the scope that shows it beside `read`. */
+export const CHECKS = {
+  guesses: 'read',
+  clock: 'read',
+  seals: 'read',
+  backup: 'read',
+  mail: 'read',
+  maintenance: 'read',
+  silent_verifiers: 'apps',
+  old_key_used: undefined,
+  key_expires: undefined,
+} as const satisfies Record<string, OperatorScope | undefined>;
+export type Check = keyof typeof CHECKS;
+export const CHECK_NAMES = Object.keys(CHECKS) as Check[];
+
+export const SUBJECT_TYPES = ['address', 'user', 'host', ...KEY_KIND_NAMES] as const;
+
+export interface Finding {
+  readonly check: Check;
+  readonly severity: 'critical' | 'warning';
+  /** Whom or what it is about; null for the platform as a whole. */
+  readonly subject: {
+    readonly type: (typeof SUBJECT_TYPES)[number];
+    readonly id: string;
+    readonly name: string;
+  } | null;
+  /** One sentence, with the figures. */
+  readonly detail: string;
+  readonly since: Date | null;
+  /** The deadline. */
+  readonly until: Date | null;
+}
+
+export interface Report {
+  readonly at: Date;
+  readonly lookedAt: Check[];
+  readonly findings: Finding[];
+}
+
+const FIND_WRONG_CLOCKS = {
+  name: 'findings_wrong_clocks',
+  text: `SELECT host, max(clock_skew_seconds)::float8 AS skew FROM hourly_counts
+    WHERE hour >= $1::timestamptz - interval '2 hours' AND seen_at > now() - interval '5 minutes'
+      AND abs(clock_skew_seconds) > 30 GROUP BY host ORDER BY max(abs(clock_skew_seconds)) DESC LIMIT ${MAX_EACH}`,
+};
+/** The service knows nothing of dumps. PostgreSQL knows whether its archive of the WAL is behind. */
+const READ_ARCHIVER = {
+  name: 'findings_archiver',
+  text: `SELECT last_failed_time AS since FROM pg_stat_archiver WHERE current_setting('archive_mode') <> 'off'
+    AND last_failed_time > COALESCE(last_archived_time, '-infinity')`,
+};
+const FIND_SILENT = {
+  name: 'findings_silent_verifiers',
+  text: `SELECT app_id AS id, caller, polled_at AS since FROM verifier_polls JOIN app_credentials ON id = app_id
+    WHERE polled_at < now() - interval '5 minutes' AND polled_at > now() - interval '7 days'
+      AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) ORDER BY polled_at LIMIT ${MAX_EACH}`,
+};
+const FIND_EMAILS = { name: 'findings_emails', text: 'SELECT id, email FROM users WHERE id = ANY ($1::uuid[])' };
+
+interface KeyRow extends Partial<Record<'room' | 'name' | 'caller' | 'target', string>> {
+  readonly id: string;
+  readonly until: Date;
+  readonly used_at: Date | null;
+}
+
+/** Matches the index of keys that end: `LEAST` ignores null. */
+const findExpiring = (kind: KeyKindName) => ({
+  name: `findings_${KEY_KINDS[kind].table}_expiring`,
+  text: `SELECT *, expires_at AS until, last_used_at AS used_at FROM ${KEY_KINDS[kind].table}
+    WHERE LEAST(expires_at, revoked_at) > $1 AND LEAST(expires_at, revoked_at) < $1::timestamptz + interval '${EXPIRY_NOTICE_DAYS} days'
+      AND revoked_at IS NULL ORDER BY LEAST(expires_at, revoked_at) LIMIT ${MAX_EACH + 1}`,
+});
+const findOldUsed = (kind: KeyKindName) => ({
+  name: `findings_${KEY_KINDS[kind].table}_old_used`,
+  text: `SELECT *, previous_key_expires_at AS until, previous_key_used_at AS used_at FROM ${KEY_KINDS[kind].table}
+    WHERE previous_key_expires_at > $1
+      AND previous_key_expires_at < $1::timestamptz + interval '${OLD_KEY_NOTICE_HOURS} hours'
+      AND previous_key_used_at > rotated_at AND revoked_at IS NULL ORDER BY previous_key_expires_at LIMIT ${MAX_EACH + 1}`,
+});
+
+/** @returns the scope that shows a finding, beside `read` */
+export function getScope({ check, subject }: Finding): OperatorScope {
+  const kind = KEY_KIND_NAMES.find((name) => name === subject?.type);
+  return CHECKS[check] ?? (kind ? KEY_KINDS[kind].scope : 'read');
+}
+
+@Injectable()
+export class Findings {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: ComparedClock,
+    private readonly counts: HourlyCounts,
+    private readonly work: BackgroundWork,
+  ) {}
+
+  /** @param mayRead whether an operator may read what this scope shows */
+  async report(mayRead: (scope: OperatorScope) => boolean): Promise<Report> {
+    const at = await this.clock.compareClocks();
+    const kinds = KEY_KIND_NAMES.filter((kind) => mayRead(KEY_KINDS[kind].scope));
+    const found = await Promise.all([
+      mayRead('read') ? this.findPlatform(at) : [],
+      mayRead('apps') ? this.findSilentVerifiers() : [],
+      ...kinds.map((kind) => this.findKeys('old_key_used', kind, findOldUsed(kind), at)),
+      ...kinds.map((kind) => this.findKeys('key_expires', kind, findExpiring(kind), at)),
+    ]);
+    const lookedAt = CHECK_NAMES.filter((check) => {
+      const scope = CHECKS[check];
+      return scope === undefined ? kinds.length > 0 : mayRead(scope);
+    });
+    const rank = ({ check, severity }: Finding): number =>
+      CHECK_NAMES.indexOf(check) + (severity === 'critical' ? 0 : CHECK_NAMES.length);
+    return { at, lookedAt, findings: found.flat().toSorted((one, other) => rank(one) - rank(other)) };
+  }
+
+  private async findPlatform(at: Date): Promise<Finding[]> {
+    const [guesses, clocks, archiver, work] = await Promise.all([
+      this.findGuesses(at),
+      this.database.rows<{ host: string; skew: number }>(FIND_WRONG_CLOCKS, [at]),
+      this.database.rows<{ since: Date }>(READ_ARCHIVER, []),
+      this.work.measureWork(),
+    ]);
+    return [
+      ...guesses,
+      ...clocks.map(({ host, skew }): Finding => ({
+        check: 'clock',
+        severity: 'critical',
+        subject: { type: 'host', id: host, name: host },
+        detail: `Its clock differs from PostgreSQL's by ${Math.round(skew)} s. Beyond 60 s the replica answers 503.`,
+        since: null,
+        until: null,
+      })),
+      ...archiver.map(({ since }): Finding => ({
+        check: 'backup',
+        severity: 'critical',
+        subject: null,
+        detail: 'PostgreSQL fails to archive its log, so the backup does not grow.',
+        since,
+        until: null,
+      })),
+      ...work.flatMap(({ name, seconds, is_overdue }): Finding[] => {
+        if (!is_overdue) return [];
+        const check = name.startsWith('mail') ? 'mail' : name === 'audit_unsealed_seconds' ? 'seals' : 'maintenance';
+        const detail = `${name.replace(/_seconds$/, '').replaceAll('_', ' ')}: ${Math.floor(seconds / 60)} min.`;
+        const since = new Date(at.getTime() - seconds * 1_000);
+        return [{ check, severity: 'critical', subject: null, detail, since, until: null }];
+      }),
+    ];
+  }
+
+  private async findGuesses(at: Date): Promise<Finding[]> {
+    const [rows, hours] = await Promise.all([
+      this.database.rows<GuessRow>(FIND_GUESSES, [at]),
+      this.counts.listHours(2),
+    ]);
+    const throttled = hours.reduce((sum, hour) => sum + hour.throttled_guesses, 0);
+    const least = throttled >= MIN_THROTTLED ? 1 : MIN_GUESSES;
+    // An account that one address guesses is part of what that address does.
+    const waves = rows.filter(({ side, others, guesses }) => guesses >= least && (side === 'address' || others > 1));
+    const emails = await this.readEmails(waves);
+    const more = throttled > 0 ? ` ${throttled} more guesses were throttled in this hour and the last.` : '';
+    const found = waves.map((wave) => toWave(wave, at, emails, more));
+    if (found.length > 0 || throttled < MIN_THROTTLED) return found;
+    const detail = `${throttled} guesses were throttled in this hour and the last.`;
+    return [
+      { check: 'guesses', severity: 'critical', subject: null, detail, since: hours[0]?.hour ?? null, until: null },
+    ];
+  }
+
+  private async readEmails(waves: readonly GuessRow[]): Promise<Map<string, string>> {
+    const ids = waves.flatMap(({ name, other }) => [name, other ?? '']).filter(isId);
+    const users = await this.database.rows<{ id: string; email: string }>(FIND_EMAILS, [ids]);
+    return new Map(users.map(({ id, email }) => [id, email]));
+  }
+
+  private async findSilentVerifiers(): Promise<Finding[]> {
+    const rows = await this.database.rows<{ id: string; caller: string; since: Date }>(FIND_SILENT, []);
+    return rows.map(({ id, caller, since }): Finding => ({
+      check: 'silent_verifiers',
+      severity: 'warning',
+      subject: { type: 'app', id, name: caller },
+      detail: 'Its verifiers no longer poll for changes: the service is down, or validates each call here.',
+      since,
+      until: null,
+    }));
+  }
+
+  /** The last of more than {@link MAX_EACH} keys stands for all further ones. */
+  private async findKeys(
+    check: 'old_key_used' | 'key_expires',
+    kind: KeyKindName,
+    statement: { name: string; text: string },
+    at: Date,
+  ): Promise<Finding[]> {
+    const rows = await this.database.rows<KeyRow>(statement, [at]);
+    const found = rows.slice(0, MAX_EACH).map((row): Finding => {
+      const used = row.used_at ? `was last used at ${row.used_at.toISOString()}` : 'was never used';
+      const detail = check === 'old_key_used' ? `Its old key ends soon, and ${used}.` : `Its key expires, and ${used}.`;
+      const subject = { type: kind, id: row.id, name: KEY_KINDS[kind].toOwner(row) };
+      return { check, severity: 'warning', subject, detail, since: null, until: row.until };
+    });
+    if (rows.length > MAX_EACH)
+      found.push({
+        check,
+        severity: 'warning',
+        subject: { type: kind, id: '', name: `more of ${KEY_KINDS[kind].title.toLowerCase()}` },
+        detail: 'The list has all of them.',
+        since: null,
+        until: rows[MAX_EACH]?.until ?? null,
+      });
+    return found;
+  }
+}
+
+function toWave(wave: GuessRow, at: Date, emails: ReadonlyMap<string, string>, more: string): Finding {
+  const { side, name, guesses, others, other, since, last_at } = wave;
+  const isGoingOn = at.getTime() - last_at.getTime() < GOING_ON_MINUTES * MINUTE_MS;
+  const toName = (id: string): string =>
+    emails.get(id) ?? (id.startsWith('unknown:') ? 'an address without an account' : id);
+  const at_or_from = side === 'address' ? 'at' : 'from';
+  const whom =
+    others === 1
+      ? `${at_or_from} ${toName(other ?? '')}`
+      : `${at_or_from} ${others} ${side === 'address' ? 'accounts' : 'addresses'}, most ${at_or_from} ${toName(other ?? '')}`;
+  const state = isGoingOn ? 'still going on' : `the last one at ${last_at.toISOString()}`;
+  return {
+    check: 'guesses',
+    severity: isGoingOn ? 'critical' : 'warning',
+    subject: { type: side === 'address' ? 'address' : 'user', id: name, name: toName(name) },
+    detail: `${guesses} wrong guesses ${whom}; ${state}.${more}`,
+    since,
+    until: null,
+  };
+}

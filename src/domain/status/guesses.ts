@@ -1,0 +1,43 @@
+import type { Statement } from '../../foundation/database/database.js';
+
+/** An hour, because the windows of counted refusals are quarters of it. */
+const GUESS_MINUTES = 60;
+/** A guessed account is verified again when its window of 15 minutes ends, so a wave is seen at least that often. */
+export const GOING_ON_MINUTES = 16;
+/** Fewer wrong guesses in an hour are people who mistype. */
+export const MIN_GUESSES = 20;
+/** Behind fewer throttled guesses is a client that keeps trying with an old password. */
+export const MIN_THROTTLED = 100;
+
+const EVENTS = `ARRAY['user.login.failed', 'user.second_factor.failed', 'admin.key.refused']`;
+const SHOWN = 5;
+
+/** What one address guessed at, or from where one account was guessed. */
+export interface GuessRow {
+  readonly side: 'address' | 'subject';
+  readonly name: string;
+  readonly guesses: number;
+  /** How many different accounts, or addresses, are on the other side, and one of them. */
+  readonly others: number;
+  readonly other: string | null;
+  readonly since: Date;
+  readonly last_at: Date;
+}
+
+const group = (side: string, other: string): string => `
+  (SELECT '${side}' AS side, ${side} AS name, sum(count)::integer AS guesses, count(DISTINCT ${other})::integer AS others,
+     (array_agg(${other} ORDER BY count DESC))[1] AS other, min(time) AS since, max(last_at) AS last_at
+   FROM guesses WHERE ${side} IS NOT NULL GROUP BY ${side} ORDER BY guesses DESC LIMIT ${SHOWN})`;
+
+/** A window names the address of its first guess. `$1`: PostgreSQL's time as this replica reads it. */
+export const FIND_GUESSES: Statement = {
+  name: 'findings_guesses',
+  text: `WITH guesses AS MATERIALIZED (
+      SELECT subject, address, count, time, last_at FROM counted_refusals
+      WHERE event = ANY (${EVENTS}) AND last_at > $1::timestamptz - interval '${GUESS_MINUTES} minutes'
+        AND window_start > $1::timestamptz - interval '${GUESS_MINUTES + 15} minutes'
+      UNION ALL
+      SELECT subject, address, count, time, COALESCE((details ->> 'last_at')::timestamptz, time) FROM audit_events
+      WHERE event = ANY (${EVENTS}) AND time > $1::timestamptz - interval '${GUESS_MINUTES} minutes')
+    ${group('address', 'subject')} UNION ALL ${group('subject', 'address')}`,
+};
