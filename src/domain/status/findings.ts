@@ -10,12 +10,20 @@ import { EXPIRY_NOTICE_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database } from '../../foundation/database/database.js';
 import { BackgroundWork } from '../maintenance/background-work.js';
-import { FIND_GUESSES, GOING_ON_MINUTES, MIN_GUESSES, MIN_THROTTLED, type GuessRow } from './guesses.js';
+import {
+  FIND_GUESSES,
+  GOING_ON_MINUTES,
+  MIN_GUESSES,
+  MIN_GUESSES_OF_THROTTLED,
+  MIN_THROTTLED,
+  type GuessRow,
+} from './guesses.js';
 import { HourlyCounts } from './hourly-counts.js';
 
 export const MAX_EACH = 5;
 export const OLD_KEY_NOTICE_HOURS = 6;
 const MINUTE_MS = 60_000;
+const NUMBER = new Intl.NumberFormat('en');
 
 /** From the worst on, with the scope that shows it beside `read`. */
 export const CHECKS = {
@@ -172,14 +180,15 @@ export class Findings {
       this.counts.listHours(2),
     ]);
     const throttled = hours.reduce((sum, hour) => sum + hour.throttled_guesses, 0);
-    const least = throttled >= MIN_THROTTLED ? 1 : MIN_GUESSES;
+    const least = throttled >= MIN_THROTTLED ? MIN_GUESSES_OF_THROTTLED : MIN_GUESSES;
     // An account that one address guesses is part of what that address does.
     const waves = rows.filter(({ side, others, guesses }) => guesses >= least && (side === 'address' || others > 1));
     const emails = await this.readEmails(waves);
-    const more = throttled > 0 ? ` ${throttled} more guesses were throttled in this hour and the last.` : '';
-    const found = waves.map((wave) => toWave(wave, at, emails, more));
+    const more =
+      throttled > 0 ? ` ${NUMBER.format(throttled)} more guesses were throttled in this hour and the last.` : '';
+    const found = waves.map((wave, index) => toWave(wave, at, emails, index === 0 ? more : ''));
     if (found.length > 0 || throttled < MIN_THROTTLED) return found;
-    const detail = `${throttled} guesses were throttled in this hour and the last.`;
+    const detail = `${NUMBER.format(throttled)} guesses were throttled in this hour and the last.`;
     return [
       { check: 'guesses', severity: 'critical', subject: null, detail, since: hours[0]?.hour ?? null, until: null },
     ];
@@ -245,7 +254,7 @@ function toWave(wave: GuessRow, at: Date, emails: ReadonlyMap<string, string>, m
     check: 'guesses',
     severity: isGoingOn ? 'critical' : 'warning',
     subject: { type: side === 'address' ? 'address' : 'user', id: name, name: toName(name) },
-    detail: `${guesses} wrong guesses ${whom}; ${state}.${more}`,
+    detail: `${NUMBER.format(guesses)} wrong guesses ${whom}; ${state}.${more}`,
     since,
     until: null,
   };

@@ -8,6 +8,8 @@ export const GOING_ON_MINUTES = 16;
 export const MIN_GUESSES = 20;
 /** Behind fewer throttled guesses is a client that keeps trying with an old password. */
 export const MIN_THROTTLED = 100;
+/** While that many are throttled, fewer verified ones already tell who guesses. */
+export const MIN_GUESSES_OF_THROTTLED = 2;
 
 const EVENTS = `ARRAY['user.login.failed', 'user.second_factor.failed', 'admin.key.refused']`;
 const SHOWN = 5;
