@@ -16,6 +16,7 @@ import { addAuditCommand, addAuditExportCommand } from './remote/audit.command.j
 import { addAppsCommands } from './remote/apps.command.js';
 import { addDoctorCommand } from './platform/doctor.command.js';
 import { addExplainCommands } from './remote/explain.command.js';
+import { addHouseholdsCommands } from './remote/households.command.js';
 import { addLeakedCommand } from './remote/leaked.command.js';
 import { addMapCommand } from './remote/map.command.js';
 import { addNodesCommands } from './remote/nodes.command.js';
@@ -51,6 +52,7 @@ export function createProgram(version: string, output: Output): Command {
   const users = addUsersCommands(root);
   addImportCommand(users);
   addExportCommand(users);
+  addHouseholdsCommands(root);
   addOperatorsCommands(root);
   addExplainCommands(root);
   addStatusCommand(root);

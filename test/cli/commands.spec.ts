@@ -60,7 +60,7 @@ it.each([
   cli.remove();
 });
 
-const GROUPS = ['nodes', 'apps', 'users', 'operators', 'explain', 'audit'];
+const GROUPS = ['nodes', 'apps', 'users', 'households', 'operators', 'explain', 'audit'];
 
 describe('platform-auth completion', () => {
   const cli = new Cli('http://127.0.0.1:1');

@@ -178,8 +178,9 @@ export class AdminClient {
   }
 }
 
-export type ResourceType = 'user' | KeyKindName;
+export type ResourceType = 'user' | 'household' | KeyKindName;
 type View = Readonly<Record<string, string>>;
+const PATHS = { user: '/users', household: '/households' } as const;
 
 const PARALLEL = 10;
 
@@ -191,12 +192,13 @@ export async function runInParallel<Item>(items: readonly Item[], work: (item: I
 
 function toName(type: ResourceType, view: View): string | undefined {
   if (type === 'user') return view.email;
+  if (type === 'household') return view.name;
   return type === 'operator' ? `operator:${view.name}` : KEY_KINDS[type].toOwner(view);
 }
 
 export type Reference = Readonly<{ type: ResourceType; id: string }>;
 
-/** Caches the names of users and of the holders of keys by their ids. */
+/** Caches the names of users, of households and of the holders of keys by their ids. */
 export class Names {
   private readonly known = new Map<string, string>();
 
@@ -214,7 +216,7 @@ export class Names {
   }
 
   private async lookUp({ type, id }: Reference): Promise<void> {
-    const path = type === 'user' ? '/users' : KEY_KINDS[type].path;
+    const path = type === 'user' || type === 'household' ? PATHS[type] : KEY_KINDS[type].path;
     const view = await this.client.find<View>(`${path}/${encodeURIComponent(id)}`);
     this.known.set(id, (view && toName(type, view)) ?? id);
   }

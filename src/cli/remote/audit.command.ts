@@ -26,6 +26,7 @@ const SUBJECT_TYPES: readonly (readonly [beginning: string, type: ResourceType])
   ['user.', 'user'],
   ['session.', 'user'],
   ['admin.user.', 'user'],
+  ['household.', 'household'],
   ['admin.scope.', 'operator'],
   ...KEY_KIND_NAMES.flatMap((name) => [
     [`${name}.`, name] as const,
@@ -43,7 +44,10 @@ export function addAuditCommand(root: Command): Command {
       '--actor <id>',
       'only events of this user (id or e-mail address), app, node, operator:<name>, or admin, open, cli or service',
     )
-    .option('--subject <id>', 'only events about this user (id or e-mail address), node, app credential or operator')
+    .option(
+      '--subject <id>',
+      'only events about this user (id or e-mail address), household, node, app credential or operator',
+    )
     .option(
       '--event <name>',
       "only events of this name, as in admin.node.revoked, or whose names begin so, as in 'user.*'",
@@ -82,7 +86,7 @@ function parseEvent(text: string): string {
   return text;
 }
 
-/** @returns the users, nodes, apps and operators that an event names by their ids */
+/** @returns the users, households, nodes, apps and operators that an event names by their ids */
 function listReferences({ event, actor, subject }: AuditEventResponse): Reference[] {
   const references: Reference[] = [];
   const type = SUBJECT_TYPES.find(([beginning]) => event.startsWith(beginning))?.[1];

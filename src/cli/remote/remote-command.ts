@@ -20,6 +20,8 @@ export interface List extends TableOptions<string> {
   readonly path: string;
   /** POST: a search, whose options are sent in the body. */
   readonly method?: 'POST';
+  /** What is asked in place of an option of another form, such as the id for an e-mail address. */
+  readonly query?: Query;
   readonly columns: readonly string[];
   /**
    * Gets every item, and is asked for a remark after the last one.
@@ -74,10 +76,14 @@ export class RemoteCommand extends Command {
       });
   }
 
-  private async printList(client: AdminClient, { path, method, columns, watch, ...options }: List): Promise<void> {
+  private async printList(
+    client: AdminClient,
+    { path, method, query: found, columns, watch, ...options }: List,
+  ): Promise<void> {
     const { limit, all, ...selecting } = this.opts<{ limit: number; all?: true }>();
     const selected = Object.entries(toParameters(selecting));
-    const query: Query = Object.fromEntries(selected.map(([name, value]) => [name, String(value)]));
+    const asked = Object.fromEntries(selected.map(([name, value]) => [name, String(value)]));
+    const query: Query = { ...asked, ...found };
     const output = readOptions(this).json ? new JsonList() : new Table(columns, options);
     let hasMore = false;
     for await (const page of client.readPages<Item>(path, query, all ? Infinity : limit, method)) {
@@ -97,6 +103,7 @@ const PARAMETERS: Readonly<Record<string, string>> = {
   expires: 'expires_at',
   expiresIn: 'expires_in_minutes',
   household: 'household_id',
+  member: 'user_id',
   unusedFor: 'unused_since',
 };
 /** The value with which an operator sets null, which Commander cannot express. */
