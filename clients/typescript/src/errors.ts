@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { createMissingScope, UNAVAILABLE, type Problem } from './refusals.js';
+import type { HouseholdRole } from './principals.js';
+import { createMissingRole, createMissingScope, NOT_A_MEMBER, UNAVAILABLE, type Problem } from './refusals.js';
 
 /** The response to a request that was not accepted (RFC 9457). */
 export interface ProblemResponse {
@@ -57,6 +58,26 @@ export class MissingScopeError extends RefusedError {
   /** @internal */
   constructor(readonly scope: string) {
     super(createMissingScope(scope));
+  }
+}
+
+/** A verdict: the user does not live in the household, or the household does not exist. Status 404. */
+export class NotAMemberError extends RefusedError {
+  override readonly name = 'NotAMemberError';
+
+  /** @internal */
+  constructor() {
+    super(NOT_A_MEMBER);
+  }
+}
+
+/** A verdict: the user lives in the household without the role. Status 403. */
+export class MissingRoleError extends RefusedError {
+  override readonly name = 'MissingRoleError';
+
+  /** @internal */
+  constructor(readonly role: HouseholdRole) {
+    super(createMissingRole(role));
   }
 }
 

@@ -4,10 +4,12 @@ import {
   admit,
   createAnyGuard,
   createAppGuard,
+  createMemberGuard,
   createOptionalGuard,
   NODE_GUARD,
   USER_GUARD,
   type Guard,
+  type MemberRoute,
 } from './guard.js';
 import type { AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal } from './principals.js';
 import type { Doors } from './refusals.js';
@@ -45,6 +47,10 @@ export const requireNode = (verifier: VerifierCore): GuardMiddleware<NodePrincip
 /** Admits requests with a valid access token of a user. */
 export const requireUser = (verifier: VerifierCore): GuardMiddleware<UserPrincipal> =>
   createMiddleware(verifier, USER_GUARD);
+
+/** Admits requests with a valid access token of a user who lives in the household, and has the role, if one is demanded. */
+export const requireMember = (verifier: VerifierCore, route: MemberRoute<Request>): GuardMiddleware<UserPrincipal> =>
+  createMiddleware(verifier, createMemberGuard(route));
 
 /** Admits requests by the first of these doors for which they present a credential, if that one is valid. */
 export const requireAny = <D extends Door>(verifier: VerifierCore, doors: Doors<D>): GuardMiddleware<Principal<D>> =>

@@ -3,10 +3,12 @@ import {
   admit,
   createAnyGuard,
   createAppGuard,
+  createMemberGuard,
   createOptionalGuard,
   NODE_GUARD,
   USER_GUARD,
   type Guard,
+  type MemberRoute,
 } from './guard.js';
 import { toPresentedRequest } from './presented-request.js';
 import type { Door, Principal } from './principals.js';
@@ -34,6 +36,13 @@ export const requireNode = (verifier: VerifierCore): GuardHook => createHook(ver
 
 /** Admits requests with a valid access token of a user. */
 export const requireUser = (verifier: VerifierCore): GuardHook => createHook(verifier, USER_GUARD);
+
+/** Its parameters are texts. */
+type RoutedRequest = FastifyRequest<{ Params: Readonly<Record<string, string | undefined>> }>;
+
+/** Admits requests with a valid access token of a user who lives in the household, and has the role, if one is demanded. */
+export const requireMember = (verifier: VerifierCore, route: MemberRoute<RoutedRequest>): GuardHook =>
+  createHook(verifier, createMemberGuard(route));
 
 /** Admits requests by the first of these doors for which they present a credential, if that one is valid. */
 export const requireAny = (verifier: VerifierCore, doors: Doors): GuardHook =>

@@ -1,4 +1,5 @@
 import { toVerificationError, VerifierConfigurationError, type ProblemResponse } from './errors.js';
+import type { PresentedHousehold } from './membership.js';
 import type { PresentedRequest } from './presented-request.js';
 import type { Door, Principal, Principals } from './principals.js';
 import type { Doors } from './refusals.js';
@@ -6,7 +7,16 @@ import type { AppDemands, VerifierCore } from './verifier-core.js';
 
 export interface Guard<D extends Door = Door, Identity extends Principal<D> | undefined = Principal<D>> {
   readonly doors: Doors<D>;
-  readonly verify: (verifier: VerifierCore, request: PresentedRequest) => Promise<Identity>;
+  /** @param target the request that the route sees */
+  readonly verify: (verifier: VerifierCore, request: PresentedRequest, target: object) => Promise<Identity>;
+}
+
+/** What a route demands of a user of a household. */
+export interface MemberRoute<Request> {
+  /** The id of the household that the request is about, such as `(request) => request.params.id`. */
+  readonly household: (request: Request) => PresentedHousehold;
+  /** Without a role, every member is admitted. */
+  readonly role?: 'admin' | undefined;
 }
 
 export const createAppGuard = (demands: AppDemands = {}): Guard<'app'> => ({
@@ -23,6 +33,17 @@ export const USER_GUARD: Guard<'user'> = {
   doors: ['user'],
   verify: (verifier, request) => verifier.verifyUser(request),
 };
+
+export function createMemberGuard<Request extends object>({ household, role }: MemberRoute<Request>): Guard<'user'> {
+  const isRole = role === undefined || (role as unknown) === 'admin';
+  if (typeof household !== 'function' || !isRole)
+    throw new VerifierConfigurationError('Name the household of a request by a function, and as the role "admin" or none');
+  return {
+    doors: ['user'],
+    verify: (verifier, request, target) =>
+      verifier.verifyMember(request, { household: () => household(target as Request), role }),
+  };
+}
 
 export const createAnyGuard = <D extends Door>(doors: Doors<D>): Guard<D> => ({
   doors: expectDoors(doors),
@@ -67,7 +88,7 @@ export async function admit<D extends Door>(
   target: object,
 ): Promise<ProblemResponse | undefined> {
   try {
-    const principal = await verify(verifier, presented);
+    const principal = await verify(verifier, presented, target);
     const request = target as GuardedRequest;
     const found = request[FOUND];
     request.auth = principal;

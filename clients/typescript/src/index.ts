@@ -1,14 +1,26 @@
 export { Verifier } from './verifier.js';
 export type { VerifierOptions, VerifierLogger } from './options.js';
 export type { AppDemands, VerifierCore } from './verifier-core.js';
+export type { MemberDemands } from './membership.js';
 export type { Counts, Verdict } from './verdict-counts.js';
 export type { Watch } from './watch.js';
 export { findPrincipal, getPrincipal } from './guard.js';
 export type { TestVerifier, TestVerifierOptions, TestCredential } from './test-verifier.js';
 export type { PresentedRequest } from './presented-request.js';
-export type { AppPrincipal, NodePrincipal, UserPrincipal, Principal, Principals, Door } from './principals.js';
+export type {
+  AppPrincipal,
+  Door,
+  HouseholdRole,
+  Membership,
+  NodePrincipal,
+  Principal,
+  Principals,
+  UserPrincipal,
+} from './principals.js';
 export {
+  MissingRoleError,
   MissingScopeError,
+  NotAMemberError,
   RefusedError,
   UnavailableError,
   VerificationError,

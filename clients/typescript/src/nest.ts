@@ -17,11 +17,13 @@ import {
   admit,
   createAnyGuard,
   createAppGuard,
+  createMemberGuard,
   createOptionalGuard,
   NODE_GUARD,
   readPrincipal,
   USER_GUARD,
   type Guard,
+  type MemberRoute,
 } from './guard.js';
 import { toPresentedRequest } from './presented-request.js';
 import type { Door, Principal as PrincipalOf } from './principals.js';
@@ -77,6 +79,18 @@ export const RequireNode = (): Guarding => UseGuards(createGuard(NODE_GUARD));
 
 /** Admits requests with a valid access token of a user. */
 export const RequireUser = (): Guarding => UseGuards(createGuard(USER_GUARD));
+
+/** A request of Express or Fastify. */
+interface RoutedRequest {
+  readonly params: Readonly<Record<string, string | undefined>>;
+}
+
+/**
+ * Admits requests with a valid access token of a user who lives in the household, and has the role, if one is demanded.
+ * In GraphQL, whose arguments are not in the request, call `verifyMember` in the resolver.
+ */
+export const RequireMember = <Request extends object = RoutedRequest>(route: MemberRoute<Request>): Guarding =>
+  UseGuards(createGuard(createMemberGuard(route)));
 
 /** Admits requests by the first of these doors for which they present a credential, if that one is valid. */
 export const RequireAny = (...doors: Doors): Guarding => UseGuards(createGuard(createAnyGuard(doors)));

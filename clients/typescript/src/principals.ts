@@ -19,6 +19,14 @@ export interface NodePrincipal {
   readonly householdId: string;
 }
 
+export type HouseholdRole = 'admin' | 'member';
+
+/** A household of a user. */
+export interface Membership {
+  readonly id: string;
+  readonly role: HouseholdRole;
+}
+
 /** A user with an access token of a live session. */
 export interface UserPrincipal {
   readonly door: 'user';
@@ -27,6 +35,8 @@ export interface UserPrincipal {
   readonly email: string;
   /** How the user logged in (RFC 8176), with `mfa` for more than one factor. Empty when the service states nothing. */
   readonly amr: readonly string[];
+  /** Where the user lives. Absent when the service is an older one that does not know: that is not the same as none. */
+  readonly households?: readonly Membership[];
 }
 
 export interface Principals {

@@ -1,4 +1,4 @@
-import type { Door } from './principals.js';
+import type { Door, HouseholdRole } from './principals.js';
 
 export type Doors<D extends Door = Door> = readonly [D, ...D[]];
 
@@ -68,6 +68,24 @@ export function createMissingScope(scope: string): Problem {
     title: 'A scope is missing',
     detail: 'The key is valid. The operator, or the app credential, needs one of the scopes that `scopes` lists.',
     extension: { scopes: [scope] },
+  };
+}
+
+/** The same for a household that does not exist. */
+export const NOT_A_MEMBER: Problem = {
+  status: 404,
+  code: 'not_found',
+  title: 'Not found',
+  detail: 'The resource does not exist, or the caller may not see it.',
+};
+
+/** @param role that the route needs */
+export function createMissingRole(role: HouseholdRole): Problem {
+  return {
+    status: 403,
+    code: 'missing_role',
+    title: 'A role is missing',
+    detail: `The caller is a member of the household, and the act needs the role ${role}.`,
   };
 }
 

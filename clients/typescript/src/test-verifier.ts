@@ -1,7 +1,7 @@
 import { hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { Change } from '../../../packages/lease/src/change-feed.js';
 import { toSettings, type VerifierOptions } from './options.js';
-import type { AppPrincipal, NodePrincipal, Principal, UserPrincipal } from './principals.js';
+import type { AppPrincipal, Membership, NodePrincipal, Principal, UserPrincipal } from './principals.js';
 import { createSystemRuntime } from './runtime.js';
 import { ConnectionError, type ServiceAnswer, type ServiceRequest, type Transport } from './transport.js';
 import { VerifierCore } from './verifier-core.js';
@@ -68,18 +68,32 @@ export class TestVerifier extends VerifierCore {
     return { headers: { 'X-API-Key': `${nodeId}:${key}` }, principal };
   }
 
-  /** Issues an access token of a user, for a session of its own. */
+  /** Issues an access token of a user, for a session of its own. Without households, those of the user stay. */
   issueUser({
     userId = randomUUID(),
     email = 'user@example.org',
     amr = ['pwd'],
-  }: { userId?: string; email?: string; amr?: readonly string[] } = {}): TestCredential<UserPrincipal> {
+    households,
+  }: {
+    userId?: string;
+    email?: string;
+    amr?: readonly string[];
+    households?: readonly Membership[];
+  } = {}): TestCredential<UserPrincipal> {
     const sessionId = randomUUID();
     const claims = { sub: userId, sid: sessionId, email, amr };
     const token = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}.${generateSecret()}`;
     this.service.issue(`session ${sessionId}`, token, { user_id: userId, session_id: sessionId, email, amr });
-    const principal = { door: 'user', userId: userId.toLowerCase(), sessionId, email, amr } as const;
+    const known = { userId: userId.toLowerCase(), sessionId, email, amr };
+    if (households) this.service.setHouseholds(known.userId, households.map(toCanonical));
+    const principal = { door: 'user', ...known, households: this.service.readHouseholds(known.userId) } as const;
     return { headers: { Authorization: `Bearer ${token}` }, principal };
+  }
+
+  /** Lets the user of the token live in these households, with each role, and in no other one. */
+  setHouseholds({ principal }: TestCredential<UserPrincipal>, households: readonly Membership[]): void {
+    this.service.setHouseholds(principal.userId, households.map(toCanonical));
+    this.applyChange({ kind: 'user', id: principal.userId });
   }
 
   /** Revokes a key, or ends the session of a token. */
@@ -95,6 +109,10 @@ export class TestVerifier extends VerifierCore {
   }
 }
 
+function toCanonical({ id, role }: Membership): Membership {
+  return { id: id.toLowerCase(), role };
+}
+
 /** What the feed of changes reports when the credential ends. */
 function toChange(principal: Principal): Change {
   if (principal.door === 'app') return { kind: 'app', id: principal.appId };
@@ -106,6 +124,7 @@ function toChange(principal: Principal): Change {
 class MemoryService implements Transport {
   isAvailable = true;
   private readonly issued = new Map<string, Issued>();
+  private readonly households = new Map<string, readonly Membership[]>();
 
   issue(name: string, secret: string, body: Issued['body']): void {
     this.issued.set(name, { digest: computeDigest(secret), body });
@@ -113,6 +132,14 @@ class MemoryService implements Transport {
 
   revoke(name: string): void {
     this.issued.delete(name);
+  }
+
+  setHouseholds(userId: string, households: readonly Membership[]): void {
+    this.households.set(userId, households);
+  }
+
+  readHouseholds(userId: string): readonly Membership[] {
+    return this.households.get(userId) ?? [];
   }
 
   close(): void {
@@ -136,7 +163,9 @@ class MemoryService implements Transport {
     if (pathname === '/internal/validate-user') {
       const token = (headers.Authorization ?? '').slice('Bearer '.length);
       const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { sid: string };
-      return answer(this.find(`session ${claims.sid}`, token), 'invalid_access_token');
+      const found = this.find(`session ${claims.sid}`, token);
+      const households = this.readHouseholds(String(found?.body.user_id).toLowerCase());
+      return answer(found && { ...found, body: { ...found.body, households } }, 'invalid_access_token');
     }
     const changes = { cursor: 'test', reset: true, lease_ms: 0, fresh_for_ms: 0, changes: [] };
     return Promise.resolve({ status: 200, headers: {}, body: JSON.stringify(changes) });

@@ -1,4 +1,4 @@
-import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js';
+import type { AppPrincipal, Membership, NodePrincipal, UserPrincipal } from './principals.js';
 
 type Body = Readonly<Record<string, unknown>>;
 
@@ -28,13 +28,28 @@ export function toUserPrincipal(
   const sessionId = toId(body.session_id);
   const { email } = body;
   if (userId !== claimed.userId || sessionId !== claimed.sessionId || typeof email !== 'string') return undefined;
-  return Object.freeze({ door: 'user', userId, sessionId, email, amr: toWords(body.amr) });
+  const households = toMemberships(body.households);
+  const identity = { door: 'user', userId, sessionId, email, amr: toWords(body.amr) } as const;
+  return Object.freeze(households ? { ...identity, households } : identity);
 }
 
 /** @returns an empty list for an unreadable one, so that a service that requires `mfa` or a scope refuses (fail closed) */
 function toWords(value: unknown): readonly string[] {
   const isList = Array.isArray(value) && value.every((word) => typeof word === 'string');
   return Object.freeze(isList ? [...value] : []);
+}
+
+/** @returns undefined for an absent or unreadable list, which must not be taken for none */
+function toMemberships(value: unknown): readonly Membership[] | undefined {
+  if (!Array.isArray(value)) return undefined;
+  const memberships = value.map(toMembership);
+  return memberships.includes(undefined) ? undefined : Object.freeze(memberships as Membership[]);
+}
+
+function toMembership(value: unknown): Membership | undefined {
+  const { id, role } = (value ?? {}) as Body;
+  if (typeof id !== 'string' || (role !== 'admin' && role !== 'member')) return undefined;
+  return Object.freeze({ id: id.toLowerCase(), role });
 }
 
 function toId(value: unknown): string | undefined {

@@ -25,6 +25,7 @@ import {
 } from './credentials.js';
 import { Endings } from './endings.js';
 import { MissingScopeError, RefusedError, toVerificationError, VerificationError } from './errors.js';
+import { expectMember, knowsHouseholds, type MemberDemands } from './membership.js';
 import { observeCounts } from './open-telemetry.js';
 import type { Settings } from './options.js';
 import { Poller } from './poller.js';
@@ -75,6 +76,11 @@ interface LookUp<Identity extends Principal> {
 export interface AppDemands {
   /** A key that has scopes, but not this one, is refused with 403 `missing_scope`. */
   readonly scope?: string | undefined;
+}
+
+/** Judged at each decision, because requests with other demands share the answer. */
+interface Demands extends AppDemands {
+  readonly membership?: MemberDemands | undefined;
 }
 
 export class VerifierCore {
@@ -128,7 +134,7 @@ export class VerifierCore {
    * @throws {RefusedError} {MissingScopeError} {UnavailableError}
    */
   verifyApp(request: PresentedRequest, { scope }: AppDemands = {}): Promise<AppPrincipal> {
-    return this.verify('app', request, scope);
+    return this.verify('app', request, { scope });
   }
 
   /**
@@ -145,6 +151,14 @@ export class VerifierCore {
    */
   verifyUser(request: PresentedRequest): Promise<UserPrincipal> {
     return this.verify('user', request);
+  }
+
+  /**
+   * As `verifyUser`, for a user who lives in this household, and has the role, if one is demanded.
+   * @throws {RefusedError} {NotAMemberError} {MissingRoleError} {UnavailableError}
+   */
+  verifyMember(request: PresentedRequest, demands: MemberDemands): Promise<UserPrincipal> {
+    return this.verify('user', request, { membership: demands });
   }
 
   /**
@@ -169,16 +183,20 @@ export class VerifierCore {
   /**
    * Calls back once, when the presented key, or the session or the user of the token, has ended: for connections that
    * outlive their request. The expiry of an access token does not end its session.
+   * @param membership also calls back when the user is no longer such a member of this household
    * @returns a watch, which must be closed when the connection ends
    * @throws {RefusedError} without a credential, or for a malformed one
    */
-  onEnded(request: PresentedRequest, callback: () => void): Watch {
-    const door = this.findDoor(request, EVERY_DOOR);
-    if (door === undefined) throw new RefusedError(createMissingCredential(EVERY_DOOR));
+  onEnded(request: PresentedRequest, callback: () => void, membership?: MemberDemands): Watch {
+    const doors: Doors = membership ? ['user'] : EVERY_DOOR;
+    const door = this.findDoor(request, doors);
+    if (door === undefined) throw new RefusedError(createMissingCredential(doors));
     const isLive = async (): Promise<boolean | undefined> => {
       try {
         const { remembered, createQuestion } = this.lookUp(door, request);
-        if (!remembered) await this.questions.ask(createQuestion(), true);
+        const found = findSufficient(remembered, membership);
+        const identity = found ? found.identity : await this.questions.ask(createQuestion(), true);
+        if (membership) expectMember(identity, membership);
         return true;
       } catch (error) {
         return error instanceof RefusedError ? false : undefined;
@@ -216,14 +234,20 @@ export class VerifierCore {
     this.lease.evict(kind, id);
   }
 
-  private async verify<D extends Door>(door: D, request: PresentedRequest, scope?: string): Promise<Principal<D>> {
+  private async verify<D extends Door>(
+    door: D,
+    request: PresentedRequest,
+    { scope, membership }: Demands = {},
+  ): Promise<Principal<D>> {
     try {
-      const { remembered, createQuestion } = this.lookUp(door, request);
+      const { remembered: known, createQuestion } = this.lookUp(door, request);
+      const remembered = findSufficient(known, membership);
       const identity = remembered ? remembered.identity : await this.questions.ask(createQuestion());
       // Asked without waiting: the answer is for later requests.
       if (remembered && this.isToBeAskedAgain(remembered)) this.questions.ask(createQuestion()).catch(() => undefined);
       if (scope !== undefined && identity.door === 'app' && !hasScope(identity, scope))
         throw new MissingScopeError(scope);
+      if (membership) expectMember(identity, membership);
       this.recordUse(identity, remembered !== undefined, scope);
       this.counts.add(door, 'accepted');
       return identity;
@@ -378,6 +402,14 @@ export class VerifierCore {
       ...(body && { body: JSON.stringify(body) }),
     };
   }
+}
+
+/** Memory does not serve a demand for a membership with an answer that does not know: it may be that of an older replica. */
+function findSufficient<Identity extends Principal>(
+  remembered: Remembered<Identity> | undefined,
+  membership: MemberDemands | undefined,
+): Remembered<Identity> | undefined {
+  return membership && remembered && !knowsHouseholds(remembered.identity) ? undefined : remembered;
 }
 
 function toVerifiedKey<Identity>(credential: Credential, identity: Identity, { maxAgeMs, endsAtWallMs }: Term) {

@@ -3,6 +3,7 @@ import { NestFactory } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import express from 'express';
 import { fastify } from 'fastify';
+import { randomUUID } from 'node:crypto';
 import { request as httpRequest, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { eventually } from '../../../tools/eventually.js';
@@ -14,6 +15,7 @@ import {
   Principal,
   RequireAny,
   RequireApp,
+  RequireMember,
   RequireNode,
   RequireUser,
   VerifierCore,
@@ -34,7 +36,7 @@ function toUrl(server: Server): string {
 
 const startExpress: Start = async (verifier) => {
   const app = express();
-  const { requireApp, requireNode, requireUser, requireAny, optionalAuth, getPrincipal } = expressGuards;
+  const { requireApp, requireNode, requireUser, requireMember, requireAny, optionalAuth, getPrincipal } = expressGuards;
   app.get('/app', requireApp(verifier), (request, response) => void response.json(getPrincipal(request, 'app')));
   app.get(
     '/node',
@@ -56,6 +58,27 @@ const startExpress: Start = async (verifier) => {
     '/optional',
     optionalAuth(verifier, ['user']).handle((request, response) => response.json({ email: request.auth?.email })),
   );
+  app.get(
+    '/homes/:id',
+    requireMember(verifier, { household: (request) => request.params.id }).handle((request, response) =>
+      response.json(request.auth),
+    ),
+  );
+  app.get(
+    '/homes/:id/nodes',
+    requireMember(verifier, { household: (request) => request.params.id, role: 'admin' }),
+    (request, response) => void response.json(getPrincipal(request, 'user')),
+  );
+  app.get(
+    '/shared',
+    requireNode(verifier),
+    requireMember(verifier, { household: (request) => getPrincipal(request, 'node').householdId }),
+    (_request, response) => void response.json({}),
+  );
+  const ofNobody = (): never => {
+    throw new Error('of the route');
+  };
+  app.get('/unclear', requireMember(verifier, { household: ofNobody }), (_request, response) => void response.json({}));
   app.get('/both', requireApp(verifier), requireUser(verifier), (request, response) => {
     response.json([getPrincipal(request, 'app').caller, getPrincipal(request, 'user').email]);
   });
@@ -77,7 +100,7 @@ const startExpress: Start = async (verifier) => {
 
 const startFastify: Start = async (verifier) => {
   const app = fastify();
-  const { requireApp, requireNode, requireUser, requireAny, optionalAuth, getPrincipal } = fastifyGuards;
+  const { requireApp, requireNode, requireUser, requireMember, requireAny, optionalAuth, getPrincipal } = fastifyGuards;
   app.get('/app', { onRequest: requireApp(verifier) }, (request, reply) => reply.send(request.auth));
   app.get('/node', { onRequest: requireNode(verifier) }, (request, reply) => reply.send(request.auth));
   app.get('/user', { onRequest: requireUser(verifier) }, (request, reply) => reply.send(request.auth));
@@ -87,6 +110,13 @@ const startFastify: Start = async (verifier) => {
   app.get('/any', { onRequest: requireAny(verifier, ['user', 'app']) }, (request, reply) => reply.send(request.auth));
   app.get('/optional', { onRequest: optionalAuth(verifier, ['user']) }, (request, reply) =>
     reply.send({ email: fastifyGuards.findPrincipal(request, 'user')?.email }),
+  );
+  const household = (request: { readonly params: Readonly<Record<string, string | undefined>> }) => request.params.id;
+  app.get('/homes/:id', { onRequest: requireMember(verifier, { household }) }, (request, reply) =>
+    reply.send(request.auth),
+  );
+  app.get('/homes/:id/nodes', { onRequest: requireMember(verifier, { household, role: 'admin' }) }, (request, reply) =>
+    reply.send(getPrincipal(request, 'user')),
   );
   app.get('/both', { onRequest: [requireApp(verifier), requireUser(verifier)] }, (request, reply) =>
     reply.send([getPrincipal(request, 'app').caller, getPrincipal(request, 'user').email]),
@@ -124,6 +154,18 @@ class CallersController {
   @OptionalAuth('user')
   getOptional(@Principal('user') user: UserPrincipal | undefined) {
     return { email: user?.email };
+  }
+
+  @Get('homes/:id')
+  @RequireMember({ household: (request) => request.params.id })
+  getHome(@Principal('user') user: UserPrincipal): UserPrincipal {
+    return user;
+  }
+
+  @Get('homes/:id/nodes')
+  @RequireMember({ household: (request) => request.params.id, role: 'admin' })
+  getNodes(@Principal('user') user: UserPrincipal): UserPrincipal {
+    return user;
   }
 
   @Get('both')
@@ -217,6 +259,28 @@ describe('the guards of Express, in detail', () => {
     expect(body.error).toMatch(/^No guard of this route/);
   });
 
+  it('compare the household of a node with those of a user who sends its key, where the route asks for it', async () => {
+    const [node, foreign] = [auth.issueNode(), auth.issueNode()];
+    const alice = auth.issueUser({ households: [{ id: node.principal.householdId, role: 'member' }] });
+    const askWith = (device: typeof node) =>
+      get(`${service.url}/shared`, Object.entries({ ...device.headers, ...alice.headers }).flat());
+    expect((await askWith(node)).status).toBe(200);
+    expect((await askWith(foreign)).status).toBe(404);
+  });
+
+  it('answer 503 when the household of a request cannot be told, and 401 before it is looked up', async () => {
+    const user = Object.entries(auth.issueUser().headers).flat();
+    expect((await get(`${service.url}/unclear`, user)).status).toBe(503);
+    expect((await get(`${service.url}/unclear`, [])).status).toBe(401);
+  });
+
+  it.each([[{}], [{ household: 'home' }], [{ household: () => 'home', role: 'member' }]])(
+    'refuse to start with the household %j',
+    (route) => {
+      expect(() => expressGuards.requireMember(auth, route as never)).toThrow('Name the household of a request');
+    },
+  );
+
   it.each([[[]], [['admin']], [undefined]])('refuse to start with the doors %j', (doors) => {
     expect(() => expressGuards.requireAny(auth, doors as never)).toThrow('Name one or more of app, node, user');
   });
@@ -296,6 +360,36 @@ describe.each<[string, Start]>([
     expect((await ask('documents', read.headers)).body).toEqual(read.principal);
     expect((await ask('documents', issued.app.headers)).status).toBe(200);
     expect((await ask('app', read.headers)).body).toEqual(read.principal);
+  });
+
+  it('admit members of the household alone, and to what needs the role its admins alone', async () => {
+    const [home, other] = [randomUUID(), randomUUID()];
+    const households = [
+      { id: home, role: 'admin' },
+      { id: other.toUpperCase(), role: 'member' },
+    ] as const;
+    const alice = auth.issueUser({ households });
+    const askAbout = async (path: string, headers = alice.headers) => {
+      const answered = await ask(`homes/${path}`, headers);
+      return [answered.status, answered.body.code];
+    };
+    expect((await ask(`homes/${home}`, alice.headers)).body).toEqual(alice.principal);
+    expect((await ask(`homes/${home}/nodes`, alice.headers)).body).toEqual(alice.principal);
+    expect((await ask(`homes/${other}`, alice.headers)).status).toBe(200);
+    expect(await askAbout(`${other}/nodes`)).toEqual([403, 'missing_role']);
+    for (const id of [randomUUID(), home.toUpperCase(), 'home']) {
+      expect(await askAbout(id)).toEqual([404, 'not_found']);
+      expect(await askAbout(`${id}/nodes`)).toEqual([404, 'not_found']);
+    }
+    expect(await askAbout(home, auth.issueUser().headers)).toEqual([404, 'not_found']);
+    expect(await askAbout(home, {})).toEqual([401, 'missing_access_token']);
+    const { headers } = await ask(`homes/${randomUUID()}`, alice.headers);
+    expect(headers['content-type']).toContain('application/problem+json');
+    auth.setHouseholds(alice, [{ id: home, role: 'member' }]);
+    expect(await askAbout(`${home}/nodes`)).toEqual([403, 'missing_role']);
+    auth.setHouseholds(alice, []);
+    expect(await askAbout(home)).toEqual([404, 'not_found']);
+    expect((await ask('user', alice.headers)).status).toBe(200);
   });
 
   it('take the credential of any door that the route names, and refuse none with the challenges of all', async () => {

@@ -140,6 +140,29 @@ describe('the verifier of a test', () => {
     expect(await told).toBe('ended');
     auth.close();
   });
+
+  it('tells a connection about a household when its user was demoted, and when the user was removed', async () => {
+    const auth = Verifier.forTests();
+    const household = randomUUID();
+    const alice = auth.issueUser({ households: [{ id: household, role: 'admin' }] });
+    const told: string[] = [];
+    const watch = (role?: 'admin') =>
+      new Promise<void>((resolve) => {
+        const tell = (): void => {
+          told.push(role ?? 'member');
+          resolve();
+        };
+        auth.onEnded(alice, tell, { household, role });
+      });
+    const [asAdmin, asMember] = [watch('admin'), watch()];
+    auth.setHouseholds(alice, [{ id: household, role: 'member' }]);
+    await asAdmin;
+    expect(told).toEqual(['admin']);
+    auth.setHouseholds(alice, []);
+    await asMember;
+    expect(told).toEqual(['admin', 'member']);
+    auth.close();
+  });
 });
 
 describe('the counters of a verifier', () => {

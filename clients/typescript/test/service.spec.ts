@@ -1,11 +1,19 @@
 import { eventually } from '../../../tools/eventually.js';
+import { Home } from '../../../test/support/home.js';
 import { SECRET_KEY } from '../../../test/support/settings.js';
 import { TcpProxy } from '../../../tools/tcp-proxy.js';
 import { TestApp } from '../../../test/support/test-app.js';
 import { problems, toProblemBody } from '../../../src/foundation/problems/problems.js';
 import { RefusedError } from '../src/errors.js';
 import { toSettings } from '../src/options.js';
-import { createMissingScope, DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS } from '../src/refusals.js';
+import {
+  createMissingRole,
+  createMissingScope,
+  DUPLICATE_HEADER,
+  MISSING_TOKEN,
+  NOT_A_MEMBER,
+  REFUSALS,
+} from '../src/refusals.js';
 import { createSystemRuntime } from '../src/runtime.js';
 import { VerifierCore } from '../src/verifier-core.js';
 
@@ -20,6 +28,8 @@ describe('a refusal of a verifier', () => {
     [REFUSALS.user, problems.invalidAccessToken],
     [MISSING_TOKEN, problems.missingAccessToken],
     [DUPLICATE_HEADER, problems.duplicateHeader],
+    [NOT_A_MEMBER, problems.notFound],
+    [createMissingRole('admin'), problems.missingRole],
     [createMissingScope('nodes'), { ...problems.missingScope, extension: { scopes: ['nodes'] } }],
   ])('is the problem that the service answers with: $code', (refusal, problem) => {
     const { body, headers } = new RefusedError(refusal).toResponse('request-1');
@@ -193,6 +203,28 @@ describe('a verifier before the service', () => {
     for (const token of tokens) await untilRemembered(() => verifyUser(token));
     await app.admin.patch(`/users/${user.id}`, { is_active: false }).expect(200);
     for (const token of tokens) expect(await verdictOf(() => verifyUser(token))).toBe('invalid_access_token');
+  });
+
+  it('refuses a remembered member as soon as the call that demoted or removed the person has answered', async () => {
+    const home = await Home.of(app);
+    const other = await home.secondAdmin();
+    const verify = (role?: 'admin') => () =>
+      verifier.verifyMember(
+        { headers: { authorization: `Bearer ${other.tokens.access_token}` } },
+        { household: home.id, role },
+      );
+    await untilRemembered(verify('admin'));
+    await home.setRole(home.admin, other, 'member').expect(200);
+    expect(await verdictOf(verify('admin'))).toBe('missing_role');
+    await untilRemembered(verify());
+    await home.remove(home.admin, other).expect(204);
+    expect(await verdictOf(verify())).toBe('not_found');
+    const stays = await home.member();
+    const verifyStaying = () =>
+      verifier.verifyMember({ headers: { authorization: `Bearer ${stays.tokens.access_token}` } }, { household: home.id });
+    await untilRemembered(verifyStaying);
+    await home.deleteBy(home.admin).expect(204);
+    expect(await verdictOf(verifyStaying)).toBe('not_found');
   });
 
   it('does not remember a key during the overlap of its rotation', async () => {
