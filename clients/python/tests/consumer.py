@@ -7,9 +7,21 @@ from django.http import HttpRequest, HttpResponse
 from fastapi import Depends, FastAPI, WebSocket
 from flask import Flask, g
 
-from platform_auth import App, Door, MissingScopeError, Node, Principal, RefusedError, UnavailableError, User, Verifier
-from platform_auth.asgi import RequireUser
-from platform_auth.django import public, require
+from platform_auth import (
+    App,
+    Door,
+    Membership,
+    MissingRoleError,
+    MissingScopeError,
+    Node,
+    Principal,
+    RefusedError,
+    UnavailableError,
+    User,
+    Verifier,
+)
+from platform_auth.asgi import RequireMember, RequireUser
+from platform_auth.django import public, require, require_member
 from platform_auth.flask import accept_optional, require_app
 
 auth = Verifier.from_environment(outage_grace_seconds=2, on_verdict=lambda door, verdict: print(door, verdict))
@@ -37,6 +49,11 @@ async def anyone(caller: User | None = Depends(auth.optional("user"))) -> bool:
     return caller is None
 
 
+@api.get("/homes/{household}")
+async def switch(caller: User = Depends(auth.member(household_path="household", role="admin"))) -> list[str]:
+    return [membership.id for membership in caller.households or () if membership.role == "admin"]
+
+
 @api.websocket("/stream")
 async def stream(socket: WebSocket, node: Node = Depends(auth.node)) -> None:
     await socket.accept()
@@ -62,12 +79,17 @@ def lamp(_request: HttpRequest) -> HttpResponse:
     return HttpResponse("on")
 
 
+@require_member("household", role="admin")
+def lamps(_request: HttpRequest, household: str) -> HttpResponse:
+    return HttpResponse(household)
+
+
 @public
 def status(_request: HttpRequest) -> HttpResponse:
     return HttpResponse("up")
 
 
-guarded = RequireUser(api, auth)
+guarded = RequireMember(RequireUser(api, auth), auth, lambda scope: scope["path"], "admin")
 
 
 async def verify(headers: Mapping[str, str]) -> Node | None:
@@ -77,6 +99,8 @@ async def verify(headers: Mapping[str, str]) -> Node | None:
         return await auth.verify_node(headers, address="192.0.2.1")
     except MissingScopeError as error:
         print(error.scope)
+    except MissingRoleError as error:
+        print(error.role)
     except (RefusedError, UnavailableError) as error:
         print(error.to_response("request").status)
     return None
@@ -85,4 +109,7 @@ async def verify(headers: Mapping[str, str]) -> Node | None:
 doors: tuple[Door, ...] = ("app", "node", "user")
 refused = sum(auth.read_counts()[door]["refused"] for door in doors)
 double = Verifier.for_tests("recipes")
+alice = double.issue_user(households=[Membership("home", "admin")])
+double.set_households(alice, [])
+assert_type(double.verify_member_sync(alice.headers, "home", role="admin"), User)
 assert_type(double.issue_app(scopes=["documents:read"]).principal, App)

@@ -5,7 +5,9 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from email.message import Message
+from threading import Event
 from typing import Any
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -18,6 +20,7 @@ from starlette.routing import Route
 from platform_auth import (
     App,
     AppPrincipal,
+    Membership,
     Node,
     Principal,
     TestVerifier,
@@ -27,7 +30,7 @@ from platform_auth import (
     Verifier,
     VerifierConfigurationError,
 )
-from platform_auth.asgi import RequireApp, RequireNode, RequireUser
+from platform_auth.asgi import RequireApp, RequireMember, RequireNode, RequireUser
 from platform_auth.starlette import ProblemException
 
 DOORS = ["app", "node", "user"]
@@ -57,6 +60,14 @@ def create_fastapi(auth: TestVerifier) -> FastAPI:
     async def user(caller: User = Depends(auth.user)) -> dict[str, str]:
         return {"id": caller.user_id, "session": caller.session_id, "email": caller.email}
 
+    @api.get("/homes/{home}")
+    async def member(home: UUID, caller: User = Depends(auth.member("home"))) -> dict[str, str]:
+        return {"id": caller.user_id}
+
+    @api.get("/homes/{home}/nodes")
+    def admin(caller: User = Depends(auth.member(household_path="home", role="admin"))) -> dict[str, str]:
+        return {"id": caller.user_id}
+
     @api.websocket("/node")
     async def stream(socket: WebSocket, caller: Node = Depends(auth.node)) -> None:
         await socket.accept()
@@ -84,7 +95,14 @@ def create_starlette(auth: TestVerifier) -> Starlette:
         caller = await auth.user(request)
         return JSONResponse({"id": caller.user_id, "session": caller.session_id, "email": caller.email})
 
-    return Starlette(routes=[Route("/app", app), Route("/node", node), Route("/user", user)])
+    async def member(request: Request) -> JSONResponse:
+        return JSONResponse({"id": (await auth.member("home")(request)).user_id})
+
+    async def admin(request: Request) -> JSONResponse:
+        return JSONResponse({"id": (await auth.member("home", role="admin")(request)).user_id})
+
+    homes = [Route("/homes/{home}", member), Route("/homes/{home}/nodes", admin)]
+    return Starlette(routes=[Route("/app", app), Route("/node", node), Route("/user", user), *homes])
 
 
 def create_asgi(auth: TestVerifier) -> Any:
@@ -104,8 +122,14 @@ def create_asgi(auth: TestVerifier) -> Any:
 
     guards = {"/app": RequireApp, "/node": RequireNode, "/user": RequireUser}
 
+    def read_home(scope: Any) -> str:
+        return str(scope["path"].split("/")[2])
+
     async def route(scope: Any, receive: Any, send: Any) -> None:
-        await guards[scope["path"]](service, auth)(scope, receive, send)
+        path = scope["path"]
+        role = "admin" if path.endswith("/nodes") else None
+        guard = guards[path](service, auth) if path in guards else RequireMember(service, auth, read_home, role)
+        await guard(scope, receive, send)
 
     return route
 
@@ -180,6 +204,42 @@ def test_answers_400_to_a_credential_header_that_arrives_twice(auth: TestVerifie
     response = call(create(auth), "/node", [(name, value), (name.lower(), value)])
     expect_problem(response, 400, "duplicate_header")
     assert response.json()["errors"] == []
+
+
+@FRAMEWORKS
+def test_admits_members_of_the_household_and_to_what_needs_the_role_its_admins_alone(auth: TestVerifier, create: Any) -> None:
+    app, home, other = create(auth), str(uuid4()), str(uuid4())
+    alice = auth.issue_user(households=[Membership(home, "admin"), Membership(other.upper(), "member")])
+    ask = lambda path, headers=alice.headers: call(app, f"/homes/{path}", headers)  # noqa: E731
+    for path in (home, f"{home}/nodes", other):
+        assert ask(path).json()["id"] == alice.principal.user_id
+    expect_problem(ask(f"{other}/nodes"), 403, "missing_role")
+    for household in (str(uuid4()), home.upper(), "home"):
+        expect_problem(ask(household), 404, "not_found")
+        expect_problem(ask(f"{household}/nodes"), 404, "not_found")
+    expect_problem(ask(home, {}), 401, "missing_access_token")
+    auth.set_households(alice, [Membership(home, "member")])
+    expect_problem(ask(f"{home}/nodes"), 403, "missing_role")
+    auth.set_households(alice, [])
+    expect_problem(ask(home), 404, "not_found")
+    assert call(app, "/user", alice.headers).status_code == 200
+    auth.set_available(False)
+    expect_problem(ask(home), 503, "unavailable")
+
+
+def test_tells_a_connection_about_a_household_that_its_user_was_demoted_or_removed(auth: TestVerifier) -> None:
+    home, told = str(uuid4()), [Event(), Event()]
+    alice = auth.issue_user(households=[Membership(home, "admin")])
+    auth.on_ended(alice.headers, told[0].set, household=home, role="admin")
+    auth.on_ended(alice.headers, told[1].set, household=home)
+    auth.set_households(alice, [Membership(home, "member")])
+    assert told[0].wait(60)
+    assert not told[1].is_set()
+    auth.set_households(alice, [])
+    assert told[1].wait(60)
+    nowhere = Event()
+    auth.on_ended(alice.headers, nowhere.set, household=None)
+    assert nowhere.wait(60)
 
 
 HOSTILE = [

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ import pytest
 from fastapi import Depends, FastAPI
 
 from platform_auth import App, MissingScopeError, Node, RefusedError, UnavailableError, Verifier
-from service import SECRET_KEY, Replica
+from service import PASSWORD, SECRET_KEY, Replica
 
 PATIENCE_SECONDS = 60
 Verify = Callable[[Any], Awaitable[Any]]
@@ -155,6 +156,39 @@ def test_refuses_a_token_when_the_call_that_ended_its_session_or_disabled_its_us
     later = asyncio.run(present_until(auth.verify_user, other, disable))
     assert "accepted" not in later
     asyncio.run(eventually(auth.verify_user, other, "refused"))
+
+
+def test_refuses_a_member_when_the_call_that_demoted_or_removed_the_person_has_answered(
+    replicas: tuple[Replica, Replica], auth: Verifier
+) -> None:
+    first, second = replicas
+    for name in ("dora", "emil"):
+        first.create_user(f"{name}@example.org")
+    dora, emil = first.log_in("dora@example.org"), first.log_in("emil@example.org")
+    home = first.call("POST", "/api/v0/households", {"name": "home"}, dora).json()["id"]
+    code = first.call("POST", f"/api/v0/households/{home}/invitations", {}, dora).json()["code"]
+    assert first.call("POST", "/api/v0/invitations/accept", {"code": code}, emil).status_code == 200
+    members = first.call("GET", f"/api/v0/households/{home}/members", None, dora).json()["items"]
+    path = f"/api/v0/households/{home}/members/" + next(
+        member["id"] for member in members if member["email"] == "emil@example.org"
+    )
+
+    def change(role: str) -> httpx.Response:
+        return second.call("PATCH", path, {"role": role, "password": PASSWORD}, dora)
+
+    assert change("admin").status_code == 200
+    as_admin = partial(auth.verify_member, household=home, role="admin")
+    later = asyncio.run(present_until(as_admin, emil, lambda: change("member")))
+    assert "accepted" not in later
+    asyncio.run(eventually(as_admin, emil, "refused"))
+    as_member = partial(auth.verify_member, household=home)
+    later = asyncio.run(present_until(as_member, emil, lambda: second.call("DELETE", path, None, dora)))
+    assert "accepted" not in later
+    asyncio.run(eventually(as_member, emil, "refused"))
+    asyncio.run(eventually(auth.verify_user, emil, "accepted"))
+    problem = second.call("GET", f"/api/v0/households/{home}", None, emil)
+    answered = asyncio.run(first_answer(as_member, emil)).to_response(problem.json()["request_id"])
+    assert (answered.status, answered.body) == (problem.status_code, problem.json())
 
 
 def test_verifies_es256_with_the_published_keys_and_refuses_the_token_of_a_session_that_ended(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,12 +16,23 @@ from django.test import Client
 from django.urls import path
 from flask import Flask, g
 
-from platform_auth import MissingScopeError, RefusedError, TestVerifier, UnavailableError, Verifier
+from platform_auth import (
+    Membership,
+    MissingRoleError,
+    MissingScopeError,
+    NotAMemberError,
+    RefusedError,
+    TestVerifier,
+    UnavailableError,
+    Verifier,
+    VerifierConfigurationError,
+)
 from platform_auth import django as django_adapter
-from platform_auth.flask import accept_optional, require_any, require_app, require_node, require_user
+from platform_auth.flask import accept_optional, require_any, require_app, require_member, require_node, require_user
 from scripted import NODE_HEADERS, NODE_ID, ScriptedTransport, ScriptedVerifier
 
 auth = Verifier.for_tests()
+HOME, OTHER_HOME = str(uuid.uuid4()), str(uuid.uuid4())
 LATIN = {"X-Api-Key": "clé:clé"}
 
 
@@ -39,6 +51,12 @@ def test_verifies_in_threads_without_an_event_loop() -> None:
     assert auth.verify_optional_sync({}, "user", "node") is None
     with pytest.raises(MissingScopeError):
         auth.verify_app_sync(app.headers, scope="documents:write")
+    auth.set_households(user, [Membership(HOME, "member")])
+    assert auth.verify_member_sync(user.headers, uuid.UUID(HOME)).households == (Membership(HOME, "member"),)
+    with pytest.raises(MissingRoleError):
+        auth.verify_member_sync(user.headers, HOME, role="admin")
+    with pytest.raises(NotAMemberError):
+        auth.verify_member_sync(user.headers, None)
     auth.revoke(node)
     with pytest.raises(RefusedError):
         auth.verify_node_sync(node.headers)
@@ -87,6 +105,16 @@ def create_flask() -> Any:
     def by_user() -> str:
         return str(g.auth.user_id)
 
+    @app.get("/homes/<household>")
+    @require_member(auth, "household")
+    def by_member(household: str) -> str:
+        return f"{household} {g.auth.user_id}"
+
+    @app.get("/homes/<household>/nodes")
+    @require_member(auth, "household", role="admin")
+    def by_admin(household: str) -> str:
+        return f"{household} {g.auth.user_id}"
+
     @app.get("/any")
     @require_any(auth, "user", "node")
     def by_any() -> str:
@@ -114,6 +142,16 @@ def by_user(request: Any) -> HttpResponse:
     return HttpResponse(request.auth.user_id)
 
 
+@django_adapter.require_member("household")
+def by_member(request: Any, household: str) -> HttpResponse:
+    return HttpResponse(f"{household} {request.auth.user_id}")
+
+
+@django_adapter.require_member("household", role="admin")
+def by_admin(request: Any, household: str) -> HttpResponse:
+    return HttpResponse(f"{household} {request.auth.user_id}")
+
+
 @django_adapter.require("user", "node")
 def by_any(request: Any) -> HttpResponse:
     return HttpResponse(request.auth.door)
@@ -130,6 +168,7 @@ def by_nobody(request: HttpRequest) -> HttpResponse:
 
 
 views = {"app": by_app, "node/<room>": by_node, "user": by_user, "any": by_any, "optional": by_optional, "public": by_nobody}
+views |= {"homes/<household>": by_member, "homes/<household>/nodes": by_admin}
 urlpatterns = [path(name, view) for name, view in views.items()]
 
 
@@ -197,6 +236,32 @@ def test_answers_with_problem_documents(create: Any) -> None:
     unavailable = get(client, "/user", auth.issue_user().headers)
     expect_problem(unavailable, 503, "unavailable")
     assert unavailable[2]["Retry-After"] == "2"
+
+
+@FRAMEWORKS
+def test_admits_members_of_the_household_and_to_what_needs_the_role_its_admins_alone(create: Any) -> None:
+    client = create()
+    alice = auth.issue_user(households=[Membership(HOME, "admin"), Membership(OTHER_HOME.upper(), "member")])
+    welcome = f"{HOME} {alice.principal.user_id}"
+    assert get(client, f"/homes/{HOME}", alice.headers)[:2] == (200, welcome)
+    assert get(client, f"/homes/{HOME}/nodes", alice.headers)[:2] == (200, welcome)
+    assert get(client, f"/homes/{OTHER_HOME}", alice.headers)[0] == 200
+    expect_problem(get(client, f"/homes/{OTHER_HOME}/nodes", alice.headers), 403, "missing_role")
+    for household in (str(uuid.uuid4()), HOME.upper(), "home"):
+        expect_problem(get(client, f"/homes/{household}", alice.headers), 404, "not_found")
+        expect_problem(get(client, f"/homes/{household}/nodes", alice.headers), 404, "not_found")
+    expect_problem(get(client, f"/homes/{HOME}"), 401, "missing_access_token")
+    auth.set_households(alice, [Membership(HOME, "member")])
+    expect_problem(get(client, f"/homes/{HOME}/nodes", alice.headers), 403, "missing_role")
+    auth.set_households(alice, [])
+    expect_problem(get(client, f"/homes/{HOME}", alice.headers), 404, "not_found")
+    assert get(client, "/user", alice.headers)[0] == 200
+
+
+def test_refuses_to_start_with_a_role_that_no_route_demands() -> None:
+    for guard in (django_adapter.require_member, auth.member):
+        with pytest.raises(VerifierConfigurationError, match="role"):
+            guard("household", role="member")
 
 
 def test_django_guards_every_view_but_public_ones() -> None:

@@ -2,14 +2,16 @@
 
 from platform_auth.endings import Watch
 from platform_auth.errors import (
+    MissingRoleError,
     MissingScopeError,
+    NotAMemberError,
     ProblemResponse,
     RefusedError,
     UnavailableError,
     VerificationError,
     VerifierConfigurationError,
 )
-from platform_auth.principals import AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
+from platform_auth.principals import AppPrincipal, Door, Membership, NodePrincipal, Principal, UserPrincipal
 from platform_auth.testing import TestCredential
 from platform_auth.verifier import TestVerifier, Verifier
 
@@ -22,9 +24,12 @@ __all__ = [
     "App",
     "AppPrincipal",
     "Door",
+    "Membership",
+    "MissingRoleError",
     "MissingScopeError",
     "Node",
     "NodePrincipal",
+    "NotAMemberError",
     "Principal",
     "ProblemResponse",
     "RefusedError",

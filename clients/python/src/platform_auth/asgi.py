@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from platform_auth.credentials import Headers
 from platform_auth.errors import Message, Scope, Send, read_address, send_problem, to_verification_error
+from platform_auth.membership import AdminRole, PresentedHousehold, check_role
 from platform_auth.principals import Principal
 from platform_auth.verifier import Verifier
 
@@ -23,33 +23,55 @@ class _Guard:
         if scope["type"] not in ("http", "websocket"):
             raise RuntimeError(f"platform_auth cannot guard the ASGI scope {scope['type']}")
         try:
-            principal = await self._verify(scope["headers"], read_address(scope))
+            principal = await self._verify(scope)
         except Exception as error:
             await send_problem(to_verification_error(error), scope, send)
             return
         scope["auth"] = principal
         await self._app(scope, receive, send)
 
-    async def _verify(self, headers: Headers, address: str | None) -> Principal:
+    async def _verify(self, scope: Scope) -> Principal:
         raise NotImplementedError
 
 
 class RequireApp(_Guard):
     """Admits requests with a valid key of another service, for this one."""
 
-    async def _verify(self, headers: Headers, address: str | None) -> Principal:
-        return await self._verifier.verify_app(headers, address=address)
+    async def _verify(self, scope: Scope) -> Principal:
+        return await self._verifier.verify_app(scope["headers"], address=read_address(scope))
 
 
 class RequireNode(_Guard):
     """Admits requests with a valid key of a node."""
 
-    async def _verify(self, headers: Headers, address: str | None) -> Principal:
-        return await self._verifier.verify_node(headers, address=address)
+    async def _verify(self, scope: Scope) -> Principal:
+        return await self._verifier.verify_node(scope["headers"], address=read_address(scope))
 
 
 class RequireUser(_Guard):
     """Admits requests with a valid access token of a user."""
 
-    async def _verify(self, headers: Headers, address: str | None) -> Principal:
-        return await self._verifier.verify_user(headers, address=address)
+    async def _verify(self, scope: Scope) -> Principal:
+        return await self._verifier.verify_user(scope["headers"], address=read_address(scope))
+
+
+class RequireMember(_Guard):
+    """
+    Admits requests with a valid access token of a user who lives in the household, and has the role, if one is given.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        verifier: Verifier,
+        household: Callable[[Scope], PresentedHousehold],
+        role: AdminRole | None = None,
+    ) -> None:
+        check_role(role)
+        super().__init__(app, verifier)
+        self._household = household
+        self._role: AdminRole | None = role
+
+    async def _verify(self, scope: Scope) -> Principal:
+        household, address = self._household(scope), read_address(scope)
+        return await self._verifier.verify_member(scope["headers"], household, role=self._role, address=address)

@@ -13,9 +13,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.module_loading import import_string
 
 from platform_auth.errors import to_verification_error
+from platform_auth.membership import AdminRole
 from platform_auth.principals import Door
 from platform_auth.verifier import Verifier
-from platform_auth.wsgi import Requirement
+from platform_auth.wsgi import MemberRequirement, Requirement
 
 View = TypeVar("View", bound=Callable[..., Any])
 _ATTRIBUTE = "platform_auth_requirement"
@@ -26,6 +27,13 @@ def require(*doors: Door, scope: str | None = None) -> Callable[[View], View]:
     Requires a credential of the first of these doors for which a request presents one, and the scope of an app's key.
     """
     return _mark(Requirement(*doors, scope=scope))
+
+
+def require_member(household_path: str, *, role: AdminRole | None = None) -> Callable[[View], View]:
+    """
+    Requires a user who lives in the household that this parameter of the path names, and has the role, if one is given.
+    """
+    return _mark(MemberRequirement(household_path, role))
 
 
 def optional(*doors: Door) -> Callable[[View], View]:
@@ -59,14 +67,14 @@ class PlatformAuthMiddleware:
         return self._get_response(request)
 
     def process_view(
-        self, request: HttpRequest, view: Callable[..., Any], _args: Sequence[Any], _kwargs: dict[str, Any]
+        self, request: HttpRequest, view: Callable[..., Any], _args: Sequence[Any], kwargs: dict[str, Any]
     ) -> HttpResponse | None:
         """Django calls it once it knows the view."""
         requirement = getattr(view, _ATTRIBUTE, self._default)
         if requirement is None:
             return None
         try:
-            request.auth = requirement.verify(self._verifier, request.META)  # type: ignore[attr-defined]
+            request.auth = requirement.verify(self._verifier, request.META, kwargs)  # type: ignore[attr-defined]
         except Exception as error:
             answer = to_verification_error(error).to_response()
             return HttpResponse(answer.content, status=answer.status, headers=answer.headers)

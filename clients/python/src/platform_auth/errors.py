@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from platform_auth.principals import Door
+from platform_auth.principals import Door, HouseholdRole
 
 # The types of ASGI 3.
 Scope = MutableMapping[str, Any]
@@ -87,6 +87,14 @@ _MISSING_SCOPE = Problem(
     title="A scope is missing",
     detail="The key is valid. The operator, or the app credential, needs one of the scopes that `scopes` lists.",
 )
+# The same for a household that does not exist.
+_NOT_A_MEMBER = Problem(
+    status=404,
+    code="not_found",
+    title="Not found",
+    detail="The resource does not exist, or the caller may not see it.",
+)
+_MISSING_ROLE = Problem(status=403, code="missing_role", title="A role is missing", detail="")
 _UNAVAILABLE = Problem(
     status=503,
     code="unavailable",
@@ -149,6 +157,22 @@ class MissingScopeError(RefusedError):
     def __init__(self, scope: str) -> None:
         super().__init__(replace(_MISSING_SCOPE, extension={"scopes": [scope]}))
         self.scope = scope
+
+
+class NotAMemberError(RefusedError):
+    """A verdict: the user does not live in the household, or the household does not exist. Status 404."""
+
+    def __init__(self) -> None:
+        super().__init__(_NOT_A_MEMBER)
+
+
+class MissingRoleError(RefusedError):
+    """A verdict: the user lives in the household without the role. Status 403."""
+
+    def __init__(self, role: HouseholdRole) -> None:
+        detail = f"The caller is a member of the household, and the act needs the role {role}."
+        super().__init__(replace(_MISSING_ROLE, detail=detail))
+        self.role = role
 
 
 def refuse_missing(doors: Sequence[Door]) -> RefusedError:

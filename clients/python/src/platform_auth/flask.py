@@ -8,9 +8,10 @@ from flask import Response, current_app, g, request
 from flask.typing import ResponseReturnValue
 
 from platform_auth.errors import to_verification_error
+from platform_auth.membership import AdminRole
 from platform_auth.principals import Door
 from platform_auth.verifier import Verifier
-from platform_auth.wsgi import Requirement
+from platform_auth.wsgi import MemberRequirement, Requirement
 
 View = TypeVar("View", bound=Callable[..., ResponseReturnValue])
 
@@ -34,6 +35,14 @@ def require_user(verifier: Verifier) -> Decorator:
     return _guard(verifier, Requirement("user"))
 
 
+def require_member(verifier: Verifier, household_path: str, *, role: AdminRole | None = None) -> Decorator:
+    """
+    Admits requests with a valid access token of a user who lives in the household that this parameter of the path names,
+    and has the role, if one is given.
+    """
+    return _guard(verifier, MemberRequirement(household_path, role))
+
+
 def require_any(verifier: Verifier, *doors: Door) -> Decorator:
     """Admits requests by the first of these doors for which they present a credential, if that one is valid."""
     return _guard(verifier, Requirement(*doors))
@@ -49,7 +58,7 @@ def _guard(verifier: Verifier, requirement: Requirement) -> Decorator:
         @wraps(view)
         def guarded(*args: Any, **kwargs: Any) -> ResponseReturnValue:
             try:
-                g.auth = requirement.verify(verifier, request.environ)
+                g.auth = requirement.verify(verifier, request.environ, request.view_args or {})
             except Exception as error:
                 answer = to_verification_error(error).to_response()
                 return Response(answer.content, answer.status, answer.headers)

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 Door = Literal["app", "node", "user"]
 DOORS: tuple[Door, ...] = ("app", "node", "user")
+HouseholdRole = Literal["admin", "member"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,27 @@ class NodePrincipal:
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """A household of a user."""
+
+    id: str
+    role: HouseholdRole
+
+
+@dataclass(frozen=True, slots=True)
 class UserPrincipal:
     """A user, by an access token of a live session.
 
     amr says how the user logged in (RFC 8176): "mfa" when with more than one factor. Empty when the service does not tell.
+    households says where the user lives: None when the service is an older one that does not know, which is not the same as
+    none.
     """
 
     user_id: str
     session_id: str
     email: str
     amr: tuple[str, ...] = ()
+    households: tuple[Membership, ...] | None = None
     door: Literal["user"] = field(default="user", init=False)
 
 
@@ -74,7 +86,28 @@ def to_user_principal(body: Body, user_id: str, session_id: str) -> UserPrincipa
     email = body.get("email")
     if _to_id(body.get("user_id")) != user_id or _to_id(body.get("session_id")) != session_id:
         return None
-    return UserPrincipal(user_id, session_id, email, _to_words(body.get("amr"))) if isinstance(email, str) else None
+    if not isinstance(email, str):
+        return None
+    return UserPrincipal(
+        user_id, session_id, email, _to_words(body.get("amr")), _to_memberships(body.get("households"))
+    )
+
+
+def _to_memberships(value: object) -> tuple[Membership, ...] | None:
+    """Returns None for an absent or unreadable list, which must not be taken for none."""
+    if not isinstance(value, list):
+        return None
+    memberships = [_to_membership(entry) for entry in cast("list[object]", value)]
+    known = tuple(membership for membership in memberships if membership is not None)
+    return known if len(known) == len(memberships) else None
+
+
+def _to_membership(value: object) -> Membership | None:
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    household_id, role = _to_id(fields.get("id")), fields.get("role")
+    if household_id is None or (role != "admin" and role != "member"):
+        return None
+    return Membership(household_id, role)
 
 
 def _to_words(value: object) -> tuple[str, ...]:

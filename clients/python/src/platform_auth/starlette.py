@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
@@ -10,8 +10,12 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketState
 
 from platform_auth.credentials import Headers
-from platform_auth.errors import VerificationError, read_address, send_problem, to_verification_error
-from platform_auth.principals import Door, Principal
+from platform_auth.errors import Scope, VerificationError, read_address, send_problem, to_verification_error
+from platform_auth.membership import AdminRole
+from platform_auth.principals import Door, Principal, UserPrincipal
+
+if TYPE_CHECKING:
+    from platform_auth.verifier import Verifier
 
 Identity = TypeVar("Identity", bound=Principal | None)
 Dependency = Callable[[HTTPConnection], Awaitable[Identity]]
@@ -31,10 +35,23 @@ class ProblemException(HTTPException):
 def create_dependency(
     verify: Callable[[Headers, str | None], Awaitable[Identity]], doors: Sequence[Door]
 ) -> Dependency[Identity]:
+    return _create_dependency(lambda scope: verify(scope["headers"], read_address(scope)), doors)
+
+
+def create_member_dependency(
+    verifier: "Verifier", household_path: str, role: AdminRole | None
+) -> Dependency[UserPrincipal]:
+    async def verify(scope: Scope) -> UserPrincipal:
+        household = scope["path_params"].get(household_path)
+        return await verifier.verify_member(scope["headers"], household, role=role, address=read_address(scope))
+
+    return _create_dependency(verify, ("user",))
+
+
+def _create_dependency(verify: Callable[[Scope], Awaitable[Identity]], doors: Sequence[Door]) -> Dependency[Identity]:
     async def dependency(connection: HTTPConnection) -> Identity:
-        scope = connection.scope
         try:
-            return await verify(scope["headers"], read_address(scope))
+            return await verify(connection.scope)
         except Exception as error:
             _install_handler(connection)
             raise ProblemException(to_verification_error(error)) from None

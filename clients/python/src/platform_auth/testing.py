@@ -4,15 +4,15 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from hmac import compare_digest
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from platform_auth.lease import Change
-from platform_auth.principals import Principal
+from platform_auth.principals import Membership, Principal
 from platform_auth.runtime import ThreadWorker
 from platform_auth.transport import ServiceAnswer, ServiceRequest
 
@@ -59,6 +59,7 @@ class MemoryService:
     def __init__(self) -> None:
         self.is_available = True
         self._issued: dict[Change, tuple[bytes, Mapping[str, object]]] = {}
+        self._households: dict[str, tuple[Membership, ...]] = {}
 
     def issue(self, name: Change, secret: str, body: Mapping[str, object]) -> None:
         """`name`: the change that is reported when the credential ends."""
@@ -66,6 +67,12 @@ class MemoryService:
 
     def revoke(self, name: Change) -> None:
         self._issued.pop(name, None)
+
+    def set_households(self, user_id: str, households: Sequence[Membership]) -> None:
+        self._households[user_id] = tuple(replace(household, id=household.id.lower()) for household in households)
+
+    def read_households(self, user_id: str) -> tuple[Membership, ...]:
+        return self._households.get(user_id, ())
 
     async def close(self) -> None:
         pass
@@ -88,7 +95,11 @@ class MemoryService:
                 return _answer(self._find(Change("node", node_id.lower()), key), "invalid_node_credentials")
             case _:
                 token = headers["Authorization"].removeprefix("Bearer ")
-                return _answer(self._find(Change("session", _read_session(token)), token), "invalid_access_token")
+                found = self._find(Change("session", _read_session(token)), token)
+                if found is not None:
+                    households = self.read_households(str(found["user_id"]))
+                    found = {**found, "households": [asdict(household) for household in households]}
+                return _answer(found, "invalid_access_token")
 
     def _find(self, name: Change, secret: str) -> Mapping[str, object] | None:
         digest, body = self._issued.get(name, (b"", None))

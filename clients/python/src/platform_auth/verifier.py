@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
@@ -23,9 +24,10 @@ from platform_auth.errors import (
 )
 from platform_auth.events import LOGGER, Misconfigurations, UnexpectedErrors
 from platform_auth.lease import Change
+from platform_auth.membership import AdminRole, MemberDemands, PresentedHousehold, check_role
 from platform_auth.open_telemetry import COUNTS_OBSERVER
 from platform_auth.options import Settings, read_environment
-from platform_auth.principals import DOORS, AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
+from platform_auth.principals import DOORS, AppPrincipal, Door, Membership, NodePrincipal, Principal, UserPrincipal
 from platform_auth.questions import PATIENCE_SECONDS
 from platform_auth.runtime import Channel, Runtime, create_system_runtime
 from platform_auth.tallies import Tally, VerdictHook, VerdictName
@@ -177,6 +179,21 @@ class Verifier:
         next(self._accepted_users)
         return principal
 
+    async def verify_member(
+        self,
+        headers: Headers,
+        household: PresentedHousehold,
+        *,
+        role: AdminRole | None = None,
+        address: str | None = None,
+    ) -> UserPrincipal:
+        """
+        As verify_user, for a user who lives in this household, and has the role, if one is given. Also raises NotAMemberError
+        and MissingRoleError.
+        """
+        core = self._core or self._get_core()
+        return await self._verify("user", headers, core.verify_member(headers, MemberDemands(household, role), address))
+
     async def verify_any(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal:
         """Verifies the credential of the first of these doors for which the request presents one."""
         headers = _to_repeatable(headers)
@@ -224,6 +241,18 @@ class Verifier:
         next(self._accepted_users)
         return principal
 
+    def verify_member_sync(
+        self,
+        headers: Headers,
+        household: PresentedHousehold,
+        *,
+        role: AdminRole | None = None,
+        address: str | None = None,
+    ) -> UserPrincipal:
+        """As verify_member, for threads without an event loop."""
+        core = self._core or self._get_core()
+        return self._verify_sync("user", headers, core.verify_member(headers, MemberDemands(household, role), address))
+
     def verify_any_sync(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal:
         """As verify_any, for threads without an event loop."""
         headers = _to_repeatable(headers)
@@ -267,6 +296,16 @@ class Verifier:
 
         return create_dependency(lambda headers, address: self.verify_app(headers, scope=scope, address=address), ("app",))
 
+    def member(self, household_path: str, *, role: AdminRole | None = None) -> "Dependency[UserPrincipal]":
+        """
+        As `user`, of the household that the parameter household_path of the path names: without a household of that id the
+        answer is 404, and without the role 403 missing_role.
+        """
+        from platform_auth.starlette import create_member_dependency
+
+        check_role(role)
+        return create_member_dependency(self, household_path, role)
+
     def any(self, *doors: Door) -> "Dependency[Principal]":
         """
         As `app`, `node` and `user`: the caller at the first of these doors for which the request presents a
@@ -284,15 +323,24 @@ class Verifier:
         _check_doors(doors)
         return create_dependency(lambda headers, address: self.verify_optional(headers, *doors, address=address), doors)
 
-    def on_ended(self, headers: Headers, callback: Callable[[], object]) -> Watch:
+    def on_ended(
+        self,
+        headers: Headers,
+        callback: Callable[[], object],
+        *,
+        household: PresentedHousehold | EllipsisType = ...,
+        role: AdminRole | None = None,
+    ) -> Watch:
         """
         Calls back once, when the key that these headers present has ended, or the session or the user of their token: for
-        connections that outlive their request. On the event loop that runs here, or else in a thread of the verifier. An access
-        token that expires does not end its session. Close what is returned when the connection ends. Raises RefusedError.
+        connections that outlive their request. With a household, also when the user is no longer a member of it, with the role,
+        if one is given. On the event loop that runs here, or else in a thread of the verifier. An access token that expires does
+        not end its session. Close what is returned when the connection ends. Raises RefusedError.
         """
         headers = _to_repeatable(headers)
-        door = self._choose_door(headers, ("user", "node", "app"))
-        return self._get_core().watch(door, headers, callback)
+        demands = None if household is ... and role is None else MemberDemands(household, role)
+        door = self._choose_door(headers, ("user", "node", "app") if demands is None else ("user",))
+        return self._get_core().watch(door, headers, callback, demands)
 
     def read_counts(self) -> dict[Door, dict[VerdictName, int]]:
         """How many requests were accepted, refused and not verified (503) at each door, since the verifier was created."""
@@ -409,15 +457,30 @@ class TestVerifier(Verifier):
         return TestCredential({"X-API-Key": f"{principal.node_id}:{key}"}, principal)
 
     def issue_user(
-        self, user_id: str | None = None, email: str = "user@example.org", amr: Sequence[str] = ("pwd",)
+        self,
+        user_id: str | None = None,
+        email: str = "user@example.org",
+        amr: Sequence[str] = ("pwd",),
+        households: Sequence[Membership] | None = None,
     ) -> TestCredential[UserPrincipal]:
-        """Issues an access token of a user, for a session of its own."""
-        principal = UserPrincipal((user_id or str(uuid4())).lower(), str(uuid4()), email, tuple(amr))
+        """Issues an access token of a user, for a session of its own. Without households, those of the user stay."""
+        user_id = (user_id or str(uuid4())).lower()
+        if households is not None:
+            self._service.set_households(user_id, households)
+        known = self._service.read_households(user_id)
+        principal = UserPrincipal(user_id, str(uuid4()), email, tuple(amr), known)
         claims = {"sub": principal.user_id, "sid": principal.session_id, "email": email, "amr": list(amr)}
         token = f"{encode_part({'alg': 'HS256', 'typ': 'JWT'})}.{encode_part(claims)}.{secrets.token_urlsafe()}"
         body = {"user_id": principal.user_id, "session_id": principal.session_id, "email": email, "amr": list(amr)}
         self._service.issue(Change("session", principal.session_id), token, body)
         return TestCredential({"Authorization": f"Bearer {token}"}, principal)
+
+    def set_households(self, credential: TestCredential[UserPrincipal], households: Sequence[Membership]) -> None:
+        """Lets the user of the token live in these households, with each role, and in no other one."""
+        user_id = credential.principal.user_id
+        self._service.set_households(user_id, households)
+        if self._core is not None:
+            self._core.take_over(Change("user", user_id))
 
     def revoke(self, credential: TestCredential[Any]) -> None:
         """Revokes a key, or ends the session of a token."""

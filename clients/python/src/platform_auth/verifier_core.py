@@ -28,6 +28,7 @@ from platform_auth.endings import Endings, Watch, to_liveness
 from platform_auth.errors import REFUSALS, MissingScopeError, RefusedError, UnavailableError, VerificationError
 from platform_auth.events import Misconfigurations, UnexpectedErrors
 from platform_auth.lease import Change, Lease, Ticket
+from platform_auth.membership import MemberDemands
 from platform_auth.options import Settings
 from platform_auth.poller import Checks, Poller
 from platform_auth.principals import (
@@ -40,7 +41,7 @@ from platform_auth.principals import (
     to_node_principal,
     to_user_principal,
 )
-from platform_auth.questions import PATIENCE_SECONDS, Identity, Outcome, Question, Questions
+from platform_auth.questions import PATIENCE_SECONDS, Accepted, Identity, Outcome, Question, Questions
 from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient
 from platform_auth.service_name import ServiceName
@@ -107,7 +108,18 @@ class VerifierCore:
         remembered = self.tokens.recall(headers, address, compute_fingerprint(credential))
         return remembered or (yield from self._ask(self._ask_about_user(credential, headers, address)))
 
-    def watch(self, door: Door, headers: Headers, callback: Callable[[], object]) -> Watch:
+    def verify_member(self, headers: Headers, demands: MemberDemands, address: str | None) -> Verification[UserPrincipal]:
+        credential = read_token(headers)
+        user = self.tokens.recall(headers, address, compute_fingerprint(credential))
+        # An answer that does not know the households may be that of an older replica.
+        if user is None or user.households is None:
+            user = yield from self._ask(self._ask_about_user(credential, headers, address))
+        demands.check(user)
+        return user
+
+    def watch(
+        self, door: Door, headers: Headers, callback: Callable[[], object], demands: MemberDemands | None = None
+    ) -> Watch:
         """Raises RefusedError for a malformed credential."""
         changes: set[Change] = set()
         match door:
@@ -126,7 +138,10 @@ class VerifierCore:
                 changes = {Change("session", token.session_id), Change("user", token.user_id)} if token else set()
 
         async def ask() -> bool | None:
-            return to_liveness(await take_steps(steps(), PATIENCE_SECONDS))
+            outcome = await take_steps(steps(), PATIENCE_SECONDS)
+            if demands is not None and isinstance(outcome, Accepted):
+                return demands.judge(outcome.principal)
+            return to_liveness(outcome)
 
         watch = Watch(frozenset(changes), ask, call_on_this_loop(callback), self._endings)
         self._endings.add(watch)

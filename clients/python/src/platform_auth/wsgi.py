@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from platform_auth.errors import VerifierConfigurationError
+from platform_auth.membership import AdminRole, check_role
 from platform_auth.principals import Door, Principal
 from platform_auth.verifier import Verifier
 
@@ -27,8 +28,13 @@ class Requirement:
         self._scope = scope
         self._is_optional = is_optional
 
-    def verify(self, verifier: Verifier, environ: Mapping[str, Any]) -> Principal | None:
-        """Returns None when the credential is optional and none was presented. Raises VerificationError."""
+    def verify(
+        self, verifier: Verifier, environ: Mapping[str, Any], parameters: Mapping[str, Any]
+    ) -> Principal | None:
+        """
+        `parameters`: of the path. Returns None when the credential is optional and none was presented. Raises
+        VerificationError.
+        """
         headers = read_headers(environ)
         address = environ.get("REMOTE_ADDR")
         if self._is_optional:
@@ -36,6 +42,21 @@ class Requirement:
         if self._doors == ("app",):
             return verifier.verify_app_sync(headers, scope=self._scope, address=address)
         return verifier.verify_any_sync(headers, *self._doors, address=address)
+
+
+class MemberRequirement(Requirement):
+    """What a route asks of a user: to live in the household that a parameter of its path names."""
+
+    def __init__(self, household_path: str, role: AdminRole | None) -> None:
+        super().__init__("user")
+        check_role(role)
+        self._household_path = household_path
+        self._role: AdminRole | None = role
+
+    def verify(self, verifier: Verifier, environ: Mapping[str, Any], parameters: Mapping[str, Any]) -> Principal:
+        household = parameters.get(self._household_path)
+        address = environ.get("REMOTE_ADDR")
+        return verifier.verify_member_sync(read_headers(environ), household, role=self._role, address=address)
 
 
 def read_headers(environ: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
