@@ -29,6 +29,7 @@ const names = {
   node_id: id('b01'),
   node_key: 'pa_node_NNNnnnNNNnnnNNNnnnNNNnnnNNNnnnNNNnnnNNNnnn1',
   household_id: id('d01'),
+  other_household_id: id('d02'),
   alice_id: id('e01'),
   alice_session: id('f01'),
   alice_other_session: id('f02'),

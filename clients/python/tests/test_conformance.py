@@ -179,7 +179,11 @@ class Run:
         }[credential["door"]]
         # Hands headers over as an ASGI server does.
         pairs = [*credential["headers"], *step.get("with", [])]
-        return asdict(await verify([(name.lower().encode(), value.encode("utf-8")) for name, value in pairs]))
+        headers = [(name.lower().encode(), value.encode("utf-8")) for name, value in pairs]
+        if "member" in step:
+            demands = step["member"]
+            return asdict(await self._verifier.verify_member(headers, demands["household"], role=demands.get("role")))
+        return asdict(await verify(headers))
 
     def _check_response(self, step: dict[str, Any], error: VerificationError, expected: dict[str, Any]) -> None:
         response = error.to_response()

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect, isDeepStrictEqual } from 'node:util';
 import { RefusedError, UnavailableError, VerificationError } from '../src/errors.js';
+import type { MemberDemands } from '../src/membership.js';
 import { toSettings } from '../src/options.js';
 import { hasScope, type Principal } from '../src/principals.js';
 import { VerifierCore } from '../src/verifier-core.js';
@@ -123,8 +124,11 @@ class Run {
   private async verify({ door, headers }: Credential, step: Step): Promise<Known> {
     const request = toRequest([...headers, ...(step.with ?? [])]);
     const verify = { app: 'verifyApp', node: 'verifyNode', user: 'verifyUser' } as const;
+    const demands = step.member as MemberDemands | undefined;
     try {
-      const principal = await this.verifier[verify[door]](request);
+      const principal = await (demands
+        ? this.verifier.verifyMember(request, demands)
+        : this.verifier[verify[door]](request));
       return { atMs: this.simulation.nowMs, verdict: 'accepted', principal: toNeutral(principal) };
     } catch (error) {
       if (!(error instanceof VerificationError)) {

@@ -43,6 +43,7 @@ export interface Step {
   readonly at: number;
   readonly present?: string | Credential;
   readonly with?: Pairs;
+  readonly member?: { readonly household: unknown; readonly role?: 'admin' };
   readonly expect?: Verdict | Expectation;
   readonly service?: Service;
   readonly key_file?: string | null;
