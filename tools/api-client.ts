@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 const user = z.object({ id: z.string() });
 export const tokenPair = z.object({ access_token: z.string(), refresh_token: z.string() });
+const household = z.object({ id: z.string() });
 const nodeCredential = z.object({ node_id: z.string(), api_key: z.string() });
 const appCredential = z.object({ app_id: z.string(), app_key: z.string() });
 
@@ -12,6 +13,7 @@ export interface Person {
 
 export type User = z.output<typeof user>;
 export type TokenPair = z.output<typeof tokenPair>;
+export type Household = z.output<typeof household>;
 export type NodeCredential = z.output<typeof nodeCredential>;
 export type AppCredential = z.output<typeof appCredential>;
 
@@ -36,6 +38,11 @@ export class ApiClient {
 
   logOut({ refresh_token }: TokenPair): Promise<unknown> {
     return this.send('POST', '/api/v0/auth/logout', { refresh_token });
+  }
+
+  /** The user becomes its admin. */
+  createHousehold({ access_token }: TokenPair, name: string): Promise<Household> {
+    return this.post('/api/v0/households', { name }, household, { Authorization: `Bearer ${access_token}` });
   }
 
   issueNode(node: { household_id: string; room: string; name: string }): Promise<NodeCredential> {

@@ -10,8 +10,8 @@ local IDENTITY = {
     user = { "x-auth-door", "x-auth-user-id", "x-auth-session-id", "x-auth-email" },
 }
 
--- These headers are set only when the answer has them.
-local OPTIONAL = { node = {}, app = { "x-auth-scopes" }, user = { "x-auth-amr" } }
+-- These headers are set only when the answer has them, and they are not empty.
+local OPTIONAL = { node = {}, app = { "x-auth-scopes" }, user = { "x-auth-amr", "x-auth-households" } }
 
 local FORWARDED = {
     node = { "x-api-key", "x-platform-target" },
@@ -86,7 +86,7 @@ core.register_action("platform_auth", { "http-req" }, function(txn)
         end
         for _, name in ipairs(OPTIONAL[door]) do
             local value = first(answer.headers, name)
-            if value then
+            if value and value ~= "" then
                 txn.http:req_set_header(name, value)
             end
         end

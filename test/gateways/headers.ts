@@ -28,6 +28,11 @@ export async function checkHeaders({ name, port }: Gateway, { checks, credential
   await checks.run(`${name}: removes forged identity headers on an open path`, async () => {
     for (const headers of forgeIdentity()) expectIdentity(await send(port, { path: '/open/x?y', headers }), {});
   });
+  await checks.run(`${name}, user: removes forged households of a user who has none`, async () => {
+    const { good, identity } = credentials.homeless;
+    const [, forged] = forgeIdentity();
+    expectIdentity(await send(port, { path: '/user/x', headers: [...forged, ...good] }), identity);
+  });
   await checks.run(`${name}: states the client's address itself on an open path`, async () => {
     expectOwnOrigin(expectIdentity(await send(port, { path: '/open/x', headers: forgeOrigin() }), {}));
   });
@@ -104,7 +109,7 @@ export function forgeOrigin(): Headers {
 }
 
 const IDENTITY = ['Door', 'Node-Id', 'Household-Id', 'App-Id', 'Caller', 'Scopes'];
-const IDENTITY_OF_USERS = ['User-Id', 'Session-Id', 'Email', 'Amr'];
+const IDENTITY_OF_USERS = ['User-Id', 'Session-Id', 'Email', 'Amr', 'Households'];
 
 /** Every identity header, in all spellings that some framework takes for it, for two requests: HAProxy reads 101 headers. */
 export function forgeIdentity(): [Headers, Headers] {

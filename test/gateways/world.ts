@@ -9,7 +9,7 @@ import { makeSecrets } from '../../tools/service.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import type { Gateway } from './gateways.js';
 import { Echo, send } from './http.js';
-import { ApiClient } from '../../tools/api-client.js';
+import { ApiClient, type Household, type Person, type TokenPair } from '../../tools/api-client.js';
 import { readClaims } from '../../tools/read-claims.js';
 
 /** What stands around a gateway. */
@@ -54,6 +54,7 @@ export type Headers = readonly (readonly [string, string])[];
 const SERVICE_NAME = 'recipes';
 const HOUSEHOLD_ID = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 const PERSON = { email: 'alice@example.org', password: 'correct horse battery' };
+const HOMELESS = { ...PERSON, email: 'bob@example.org' };
 
 interface Credential {
   readonly good: Headers;
@@ -66,6 +67,8 @@ interface Credential {
 }
 
 interface Credentials extends Readonly<Record<Door, Credential>> {
+  /** A valid token of a user without a household. */
+  readonly homeless: Pick<Credential, 'good' | 'identity'>;
   /** A valid key of an app with the scope `documents:read` alone. */
   readonly reader: Pick<Credential, 'good' | 'identity'>;
   /** A valid key of an app without the scope `documents:read`. */
@@ -90,9 +93,11 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
     scopes: ['documents:read'],
   });
   await client.register(PERSON);
-  const [{ access_token }, ended] = [await client.logIn(PERSON), await client.logIn(PERSON)];
+  const [tokens, ended] = [await client.logIn(PERSON), await client.logIn(PERSON)];
   await client.logOut(ended);
-  const { sub, sid } = sessionClaims.parse(readClaims(access_token));
+  const households = [await client.createHousehold(tokens, 'home'), await client.createHousehold(tokens, 'cottage')];
+  await client.register(HOMELESS);
+  const homeless = await client.logIn(HOMELESS);
   return {
     node: {
       good: [['X-API-Key', `${node.node_id}:${node.api_key}`]],
@@ -110,19 +115,14 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
       challenge: 'PlatformApp ',
     },
     user: {
-      good: [['Authorization', `Bearer ${access_token}`]],
+      good: toTokenHeaders(tokens),
       // Of a session that has ended: the signature alone does not tell.
-      bad: [['Authorization', `Bearer ${ended.access_token}`]],
-      identity: {
-        'x-auth-amr': 'pwd',
-        'x-auth-door': 'user',
-        'x-auth-email': PERSON.email,
-        'x-auth-session-id': sid,
-        'x-auth-user-id': sub,
-      },
+      bad: toTokenHeaders(ended),
+      identity: toUserIdentity(PERSON, tokens, households),
       code: 'invalid_access_token',
       challenge: 'Bearer ',
     },
+    homeless: { good: toTokenHeaders(homeless), identity: toUserIdentity(HOMELESS, homeless, []) },
     reader: {
       good: toAppHeaders(reader),
       identity: {
@@ -133,6 +133,26 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
       },
     },
     restricted: { good: toAppHeaders(restricted) },
+  };
+}
+
+function toTokenHeaders({ access_token }: TokenPair): Headers {
+  return [['Authorization', `Bearer ${access_token}`]];
+}
+
+function toUserIdentity({ email }: Person, { access_token }: TokenPair, households: readonly Household[]) {
+  const { sub, sid } = sessionClaims.parse(readClaims(access_token));
+  const ids = households
+    .map(({ id }) => id)
+    .sort()
+    .join(',');
+  return {
+    'x-auth-amr': 'pwd',
+    'x-auth-door': 'user',
+    'x-auth-email': email,
+    ...(ids && { 'x-auth-households': ids }),
+    'x-auth-session-id': sid,
+    'x-auth-user-id': sub,
   };
 }
 
