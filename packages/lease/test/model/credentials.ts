@@ -1,20 +1,16 @@
 import { LEASE_MS } from './histories.js';
+import type { Right } from './household.js';
 
 /** Within the shortest history. */
 const EXPIRES_AT_MS = 2_500;
 const MAX_DRIFT = 1.02;
 
-export interface Credential {
+export interface Credential extends Right {
   readonly kind: 'node' | 'session';
-  readonly id: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: object;
   /** By itself, in true time. */
   readonly expiresAtMs: number;
-  /** Committed. */
-  hasEnded: boolean;
-  /** From then on no verifier may accept it. */
-  deadSince: number;
 }
 
 export const USER = 'user-1';

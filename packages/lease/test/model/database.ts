@@ -38,6 +38,13 @@ export class Database {
     return true;
   }
 
+  /** As {@link commit}, without the change. */
+  forget(transaction: Logged): boolean {
+    if (!this.open.delete(transaction)) return false;
+    this.complete(transaction.xid);
+    return true;
+  }
+
   /** Transactions that took an id and changed no key. */
   abort(count: number): void {
     this.nextXid += BigInt(count);

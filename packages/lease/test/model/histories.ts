@@ -21,6 +21,12 @@ const ACTS = [
   'abort',
   'purge',
   'standstill',
+  'present member',
+  'demote',
+  'remove',
+  'other admin leaves',
+  'issue code',
+  'accept code',
 ] as const;
 export type Act = (typeof ACTS)[number];
 
@@ -37,7 +43,7 @@ export interface Step {
 
 export type Histories = fc.Arbitrary<Step[]>;
 
-const WEIGHTS: Readonly<Record<Act, number>> = {
+const WEIGHTS: Weights = {
   present: 180,
   'present to replica': 60,
   end: 9,

@@ -13,7 +13,10 @@ const UNLEASED: Setting = { graceMs: 0, leasesMs: [0, 0, 0] };
 /** As during a rolling restart that changes the lease. */
 const MIXED: Setting = { graceMs: 0, leasesMs: [LEASE_MS, 100, 0] };
 
-export const settings: readonly Setting[] = [LEASED, WITH_GRACE, LONE, UNLEASED, MIXED];
+/** As during an upgrade from a version that does not know households. */
+const UPGRADE: Setting = { ...LEASED, olderReplica: 1 };
+
+export const settings: readonly Setting[] = [LEASED, WITH_GRACE, LONE, UNLEASED, MIXED, UPGRADE];
 
 /**
  * Histories of the faults that show a mistake which the general ones rarely show. The correct rules hold under them
@@ -69,6 +72,16 @@ const SLOW_POLLS = createScenes(
 );
 const REPLICAS = createFocusedHistories({ 'present to replica': 12, end: 4, 'cut replica': 2, 'pause replica': 2 });
 
+const MEMBERS = createFocusedHistories({ 'present member': 14, demote: 1, remove: 1, route: 2, 'cut verifier': 1 });
+const HOUSEHOLD_ACTS = createFocusedHistories({
+  'present member': 4,
+  demote: 1,
+  remove: 1,
+  'other admin leaves': 1,
+  'issue code': 2,
+  'accept code': 2,
+});
+
 export const focusedHistories: readonly Histories[] = [
   CRASHES,
   FAILOVERS,
@@ -81,6 +94,8 @@ export const focusedHistories: readonly Histories[] = [
   RETURNS,
   SLOW_POLLS,
   REPLICAS,
+  MEMBERS,
+  HOUSEHOLD_ACTS,
 ];
 
 const plant = <Name extends string>(name: Name, seed: number, where: Histories, setting = LEASED) => ({
@@ -117,4 +132,10 @@ export const mistakes = [
   plant('lease judged when answered alone', 5, RETURNS, MIXED),
   plant('verdict judged when answered alone', 31, STANDSTILLS, LONE),
   plant('nothing announced without a lease', 6, histories, UNLEASED),
+  plant('membership without a change', 1, MEMBERS),
+  plant('removal does not wait', 1, MEMBERS),
+  plant('remembered answer outlives a demotion', 1, MEMBERS),
+  plant('code outlives its issuer', 1, HOUSEHOLD_ACTS),
+  plant('last admin by look-then-write', 1, HOUSEHOLD_ACTS),
+  plant('absent taken for none', 1, MEMBERS, UPGRADE),
 ];

@@ -34,6 +34,8 @@ export class Replica extends Process {
     world: World,
     rate: number,
     private readonly leaseMs: number,
+    /** It does not know households. */
+    private readonly isOlder: boolean,
   ) {
     super(world, rate);
   }
@@ -80,14 +82,18 @@ export class Replica extends Process {
 
   async answer({ url, body = '{}' }: ServiceRequest, credential: Credential | undefined): Promise<ServiceAnswer> {
     if (url.endsWith('/changes')) return this.answerPoll((JSON.parse(body) as { cursor?: string }).cursor);
-    const { mistake } = this.world;
+    const { mistake, household } = this.world;
     if (this.leaseMs === 0 && mistake !== 'nothing announced without a lease')
       await this.announce().catch(() => undefined);
     const couldPromiseOnArrival = this.announcement.isCurrent || mistake === 'verdict judged when answered alone';
     const isRemembered = mistake === 'verdict from a replica’s memory' && this.lease.isHeld;
+    let households = household.listMemberships();
     const isLive = isRemembered
       ? this.live.has(credential!.id)
-      : await this.ask(() => credential !== undefined && this.world.isLive(credential));
+      : await this.ask(() => {
+          households = household.listMemberships();
+          return credential !== undefined && this.world.isLive(credential);
+        });
     if (!isLive) {
       const code = credential?.kind === 'node' ? 'invalid_node_credentials' : 'invalid_access_token';
       return { status: 401, headers: {}, body: JSON.stringify({ code }) };
@@ -99,7 +105,9 @@ export class Replica extends Process {
       'x-platform-expires-in': String(this.world.getSecondsLeft(credential!)),
       'x-platform-fresh-for-ms': String(isPromised ? this.announcement.promiseMs : 0),
     };
-    return { status: 200, headers, body: JSON.stringify(credential!.body) };
+    const isAboutHouseholds = credential!.kind === 'session' && !this.isOlder;
+    const answered = { ...credential!.body, ...(isAboutHouseholds && { households }) };
+    return { status: 200, headers, body: JSON.stringify(answered) };
   }
 
   private async answerPoll(cursor: string | undefined): Promise<ServiceAnswer> {

@@ -5,9 +5,11 @@ import {
   type ServiceRequest,
   type Transport,
 } from '../../../../clients/typescript/src/transport.js';
+import { MissingRoleError, NotAMemberError } from '../../../../clients/typescript/src/errors.js';
 import { VerifierCore } from '../../../../clients/typescript/src/verifier-core.js';
 import type { Credential } from './credentials.js';
 import { LEASE_MS } from './histories.js';
+import { HOME } from './household.js';
 import type { Mistake } from './mistakes.js';
 import { Process } from './process.js';
 
@@ -70,6 +72,20 @@ export class VerifierProcess extends Process implements Transport {
     world.judge(credential, world.nowMs);
   }
 
+  async presentMember(credential: Credential, role?: 'admin'): Promise<void> {
+    const { world, verifier } = this;
+    const { household } = world;
+    try {
+      await verifier.verifyMember({ headers: credential.headers }, { household: HOME, role });
+    } catch (error) {
+      if (error instanceof NotAMemberError) world.judgeRefusal(household.place);
+      if (error instanceof MissingRoleError) world.judgeRefusal(household.role);
+      return;
+    }
+    world.judge(credential, world.nowMs);
+    world.judge(role ? household.role : household.place, world.nowMs);
+  }
+
   /** A lease counted from the answer is one that is longer by the time that the answer took. */
   private distort(answer: ServiceAnswer, elapsedMs: number): ServiceAnswer {
     const { mistake } = this.world;
@@ -78,6 +94,7 @@ export class VerifierProcess extends Process implements Transport {
     if (mistake === 'lease of a poll from the answer' && body.fresh_for_ms !== undefined) {
       return { ...answer, body: JSON.stringify({ ...body, fresh_for_ms: body.fresh_for_ms + elapsedMs }) };
     }
+    if (mistake === 'absent taken for none') return { ...answer, body: JSON.stringify({ households: [], ...body }) };
     if (mistake !== 'lease of a verdict from the answer') return answer;
     const freshForMs = String(Math.ceil(LEASE_MS + elapsedMs));
     return { ...answer, headers: { ...answer.headers, 'x-platform-fresh-for-ms': freshForMs } };
@@ -87,6 +104,7 @@ export class VerifierProcess extends Process implements Transport {
     const inner = this.verifier as unknown as Inner;
     const plants: Partial<Record<Mistake, () => void>> = {
       'late answer used': () => (inner.questions.isUsable = () => true),
+      'remembered answer outlives a demotion': () => (inner.tokens.byUser.find = () => []),
       'user voids no ticket': () => plantVoidlessUsers(inner),
       'entries end by the wall clock alone': () => (inner.lease.isOlderThan = () => false),
       'entries end by the monotonic clock alone': () => plantMonotonicEnds(inner),
@@ -100,6 +118,7 @@ export class VerifierProcess extends Process implements Transport {
 interface Inner {
   readonly questions: { isUsable: () => boolean; ask: (question: object, isAboutChange?: boolean) => unknown };
   readonly lease: { version: number; evict: (kind: string, id: string) => void; isOlderThan: () => boolean };
+  readonly tokens: { byUser: { find: () => readonly string[] } };
   readonly nodes: { isUsable: (key: unknown, readNow: () => Date) => boolean };
 }
 

@@ -2,6 +2,7 @@ import { computeWaitMs } from '../../../../src/domain/revocation/propagation.js'
 import { createCredentials, USER, type Credential } from './credentials.js';
 import { Database } from './database.js';
 import { LEASE_MS, type Step } from './histories.js';
+import { Household, type Right } from './household.js';
 import type { Mistake } from './mistakes.js';
 import { Replica } from './replica.js';
 import { VerifierProcess } from './verifier-process.js';
@@ -14,6 +15,8 @@ export interface Setting {
   readonly graceMs: number;
   /** The leases of the three replicas. */
   readonly leasesMs: readonly number[];
+  /** The index of a replica of a version that does not know households. */
+  readonly olderReplica?: number;
 }
 
 const DEFAULT_SETTING: Setting = { graceMs: 0, leasesMs: [LEASE_MS, LEASE_MS, LEASE_MS] };
@@ -27,6 +30,7 @@ export class World {
   accepted = 0;
   readonly violations: string[] = [];
   readonly credentials = createCredentials();
+  readonly household = new Household(this);
   readonly graceMs: number;
   readonly database: Database;
   readonly replicas: readonly Replica[];
@@ -36,12 +40,12 @@ export class World {
 
   constructor(
     readonly mistake: Mistake,
-    { graceMs, leasesMs }: Setting = DEFAULT_SETTING,
+    { graceMs, leasesMs, olderReplica }: Setting = DEFAULT_SETTING,
   ) {
     this.graceMs = graceMs;
     this.database = new Database(mistake, () => this.nowMs);
     const rates = [0.99, 1, 1.01];
-    this.replicas = leasesMs.map((leaseMs, index) => new Replica(this, rates[index]!, leaseMs));
+    this.replicas = leasesMs.map((leaseMs, index) => new Replica(this, rates[index]!, leaseMs, index === olderReplica));
   }
 
   at(afterMs: number, work: () => void): void {
@@ -61,10 +65,15 @@ export class World {
     return Math.max(0, Math.floor(Math.min(60_000, expiresAtMs - this.nowMs) / 1_000));
   }
 
-  /** A credential was accepted at a moment. */
-  judge({ id, deadSince }: Credential, atMs: number, isExcused = false): void {
+  /** A credential, or what its owner may do, was accepted at a moment. */
+  judge({ id, deadSince }: Right, atMs: number, isExcused = false): void {
     this.accepted += 1;
     if (atMs >= deadSince && !isExcused) this.violations.push(`${id} accepted at ${atMs}, dead since ${deadSince}`);
+  }
+
+  /** A verifier told a user that this right is not theirs. */
+  judgeRefusal({ id, hasEnded }: Right): void {
+    if (!hasEnded) this.violations.push(`${id} was refused at ${this.nowMs}`);
   }
 
   async run(steps: readonly Step[]): Promise<void> {
@@ -126,6 +135,16 @@ export class World {
       purge: () => this.database.purge(step.holdMs),
       // Every process and the network are frozen, and PostgreSQL's clock goes on.
       standstill: () => void (this.nowMs += STANDSTILL_MS),
+      'present member': () => {
+        const sessions = this.findSessions();
+        const session = sessions[step.credential % sessions.length]!;
+        verifier.do(() => void verifier.presentMember(session, step.holdMs % 2 === 0 ? 'admin' : undefined));
+      },
+      demote: () => this.endMembership(replica, [this.household.role], step),
+      remove: () => this.endMembership(replica, [this.household.role, this.household.place], step),
+      'other admin leaves': () => this.household.letOtherAdminLeave(step.holdMs),
+      'issue code': () => this.household.issueCode(step.holdMs),
+      'accept code': () => this.household.acceptCode(step.holdMs),
     };
     acts[step.act]();
   }
@@ -144,15 +163,7 @@ export class World {
   ): void {
     if (replica.isCut) return;
     const { database, mistake } = this;
-    const die = (): void => {
-      for (const credential of credentials) credential.deadSince = Math.min(this.nowMs, credential.deadSince);
-    };
-    const answerAfter = (promiseMs: number): void => {
-      // By the clock of the replica that was called.
-      const waitMs = mistake === 'no wait' ? 0 : computeWaitMs(promiseMs) / replica.rate;
-      this.at(backMs + waitMs, die);
-    };
-    const readAndAnswer = (): void => this.at(outMs + backMs, () => answerAfter(database.readLongestPromiseMs()));
+    const { die, answerAfter, readAndAnswer } = this.prepareAnswer(replica, credentials, { outMs, backMs });
     this.at(outMs, () => {
       if (credentials.every(({ hasEnded }) => hasEnded)) {
         if (mistake === 'repeated revocation does not wait') this.at(backMs, die);
@@ -168,6 +179,54 @@ export class World {
         else readAndAnswer();
       });
     });
+  }
+
+  /** A call that demotes or removes the user, unless this is the last admin: as {@link end}, under the lock. */
+  private endMembership(replica: Replica, rights: readonly Right[], { outMs, holdMs, backMs }: Step): void {
+    if (replica.isCut) return;
+    const { database, household, mistake } = this;
+    const { die, readAndAnswer } = this.prepareAnswer(replica, rights, { outMs, backMs });
+    const work = (unlock: () => void): void => {
+      if (!household.canEndRole) {
+        unlock();
+        return;
+      }
+      if (rights.every(({ hasEnded }) => hasEnded)) {
+        unlock();
+        readAndAnswer();
+        return;
+      }
+      const transaction = database.begin(USER, 'user');
+      this.at(holdMs, () => {
+        const isWritten = mistake !== 'membership without a change';
+        const isCommitted = isWritten ? database.commit(transaction) : database.forget(transaction);
+        if (isCommitted) household.end(rights);
+        unlock();
+        if (!isCommitted) return;
+        if (mistake === 'removal does not wait') this.at(backMs, die);
+        else readAndAnswer();
+      });
+    };
+    this.at(outMs, () => household.lock(work));
+  }
+
+  /** How a call that ends rights answers: after a wait, and the rights are dead from then on. */
+  private prepareAnswer(
+    { rate }: Replica,
+    rights: readonly Right[],
+    { outMs, backMs }: Pick<Step, 'outMs' | 'backMs'>,
+  ) {
+    const { database, mistake } = this;
+    const die = (): void => {
+      for (const right of rights) right.deadSince = Math.min(this.nowMs, right.deadSince);
+    };
+    const answerAfter = (promiseMs: number): void => {
+      // By the clock of the replica that was called.
+      const waitMs = mistake === 'no wait' ? 0 : computeWaitMs(promiseMs) / rate;
+      this.at(backMs + waitMs, die);
+    };
+    const readAndAnswer = (): void => this.at(outMs + backMs, () => answerAfter(database.readLongestPromiseMs()));
+    return { die, answerAfter, readAndAnswer };
   }
 }
 
