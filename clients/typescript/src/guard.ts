@@ -37,7 +37,9 @@ export const USER_GUARD: Guard<'user'> = {
 export function createMemberGuard<Request extends object>({ household, role }: MemberRoute<Request>): Guard<'user'> {
   const isRole = role === undefined || (role as unknown) === 'admin';
   if (typeof household !== 'function' || !isRole)
-    throw new VerifierConfigurationError('Name the household of a request by a function, and as the role "admin" or none');
+    throw new VerifierConfigurationError(
+      'Name the household of a request by a function, and as the role "admin" or none',
+    );
   return {
     doors: ['user'],
     verify: (verifier, request, target) =>

@@ -221,7 +221,10 @@ describe('a verifier before the service', () => {
     expect(await verdictOf(verify())).toBe('not_found');
     const stays = await home.member();
     const verifyStaying = () =>
-      verifier.verifyMember({ headers: { authorization: `Bearer ${stays.tokens.access_token}` } }, { household: home.id });
+      verifier.verifyMember(
+        { headers: { authorization: `Bearer ${stays.tokens.access_token}` } },
+        { household: home.id },
+      );
     await untilRemembered(verifyStaying);
     await home.deleteBy(home.admin).expect(204);
     expect(await verdictOf(verifyStaying)).toBe('not_found');
