@@ -1,5 +1,5 @@
 /**
- * What needs a person, worst first: the first page of the console, `platform-auth status` and the operators' API show the
+ * What needs a person, worst first: the first page of the console and the operators' API show the
  * same. Each source reads a few rows by an index. A source that an operator's scopes do not cover is not looked at.
  */
 import { Injectable } from '@nestjs/common';
