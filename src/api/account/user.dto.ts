@@ -1,11 +1,25 @@
 import { ApiProperty } from '@nestjs/swagger';
 import type { Account } from '../../domain/users/users.service.js';
-import { NewEmailField, PasswordField, NEW_PASSWORD, EmailField, ID, MOMENT } from '../../foundation/common/fields.js';
+import {
+  EmailField,
+  ID,
+  IfSent,
+  MOMENT,
+  NEW_PASSWORD,
+  NewEmailField,
+  PasswordField,
+} from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 
 export class RegistrationRequest {
   @NewEmailField() email!: string;
-  @PasswordField(NEW_PASSWORD) password!: string;
+
+  /** Documented as required, as it is by default (`Registration` refuses its absence). */
+  @IfSent()
+  @PasswordField({
+    description: `${NEW_PASSWORD.description} With REGISTRATION_ANSWER=uniform it may be left out, and is not kept.`,
+  })
+  password?: string;
 }
 
 export class CredentialsRequest {

@@ -3,7 +3,7 @@
  * refresh token ends its session, and that is committed before the refusal is sent.
  */
 import { Body, Controller, Post, Req } from '@nestjs/common';
-import { ApiBody, ApiOperation, ApiProperty, ApiSecurity, ApiTags } from '@nestjs/swagger';
+import { ApiBody, ApiOperation, ApiProperty, ApiResponse, ApiSecurity, ApiTags } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
 import type { Request } from 'express';
 import { toActor } from '../../foundation/access/actor.js';
@@ -17,6 +17,7 @@ import { problems } from '../../foundation/problems/problems.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../../domain/second-factors/webauthn.js';
 import { Throttled } from '../../foundation/throttling/throttle.js';
 import { type TokenPair } from '../../domain/tokens/access-tokens.js';
+import { UniformRegistration } from '../../domain/users/uniform-registration.js';
 import { Registration } from '../../domain/users/user-lifecycle.js';
 import { UserResponse, CredentialsRequest, RegistrationRequest } from '../account/user.dto.js';
 import { LoginService } from './login.service.js';
@@ -89,6 +90,7 @@ class PasskeyLoginRequest {
 export class AuthController {
   constructor(
     private readonly registration: Registration,
+    private readonly uniformRegistration: UniformRegistration,
     private readonly logins: LoginService,
     private readonly secondFactors: SecondFactorLogins,
     private readonly auth: AuthService,
@@ -98,9 +100,20 @@ export class AuthController {
   @Public()
   @Throttled('registration')
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
-  @ApiOperation({ summary: 'Register a new user' })
+  @ApiOperation({
+    summary: 'Register a new user',
+    description:
+      'With REGISTRATION_ANSWER=uniform every well-formed address gets 202, and costs the same work: a new one gets a ' +
+      'mail with a link to choose the password, and one that has an account gets a mail that says so.',
+  })
+  @ApiResponse({ status: 202, description: 'REGISTRATION_ANSWER=uniform: the request is recorded, and a mail follows' })
   @Answers(201, UserResponse)
-  async register(@Req() request: Request, @Body() body: RegistrationRequest): Promise<UserResponse> {
+  async register(@Req() request: Request, @Body() body: RegistrationRequest): Promise<UserResponse | undefined> {
+    if (this.uniformRegistration.isEnabled) {
+      await this.uniformRegistration.requestAccount(body, toActor(request));
+      request.res?.status(202);
+      return undefined;
+    }
     const user = await this.registration.registerUser(body, toActor(request));
     request.res?.location(`/api/v0/users/${user.id}`);
     return UserResponse.from(user);

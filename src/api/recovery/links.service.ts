@@ -22,6 +22,7 @@ import {
   OneTimeTokens,
   TOKEN_TTL_MINUTES,
 } from '../../domain/users/one-time-tokens.js';
+import { UniformRegistration } from '../../domain/users/uniform-registration.js';
 import { User } from '../../domain/users/user.entity.js';
 
 @Injectable()
@@ -85,6 +86,7 @@ export class LinkMails implements OnModuleInit {
     private readonly outbox: Outbox,
     private readonly worker: MailWorker,
     private readonly tokens: OneTimeTokens,
+    private readonly registration: UniformRegistration,
     private readonly environment: Environment,
   ) {}
 
@@ -94,6 +96,7 @@ export class LinkMails implements OnModuleInit {
     this.worker.start({
       composeMail: (request) => this.composeMail(request, pages),
       findUserId: (request) => this.findUserId(request),
+      createAccount: (request) => this.registration.createAccount(request),
     });
   }
 

@@ -14,7 +14,7 @@ import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { toErrorFields, Log } from '../../foundation/logging/log.js';
 import { MetricsRegistry, PREFIX, createSlowGauge } from '../../foundation/metrics/metrics-registry.js';
 import { MailNotAcceptedError, MailTransport } from './mail-transport.js';
-import { Outbox, type ClaimedRequest, type MailRequest } from './outbox.js';
+import { Outbox, type AccountRequest, type ClaimedMail, type ClaimedRequest, type MailRequest } from './outbox.js';
 import { MAIL_KINDS, Templates, type TemplateValues } from './templates.js';
 
 const POLL_INTERVAL_MS = 5_000;
@@ -37,11 +37,13 @@ export interface ComposedMail {
   readonly values: TemplateValues;
 }
 
-/** Decides which account gets a mail, and what it says. Both functions return undefined when no account may get one. */
+/** Decides which account gets a mail, and what it says: undefined when no account may get one. */
 interface MailComposer {
   /** Finds the user of a request, and issues no token. */
   findUserId(request: MailRequest): Promise<string | undefined>;
   composeMail(request: MailRequest): Promise<ComposedMail | undefined>;
+  /** Makes the account unless the address has one, and replaces the request by a mail. */
+  createAccount(request: AccountRequest): Promise<void>;
 }
 
 /** `delayed`: the worker will retry. `failed`: the worker gave up. `dropped`: no account may get the mail. */
@@ -157,7 +159,7 @@ export class MailWorker implements OnModuleDestroy {
   }
 
   private openSlot(request: ClaimedRequest): void {
-    const conversation = this.sendMail(request)
+    const conversation = this.settleRequest(request)
       // The row is due again when its claim expires.
       .catch((error: unknown) => this.reportFailure(error))
       .finally(() => {
@@ -172,7 +174,12 @@ export class MailWorker implements OnModuleDestroy {
     this.hasFailed = true;
   }
 
-  private async sendMail(request: ClaimedRequest): Promise<void> {
+  private async settleRequest(request: ClaimedRequest): Promise<void> {
+    if (request.kind === 'registration') await this.composer?.createAccount(request);
+    else await this.sendMail(request);
+  }
+
+  private async sendMail(request: ClaimedMail): Promise<void> {
     if (request.isExpired) return this.giveUpExpired(request);
     const mail = await this.composer?.composeMail(request);
     if (!mail) {
@@ -193,7 +200,7 @@ export class MailWorker implements OnModuleDestroy {
   }
 
   /** Audits the failure only if the address has an account, because each audit event has a subject. */
-  private async giveUpExpired(request: ClaimedRequest): Promise<void> {
+  private async giveUpExpired(request: ClaimedMail): Promise<void> {
     const userId = request.userId ?? (await this.composer?.findUserId(request));
     if (userId === undefined) await this.outbox.removeRequest(request);
     else await this.removeWithEvent('user.mail.failed', request, userId);
@@ -201,7 +208,7 @@ export class MailWorker implements OnModuleDestroy {
     this.mails.inc({ kind: request.kind, outcome: 'failed' });
   }
 
-  private async settleFailure(request: ClaimedRequest, userId: string, error: unknown): Promise<void> {
+  private async settleFailure(request: ClaimedMail, userId: string, error: unknown): Promise<void> {
     const refusal = error instanceof MailNotAcceptedError ? error : undefined;
     if (this.stopping.signal.aborted) {
       await this.outbox.postponeRequest(request, true);
@@ -221,7 +228,7 @@ export class MailWorker implements OnModuleDestroy {
   }
 
   /** Removes a request, with an event that names the HTTP request that asked for the mail. */
-  private async removeWithEvent(event: AuditEventName, request: ClaimedRequest, userId: string): Promise<void> {
+  private async removeWithEvent(event: AuditEventName, request: ClaimedMail, userId: string): Promise<void> {
     const { kind, requestId, attempts } = request;
     await this.outbox.removeRequest(request, {
       event,

@@ -9,10 +9,9 @@ import { Environment } from '../../foundation/config/environment.js';
 import { Database } from '../../foundation/database/database.js';
 import type { MailKind, NoticeKind } from './templates.js';
 
-/** A mail that is to be sent. It contains no token, which is issued when the mail is composed. */
-export interface MailRequest {
+interface OutboxRow<Kind> {
   readonly id: string;
-  readonly kind: MailKind;
+  readonly kind: Kind;
   /** Canonical address. Without a `userId` it may have no account. */
   readonly recipient: string;
   /** The logged-in user who asked for the mail; null for an anonymous client. */
@@ -20,6 +19,12 @@ export interface MailRequest {
   /** Id of the HTTP request that asked for the mail. */
   readonly requestId: string | null;
 }
+
+/** A mail that is to be sent. It contains no token, which is issued when the mail is composed. */
+export type MailRequest = OutboxRow<MailKind>;
+
+/** Asks for an account. The worker replaces it by the mail that the address gets. */
+export type AccountRequest = OutboxRow<'registration'>;
 
 type Requester = Pick<Actor, 'requestId' | 'address'>;
 
@@ -32,7 +37,10 @@ interface Notice {
   readonly recipient: string;
 }
 
-export interface ClaimedRequest extends MailRequest {
+export interface ClaimedMail extends MailRequest, Claimed {}
+export type ClaimedRequest = ClaimedMail | (AccountRequest & Claimed);
+
+interface Claimed {
   /** The networks that asked for the mail: IPv4 addresses and IPv6 /48. */
   readonly networks: readonly string[];
   readonly attempts: number;
@@ -82,6 +90,10 @@ const ADD_FOR_USER = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3,
  * address twice hides nothing.
  */
 const ADD_NOTICE = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6)
+  ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO NOTHING`;
+/** Keeps the networks and the id of the HTTP request, so that the mail waits in the queue of the networks that asked. */
+const REPLACE = `WITH asked AS (DELETE FROM mail_requests WHERE id = $1 RETURNING *)
+  INSERT INTO mail_requests (${COLUMNS}) SELECT $2, $3, recipient, request_id, networks, $4 FROM asked
   ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO NOTHING`;
 const WITHDRAW = 'DELETE FROM mail_requests WHERE user_id = $1 AND kind = $2';
 /**
@@ -142,7 +154,7 @@ export class Outbox {
   }
 
   /** Adds a request of an anonymous client, with the same statement for every address (enumeration). */
-  async addRequest(kind: MailKind, recipient: string, requester: Requester): Promise<void> {
+  async addRequest(kind: MailKind | AccountRequest['kind'], recipient: string, requester: Requester): Promise<void> {
     await this.database.rows(ADD, toValues(kind, recipient, requester));
     this.wake();
   }
@@ -179,6 +191,15 @@ export class Outbox {
     await this.addNotice(transaction, event, notice);
   }
 
+  /** Replaces a request by the mail to the user, which is due at once. */
+  async replaceRequest(
+    transaction: EntityManager,
+    { id }: AccountRequest,
+    { kind, userId }: Pick<AddedRequest, 'kind' | 'userId'>,
+  ): Promise<void> {
+    await transaction.query(REPLACE, [id, createId(), kind, userId]);
+  }
+
   /** Removes a request that an act has voided. */
   async withdrawRequest(transaction: EntityManager, userId: string, kind: MailKind): Promise<void> {
     await transaction.query(WITHDRAW, [userId, kind]);
@@ -206,7 +227,7 @@ export class Outbox {
   }
 
   /** @param event recorded together with the removal */
-  async removeRequest({ id, requestedAt }: ClaimedRequest, event?: AuditEvent): Promise<void> {
+  async removeRequest({ id, requestedAt }: ClaimedMail, event?: AuditEvent): Promise<void> {
     if (event) await this.audit.execute(REMOVE_WITH_EVENT, [id, requestedAt], event);
     else await this.database.rows(REMOVE, [id, requestedAt]);
   }
@@ -218,6 +239,10 @@ export class Outbox {
 }
 
 /** Stores the widest network, because one customer has all networks of an IPv6 /48. */
-function toValues(kind: MailKind, recipient: string, { requestId, address }: Requester): unknown[] {
+function toValues(
+  kind: MailKind | AccountRequest['kind'],
+  recipient: string,
+  { requestId, address }: Requester,
+): unknown[] {
   return [createId(), kind, recipient, requestId, toNetworks(address).slice(-1)];
 }

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { InvalidEnvironmentError } from '../../foundation/config/environment.js';
 
-/** Mails that tell a user what was done to the account. An operator's folder need not have their texts. */
+/** Mails without a link, which tell a user what was done or tried. An operator's folder need not have their texts. */
 const NOTICE_KINDS = [
   'password_reset_notice',
   'password_changed',
@@ -11,6 +11,7 @@ const NOTICE_KINDS = [
   'factor_added',
   'factors_removed',
   'failed_logins',
+  'registration_notice',
 ] as const;
 export type NoticeKind = (typeof NOTICE_KINDS)[number];
 
@@ -175,12 +176,14 @@ export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
       'Your account at {{product}}',
       'An account was made for {{email}} at {{product}}. To use it, choose a password:',
       '<a href="{{link}}">Choose a password</a> within {{days}} days.',
-      'The link works once. Later, ask for a new password at {{product}} to get another one.',
+      'The link works once. Later, ask for a new password at {{product}} to get another one. If you want no account, ' +
+        'ignore this mail.',
     ),
     text:
       'An account was made for {{email}} at {{product}}. To use it, choose a password. Open this link\n' +
       'within {{days}} days:\n\n{{link}}\n\n' +
-      'The link works once. Later, ask for a new password at {{product}} to get another one.\n',
+      'The link works once. Later, ask for a new password at {{product}} to get another one.\n' +
+      'If you want no account, ignore this mail.\n',
   },
   password_reset_notice: toNotice(
     'Your password was changed',
@@ -213,5 +216,12 @@ export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
       'wrong code.',
     'If that was not you: a long password that you use nowhere else, and a second factor, keep the account safe. You get ' +
       'this mail at most once a day.',
+  ),
+  registration_notice: toMail(
+    'You already have an account',
+    'A registration with {{email}} was asked for at {{product}}, and you have an account with this address already. It ' +
+      'stays as it is.',
+    'To log in without knowing the password, ask for a new one at {{product}}. If you did not try to register, ignore ' +
+      'this mail.',
   ),
 };

@@ -9,6 +9,7 @@ import { toUserActor, type Actor } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
+import { PASSWORD_DETAIL } from '../../foundation/common/fields.js';
 import { createId, isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
 import { Environment } from '../../foundation/config/environment.js';
@@ -53,11 +54,12 @@ export class Registration {
     private readonly clock: ComparedClock,
   ) {}
 
-  async registerUser(given: NewUser, actor: Actor): Promise<User> {
+  async registerUser({ email, password }: InvitedUser, actor: Actor): Promise<User> {
     if (this.environment.registration === 'closed') throw new ProblemException(problems.registrationClosed);
+    if (password === undefined) refuseField('/password', PASSWORD_DETAIL);
     await this.throttle.refuseBusyNetwork('user.registration.throttled', actor.address);
     try {
-      return await this.insertUser(given, actor, 'user.registered');
+      return await this.insertUser({ email, password }, actor, 'user.registered');
     } catch (error) {
       this.throttle.countBusyRefusal(error, actor.address);
       throw error;
@@ -74,7 +76,7 @@ export class Registration {
 
   /** Sends the invitation; without a mail server returns it, for the operator to hand over. */
   private async inviteUser(email: string, actor: Actor): Promise<CreatedUser> {
-    const user = { ...this.toUser(email, NO_PASSWORD), passwordChangedAt: null };
+    const user = toInvitedUser(email, this.clock.now());
     const save = async (transaction: EntityManager): Promise<IssuedLink | undefined> => {
       await transaction.insert(User, user);
       const details = { after: { is_active: true, invited: true } };
@@ -89,7 +91,8 @@ export class Registration {
 
   private async insertUser({ email, password }: NewUser, actor: Actor, event: AuditEventName): Promise<User> {
     const given = { password, email, pointer: '/password' };
-    const user = this.toUser(email, await this.passwords.hashNewPassword(given, actor, actor.door === 'admin'));
+    const passwordHash = await this.passwords.hashNewPassword(given, actor, actor.door === 'admin');
+    const user = toNewUser(email, passwordHash, this.clock.now());
     const save = async (transaction: EntityManager): Promise<void> => {
       await transaction.insert(User, user);
       if (this.environment.requireVerifiedEmail) {
@@ -105,21 +108,25 @@ export class Registration {
     await translateTakenEmail(this.dataSource.transaction(save));
     return user;
   }
+}
 
-  private toUser(email: string, passwordHash: PasswordHash): User {
-    const now = this.clock.now();
-    return {
-      id: createId(),
-      email,
-      passwordHash,
-      passwordChangedAt: now,
-      isActive: true,
-      emailVerifiedAt: null,
-      factorsChangedAt: null,
-      createdAt: now,
-      updatedAt: now,
-    };
-  }
+function toNewUser(email: string, passwordHash: PasswordHash, now: Date): User {
+  return {
+    id: createId(),
+    email,
+    passwordHash,
+    passwordChangedAt: now,
+    isActive: true,
+    emailVerifiedAt: null,
+    factorsChangedAt: null,
+    createdAt: now,
+    updatedAt: now,
+  };
+}
+
+/** A user without a password, who chooses one by an invitation. */
+export function toInvitedUser(email: string, now: Date): User {
+  return { ...toNewUser(email, NO_PASSWORD, now), passwordChangedAt: null };
 }
 
 /** An undefined field does not change. A new address is unverified unless the change says otherwise. */

@@ -4,6 +4,7 @@ import { HouseholdsModule } from '../households/households.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UserChanges, Registration } from './user-lifecycle.js';
 import { OneTimeTokens } from './one-time-tokens.js';
+import { UniformRegistration } from './uniform-registration.js';
 import { UsersService } from './users.service.js';
 import { User } from './user.entity.js';
 import { MailModule } from '../mail/mail.module.js';
@@ -11,7 +12,7 @@ import { PasswordsModule } from '../passwords/passwords.module.js';
 
 @Module({
   imports: [HouseholdsModule, MailModule, PasswordsModule, TokensModule, TypeOrmModule.forFeature([User])],
-  providers: [UsersService, UserChanges, Registration, OneTimeTokens],
-  exports: [UsersService, UserChanges, Registration, OneTimeTokens],
+  providers: [UsersService, UserChanges, Registration, UniformRegistration, OneTimeTokens],
+  exports: [UsersService, UserChanges, Registration, UniformRegistration, OneTimeTokens],
 })
 export class UsersModule {}

@@ -35,6 +35,7 @@ import {
 const MAX_MOMENT_LENGTH = 40;
 const MOMENT_SCHEMA = { type: String, format: 'date-time', maxLength: MAX_MOMENT_LENGTH } as const;
 const MAX_PASSWORD_LENGTH = 256;
+export const PASSWORD_DETAIL = `must be text of 1 to ${MAX_PASSWORD_LENGTH} characters`;
 /** Documents a {@link PasswordField} that sets a password. */
 export const NEW_PASSWORD = {
   description: 'A new password needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',

@@ -66,6 +66,12 @@ export const accountSections = [
         type: kinds.oneOf('open', 'closed').default('open'),
         text: 'open: any client may register a user. closed: only an administrator creates users.',
       },
+      REGISTRATION_ANSWER: {
+        type: kinds.oneOf('distinct', 'uniform').default('distinct'),
+        text:
+          'What a registration tells (ASVS 6.3.8). distinct: 201 for a new address, 409 for one that has an account. ' +
+          'uniform: 202 for both, and the rest [by mail](operations/mail.md#registrations); production needs MAIL_URL.',
+      },
       ADMIN_SET_PASSWORDS: {
         type: kinds.oneOf('allowed', 'refused').default('allowed'),
         text:

@@ -116,9 +116,20 @@ export const RULES: readonly Rule[] = [
     name: 'REQUIRE_VERIFIED_EMAIL',
     others: ['MAIL_URL', 'NODE_ENV'],
     requirement: 'needs MAIL_URL in production',
-    isKept: (value) => !value.REQUIRE_VERIFIED_EMAIL || value.MAIL_URL !== undefined || value.NODE_ENV !== 'production',
+    isKept: (value) => !value.REQUIRE_VERIFIED_EMAIL || hasMail(value),
+  },
+  {
+    name: 'REGISTRATION_ANSWER',
+    others: ['MAIL_URL', 'NODE_ENV'],
+    requirement: 'must not be uniform without MAIL_URL in production',
+    isKept: (value) => value.REGISTRATION_ANSWER !== 'uniform' || hasMail(value),
   },
 ];
+
+/** Development prints its mails. */
+function hasMail({ MAIL_URL, NODE_ENV }: Values): boolean {
+  return MAIL_URL !== undefined || NODE_ENV !== 'production';
+}
 
 function isBelow(origin: string, domain: string): boolean {
   return URL.canParse(origin) && `.${new URL(origin).hostname}`.endsWith(`.${domain}`);

@@ -24,6 +24,10 @@ describe('POST /api/v0/auth/register', () => {
     });
   });
 
+  it('answers 400 without a password', async () => {
+    expectInvalid(await register({ email: `${randomUUID()}@example.org` }), '/password');
+  });
+
   it('accepts exactly one of 50 concurrent registrations that differ only in case, over two replicas', async () => {
     const replica = await app.startReplica();
     const email = `${randomUUID()}@example.org`;

@@ -166,6 +166,10 @@ describe('the configuration', () => {
     ['PASSWORD_RESET_URL must be set when MAIL_URL is', { ...WITH_MAIL, PASSWORD_RESET_URL: '' }],
     ['EMAIL_VERIFICATION_URL must be set when MAIL_URL is', { ...WITH_MAIL, EMAIL_VERIFICATION_URL: '' }],
     ['REQUIRE_VERIFIED_EMAIL needs MAIL_URL in production', { NODE_ENV: 'production', REQUIRE_VERIFIED_EMAIL: 'true' }],
+    [
+      'REGISTRATION_ANSWER must not be uniform without MAIL_URL in production',
+      { NODE_ENV: 'production', REGISTRATION_ANSWER: 'uniform' },
+    ],
   ])('refuses values that do not fit each other: %s (%j)', (message, given) => {
     expect(refusalOf(given)).toContain(message);
   });
@@ -175,6 +179,8 @@ describe('the configuration', () => {
     { INTERNAL_PORT: '0', METRICS_PORT: '0', PORT: '0', DOCS: 'internal' },
     { NODE_ENV: 'production', REQUIRE_VERIFIED_EMAIL: 'false' },
     { REQUIRE_VERIFIED_EMAIL: 'true' },
+    { NODE_ENV: 'production', REGISTRATION_ANSWER: 'uniform', ...WITH_MAIL },
+    { REGISTRATION_ANSWER: 'uniform' },
   ])('accepts values that fit each other: %j', (given) => {
     expect(refusalOf(given)).toBe('accepted');
   });

@@ -25,7 +25,8 @@ export class CreateMail1795651200003 implements MigrationInterface {
       CREATE INDEX mail_requests_next_attempt_at_idx ON mail_requests (next_attempt_at);
       COMMENT ON TABLE mail_requests IS
         'the outbox: mails to be sent, without their tokens; a row is deleted when its mail is accepted';
-      COMMENT ON COLUMN mail_requests.kind IS 'the name of the text, such as password_reset (src/domain/mail/templates.ts)';
+      COMMENT ON COLUMN mail_requests.kind IS 
+        'the name of the text, such as password_reset (src/domain/mail/templates.ts); registration: an account is asked for';
       COMMENT ON COLUMN mail_requests.recipient IS 'canonical address; without a user_id it may have no account';
       COMMENT ON COLUMN mail_requests.user_id IS 'the user who asked while logged in; null: an anonymous client asked';
       COMMENT ON COLUMN mail_requests.next_attempt_at IS
