@@ -46,7 +46,7 @@ import { AdminApi } from './admin-api.js';
 import { NavigationCounts } from './navigation-counts.js';
 import { listOfferedPages, type PageSession } from './navigation.js';
 import { ConsoleSessions, readFormToken, type ConsoleSession } from './console-sessions.js';
-import { Field, Page, sendPage, setPageHeaders, toAddress } from './view.js';
+import { Field, Page, sendPage, setPageHeaders, toAddress, type RefusedForm } from './view.js';
 
 const LOGIN = '/console/login';
 const MAX_FIELDS = 32;
@@ -84,15 +84,6 @@ declare module 'express-serve-static-core' {
     /** Renders the page of a refused form again. */
     keptForm?: (refused: RefusedForm) => VNode | Promise<VNode>;
   }
-}
-
-/** What was typed into a form, and why it was refused. */
-export interface RefusedForm {
-  readonly values: Fields;
-  /** What is wrong with each field. */
-  readonly errors: Fields;
-  /** What is wrong, when it is no field of the form. */
-  readonly advice?: string;
 }
 
 /** Makes a refusal show the form again, with what was typed and what is wrong beside the field. */

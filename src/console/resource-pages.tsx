@@ -10,7 +10,7 @@ import { isId } from '../foundation/common/ids.js';
 import type { OperatorScope } from '../foundation/common/names.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
 import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
-import { getSession, keepForm, readFields, refuseOutdated, type Fields, type RefusedForm } from './console-requests.js';
+import { getSession, keepForm, readFields, refuseOutdated, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './audit.js';
 import {
   Facts,
@@ -26,7 +26,7 @@ import {
   Table,
   toAddress,
 } from './view.js';
-import type { Cells, FactList, FieldProps, RowGroup } from './view.js';
+import type { Cells, FactList, FieldProps, RefusedForm, RowGroup } from './view.js';
 
 /** A field of a form. A list is typed with blanks between its words. */
 export interface ResourceField extends FieldProps {

@@ -4,7 +4,6 @@ import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
 import { createRandomId } from '../foundation/common/ids.js';
 import { createFormToken, type ConsoleSession } from './console-sessions.js';
-import type { RefusedForm } from './console-requests.js';
 import { Navigation, type PageSession } from './navigation.js';
 
 /**
@@ -122,6 +121,15 @@ export interface FieldProps {
   readonly error?: string | undefined;
   /** The texts of the values. */
   readonly options?: Readonly<Record<string, string>>;
+}
+
+/** What was typed into a form, and why it was refused. */
+export interface RefusedForm {
+  readonly values: Readonly<Record<string, string | undefined>>;
+  /** What is wrong with each field. */
+  readonly errors: Readonly<Record<string, string | undefined>>;
+  /** What is wrong, when it is no field of the form. */
+  readonly advice?: string;
 }
 
 export const MOMENT_HINT = 'Such as 2027-01-31T00:00:00Z.';

@@ -230,7 +230,7 @@ describe('platform-auth operators', () => {
   it('counts in status only what the key may read, names the rest, and fails', async () => {
     const { key } = await app.operator(['nodes']);
     const { code, stdout, stderr } = await cli.with({ ADMIN_API_KEY: key }).run('status');
-    expect(stdout).toMatch(/nodes +\d+ live[^]*\nnot looked at +background work, app credentials\n/);
+    expect(stdout).toMatch(/nodes +\d+ live[^]*\nnot looked at +background work, app credentials, configuration\n/);
     expect([code, stderr]).toEqual([1, expect.stringContaining('The key needs the scope read')]);
   });
 
@@ -334,7 +334,7 @@ describe('platform-auth', () => {
     const { code, stdout, stderr } = await cli.with({ ADMIN_API_KEY: '' }).run('status --json');
     expect(JSON.parse(stdout)).toMatchObject({ health: { status: 'ok' }, nodes: null, background_work: null });
     expect(code).toBe(1);
-    expect(stderr).toContain('Not looked at: background work, nodes, app credentials. Set ADMIN_API_KEY');
+    expect(stderr).toContain('Not looked at: background work, nodes, app credentials, configuration. Set ADMIN_API_KEY');
   });
 
   describe('leaked', () => {
