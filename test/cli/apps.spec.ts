@@ -334,7 +334,9 @@ describe('platform-auth', () => {
     const { code, stdout, stderr } = await cli.with({ ADMIN_API_KEY: '' }).run('status --json');
     expect(JSON.parse(stdout)).toMatchObject({ health: { status: 'ok' }, nodes: null, background_work: null });
     expect(code).toBe(1);
-    expect(stderr).toContain('Not looked at: background work, nodes, app credentials, configuration. Set ADMIN_API_KEY');
+    expect(stderr).toContain(
+      'Not looked at: background work, nodes, app credentials, configuration. Set ADMIN_API_KEY',
+    );
   });
 
   describe('leaked', () => {

@@ -72,7 +72,9 @@ describe('POST /api/v0/admin/users in production without a mail server', () => {
     const body = { email: newAddress(), password: PASSWORD };
     const strict = await app.startReplica({ variables: { ADMIN_SET_PASSWORDS: 'refused' } });
     expectInvalid(await strict.admin.post('/users', body), '/password');
-    expect((await app.admin.post('/users/search', { email: body.email }).expect(200)).body).toMatchObject({ items: [] });
+    expect((await app.admin.post('/users/search', { email: body.email }).expect(200)).body).toMatchObject({
+      items: [],
+    });
     await strict.admin.post('/users', { email: newAddress() }).expect(201);
     await strict.stop();
     expect((await app.admin.post('/users', body).expect(201)).body).not.toHaveProperty('invitation');
