@@ -179,6 +179,7 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
         {events?.map((event) => (
           <li>
             <Moment at={event.time} /> · <b>{event.event}</b> {describeCount(event)} by {describeActor(event)}
+            <Concerned of={event} />
             {event.address !== null && ` from ${listAddresses(event).join(', ')}`}
             {counted !== undefined && event.request_id !== counted && ` (request ${counted} is one of them)`}
           </li>
@@ -188,6 +189,18 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
         <a href={toAddress(ADDRESS, filter)}>In the audit log</a>
       </p>
     </section>
+  );
+}
+
+/** Whom an act about a household concerns. */
+function Concerned({ of: { event, details } }: { of: AuditEventResponse }): VNode | null {
+  const { user_id: id } = details;
+  if (!event.startsWith('household.') || typeof id !== 'string') return null;
+  return (
+    <>
+      {' about '}
+      <a href={`/console/users/${id}`}>user {id}</a>
+    </>
   );
 }
 

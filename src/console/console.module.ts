@@ -18,6 +18,7 @@ import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { NavigationCounts } from './navigation-counts.js';
 import { StatusModule } from '../domain/status/status.module.js';
 import { MapPage } from './map.js';
+import { HouseholdPages } from './households.js';
 import { DashboardPage } from './dashboard.js';
 import { UserPages } from './users.js';
 import { DiagnosisPage } from './diagnosis.js';
@@ -45,7 +46,7 @@ export class ConsoleModule {
   /** When CONSOLE is off, there are no pages, and their addresses are 404. */
   static forRoot({ console }: Environment): DynamicModule {
     if (console === 'off') return { module: ConsoleModule };
-    const pages = [DashboardPage, MapPage, ...CREDENTIAL_PAGES, UserPages, DiagnosisPage, AuditPages];
+    const pages = [DashboardPage, MapPage, ...CREDENTIAL_PAGES, UserPages, HouseholdPages, DiagnosisPage, AuditPages];
     return {
       module: ConsoleModule,
       imports: [AdminModule, StatusModule],

@@ -114,13 +114,12 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
 
   /** The fields of the form for a new one, except for the expiry, which is shown as a moment. */
   private listFields(item: Row): FactList {
-    const { fields, groupedBy } = this.type;
+    const { fields, groupedBy, groupAddress } = this.type;
     return fields
       .filter(({ name }) => name !== 'expires_at')
       .map(({ label, name, isList }) => {
         const text = showValue(item[name as keyof Row]) || (isList ? 'all' : undefined);
-        const address = name === groupedBy && this.toGroup(groupedBy, item).address;
-        return [label, address ? <a href={address}>{text}</a> : text];
+        return [label, name === groupedBy ? <a href={`${groupAddress}/${text}`}>{text}</a> : text];
       });
   }
 

@@ -38,7 +38,7 @@ interface CredentialRoutes<Row, Issued extends Row> extends ResourceRoutes<Row, 
 
 interface Given<Row, Issued extends Row> extends Pick<
   ResourceType<Row, Issued>,
-  'noun' | 'filters' | 'groupedBy' | 'toId'
+  'noun' | 'filters' | 'groupedBy' | 'groupAddress' | 'toId'
 > {
   readonly kind: KeyKindName;
   readonly routes: (api: AdminRoutes) => CredentialRoutes<Row, Issued>;
@@ -187,6 +187,7 @@ const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
   hints: { household_id: 'A UUID.', targets: 'Services that accept its key. Empty: all.' },
   restriction: 'targets',
   groupedBy: 'household_id',
+  groupAddress: '/console/households',
   toId: ({ node_id }) => node_id,
   formatKey({ node_id, api_key, household_id }) {
     const entries = Object.entries({ node_id, api_key, household_id });

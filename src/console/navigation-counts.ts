@@ -15,6 +15,7 @@ const COUNT = {
   name: 'console_count',
   text: `SELECT ${[
     countUpTo('/console/users', 'users'),
+    countUpTo('/console/households', 'households'),
     ...KEY_KIND_NAMES.map((kind) => {
       const { path, table } = KEY_KINDS[kind];
       return countUpTo(`/console${path}`, `${table} WHERE ${isLiveAt('now()')}`);

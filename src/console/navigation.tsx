@@ -25,6 +25,7 @@ const PAGES: readonly ConsolePage[] = [
   { address: '/console/map', name: 'Map', routes: ({ appCredentials }) => [appCredentials.listAppCredentials] },
   ...Object.values(KEY_KINDS).map(({ path, title, scope }) => ({ address: `/console${path}`, name: title, scope })),
   { address: '/console/users', name: 'Users', routes: ({ users }) => [users.listUsers] },
+  { address: '/console/households', name: 'Households', routes: ({ households }) => [households.listHouseholds] },
   {
     address: '/console/explain',
     name: 'Explain',

@@ -1,6 +1,6 @@
 /**
- * The pages that all resources share: app credentials, nodes and operators (credential-pages.tsx), and users
- * (users.tsx). Each has a list, a form for a new one, a page with its time line, and a page for each action that says
+ * The pages that all resources share: app credentials, nodes and operators (credential-pages.tsx), users (users.tsx), and
+ * households (households.tsx). Each has a list, a form for a new one, a page with its time line, and a page for each action that says
  * what the action will do.
  */
 import { Get, Param, Post, Query, Req, Res } from '@nestjs/common';
@@ -53,7 +53,8 @@ export interface ResourceRoutes<Resource, Issued extends Resource> {
   /** A list whose filters are sent as a form. */
   readonly search?: ListRoute<Resource>;
   readonly find: AdminRoute<[id: string], Resource>;
-  readonly issue: AdminRoute<[request: Request, body: Unvalidated], Issued>;
+  /** Undefined when operators make none. */
+  readonly issue?: AdminRoute<[request: Request, body: Unvalidated], Issued>;
 }
 
 /** One type of resources, as the operators' API has them. */
@@ -74,6 +75,8 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
   readonly nameLabel: string;
   /** The filter of the list by which its rows are grouped. */
   readonly groupedBy?: keyof Resource & string;
+  /** The address of the pages of what the rows are grouped by. */
+  readonly groupAddress?: string;
   readonly toId: (resource: Resource) => string;
   readonly toName: (resource: Resource) => string;
 }
@@ -132,7 +135,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     }
     const { search, issue } = this.getRoutes(request);
     const session = getSession(request);
-    keepForm(request, (refused) => this.render(request, title, this.renderFilters(request, query, refused)));
+    keepForm(request, (refused) => this.renderSearch(request, query, refused));
     const page = await list(query);
     const items = groupedBy ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
     const rows = items.map((resource) => [
@@ -146,7 +149,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
       response,
       title,
       <>
-        {issue.isAllowed && (
+        {issue?.isAllowed && (
           <p class="actions">
             <a href={`${address}/new`}>New {noun}</a>
           </p>
@@ -162,6 +165,11 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     );
   }
 
+  /** @returns the list's page without the list, for filters that were refused */
+  protected renderSearch(request: Request, query: Fields, refused: RefusedForm): VNode {
+    return this.render(request, this.type.title, this.renderFilters(request, query, refused));
+  }
+
   private renderFilters(request: Request, query: Fields, refused?: RefusedForm): VNode {
     const { address, filters: fields } = this.type;
     const { search } = this.getRoutes(request);
@@ -172,6 +180,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
 
   @Get('new')
   showNew(@Req() request: Request, @Res() response: Response): void {
+    this.getIssueRoute(request);
     sendPage(response, this.renderNew(request));
   }
 
@@ -191,8 +200,8 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   @Post()
   async create(@Req() request: Request, @Res() response: Response): Promise<void> {
     keepForm(request, (refused) => this.renderNew(request, refused));
-    const body = this.readBody(request, this.listNewFields());
-    const issued = await this.getRoutes(request).issue(request, body);
+    const issue = this.getIssueRoute(request);
+    const issued = await issue(request, this.readBody(request, this.listNewFields()));
     this.sendResult(response, `New ${this.type.noun}`, this.renderIssued(issued));
   }
 
@@ -302,13 +311,20 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     return this.type.routes(this.api.bindTo(request));
   }
 
-  /** @returns the fields that differ from the values in the form; an emptied one is null */
+  /** @throws {ProblemException} not_found when operators make none */
+  private getIssueRoute(request: Request) {
+    const { issue } = this.getRoutes(request);
+    if (!issue) throw new ProblemException(problems.notFound);
+    return issue;
+  }
+
+  /** @returns the fields that differ from the values in the form, and the required ones; an emptied one is null */
   protected readBody(request: Request, fields: readonly ResourceField[]): Unvalidated {
     const sent = readFields(request);
-    const entries = fields.map(({ name, value = '', type, isList }) => {
+    const entries = fields.map(({ name, value = '', type, isList, isRequired }) => {
       const given = sent[name] ?? '';
       const text = type === 'password' ? given : given.trim();
-      if (text === value) return [name, undefined];
+      if (text === value && (text === '' || !isRequired)) return [name, undefined];
       if (text === '') return [name, null];
       return [name, isList ? text.split(/[\s,]+/) : type === 'number' ? Number(text) : text];
     });
@@ -330,7 +346,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     sendPage(response, this.render(response.req, title, content));
   }
 
-  private render(request: Request, title: string, content: VNode): VNode {
+  protected render(request: Request, title: string, content: VNode): VNode {
     const { address, scope } = this.type;
     return (
       <Page title={title} session={getSession(request)} at={address} needs={[scope, 'read']}>

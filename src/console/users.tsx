@@ -11,11 +11,13 @@ import type {
 } from '../api/admin/users.admin.controller.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields, ReadsOnly } from './console-requests.js';
+import { HouseholdTable } from './households.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
 import { Ago, Moment, Secret, Table, type Cells } from './view.js';
 
 /** The most live sessions that a user can have. */
 const MAX_SESSIONS = '100';
+const MAX_HOUSEHOLDS = '100';
 const YES_OR_ALL = { '': 'all', true: 'only these' };
 
 const USERS: ResourceType<UserResponse, CreatedUserResponse> = {
@@ -120,7 +122,21 @@ export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> 
     const opened = sessions.filter(({ ended_at }) => ended_at === null).map(({ rotated_at }) => rotated_at);
     const lastUse = opened.length > 0 && <>, last used {<Ago at={opened.sort().at(-1)} />}</>;
     const use = [`Open sessions: ${opened.length}`, lastUse, `. Second factors: ${factors}.`];
-    return { facts, use, more: <SessionTable sessions={sessions} /> };
+    const more = (
+      <>
+        {await this.renderHouseholds(request, id)}
+        <SessionTable sessions={sessions} />
+      </>
+    );
+    return { facts, use, more };
+  }
+
+  /** Left out for an operator who may not read households. */
+  private async renderHouseholds(request: Request, user_id: string): Promise<VNode | null> {
+    const { listHouseholds } = this.api.bindTo(request).households;
+    if (!listHouseholds.isAllowed) return null;
+    const { items } = await listHouseholds({ user_id, limit: MAX_HOUSEHOLDS });
+    return <HouseholdTable households={items} />;
   }
 
   /** Without an invitation to hand over, a mail has it. */

@@ -278,6 +278,7 @@ describe('/console', () => {
       '/app-credentials',
       '/nodes',
       '/users',
+      '/households',
       '/operators',
       '/explain',
       '/audit-events',
@@ -342,11 +343,14 @@ describe('/console', () => {
     );
 
     it.each([
-      ['nodes', ['', '/nodes', '/explain']],
+      ['nodes', ['', '/nodes', '/households', '/explain']],
       ['apps', ['', '/map', '/app-credentials', '/explain']],
       ['users', ['', '/users', '/explain']],
       ['operators', ['', '/operators']],
-      ['read', ['', '/map', '/nodes', '/app-credentials', '/operators', '/users', '/explain', '/audit-events']],
+      [
+        'read',
+        ['', '/map', '/nodes', '/app-credentials', '/operators', '/users', '/households', '/explain', '/audit-events'],
+      ],
     ] as const)(
       'of the menu of an operator for %s opens, and no visit is counted as a refusal',
       async (scope, paths) => {

@@ -1,0 +1,342 @@
+/** The pages of households: people, devices, open codes, and what an operator may do about them. */
+import { Get, Param, Post, Req, Res } from '@nestjs/common';
+import type { Request, Response } from 'express';
+import type { VNode } from 'preact';
+import type { NodeEnrolmentResponse } from '../api/admin/enrolments.admin.controller.js';
+import type { AdminHouseholdMemberResponse, AdminHouseholdResponse } from '../api/admin/households.admin.controller.js';
+import type { NodeResponse } from '../api/admin/nodes.admin.controller.js';
+import type { InvitationResponse } from '../api/households/household.dto.js';
+import { KEY_KINDS } from '../foundation/common/key-kinds.js';
+import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
+import { AdminApi, type AdminRoutes } from './admin-api.js';
+import { ConsolePages, getSession, keepForm, readFields, ReadsOnly, refuseOutdated } from './console-requests.js';
+import { State } from './credential-pages.js';
+import { ResourcePages, type Description, type ResourceField, type ResourceType } from './resource-pages.js';
+import { Ago, fillFields, Form, FormError, Moment, sendPage, setPageHeaders, Table, toAddress } from './view.js';
+import type { Cells, RefusedForm } from './view.js';
+
+const ADDRESS = '/console/households';
+const NODES = '/console/nodes';
+/** The most members that a household can have, and the most devices and codes that a page shows. */
+const MAX_ROWS = '100';
+const ROLES = { member: 'member', admin: 'admin' };
+
+const USER: ResourceField = { label: 'E-mail address or id of the user', name: 'user_id', isRequired: true };
+
+const HOUSEHOLDS: ResourceType<AdminHouseholdResponse> = {
+  address: ADDRESS,
+  title: 'Households',
+  noun: 'household',
+  scope: 'nodes',
+  routes: ({ households: { listHouseholds, getHousehold } }) => ({
+    list: listHouseholds,
+    search: listHouseholds,
+    find: getHousehold,
+  }),
+  filters: [
+    { label: 'Part of the name, or id', name: 'search' },
+    { label: 'Member, by e-mail address or id', name: 'user_id' },
+    { label: 'Active admin', name: 'without_admin', options: { '': 'all', true: 'none' } },
+  ],
+  // Users make households, and so do the nodes that name one.
+  fields: [],
+  submit: '',
+  head: ['Members', 'Since'],
+  nameLabel: 'Type the name, or the id of one without a name',
+  actions: {
+    rename: {
+      title: 'Rename',
+      effect: 'Its members see the new name.',
+      route: ({ households }) => households.renameHousehold,
+      fields: ({ name }) => [{ label: 'Name', name: 'name', value: name ?? '', isRequired: true }],
+    },
+    'add-member': {
+      title: 'Add a member',
+      effect: 'The user becomes a member without an invitation, and may command its devices.',
+      route: ({ households }) => households.addHouseholdMember,
+      fields: () => [USER, { label: 'Role', name: 'role', options: ROLES }],
+    },
+    delete: {
+      title: 'Delete',
+      effect: 'All memberships, open invitations and open enrolments end. This cannot be undone.',
+      route: ({ households }) => households.deleteHousehold,
+      fields: () => [
+        {
+          label: 'Its live devices',
+          name: 'revoke_nodes',
+          options: { '': 'stay: delete nothing while there are any', true: 'are revoked with it' },
+        },
+      ],
+      asksForName: true,
+    },
+  },
+  toId: ({ id }) => id,
+  toName: ({ id, name }) => name ?? id,
+};
+
+interface MemberAction {
+  readonly title: string;
+  readonly effect: string;
+  readonly fields: (member: AdminHouseholdMemberResponse) => readonly ResourceField[];
+  readonly perform: (api: AdminRoutes, request: Request, address: MemberAddress) => Promise<unknown>;
+}
+
+interface MemberAddress {
+  readonly id: string;
+  readonly userId: string;
+}
+
+const MEMBER_ACTIONS: Readonly<Record<string, MemberAction>> = {
+  role: {
+    title: 'Change the role',
+    effect: 'It holds from the next call on, at every service. Open codes that an admin issued end with that role.',
+    fields: ({ role }) => [{ label: 'Role', name: 'role', value: role, options: ROLES }],
+    perform: async ({ households }, request, { id, userId }) =>
+      households.changeHouseholdMember(request, id, userId, { role: readFields(request).role }),
+  },
+  remove: {
+    title: 'Remove',
+    effect: 'From the next call on, no service takes the person for a member. Open codes that the person issued end.',
+    fields: () => [],
+    perform: async ({ households }, request, { id, userId }) => households.removeHouseholdMember(request, id, userId),
+  },
+};
+
+type MemberActionAddress = MemberAddress & { readonly action: string };
+
+interface AskedMember {
+  readonly household: AdminHouseholdResponse;
+  readonly member: AdminHouseholdMemberResponse;
+  readonly action: MemberAction;
+}
+
+@ConsolePages('console/households')
+export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminHouseholdResponse> {
+  constructor(api: AdminApi) {
+    super(api, HOUSEHOLDS);
+  }
+
+  /** A form, so that no e-mail address stands in a URL. It leads to the list, whose address has the id of the user. */
+  @Post('search')
+  @ReadsOnly()
+  async search(@Req() request: Request, @Res() response: Response): Promise<void> {
+    const query = Object.fromEntries(Object.entries(readFields(request)).filter(([name]) => name !== 'form'));
+    keepForm(request, (refused) => this.renderSearch(request, query, refused));
+    const user_id = await this.findUserId(request, query.user_id ?? '');
+    setPageHeaders(response);
+    response.redirect(303, toAddress(ADDRESS, { ...query, user_id }));
+  }
+
+  @Get(':id/members/:userId/:action')
+  async askAboutMember(
+    @Req() request: Request,
+    @Res() response: Response,
+    @Param() address: MemberActionAddress,
+  ): Promise<void> {
+    const asked = await this.findMember(request, address);
+    sendPage(response, this.renderMemberAction(request, asked));
+  }
+
+  @Post(':id/members/:userId/:action')
+  async actOnMember(
+    @Req() request: Request,
+    @Res() response: Response,
+    @Param() address: MemberActionAddress,
+  ): Promise<void> {
+    const asked = await this.findMember(request, address);
+    refuseOutdated(request, toSeen(asked.member));
+    keepForm(request, (refused) => this.renderMemberAction(request, asked, refused));
+    await asked.action.perform(this.api.bindTo(request), request, address);
+    setPageHeaders(response);
+    response.redirect(303, this.toAddressOf(asked.household));
+  }
+
+  protected toCells({ members, active_admins, created_at }: AdminHouseholdResponse): Cells {
+    return [<People members={members} active_admins={active_admins} />, <Moment at={created_at} />];
+  }
+
+  protected isPossible(): boolean {
+    return true;
+  }
+
+  protected async describe(request: Request, id: string, household: AdminHouseholdResponse): Promise<Description> {
+    const { households, nodes, invitations, enrolments } = this.api.bindTo(request);
+    const open = { household_id: id, open: 'true', limit: MAX_ROWS };
+    const [people, devices, invited, enrolled] = await Promise.all([
+      households.listHouseholdMembers(id, { limit: MAX_ROWS }),
+      nodes.listNodes({ household_id: id, live: 'true', limit: MAX_ROWS }),
+      invitations.listAllInvitations(open),
+      enrolments.listEnrolments(open),
+    ]);
+    const live = `${devices.items.length}${devices.next_cursor === null ? '' : ' or more'}`;
+    return {
+      facts: [
+        ['Name', household.name ?? 'none'],
+        ['Since', <Moment at={household.created_at} />],
+        ['Members', <People {...household} />],
+        ['Live devices', live],
+      ],
+      use: `Members: ${household.members}. Live devices: ${live}.`,
+      more: (
+        <>
+          <PeopleTable api={this.api.bindTo(request)} household={household} people={people.items} />
+          <DeviceTable devices={devices.items} />
+          <p>
+            <a href={toAddress(NODES, { household_id: id })}>All devices, including revoked ones</a>
+          </p>
+          <CodeTable invitations={invited.items} enrolments={enrolled.items} people={people.items} />
+        </>
+      ),
+    };
+  }
+
+  protected renderIssued(household: AdminHouseholdResponse): string {
+    return this.toAddressOf(household);
+  }
+
+  protected override async perform(
+    request: Request,
+    id: string,
+    action: string,
+    household: AdminHouseholdResponse,
+  ): Promise<VNode | string> {
+    if (action === 'add-member') return this.addMember(request, id, household);
+    const next = await super.perform(request, id, action, household);
+    return action === 'delete' ? ADDRESS : next;
+  }
+
+  private async addMember(request: Request, id: string, household: AdminHouseholdResponse): Promise<string> {
+    const { user_id: user = '', role } = readFields(request);
+    const user_id = await this.findUserId(request, user);
+    try {
+      await this.api.bindTo(request).households.addHouseholdMember(request, id, { user_id, role });
+    } catch (error) {
+      // The household was found, so it is the user.
+      if (error instanceof ProblemException && error.problem === problems.notFound)
+        refuseField(`/${USER.name}`, 'is not the id of a user');
+      throw error;
+    }
+    return this.toAddressOf(household);
+  }
+
+  /** @param user an id, which is returned as it is, or an e-mail address, which needs the scope users or read */
+  private async findUserId(request: Request, user: string): Promise<string> {
+    const email = user.trim();
+    if (!email.includes('@')) return email;
+    const { items } = await this.api.bindTo(request).users.searchUsers({ email });
+    return items[0]?.id ?? refuseField(`/${USER.name}`, 'is not the address of a user');
+  }
+
+  /** @throws {ProblemException} not_found for a user who is not a member, and for an unknown action */
+  private async findMember(request: Request, { id, userId, action: name }: MemberActionAddress): Promise<AskedMember> {
+    const { households } = this.api.bindTo(request);
+    const household = await households.getHousehold(id);
+    const { items } = await households.listHouseholdMembers(id, { limit: MAX_ROWS });
+    const member = items.find((each) => each.id === userId);
+    const action = Object.hasOwn(MEMBER_ACTIONS, name) ? MEMBER_ACTIONS[name] : undefined;
+    if (!member || !action) throw new ProblemException(problems.notFound);
+    return { household, member, action };
+  }
+
+  private renderMemberAction(
+    request: Request,
+    { household, member, action: { title, effect, fields } }: AskedMember,
+    refused?: RefusedForm,
+  ): VNode {
+    const asked = fields(member);
+    const isOnlyAdmin = member.role === 'admin' && member.is_active && household.active_admins === 1;
+    return this.render(
+      request,
+      `${title}: ${member.email} in ${HOUSEHOLDS.toName(household)}`,
+      <Form
+        session={getSession(request)}
+        action={request.path}
+        submit={title}
+        seen={toSeen(member)}
+        fields={refused ? fillFields(asked, refused) : asked}
+      >
+        {refused && <FormError refused={refused} fields={asked} />}
+        <p role="note">
+          {effect} {isOnlyAdmin && 'This is the only active admin: without this person the household has none.'}
+        </p>
+      </Form>,
+    );
+  }
+}
+
+/** What a form about a member was shown for: another role, or another membership, outdates it. */
+function toSeen({ role, since }: AdminHouseholdMemberResponse): string {
+  return `${role} ${since}`;
+}
+
+function People({ members, active_admins: admins }: Pick<AdminHouseholdResponse, 'members' | 'active_admins'>): VNode {
+  if (members > 0 && admins === 0) return <span class="warn">{members}, without an active admin</span>;
+  return (
+    <>
+      {members}
+      {members > 0 && `, active admins: ${admins}`}
+    </>
+  );
+}
+
+export function HouseholdTable({ households }: { households: readonly AdminHouseholdResponse[] }): VNode {
+  const rows = households.map((household) => [
+    <a href={`${ADDRESS}/${household.id}`}>
+      <bdi>{HOUSEHOLDS.toName(household)}</bdi>
+    </a>,
+    <People {...household} />,
+  ]);
+  return <Table caption="Households" head={['Name', 'Members']} rows={rows} />;
+}
+
+interface PeopleTableProps {
+  readonly api: AdminRoutes;
+  readonly household: AdminHouseholdResponse;
+  readonly people: readonly AdminHouseholdMemberResponse[];
+}
+
+function PeopleTable({ api: { users, households }, household, people }: PeopleTableProps): VNode {
+  const mayChange = households.changeHouseholdMember.isAllowed;
+  const rows = people.map(({ id, email, role, since, is_active }) => [
+    users.getUserAsAdmin.isAllowed ? <a href={`/console/users/${id}`}>{email}</a> : email,
+    role,
+    <Moment at={since} />,
+    is_active ? <span class="good">active</span> : <span class="bad">disabled</span>,
+    mayChange &&
+      Object.entries(MEMBER_ACTIONS).map(([action, { title }]) => [
+        <a href={`${ADDRESS}/${household.id}/members/${id}/${action}`} aria-label={`${title}: ${email}`}>
+          {title}
+        </a>,
+        ' ',
+      ]),
+  ]);
+  const head = ['Person', 'Role', 'Since', 'State', ...(mayChange ? ['Actions'] : [])];
+  return <Table caption="People" head={head} rows={rows} />;
+}
+
+function DeviceTable({ devices }: { devices: readonly NodeResponse[] }): VNode {
+  const rows = devices.map((node) => [
+    <a href={`${NODES}/${node.node_id}`}>
+      <bdi>{KEY_KINDS.node.toOwner(node)}</bdi>
+    </a>,
+    <State of={node} />,
+    <Ago at={node.last_used_at} />,
+  ]);
+  return <Table caption="Live devices" head={['Device', 'State', 'Last used']} rows={rows} />;
+}
+
+interface CodeTableProps {
+  readonly invitations: readonly InvitationResponse[];
+  readonly enrolments: readonly NodeEnrolmentResponse[];
+  readonly people: readonly AdminHouseholdMemberResponse[];
+}
+
+function CodeTable({ invitations, enrolments, people }: CodeTableProps): VNode {
+  const nameIssuer = (id: string | null): string =>
+    id === null ? 'an operator' : (people.find((member) => member.id === id)?.email ?? id);
+  const rows = [
+    ...invitations.map(({ issued_by, expires_at }) => ['Invitation', 'a person', issued_by, expires_at] as const),
+    ...enrolments.map((code) => ['Enrolment', KEY_KINDS.node.toOwner(code), code.issued_by, code.expires_at] as const),
+  ].map(([kind, whom, issuer, until]) => [kind, <bdi>{whom}</bdi>, nameIssuer(issuer), <Moment at={until} />]);
+  return <Table caption="Open codes" head={['Code', 'For', 'Issued by', 'Until']} rows={rows} />;
+}
