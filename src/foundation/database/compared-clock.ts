@@ -7,6 +7,8 @@ const MAX_SKEW_SECONDS = 60;
 const COMPARISON_INTERVAL_MS = 10_000;
 /** A slower answer is ignored, because this process may have been suspended before or after it arrived. */
 const MAX_ROUND_TRIP_MS = 10_000;
+/** A `Date` cuts microseconds off. */
+const TIMESTAMP_PRECISION_MS = 1;
 
 /** The clock of this replica is wrong, so it must answer 503 in place of a verdict that depends on the time. */
 export class WrongClockError extends Error {
@@ -21,6 +23,8 @@ export class WrongClockError extends Error {
 export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutdown {
   /** PostgreSQL's time minus the monotonic clock; undefined until the first comparison. */
   private databaseOffsetMs: number | undefined;
+  /** By how much the last comparison may err. */
+  private maxErrorMs = 0;
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
@@ -56,12 +60,14 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
   }
 
   /**
-   * The time for records of what has happened, which retention reads: PostgreSQL's, exact to half a round trip. Before
-   * the first comparison it is that of this machine.
+   * The time for records of what has happened, which retention reads. This machine's clock measures PostgreSQL's time as
+   * long as the comparison finds no difference, and before the first comparison.
    */
   now(): Date {
-    if (this.databaseOffsetMs === undefined) return this.clock.now();
-    return new Date(this.databaseOffsetMs + this.clock.readMonotonicMs());
+    const now = this.clock.now();
+    if (this.databaseOffsetMs === undefined) return now;
+    const databaseMs = this.databaseOffsetMs + this.clock.readMonotonicMs();
+    return Math.abs(now.getTime() - databaseMs) <= this.maxErrorMs ? now : new Date(databaseMs);
   }
 
   /**
@@ -81,8 +87,10 @@ export class ComparedClock implements OnApplicationBootstrap, OnApplicationShutd
     const now = await this.databaseClock.now();
     const answeredAtMs = this.clock.readMonotonicMs();
     // PostgreSQL's time belongs to an unknown moment of the round trip; its middle limits the error to half of it.
-    if (answeredAtMs - sentAtMs < MAX_ROUND_TRIP_MS)
+    if (answeredAtMs - sentAtMs < MAX_ROUND_TRIP_MS) {
       this.databaseOffsetMs = now.getTime() - (sentAtMs + answeredAtMs) / 2;
+      this.maxErrorMs = (answeredAtMs - sentAtMs) / 2 + TIMESTAMP_PRECISION_MS;
+    }
     return now;
   }
 }

@@ -19,7 +19,7 @@ interface Route {
 }
 
 const RESOURCES: readonly [RegExp, OperatorScope][] = [
-  [/^\/(nodes|enrolments)/, 'nodes'],
+  [/^\/(nodes|enrolments|households|invitations)/, 'nodes'],
   [/^\/app-credentials/, 'apps'],
   [/^\/(users|networks)/, 'users'],
   [/^\/operators/, 'operators'],

@@ -73,7 +73,9 @@ describe('the seals of the audit log', () => {
       `SELECT DISTINCT event FROM audit_events WHERE time < recorded_at - interval '30 minutes'`,
     );
     const firstUses = AUDIT_EVENT_NAMES.filter((name) => name.endsWith('.first_used'));
-    expect(late.map(({ event }) => event).sort()).toEqual([...COUNTED_EVENTS, ...firstUses].sort());
+    // Those two need a session, which has no verdict an hour before its login.
+    const counted = COUNTED_EVENTS.filter((event) => !['admin.console.refused', 'user.access.refused'].includes(event));
+    expect(late.map(({ event }) => event).sort()).toEqual([...counted, ...firstUses].sort());
     await seal(app);
     expect(await auditor.verify()).toMatchObject({ waiting: 0, findings: [] });
   });
