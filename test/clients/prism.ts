@@ -211,6 +211,10 @@ export class ProxiedCalls {
     const answer = 'POST /api/v0/auth/login/second-factor';
     await this.call({ operation: answer, status: 401, body: { challenge, method: 'totp', code } });
     await this.call({ operation: answer, status: 200, body: { challenge, method: 'recovery_code', code: first } });
+    // No login demands an enrolment here (SECOND_FACTOR_REQUIRED).
+    const enrolment = 'POST /api/v0/auth/login/enrolment/totp';
+    await this.call({ operation: enrolment, status: 401, body: { challenge } });
+    await this.call({ operation: `${enrolment}/confirm`, status: 401, body: { challenge, code } });
     const renew = { ...proof, code: second };
     const renewed = await this.call({ operation: `POST ${me}/recovery-codes`, status: 200, headers, body: renew });
     await this.call({ operation: `POST ${me}/totp/remove`, status: 403, headers, body: { ...proof, code: third } });

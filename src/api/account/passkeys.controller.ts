@@ -100,7 +100,7 @@ export class PasskeysController {
 
   @Post(':id/remove')
   @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.lastSecondFactor)
   @ApiOperation({ summary: 'Remove a passkey' })
   @Answers(204, 'The passkey is refused from now on')
   async removePasskey(@Req() request: Request, @Param('id') id: string, @Body() body: ProofRequest) {

@@ -2,9 +2,15 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { applyDecorators } from '@nestjs/common';
 import { ValidateIf } from 'class-validator';
 import { PasskeyField } from '../../domain/second-factors/webauthn.js';
-import { PasswordField, CharactersBetween, type Presence } from '../../foundation/common/fields.js';
+import { PasswordField, CharactersBetween, TextField, type Presence } from '../../foundation/common/fields.js';
 
 const MAX_CODE_LENGTH = 64;
+
+const MAX_CHALLENGE_LENGTH = 200;
+
+export function ChallengeField(description: string): PropertyDecorator {
+  return TextField(MAX_CHALLENGE_LENGTH, { description, example: 'AQGT…' });
+}
 
 /** A request that sets `optional` declares with `@ValidateIf` when the code is required. */
 export function CodeField(description: string, { optional = false }: Presence = {}): PropertyDecorator {

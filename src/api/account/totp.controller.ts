@@ -9,7 +9,7 @@ import { ApiProblems } from '../../foundation/problems/api-problems.js';
 import { problems } from '../../foundation/problems/problems.js';
 import type { UserWithFactors } from '../../domain/second-factors/second-factors.service.js';
 import { ProofRequest, CodeField } from './second-factor.dto.js';
-import { TotpService } from '../../domain/second-factors/totp.service.js';
+import { TotpService, type TotpEnrolment } from '../../domain/second-factors/totp.service.js';
 
 class ConfirmTotpRequest {
   @CodeField('a code of the authenticator app') code!: string;
@@ -30,6 +30,10 @@ export class TotpEnrolmentResponse {
     example: '<svg xmlns="http://www.w3.org/2000/svg"/>',
   })
   qr_svg!: string;
+
+  static from({ secret, otpauthUrl, qrSvg }: TotpEnrolment): TotpEnrolmentResponse {
+    return { secret, otpauth_url: otpauthUrl, qr_svg: qrSvg };
+  }
 }
 
 class TotpResponse {
@@ -41,7 +45,7 @@ class TotpResponse {
   }
 }
 
-class RecoveryCodesResponse {
+export class RecoveryCodesResponse {
   @ApiProperty({
     type: [String],
     description: 'each works once, instead of a code of the app; shown once',
@@ -82,9 +86,9 @@ export class TotpController {
   })
   @Answers(201, TotpEnrolmentResponse)
   async enrolTotp(@Req() request: Request, @Body() body: ProofRequest): Promise<TotpEnrolmentResponse> {
-    const { secret, otpauthUrl, qrSvg } = await this.totp.enrolTotp(toOwnCall(request), body);
+    const enrolment = await this.totp.enrolTotp(toOwnCall(request), body);
     request.res?.location('/api/v0/users/me/totp');
-    return { secret, otpauth_url: otpauthUrl, qr_svg: qrSvg };
+    return TotpEnrolmentResponse.from(enrolment);
   }
 
   @Post('totp/confirm')
@@ -103,7 +107,7 @@ export class TotpController {
 
   @Post('totp/remove')
   @RequireUser()
-  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.lastSecondFactor)
   @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
   @Answers(204, 'Logins ask for no code any more')
   async removeTotp(@Req() request: Request, @Body() body: ProofRequest): Promise<void> {

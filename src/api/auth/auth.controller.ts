@@ -23,7 +23,7 @@ import { UserResponse, CredentialsRequest, RegistrationRequest } from '../accoun
 import { LoginService } from './login.service.js';
 import { SecondFactorLogins } from './second-factor-login.service.js';
 import { AuthService } from './auth.service.js';
-import { CodeField } from '../account/second-factor.dto.js';
+import { ChallengeField, CodeField } from '../account/second-factor.dto.js';
 
 const MAX_REFRESH_TOKEN_LENGTH = 512;
 const REFRESH_TOKEN = {
@@ -60,11 +60,8 @@ class TokenPairResponse {
   }
 }
 
-const MAX_CHALLENGE_LENGTH = 200;
-
 class SecondFactorRequest {
-  @TextField(MAX_CHALLENGE_LENGTH, { description: 'of the second_factor_required', example: 'AQGT…' })
-  challenge!: string;
+  @ChallengeField('of the second_factor_required') challenge!: string;
 
   @ApiProperty({ enum: SECOND_FACTOR_METHODS, enumName: 'SecondFactorMethod', example: 'totp' })
   @IsIn(SECOND_FACTOR_METHODS, { message: `must be one of ${SECOND_FACTOR_METHODS.join(', ')}` })
@@ -126,6 +123,7 @@ export class AuthController {
     problems.invalidCredentials,
     problems.emailNotVerified,
     problems.secondFactorRequired,
+    problems.secondFactorEnrolmentRequired,
     problems.tooManyRequests,
     problems.hashingBusy,
   )
@@ -136,7 +134,8 @@ export class AuthController {
       'counted per account and per network; over the limit the response is 429, and the password is not verified. A ' +
       'user has a limited number of sessions: a login beyond it ends the oldest. For a user with a second factor the ' +
       'response to the right password is 403 with a challenge. With REQUIRE_VERIFIED_EMAIL the right password of an ' +
-      'account whose address is not verified is 403.',
+      'account whose address is not verified is 403, and with SECOND_FACTOR_REQUIRED that of an account without a ' +
+      'second factor is 403 with a challenge to enrol one.',
   })
   @Answers(200, TokenPairResponse)
   async login(@Req() request: Request, @Body() body: CredentialsRequest): Promise<TokenPairResponse> {

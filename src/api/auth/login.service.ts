@@ -1,7 +1,8 @@
 /**
  * Logins, step by step: 1. verify the password, 2. challenge a user with a second factor, 3. verify the answer, or a passkey
- * alone, 4. start the session. Steps 2 and 3 are in second-factor-login.service.ts. Invariant: an unknown address, a
- * wrong password and a disabled account have the same response, and each costs a read and a bcrypt (user enumeration).
+ * alone, 4. start the session. Steps 2 and 3 are in second-factor-login.service.ts; enrolment-login.service.ts is for users
+ * who must add a factor first. Invariant: an unknown address, a wrong password and a disabled account have the same
+ * response, and each costs a read and a bcrypt (user enumeration).
  */
 import { Injectable } from '@nestjs/common';
 import { CountedRefusals } from '../../domain/audit/counted-refusals.js';
@@ -11,9 +12,11 @@ import type { TokenPair } from '../../domain/tokens/access-tokens.js';
 import { NewSessions } from '../../domain/tokens/new-sessions.js';
 import type { Actor } from '../../foundation/access/actor.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
-import { Environment } from '../../foundation/config/environment.js';
+import { Environment, isSecondFactorRequired } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { problems, type Problem } from '../../foundation/problems/problems.js';
 import { LoginThrottle } from '../../foundation/throttling/guess-throttles.js';
+import { EnrolmentLogins } from './enrolment-login.service.js';
 import { SecondFactorLogins } from './second-factor-login.service.js';
 
 @Injectable()
@@ -23,8 +26,10 @@ export class LoginService {
     private readonly throttle: LoginThrottle,
     private readonly refusals: CountedRefusals,
     private readonly secondFactors: SecondFactorLogins,
+    private readonly enrolments: EnrolmentLogins,
     private readonly newSessions: NewSessions,
     private readonly environment: Environment,
+    private readonly clock: ComparedClock,
   ) {}
 
   async logInWithPassword(
@@ -47,6 +52,8 @@ export class LoginService {
     if (isVerificationMissing(this.environment, user))
       return refuse('email_not_verified', user.id, problems.emailNotVerified);
     if (user.hasSecondFactor) throw await this.secondFactors.createChallenge(user);
+    if (isSecondFactorRequired(this.environment, this.clock.trustedNow()))
+      throw await this.enrolments.createChallenge(user);
     const tokens = await this.newSessions.startSession({ owner: user, actor, amr: ['pwd'] });
     if (tokens) return tokens;
     const challenge = await this.secondFactors.createChallengeIfAdded(user);

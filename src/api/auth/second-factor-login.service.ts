@@ -7,7 +7,12 @@ import type { Actor } from '../../foundation/access/actor.js';
 import type { SecondFactorMethod } from '../../foundation/common/names.js';
 import { Environment } from '../../foundation/config/environment.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
-import { Challenges, toPasswordContext, type PresentedChallenge } from '../../domain/second-factors/challenges.js';
+import {
+  Challenges,
+  toEnrolmentContext,
+  toPasswordContext,
+  type PresentedChallenge,
+} from '../../domain/second-factors/challenges.js';
 import { CodeVerifier } from '../../domain/second-factors/codes.js';
 import {
   isVerificationMissing,
@@ -42,6 +47,13 @@ interface VerifiedLogin {
   readonly useFactor: UseProof;
   readonly amr: Amr;
 }
+
+interface OpenedChallenge {
+  readonly challenge: PresentedChallenge;
+  readonly user: UserWithFactors;
+}
+
+const CONTEXTS = { login: toPasswordContext, enrolment: toEnrolmentContext } as const;
 
 @Injectable()
 export class SecondFactorLogins {
@@ -79,7 +91,7 @@ export class SecondFactorLogins {
 
   async logInWithSecondFactor(answer: SecondFactorAnswer, actor: Actor): Promise<TokenPair> {
     return this.factors.answerRefusals(problems.invalidSecondFactor, actor, async () => {
-      const { challenge, user } = await this.openChallenge(answer.challenge);
+      const { challenge, user } = await this.openChallenge('login', answer.challenge);
       if (answer.method === 'passkey') {
         const { amr, useFactor } = await this.verifyPasskeyOf(user, answer);
         return this.startSession({ owner: user, challenge, useFactor, amr: ['pwd', amr, 'user', 'mfa'] }, actor);
@@ -126,14 +138,14 @@ export class SecondFactorLogins {
   }
 
   /** Refuses a forged challenge before it reads the account, so that the response time reveals nothing about the id in it. */
-  private async openChallenge(text: string): Promise<{ challenge: PresentedChallenge; user: UserWithFactors }> {
-    const challenge = this.challenges.parseChallenge('login', text);
+  async openChallenge(kind: keyof typeof CONTEXTS, text: string): Promise<OpenedChallenge> {
+    const challenge = this.challenges.parseChallenge(kind, text);
     if (!challenge) throw new RefusedProofError('challenge');
     const [user, isCurrent] = await Promise.all([
       this.factors.readUser(challenge.userId),
       this.challenges.isCurrent(challenge),
     ]);
-    if (!user || !isCurrent || !this.challenges.isBoundTo(challenge, toPasswordContext(user)))
+    if (!user || !isCurrent || !this.challenges.isBoundTo(challenge, CONTEXTS[kind](user)))
       throw new RefusedProofError('challenge');
     if (!user.isActive) throw new RefusedProofError('disabled', user.id);
     return { challenge, user };

@@ -18,9 +18,10 @@ import {
   isSameDigest,
 } from '../../foundation/crypto/secret.js';
 import { DatabaseClock } from '../../foundation/database/database.js';
+import type { AccountState } from '../passwords/password-verifier.js';
 
 const PURPOSE = 'platform-auth challenges v2';
-const KINDS = { login: 1, registration: 2, passkey: 3, reauthentication: 4 } as const;
+const KINDS = { login: 1, registration: 2, passkey: 3, reauthentication: 4, enrolment: 5 } as const;
 export const CHALLENGE_TTL_SECONDS = 300;
 /** A transaction that waited read the clock before the challenge was issued, which then seems to be of the future. */
 const TOLERANCE_SECONDS = 5;
@@ -34,8 +35,8 @@ const MAC_BYTES = 16;
 const FORMAT = new RegExp(`^[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + 2 * MAC_BYTES) * 4) / 3)}}$`);
 
 /**
- * `login` and `reauthentication` follow a password, `registration` precedes a new passkey, `passkey` begins a login with
- * a passkey.
+ * `login`, `reauthentication` and `enrolment` (of a first factor, at a login) follow a password, `registration` precedes
+ * a new passkey, `passkey` begins a login with a passkey.
  */
 type ChallengeKind = keyof typeof KINDS;
 
@@ -47,6 +48,10 @@ export interface PresentedChallenge {
   readonly issuedAt: Date;
   readonly digest: Buffer;
 }
+
+type EnrolmentState = Pick<AccountState, 'passwordChangedAt' | 'factorsChangedAt'> & {
+  readonly passwordHashDigest: string;
+};
 
 type Keys = ReturnType<typeof deriveKeys>;
 
@@ -125,6 +130,14 @@ function computeOriginMac({ origin }: Keys, body: Buffer): Buffer {
 
 function computeContextMac({ context: key }: Keys, body: Buffer, context: string): Buffer {
   return computeMac(key, Buffer.concat([body, Buffer.from(context)])).subarray(0, MAC_BYTES);
+}
+
+/**
+ * The context of an enrolment at a login, which any change of the password or the factors voids. It contains the stored
+ * hash, because a reader of MASTER_KEY could otherwise forge a challenge and enrol for an account without a factor.
+ */
+export function toEnrolmentContext(user: EnrolmentState): string {
+  return [toPasswordContext(user), user.factorsChangedAt?.toISOString() ?? '', user.passwordHashDigest].join(' ');
 }
 
 /** The context of challenges that follow a password, which another password voids. */

@@ -5,13 +5,13 @@
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import type { Actor, OwnCall } from '../../foundation/access/actor.js';
-import type { UserPrincipal } from '../../foundation/access/principals.js';
+import { toUserActor, type Actor, type OwnCall } from '../../foundation/access/actor.js';
 import { createRefusal } from '../../foundation/access/doors.js';
 import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { isId } from '../../foundation/common/ids.js';
 import type { AuditEventName } from '../../foundation/common/security-events.js';
+import { Environment, isSecondFactorRequired } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Outbox } from '../mail/outbox.js';
 import type { NoticeKind } from '../mail/templates.js';
@@ -19,6 +19,7 @@ import { ProblemException, problems, type Problem } from '../../foundation/probl
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { Reauthentication, type OwnProof } from './reauthentication.js';
+import { RefusedProofError } from './second-factors.service.js';
 import { lockIfUnchanged } from '../users/user-lifecycle.js';
 import { buildHasSecondFactor, createWrongPassword, type AccountState } from '../passwords/password-verifier.js';
 
@@ -48,8 +49,25 @@ interface FactorChange<Result> {
   readonly keepsFactors?: boolean;
 }
 
-type Change<Result> = (transaction: EntityManager) => Promise<FactorChange<Result>>;
+export type Change<Result> = (transaction: EntityManager) => Promise<FactorChange<Result>>;
 type PasswordMoment = Pick<AccountState, 'passwordChangedAt'>;
+type Owner = Pick<AccountState, 'id' | 'email' | 'passwordChangedAt'>;
+
+interface LockedState {
+  readonly isUnchanged: boolean;
+  readonly isLive: boolean;
+  readonly hasFactor: boolean;
+}
+
+interface Commit<Result> {
+  readonly owner: Owner;
+  /** Null for a user who is not logged in. */
+  readonly sessionId: string | null;
+  readonly actor: Actor;
+  /** Throws the refusal of a change that the locked state does not allow. */
+  readonly requireState: (state: LockedState) => void;
+  readonly change: Change<Result>;
+}
 
 @Injectable()
 export class FactorChanges {
@@ -60,6 +78,7 @@ export class FactorChanges {
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly outbox: Outbox,
+    private readonly environment: Environment,
     private readonly clock: ComparedClock,
   ) {}
 
@@ -96,31 +115,25 @@ export class FactorChanges {
     change: Change<Result>,
     createVoidError = () => createWrongPassword(principal.userId, 'changed_meanwhile'),
   ): Promise<Result> {
-    const { userId, sessionId, email: recipient } = principal;
-    const act = async (): Promise<Result> => {
-      const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
-        const isUnchanged = await lockIfUnchanged(transaction, { id: userId, passwordChangedAt });
-        // Read after the lock, so that it sees the commit of the transaction that held the lock before.
-        const { isLive, hasFactor } = await this.readState(transaction, principal);
-        if (!isLive) throw createRefusal('user', 'session_ended', { user_id: userId });
-        if (!isUnchanged) throw createVoidError();
-        const { result, event, details, keepsFactors } = await change(transaction);
-        if (!keepsFactors) await transaction.query(TOUCH_USER, [userId, this.clock.now()]);
-        const isFirst = !hasFactor && (await this.readState(transaction, principal)).hasFactor;
-        const count = isFirst
-          ? await this.sessions.endAllSessions(transaction, userId, 'second_factor_added', sessionId)
-          : undefined;
-        const described = { details: { ...details, ended_sessions: count }, logFields: { count } };
-        const recorded = toUserEvent(event, actor, userId, described);
-        await this.audit.record(transaction, recorded);
-        const kind = NOTICES[event];
-        if (kind) await this.outbox.addNotice(transaction, recorded, { kind, recipient });
-        return { result, isFirst };
-      });
-      if (isFirst) await this.propagation.awaitPropagation();
-      return result;
+    const { userId, sessionId, email } = principal;
+    const owner = { id: userId, email, passwordChangedAt };
+    const requireState = ({ isLive, isUnchanged }: LockedState) => {
+      if (!isLive) throw createRefusal('user', 'session_ended', { user_id: userId });
+      if (!isUnchanged) throw createVoidError();
     };
-    return this.propagation.propagateAfter(act, { endsAKey: false });
+    return this.commit({ owner, sessionId, actor, requireState, change });
+  }
+
+  /**
+   * Commits a step of the enrolment of the first factor, for a user who is not logged in because the login demands one.
+   * @throws {RefusedProofError} when the account has changed since, or has a factor: the password alone adds no second one
+   */
+  async commitAtLogin<Result>(owner: Owner, client: Actor, change: Change<Result>): Promise<Result> {
+    const actor = toUserActor(client, owner.id);
+    const requireState = ({ isUnchanged, hasFactor }: LockedState) => {
+      if (!isUnchanged || hasFactor) throw new RefusedProofError('changed_meanwhile', owner.id);
+    };
+    return this.commit({ owner, sessionId: null, actor, requireState, change });
   }
 
   /** Refuses a repeated change. It waits like the first call, which may have ended sessions and still be waiting. */
@@ -155,8 +168,48 @@ export class FactorChanges {
     if (totp + passkeys > 0) await this.outbox.addNotice(transaction, event, notice);
   }
 
-  private async readState(transaction: EntityManager, { userId, sessionId }: UserPrincipal) {
-    const [state] = await transaction.query<[{ isLive: boolean; hasFactor: boolean }]>(READ_STATE, [userId, sessionId]);
-    return state;
+  private async commit<Result>(commit: Commit<Result>): Promise<Result> {
+    return this.propagation.propagateAfter(
+      async () => {
+        const { result, isFirst } = await this.dataSource.transaction((transaction) =>
+          this.commitLocked(transaction, commit),
+        );
+        if (isFirst) await this.propagation.awaitPropagation();
+        return result;
+      },
+      { endsAKey: false },
+    );
   }
+
+  private async commitLocked<Result>(
+    transaction: EntityManager,
+    { owner, sessionId, actor, requireState, change }: Commit<Result>,
+  ): Promise<{ readonly result: Result; readonly isFirst: boolean }> {
+    const { id, email: recipient } = owner;
+    const isUnchanged = await lockIfUnchanged(transaction, owner);
+    // Read after the lock, so that it sees the commit of the transaction that held the lock before.
+    const before = await readState(transaction, id, sessionId);
+    requireState({ ...before, isUnchanged });
+    const { result, event, details, keepsFactors } = await change(transaction);
+    if (!keepsFactors) await transaction.query(TOUCH_USER, [id, this.clock.now()]);
+    const after = keepsFactors ? before : await readState(transaction, id, sessionId);
+    const isLast = before.hasFactor && !after.hasFactor;
+    if (isLast && isSecondFactorRequired(this.environment, this.clock.trustedNow()))
+      throw new ProblemException(problems.lastSecondFactor);
+    const isFirst = !before.hasFactor && after.hasFactor;
+    const count = isFirst
+      ? await this.sessions.endAllSessions(transaction, id, 'second_factor_added', sessionId)
+      : undefined;
+    const described = { details: { ...details, ended_sessions: count }, logFields: { count } };
+    const recorded = toUserEvent(event, actor, id, described);
+    await this.audit.record(transaction, recorded);
+    const kind = NOTICES[event];
+    if (kind) await this.outbox.addNotice(transaction, recorded, { kind, recipient });
+    return { result, isFirst };
+  }
+}
+
+async function readState(transaction: EntityManager, userId: string, sessionId: string | null) {
+  const [state] = await transaction.query<[Omit<LockedState, 'isUnchanged'>]>(READ_STATE, [userId, sessionId]);
+  return state;
 }

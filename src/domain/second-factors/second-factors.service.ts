@@ -13,7 +13,8 @@ import { isId } from '../../foundation/common/ids.js';
 import type { SecondFactorMethod } from '../../foundation/common/names.js';
 import { toNetwork } from '../../foundation/common/network.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
-import { Environment } from '../../foundation/config/environment.js';
+import { Environment, isSecondFactorRequired } from '../../foundation/config/environment.js';
+import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { Database, type Statement } from '../../foundation/database/database.js';
 import { NO_PASSWORD } from '../passwords/password-hasher.js';
 import { ACCOUNT_STATE, type AccountState } from '../passwords/password-verifier.js';
@@ -25,6 +26,7 @@ import type { RateLimitBucket } from '../../foundation/throttling/rate-limit-buc
 const READ_USER: Statement = {
   name: 'second_factors_read',
   text: `SELECT ${ACCOUNT_STATE}, password_hash = '${NO_PASSWORD}' AS "hasNoPassword",
+           encode(sha256(convert_to(password_hash, 'UTF8')), 'hex') AS "passwordHashDigest",
            encrypted_secret AS "encryptedSecret", totp_factors.created_at AS "enrolledAt",
            confirmed_at AS "confirmedAt",
            (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
@@ -43,6 +45,7 @@ interface KnownPasskey {
 
 export interface UserWithFactors extends AccountState {
   readonly hasNoPassword: boolean;
+  readonly passwordHashDigest: string;
   readonly encryptedSecret: Buffer | null;
   /** When the enrolment of the app began; null without an app. */
   readonly enrolledAt: Date | null;
@@ -146,6 +149,7 @@ export const LOGIN_REASON_CODES = [
   'throttled',
   'second_factor_throttled',
   'second_factor_unusable',
+  'second_factor_missing',
 ] as const;
 
 /** A reason to refuse a login with the right password. Only operators see it. */
@@ -174,6 +178,9 @@ const LASTING_REASONS = {
     'token of `platform-auth users reset-password`.',
   email_not_verified: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
   second_factor_unusable: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
+  second_factor_missing:
+    'The service demands a second factor (SECOND_FACTOR_REQUIRED), and the account has none: its login continues with ' +
+    'the enrolment of an authenticator app.',
 } as const;
 /** Of a user whose password many addresses guess, the latest ones are looked at. */
 const MAX_ADDRESSES = 100;
@@ -194,6 +201,7 @@ export class LoginExplanations {
     private readonly logins: LoginThrottle,
     private readonly codes: CodeThrottle,
     private readonly environment: Environment,
+    private readonly clock: ComparedClock,
   ) {}
 
   /**
@@ -207,11 +215,13 @@ export class LoginExplanations {
     const { emailVerifiedAt } = user;
     const factors = listFactors(user);
     const methods = this.secondFactors.listMethods(user);
+    const isFactorMissing = factors.length === 0 && isSecondFactorRequired(this.environment, this.clock.now());
     const reasons = [
       ...(user.isActive ? [] : [toLastingReason('disabled')]),
       ...(user.hasNoPassword ? [toLastingReason('no_password')] : []),
       ...(isVerificationMissing(this.environment, user) ? [toLastingReason('email_not_verified')] : []),
       ...(factors.length > 0 && methods.length === 0 ? [toLastingReason('second_factor_unusable')] : []),
+      ...(isFactorMissing ? [toLastingReason('second_factor_missing')] : []),
       ...(await this.listThrottles(user, address)),
     ];
     const throttled = await this.listThrottledMethods(user.id, methods);

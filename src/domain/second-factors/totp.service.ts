@@ -1,16 +1,17 @@
 /**
  * Enrolment, confirmation and removal of an authenticator app, and replacement of its recovery codes. An enrolment
- * begins with the password and shows the secret; its confirmation proves that the app has the secret, and from then on
- * logins ask for codes. A new enrolment replaces an unconfirmed one, and another password voids it.
+ * begins with the password, or with the challenge of a login that demands a factor, and shows the secret; its
+ * confirmation proves that the app has the secret, and from then on logins ask for codes. A new enrolment replaces an
+ * unconfirmed one, and another password voids it.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import type { OwnCall } from '../../foundation/access/actor.js';
+import type { Actor, OwnCall } from '../../foundation/access/actor.js';
 import { Environment, getProductName } from '../../foundation/config/environment.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
 import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
-import { FactorChanges } from './factor-changes.js';
+import { FactorChanges, type Change } from './factor-changes.js';
 import type { OwnProof } from './reauthentication.js';
 import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
 import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
@@ -34,7 +35,7 @@ const CONFIRM_TOTP = `UPDATE totp_factors SET confirmed_at = $2, last_step = $3
 const HAS_TOTP = 'SELECT FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL';
 const REMOVE_TOTP = 'DELETE FROM totp_factors WHERE user_id = $1';
 
-interface TotpEnrolment {
+export interface TotpEnrolment {
   readonly secret: string;
   readonly otpauthUrl: string;
   readonly qrSvg: string;
@@ -58,16 +59,13 @@ export class TotpService {
   }
 
   async enrolTotp(call: OwnCall, proof: OwnProof): Promise<TotpEnrolment> {
-    const secret = generateTotpSecret();
-    const { userId, email } = call.principal;
-    const values = [userId, this.vault.encryptSecret(userId, secret), this.vault.keyMark, this.clock.now()];
-    await this.changes.commitAct(call, proof, async (transaction) => {
-      const enrolled = await transaction.query<unknown[]>(ENROL_TOTP, values);
-      if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
-      return { result: undefined, event: 'user.totp.started', keepsFactors: true };
-    });
-    const otpauthUrl = toOtpauthUrl(secret, getProductName(this.environment), email);
-    return { secret: toBase32(secret), otpauthUrl, qrSvg: drawQrCode(otpauthUrl) };
+    const { userId: id, email } = call.principal;
+    return this.enrol({ id, email }, (change) => this.changes.commitAct(call, proof, change));
+  }
+
+  /** Begins the enrolment of a user whom the login asked for it. */
+  async enrolAtLogin(user: UserWithFactors, actor: Actor): Promise<TotpEnrolment> {
+    return this.enrol(user, (change) => this.changes.commitAtLogin(user, actor, change));
   }
 
   /** Ends the user's other sessions when this is the first factor. @returns recovery codes */
@@ -79,16 +77,15 @@ export class TotpService {
     const step = await this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
       this.codes.verifyEnrolmentCode({ user, code, actor }),
     );
-    const confirm = async (transaction: EntityManager) => {
-      const values = [userId, this.clock.now(), step, user.encryptedSecret];
-      const [confirmed] = await transaction.query<[unknown[], number]>(CONFIRM_TOTP, values);
-      // A concurrent call has confirmed the enrolment.
-      if (confirmed.length === 0) throw new ProblemException(problems.totpEnrolled);
-      return { result: await replaceRecoveryCodes(transaction, userId), event: 'user.totp.enrolled' } as const;
-    };
     const refusal = toFactorRefusal('changed_meanwhile', userId);
     const createVoidError = () => new ProblemException(problems.wrongSecondFactor, { refusal });
-    return this.changes.commitChange(call, user, confirm, createVoidError);
+    return this.changes.commitChange(call, user, this.toConfirmation(user, step), createVoidError);
+  }
+
+  /** Ends all sessions of the user. @returns recovery codes @throws {RefusedProofError} */
+  async confirmAtLogin(user: UserWithFactors, code: string, actor: Actor): Promise<string[]> {
+    const step = await this.codes.verifyEnrolmentCode({ user, code, actor });
+    return this.changes.commitAtLogin(user, actor, this.toConfirmation(user, step));
   }
 
   async removeTotp(call: OwnCall, proof: OwnProof): Promise<void> {
@@ -105,6 +102,32 @@ export class TotpService {
       const result = await replaceRecoveryCodes(transaction, call.principal.userId);
       return { result, event: 'user.recovery_codes.replaced' };
     });
+  }
+
+  private async enrol(
+    { id, email }: Pick<UserWithFactors, 'id' | 'email'>,
+    commit: (change: Change<void>) => Promise<void>,
+  ): Promise<TotpEnrolment> {
+    const secret = generateTotpSecret();
+    const values = [id, this.vault.encryptSecret(id, secret), this.vault.keyMark, this.clock.now()];
+    await commit(async (transaction) => {
+      const enrolled = await transaction.query<unknown[]>(ENROL_TOTP, values);
+      if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
+      return { result: undefined, event: 'user.totp.started', keepsFactors: true };
+    });
+    const otpauthUrl = toOtpauthUrl(secret, getProductName(this.environment), email);
+    return { secret: toBase32(secret), otpauthUrl, qrSvg: drawQrCode(otpauthUrl) };
+  }
+
+  /** @param step the time step of the code that the enrolment was verified with */
+  private toConfirmation({ id, encryptedSecret }: UserWithFactors, step: number): Change<string[]> {
+    return async (transaction) => {
+      const values = [id, this.clock.now(), step, encryptedSecret];
+      const [confirmed] = await transaction.query<[unknown[], number]>(CONFIRM_TOTP, values);
+      // A concurrent call has confirmed the enrolment, or begun another one.
+      if (confirmed.length === 0) throw new ProblemException(problems.totpEnrolled);
+      return { result: await replaceRecoveryCodes(transaction, id), event: 'user.totp.enrolled' };
+    };
   }
 }
 

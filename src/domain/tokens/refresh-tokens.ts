@@ -14,7 +14,7 @@ import { addDays, addSeconds } from '../../foundation/common/clock.js';
 import { toUuid } from '../../foundation/common/ids.js';
 import { toNetwork } from '../../foundation/common/network.js';
 import type { RefusalReason } from '../../foundation/common/security-events.js';
-import { Environment } from '../../foundation/config/environment.js';
+import { Environment, isSecondFactorRequired } from '../../foundation/config/environment.js';
 import {
   computeDigest,
   computeMac,
@@ -131,7 +131,8 @@ const RESTART_GRACE_POLICY = retry(handleWhen(isDatabaseFailure), {
 
 /**
  * One of several concurrent presentations rotates the token. The others wait for the row lock and see `was_current`,
- * because their snapshot precedes the rotation.
+ * because their snapshot precedes the rotation. `$7`: whether a second factor is required; a session that began without
+ * one does not rotate then, nor end, so that it goes on when the operator takes the requirement back.
  */
 export const ROTATE = {
   name: 'sessions_rotate',
@@ -141,6 +142,7 @@ export const ROTATE = {
                expires_at = LEAST($5, absolute_expires_at)
            FROM users
            WHERE sessions.id = $1 AND token_digest = $2 AND users.id = user_id AND ${buildIsLive('expires_at', '$4')}
+             AND (NOT $7::boolean OR 'mfa' = ANY (amr))
            RETURNING user_id, users.email, amr, absolute_expires_at)
          SELECT user_id, email, amr, absolute_expires_at,
            user_id IS NULL AND EXISTS (SELECT FROM sessions WHERE id = $1 AND token_digest = $2) AS was_current
@@ -216,7 +218,8 @@ export class TokenRotation {
     const now = this.clock.trustedNow();
     const expiresAt = addDays(now, this.environment.refreshTokenExpireDays);
     const network = toNetwork(address);
-    const values = [token.sessionId, token.digest, successor.digest, now, expiresAt, network];
+    const needsFactor = isSecondFactorRequired(this.environment, now);
+    const values = [token.sessionId, token.digest, successor.digest, now, expiresAt, network, needsFactor];
     const sentAt = performance.now();
     try {
       const row = await this.database.row<RotateRow>(ROTATE, values);
@@ -255,9 +258,11 @@ export class TokenRotation {
     const row = await this.database.row<SupersededRow>(READ_SUPERSEDED, [sessionId, now]);
     if (!row) throw createRefusedRefresh('unknown');
     const current = this.tokens.deriveCurrent(token, row.generation, row.token_digest);
+    if (current && token.generation === row.generation) this.requireFactor(row, now);
     if (token.generation >= row.generation || !current) throw createRefusedRefresh('forged');
     const isParent = token.generation + 1 === row.generation;
     if (isParent && (wasCurrent || this.isWithinGrace(row.rotated_at, now))) {
+      this.requireFactor(row, now);
       const isElsewhere = await this.recordRepeatElsewhere(sessionId, row, actor);
       return this.issueGrant(current, row, isElsewhere ? 'repeated_elsewhere' : 'repeated', actor);
     }
@@ -265,6 +270,12 @@ export class TokenRotation {
     const fields = { session_id: sessionId, user_id: row.user_id };
     const refusal = { event: 'session.refresh.reused', reason: 'reused', fields } as const;
     throw new ProblemException(problems.invalidRefreshToken, { refusal });
+  }
+
+  /** Refuses a session that began without the second factor that is required now. It does not end. */
+  private requireFactor({ amr }: GrantedRow, now: Date): void {
+    if (isSecondFactorRequired(this.environment, now) && !amr.includes('mfa'))
+      throw createRefusedRefresh('no_second_factor');
   }
 
   /** A rotation in the future happened before PostgreSQL's clock was set back, so its grace is over. */

@@ -137,8 +137,8 @@ export const REFUSAL_REASONS = {
   'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile', 'email_not_verified'],
   'user.password.refused': ['wrong_password', 'changed_meanwhile'],
   'user.link.refused': ['unknown', 'expired', 'void'],
-  // The password was right, so the login continues with a second factor.
-  'user.login.challenged': ['second_factor'],
+  // The password was right, so the login continues with a second factor, or with the enrolment of the first one.
+  'user.login.challenged': ['second_factor', 'enrolment'],
   'user.second_factor.failed': [
     'wrong_code',
     'repeated_code',
@@ -153,7 +153,7 @@ export const REFUSAL_REASONS = {
     'changed_meanwhile',
     'email_not_verified',
   ],
-  'session.refresh.refused': ['malformed', 'unknown', 'forged'],
+  'session.refresh.refused': ['malformed', 'unknown', 'forged', 'no_second_factor'],
   'session.refresh.reused': ['reused'],
   // The reason of a throttled call is the name of the exhausted bucket.
   'user.login.throttled': ['login-account-address', 'login-account', 'login-address', 'hashing-busy'],

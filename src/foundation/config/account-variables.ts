@@ -84,6 +84,13 @@ export const accountSections = [
           'true: a user must open the [link](operations/mail.md) that a registration sends before the first ' +
           'login; until then a login with the right password is 403 `email_not_verified`.',
       },
+      SECOND_FACTOR_REQUIRED: {
+        type: kinds.ruleStart,
+        text:
+          'true, or the date from which it holds: every user needs a [second factor](second-factors.md#required). A ' +
+          'login without one continues with the enrolment of an authenticator app, and no session without one is ' +
+          'refreshed.',
+      },
       PRODUCT_NAME: {
         type: productName.optional(),
         defaultText: '`WEBAUTHN_RP_ID`, or else `SERVICE_NAME`',

@@ -34,6 +34,13 @@ export function getProductName({
   return productName ?? webauthnRpId ?? serviceName;
 }
 
+export function isSecondFactorRequired(
+  { secondFactorRequired }: Pick<Environment, 'secondFactorRequired'>,
+  now: Date,
+): boolean {
+  return now >= secondFactorRequired;
+}
+
 export class InvalidEnvironmentError extends Error {
   override readonly name = 'InvalidEnvironmentError';
 

@@ -133,6 +133,21 @@ export function wholeNumber(from: number, to: number) {
   return parsed(`${from}–${to}`, `must be a whole number from ${from} to ${to}`, parse, form);
 }
 
+/** Before every moment, and after every moment. */
+const ALWAYS = new Date(0);
+const NEVER = new Date(8.64e15);
+
+/** The moment from which a rule holds. */
+export const ruleStart = parsed(
+  '`false`, `true`, or a date such as `2027-01-31`',
+  'must be false, true, or a date such as 2027-01-31, which begins at midnight UTC',
+  (text) => {
+    if (text === 'false') return NEVER;
+    if (text === 'true') return ALWAYS;
+    return z.iso.date().safeParse(text).success ? new Date(text) : undefined;
+  },
+).prefault('false');
+
 const MIN_LEASE_MS = 100;
 
 /** A replica with a shorter lease would do little but poll. */

@@ -49,7 +49,10 @@ export class ProblemSchema {
   })
   methods?: SecondFactorMethod[];
 
-  @ApiPropertyOptional({ type: String, description: 'with second_factor_required: single use, for 5 minutes' })
+  @ApiPropertyOptional({
+    type: String,
+    description: 'with second_factor_required and second_factor_enrolment_required: single use, for 5 minutes',
+  })
   challenge?: string;
 
   @ApiPropertyOptional({

@@ -83,7 +83,7 @@ export const problems = {
         'challenge has expired or was used before.',
       invalidRefreshToken:
         'invalid_refresh_token: The refresh token is not valid. The refresh token is unknown, expired, revoked or ' +
-        'was used before. Log in again.',
+        'was used before, or its session began without the second factor that is required now. Log in again.',
       unauthenticated: 'unauthenticated: A credential is needed. Send one of the credentials that this route accepts.',
       missingAccessToken:
         'missing_access_token: An access token is needed. Send an access token: Authorization: Bearer <access ' +
@@ -116,6 +116,10 @@ export const problems = {
       secondFactorRequired:
         'second_factor_required: A second factor is required. The password is right. Answer the challenge by one ' +
         'of the methods: POST /api/v0/auth/login/second-factor.',
+      secondFactorEnrolmentRequired:
+        'second_factor_enrolment_required: A second factor must be enrolled. The password is right, and the service ' +
+        'requires a second factor, which the account does not have. Enrol an authenticator app with the challenge, ' +
+        'then log in again: POST /api/v0/auth/login/enrolment/totp.',
       freshSecondFactorRequired:
         'fresh_second_factor_required: A fresh second factor is required. The password is right, and the account has ' +
         'a second factor: send the request again with a `code`, or with the `passkey` that answers passkey_options.',
@@ -159,6 +163,9 @@ export const problems = {
     totpEnrolled:
       'totp_enrolled: The authenticator app is enrolled. The account has a confirmed authenticator app (TOTP). ' +
       'Remove it first.',
+    lastSecondFactor:
+      'last_second_factor: The account needs a second factor. The service requires one, and this is the last one of ' +
+      'the account. Add another one first.',
     passkeyExists: 'passkey_exists: The passkey is registered. The passkey is registered already.',
     tooManyPasskeys:
       'too_many_passkeys: The account has too many passkeys. An account has 20 passkeys at most. Remove one first.',

@@ -27,6 +27,8 @@ const POLICY: Readonly<Record<string, string>> = {
   'POST api/v0/auth/email-verification': 'requestEmailVerification: open, throttled',
   'POST api/v0/auth/email-verification/confirm': 'confirmEmail: open, throttled',
   'POST api/v0/auth/login/second-factor': 'answerSecondFactor: open, throttled',
+  'POST api/v0/auth/login/enrolment/totp': 'enrolTotpAtLogin: open, throttled',
+  'POST api/v0/auth/login/enrolment/totp/confirm': 'confirmTotpAtLogin: open, throttled',
   'POST api/v0/auth/login/passkey/options': 'createPasskeyLoginOptions: open, throttled',
   'POST api/v0/auth/login/passkey': 'logInWithPasskey: open, throttled',
   'POST api/v0/auth/refresh': 'refresh: open, throttled',

@@ -138,6 +138,7 @@ describe('the configuration', () => {
     TRUST_PROXY: ['1.2.3', '10.0.0.0/99'],
     PASSWORD_BLOCKLIST: ['/', '/there/is/no/such/file'],
     LOGGING_SERVICE_URL: ['ftp://logs'],
+    SECOND_FACTOR_REQUIRED: ['yes', '0', '2027-02-30', '2027-1-1', '01.02.2027', '2027-01-01T00:00:00Z'],
     SHUTDOWN_DELAY_MS: ['120001'],
     REVOCATION_LEASE_MS: ['1', '99', '5001', '-100', 'never'],
     LOGIN_LIMIT_PER_ACCOUNT: ['10', '0/900', '10/0', '10/86401', '-1/900', '1e3/900', '10 / 900'],
@@ -239,6 +240,7 @@ describe('the configuration', () => {
     ['TRUST_PROXY', '2', { trustProxy: 2 }],
     ['TRUST_PROXY', 'loopback, 10.0.0.0/8', { trustProxy: 'loopback, 10.0.0.0/8' }],
     ['TRUST_PROXY', 'fd00::/8', { trustProxy: 'fd00::/8' }],
+    ['SECOND_FACTOR_REQUIRED', '2027-01-31', { secondFactorRequired: new Date('2027-01-31T00:00:00Z') }],
   ])('reads %s=%s', (name, value, expected) => {
     expect(parseEnvironment({ ...GOOD, [name]: value })).toMatchObject(expected);
   });

@@ -85,7 +85,8 @@ describe('registrations and refreshes', () => {
     );
     const headers = ['X-Request-Id', 'Retry-After', 'RateLimit-Policy', 'RateLimit'];
     const links = ['password-reset', 'email-verification'].flatMap((name) => [name, `${name}/confirm`]);
-    const logins = ['login', 'login/second-factor', 'login/passkey', 'login/passkey/options'];
+    const enrolments = ['login/enrolment/totp', 'login/enrolment/totp/confirm'];
+    const logins = ['login', 'login/second-factor', 'login/passkey', 'login/passkey/options', ...enrolments];
     const factors = [
       'totp',
       'totp/confirm',
