@@ -64,7 +64,7 @@ async function refreshSessions({ databaseUrl, bearers }: WorkTask<'refresh'>): P
     await pool.query({ ...RESERVE, values: ONE_CALL });
     const next = mac(session.refreshToken).toString('base64url');
     const expiresAt = new Date(now.getTime() + DAY_MS);
-    const values = [session.id, digest(session.refreshToken), digest(next), now, expiresAt, null];
+    const values = [session.id, digest(session.refreshToken), digest(next), now, expiresAt, null, false];
     const rotated = await pool.query({ ...ROTATE, values });
     session.refreshToken = next;
     mac(session.accessToken).toString('base64url');
