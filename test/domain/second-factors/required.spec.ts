@@ -85,7 +85,7 @@ describe('SECOND_FACTOR_REQUIRED', () => {
     expect(await hasFactor(owner)).toBe(false);
   });
 
-  it.each<[string, (owner: FactorOwner) => Promise<unknown> | void]>([
+  it.each<[string, (owner: FactorOwner) => unknown]>([
     ['after 5 minutes', () => app.clock.advance({ minutes: 5, seconds: 1 })],
     ['when the password was changed', (owner) => owner.changePassword().expect(204)],
     [
