@@ -7,6 +7,7 @@ import type { AdminPrincipal } from '../foundation/access/principals.js';
 import { readDeclaration } from '../foundation/access/route-declarations.js';
 import { listValidatedParameters } from '../foundation/access/route-table.js';
 import { createValidationPipe } from '../foundation/http/validation.js';
+import { Names } from './names.js';
 import { AdminDoor, isMissingScope } from '../api/admin/admin.door.js';
 import { ADMIN_CONTROLLERS } from '../api/admin/admin.module.js';
 
@@ -48,6 +49,7 @@ export class AdminApi {
   constructor(
     private readonly door: AdminDoor,
     private readonly modules: ModuleRef,
+    readonly names: Names,
   ) {}
 
   /** @returns the routes, for the operator of a request */

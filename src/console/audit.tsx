@@ -11,7 +11,8 @@ import { isId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, keepForm, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
-import { Filters, Moment, MOMENT_HINT, Page, Pager, sendPage, setPageHeaders, Table, toAddress } from './view.js';
+import { Ago, Moment } from './moments.js';
+import { Filters, Id, MOMENT_HINT, Page, Pager, sendPage, setPageHeaders, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/audit-events';
 const FILTERS = [
@@ -50,14 +51,16 @@ export class AuditPages {
         <Filters action={ADDRESS} fields={FILTERS} query={query} refused={refused} />
       </Page>
     ));
-    const { items, next_cursor } = await auditEvents.listAuditEvents(query);
+    const page = await auditEvents.listAuditEvents(query);
+    const { next_cursor } = page;
+    const items = await nameEvents(this.api, page.items);
     const work = await backgroundWork.getBackgroundWork();
     const unsealed = work.items.find(({ name }) => name === 'audit_unsealed_seconds');
     const rows = items.map((event) => [
       <Moment at={event.time} />,
       <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
       <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
-      <SubjectLink subject={event.subject} />,
+      <SubjectLink subject={event.subject} name={event.subjectName} />,
       listAddresses(event).map((address) => [<IdLink name="address" id={address} />, ' ']),
       event.count,
       <Details event={event} />,
@@ -156,13 +159,28 @@ export async function readEvents(
   request: Request,
   filter: Fields,
   limit = 20,
-): Promise<AuditEventResponse[] | undefined> {
+): Promise<NamedEvent[] | undefined> {
   const { listAuditEvents } = api.bindTo(request).auditEvents;
-  return listAuditEvents.isAllowed ? (await listAuditEvents({ ...filter, limit: String(limit) })).items : undefined;
+  if (!listAuditEvents.isAllowed) return undefined;
+  return nameEvents(api, (await listAuditEvents({ ...filter, limit: String(limit) })).items);
+}
+
+/** An event with the names that its ids have now. */
+export interface NamedEvent extends AuditEventResponse {
+  readonly subjectName: string | undefined;
+}
+
+async function nameEvents(api: AdminApi, events: readonly AuditEventResponse[]): Promise<NamedEvent[]> {
+  const names = await api.names.findNames(events.flatMap(({ subject, actor }) => [subject, actor.id]));
+  return events.map((event) => {
+    const { actor, subject } = event;
+    const name = actor.name ?? names.get(actor.id ?? '') ?? null;
+    return { ...event, actor: { ...actor, name }, subjectName: names.get(subject ?? '') };
+  });
 }
 
 interface TimelineProps {
-  readonly events: readonly AuditEventResponse[] | undefined;
+  readonly events: readonly NamedEvent[] | undefined;
   /** Selects the events of the time line in the audit log. */
   readonly filter: Fields;
   readonly title?: string;
@@ -178,7 +196,7 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
       <ol class="timeline">
         {events?.map((event) => (
           <li>
-            <Moment at={event.time} /> · <b>{event.event}</b> {describeCount(event)} by {describeActor(event)}
+            <Ago at={event.time} /> · <b>{event.event}</b> {describeCount(event)} by {describeActor(event)}
             <Concerned of={event} />
             {event.address !== null && ` from ${listAddresses(event).join(', ')}`}
             {counted !== undefined && event.request_id !== counted && ` (request ${counted} is one of them)`}
@@ -205,9 +223,18 @@ function Concerned({ of: { event, details } }: { of: AuditEventResponse }): VNod
 }
 
 /** The filter of the audit log takes ids, so a network or a door, which may be a subject too, gets no link. */
-export function SubjectLink({ subject }: Pick<AuditEventResponse, 'subject'>): VNode {
-  const isFilter = subject !== null && (isId(subject) || subject.startsWith('unknown:'));
-  return isFilter ? <IdLink name="subject" id={subject} /> : <>{subject}</>;
+export function SubjectLink({
+  subject,
+  name,
+}: Partial<Pick<NamedEvent, 'subject'> & { name: string | undefined }>): VNode {
+  const isFilter = subject != null && (isId(subject) || subject.startsWith('unknown:'));
+  if (!isFilter) return <>{subject}</>;
+  if (name === undefined) return <IdLink name="subject" id={subject} />;
+  return (
+    <>
+      <IdLink name="subject" id={subject} text={name} /> <Id id={subject} />
+    </>
+  );
 }
 
 /** Says how often a counted event happened, and a refusal for which reasons. */

@@ -42,7 +42,9 @@ import {
 } from '../foundation/problems/problems.js';
 import { Throttle } from '../foundation/throttling/throttle.js';
 import { getRequestId } from '../foundation/common/ids.js';
+import { Environment } from '../foundation/config/environment.js';
 import { AdminApi } from './admin-api.js';
+import { readTimeZone } from './moments.js';
 import { NavigationCounts } from './navigation-counts.js';
 import { listOfferedPages, type PageSession } from './navigation.js';
 import { ConsoleSessions, readFormToken, type ConsoleSession } from './console-sessions.js';
@@ -190,6 +192,7 @@ class ConsoleGuard implements CanActivate {
     private readonly api: AdminApi,
     private readonly counts: NavigationCounts,
     private readonly foreignForms: ForeignForms,
+    private readonly environment: Environment,
   ) {}
 
   async canActivate(context: ExecutionContext): Promise<true> {
@@ -204,8 +207,12 @@ class ConsoleGuard implements CanActivate {
     request.user = session.principal;
     const { operator } = session.principal;
     const counts = await this.counts.read((scope) => operator === null || !isMissingScope(operator, scope, 'GET'));
-    const pages = listOfferedPages(this.api.bindTo(request), session.principal, counts);
-    request.consoleSession = { ...session, pages };
+    request.consoleSession = {
+      ...session,
+      label: this.environment.consoleLabel,
+      timeZone: readTimeZone(request.headers.cookie),
+      pages: listOfferedPages(this.api.bindTo(request), session.principal, counts),
+    };
     if (request.method !== 'GET' && request.method !== 'HEAD') await this.claimForm(request, session, context);
     return true;
   }
@@ -341,6 +348,7 @@ export class LoginPage {
     private readonly sessions: ConsoleSessions,
     private readonly throttle: Throttle,
     private readonly foreignForms: ForeignForms,
+    private readonly environment: Environment,
   ) {}
 
   @Get()
@@ -353,7 +361,7 @@ export class LoginPage {
     readCookie(request);
     sendPage(
       response,
-      <Page title="Log in">
+      <Page title="Log in" label={this.environment.consoleLabel}>
         <form method="post" action={LOGIN}>
           <input type="hidden" name="next" value={toNextPage(query.next)} />
           <Field

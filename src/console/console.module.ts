@@ -20,6 +20,9 @@ import { StatusModule } from '../domain/status/status.module.js';
 import { MapPage } from './map.js';
 import { HouseholdPages } from './households.js';
 import { DashboardPage } from './dashboard.js';
+import { Names } from './names.js';
+import { SearchPage } from './search.js';
+import { TimeZonePage } from './time-zones.js';
 import { UserPages } from './users.js';
 import { DiagnosisPage } from './diagnosis.js';
 
@@ -46,13 +49,23 @@ export class ConsoleModule {
   /** When CONSOLE is off, there are no pages, and their addresses are 404. */
   static forRoot({ console }: Environment): DynamicModule {
     if (console === 'off') return { module: ConsoleModule };
-    const pages = [DashboardPage, MapPage, ...CREDENTIAL_PAGES, UserPages, HouseholdPages, DiagnosisPage, AuditPages];
+    const pages = [
+      DashboardPage,
+      MapPage,
+      ...CREDENTIAL_PAGES,
+      UserPages,
+      HouseholdPages,
+      DiagnosisPage,
+      AuditPages,
+      SearchPage,
+      TimeZonePage,
+    ];
     return {
       module: ConsoleModule,
       imports: [AdminModule, StatusModule],
       // UnknownPage stands last, because it matches every address below /console.
       controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages, UnknownPage],
-      providers: [AdminApi, ConsoleSessions, ForeignForms, NavigationCounts],
+      providers: [AdminApi, Names, ConsoleSessions, ForeignForms, NavigationCounts],
     };
   }
 }

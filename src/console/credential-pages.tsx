@@ -9,7 +9,8 @@ import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-requests.js';
 import { mapCredentialTypes, type CredentialType } from './credential-types.js';
 import { ResourcePages, showValue, type Description, type ResourceField } from './resource-pages.js';
-import { Ago, Moment, Secret, type Cells, type FactList } from './view.js';
+import { Ago, Moment } from './moments.js';
+import { Secret, type Cells, type FactList } from './view.js';
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
   const now = new Date().toISOString();
@@ -69,7 +70,12 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
 
   protected toCells(item: Row): Cells {
     const restriction = showValue(item[this.type.restriction]) || 'all';
-    return [<State of={item} />, <bdi>{restriction}</bdi>, <Ago at={item.last_used_at} />];
+    return [
+      <State of={item} />,
+      <bdi>{restriction}</bdi>,
+      <Ago at={item.expires_at} />,
+      <Ago at={item.last_used_at} />,
+    ];
   }
 
   protected isPossible(action: string, item: Row): boolean {
@@ -86,11 +92,11 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
     const facts = [
       ['State', <State of={item} />],
       ...this.listFields(item),
-      ['Issued', <Moment at={item.created_at} />],
-      ['Rotated', <Moment at={item.rotated_at} />],
-      ['Expires', <Moment at={item.expires_at} />],
+      ['Issued', <Ago at={item.created_at} />],
+      ['Rotated', <Ago at={item.rotated_at} />],
+      ['Expires', <Ago at={item.expires_at} />],
       ...(isInOverlap(item) ? [['Old key', <Overlap of={item} />] as const] : []),
-      ...(item.revoked_at === null ? [] : [['Revoked', <Moment at={item.revoked_at} />] as const]),
+      ...(item.revoked_at === null ? [] : [['Revoked', <Ago at={item.revoked_at} />] as const]),
       ['Last used', lastUse],
     ] as const;
     const use = isUsed ? <>It was last used {lastUse}.</> : <>It was never used.</>;

@@ -41,6 +41,8 @@ interface Given<Row, Issued extends Row> extends Pick<
   'noun' | 'filters' | 'groupedBy' | 'groupAddress' | 'toId'
 > {
   readonly kind: KeyKindName;
+  /** The filters of the list by which a search finds it. */
+  readonly searchedBy: readonly string[];
   readonly routes: (api: AdminRoutes) => CredentialRoutes<Row, Issued>;
   readonly explain?: (api: AdminRoutes) => AdminRoute<[id: string, query: Unvalidated], ExplanationResponse>;
   readonly issueBody: Type<object>;
@@ -100,7 +102,7 @@ function createCredentialType<Row extends KeyResponse & KeyHolder, Issued extend
     ...getWords(kind),
     filters: [...given.filters, ...STATE_FILTERS],
     fields: listFields(issueBody, hints),
-    head: ['State', toLabel(given.restriction), 'Last used'],
+    head: ['State', toLabel(given.restriction), 'Expires', 'Last used'],
     nameLabel: 'Type the name',
     submit: 'Issue the key',
     actions: {
@@ -153,6 +155,7 @@ const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCre
     { label: 'Caller', name: 'caller' },
     { label: 'Target', name: 'target' },
   ],
+  searchedBy: ['caller', 'target'],
   hints: {
     caller: 'The service that calls.',
     target: 'The service that is called, and accepts the key.',
@@ -184,6 +187,7 @@ const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
     { label: 'Household', name: 'household_id' },
     { label: 'Room or name', name: 'search' },
   ],
+  searchedBy: ['search'],
   hints: { household_id: 'A UUID.', targets: 'Services that accept its key. Empty: all.' },
   restriction: 'targets',
   groupedBy: 'household_id',
@@ -214,6 +218,7 @@ const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>
   issueBody: IssueOperatorRequest,
   changeBody: UpdateOperatorRequest,
   filters: [{ label: 'Name', name: 'name' }],
+  searchedBy: ['name'],
   hints: { scopes: `Some of: ${OPERATOR_SCOPES.join(', ')}.` },
   restriction: 'scopes',
   asksForName: true,

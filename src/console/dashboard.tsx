@@ -18,7 +18,8 @@ import { ConsolePages, getSession } from './console-requests.js';
 import { Charts, DAY_HOURS } from './charts.js';
 import type { PageSession } from './navigation.js';
 import { describeCount, readEvents, SubjectLink } from './audit.js';
-import { Ago, Facts, Moment, Page, sendPage, Table, toAddress, type Cells } from './view.js';
+import { Ago, Moment } from './moments.js';
+import { Facts, Page, sendPage, Table, toAddress, type Cells } from './view.js';
 
 const [HOUR_MS, DAY_MS] = [3_600_000, 86_400_000];
 /** The number of refusals of each event; a link leads to all of them. */

@@ -13,7 +13,8 @@ import { AdminApi } from './admin-api.js';
 import { ConsolePages, ConsoleRefusal, getSession, readFields, type Fields } from './console-requests.js';
 import { mapCredentialTypes } from './credential-types.js';
 import { readEvents, Timeline } from './audit.js';
-import { Form, Moment, Page, sendPage, Table, toAddress } from './view.js';
+import { Moment } from './moments.js';
+import { Form, Page, sendPage, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/explain';
 const ABOUT = {

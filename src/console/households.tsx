@@ -12,7 +12,8 @@ import { AdminApi, type AdminRoutes } from './admin-api.js';
 import { ConsolePages, getSession, keepForm, readFields, ReadsOnly, refuseOutdated } from './console-requests.js';
 import { State } from './credential-pages.js';
 import { ResourcePages, type Description, type ResourceField, type ResourceType } from './resource-pages.js';
-import { Ago, fillFields, Form, FormError, Moment, sendPage, setPageHeaders, Table, toAddress } from './view.js';
+import { Ago, Moment } from './moments.js';
+import { fillFields, Form, FormError, sendPage, setPageHeaders, Table, toAddress } from './view.js';
 import type { Cells, RefusedForm } from './view.js';
 
 const ADDRESS = '/console/households';

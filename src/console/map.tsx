@@ -8,7 +8,8 @@ import { AdminApi } from './admin-api.js';
 import { ConsolePages, getSession, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
 import { readEvents } from './audit.js';
-import { Ago, Filters, Page, Pager, sendPage, Table, toAddress } from './view.js';
+import { Ago } from './moments.js';
+import { Filters, Page, Pager, sendPage, Table, toAddress } from './view.js';
 
 const ADDRESS = '/console/map';
 const FILTERS = [

@@ -50,6 +50,10 @@ export interface OfferedPage extends Pick<ConsolePage, 'address' | 'name'> {
 /** A session with the pages that its operator is offered. */
 export interface PageSession extends ConsoleSession {
   readonly pages: readonly OfferedPage[];
+  /** CONSOLE_LABEL: the environment of this service. */
+  readonly label: string | undefined;
+  /** In which the pages show moments. */
+  readonly timeZone: string;
 }
 
 /** Leaves out what the scopes of the operator refuse, because each refusal is counted as one of the platform. */
@@ -92,6 +96,32 @@ export function Navigation({ pages, at }: Pick<PageSession, 'pages'> & { readonl
           </li>
         ))}
       </ul>
+    </nav>
+  );
+}
+
+interface Trail extends Pick<PageSession, 'pages'> {
+  readonly at: string | undefined;
+  readonly above?: readonly OfferedPage[] | undefined;
+  readonly title: string;
+}
+
+/** The way to a page that the menu does not have. */
+export function Breadcrumbs({ pages, at, above = [], title }: Trail): VNode | null {
+  const entry = pages.filter(({ address }) => address === at && address !== '/console');
+  const trail = [...pages.slice(0, 1), ...entry, ...above];
+  if (trail.some(({ name }) => name === title)) return null;
+  return (
+    <nav aria-label="Breadcrumb" class="trail">
+      <ol>
+        {trail.map(({ address, name }) => (
+          <li>
+            <a href={address}>
+              <bdi>{name}</bdi>
+            </a>
+          </li>
+        ))}
+      </ol>
     </nav>
   );
 }

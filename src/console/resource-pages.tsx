@@ -12,12 +12,14 @@ import { ProblemException, problems, refuseField } from '../foundation/problems/
 import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import { getSession, keepForm, readFields, refuseOutdated, type Fields } from './console-requests.js';
 import { readEvents, Timeline } from './audit.js';
+import type { OfferedPage } from './navigation.js';
 import {
   Facts,
   fillFields,
   Filters,
   Form,
   FormError,
+  Id,
   Page,
   Pager,
   SearchForm,
@@ -125,9 +127,10 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   protected async sendList(
     request: Request,
     response: Response,
-    query: Fields,
+    asked: Fields,
     list: ListRoute<Resource>,
   ): Promise<void> {
+    const { done, ...query } = asked;
     const { address, title, noun, head, groupedBy, toName } = this.type;
     if (query.search !== undefined && isId(query.search.trim())) {
       response.redirect(303, `${address}/${query.search.trim()}`);
@@ -149,6 +152,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
       response,
       title,
       <>
+        {this.renderDone(done)}
         {issue?.isAllowed && (
           <p class="actions">
             <a href={`${address}/new`}>New {noun}</a>
@@ -201,12 +205,18 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   async create(@Req() request: Request, @Res() response: Response): Promise<void> {
     keepForm(request, (refused) => this.renderNew(request, refused));
     const issue = this.getIssueRoute(request);
-    const issued = await issue(request, this.readBody(request, this.listNewFields()));
-    this.sendResult(response, `New ${this.type.noun}`, this.renderIssued(issued));
+    const result = this.renderIssued(await issue(request, this.readBody(request, this.listNewFields())));
+    const next = typeof result === 'string' ? toAddress(result, { done: 'new' }) : result;
+    this.sendResult(response, `New ${this.type.noun}`, next);
   }
 
   @Get(':id')
-  async show(@Req() request: Request, @Res() response: Response, @Param('id') id: string): Promise<void> {
+  async show(
+    @Req() request: Request,
+    @Res() response: Response,
+    @Param('id') id: string,
+    @Query() { done }: Fields,
+  ): Promise<void> {
     const resource = await this.getRoutes(request).find(id);
     const { facts, more } = await this.describe(request, id, resource);
     const routes = this.api.bindTo(request);
@@ -217,7 +227,8 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
       response,
       this.type.toName(resource),
       <>
-        <Facts facts={[['Id', <code>{id}</code>], ...facts]} />
+        {this.renderDone(done)}
+        <Facts facts={[['Id', <Id id={id} />], ...facts]} />
         <p class="actions">
           {offered.map(([name, { title }]) => (
             <a href={`${this.type.address}/${id}/${name}`}>{title} …</a>
@@ -262,6 +273,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
           {effect} {use}
         </p>
       </Form>,
+      [{ address: this.toAddressOf(resource), name: toName(resource) }],
     );
   }
 
@@ -277,11 +289,9 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     keepForm(request, (refused) => this.renderAction(request, { id, action }, resource, refused));
     if (asksForName && readFields(request).name !== this.type.toName(resource))
       refuseField('/name', 'is another one, so nothing was changed');
-    this.sendResult(
-      response,
-      `${title}: ${this.type.toName(resource)}`,
-      await this.perform(request, id, action, resource),
-    );
+    const result = await this.perform(request, id, action, resource);
+    const next = typeof result === 'string' ? toAddress(result, { done: action }) : result;
+    this.sendResult(response, `${title}: ${this.type.toName(resource)}`, next);
   }
 
   /** @returns a page that is shown once, or the address of the next page */
@@ -346,10 +356,18 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     sendPage(response, this.render(response.req, title, content));
   }
 
-  protected render(request: Request, title: string, content: VNode): VNode {
+  /** Says on the page that follows what was done. @param done `new`, or the name of an action, as the address has it */
+  private renderDone(done: string | undefined): VNode | null {
+    const { actions, noun } = this.type;
+    const action = done !== undefined && Object.hasOwn(actions, done) ? actions[done]?.title : undefined;
+    if (action === undefined && done !== 'new') return null;
+    return <p role="status">Done: {action ?? `new ${noun}`}.</p>;
+  }
+
+  protected render(request: Request, title: string, content: VNode, above?: readonly OfferedPage[]): VNode {
     const { address, scope } = this.type;
     return (
-      <Page title={title} session={getSession(request)} at={address} needs={[scope, 'read']}>
+      <Page title={title} session={getSession(request)} at={address} above={above} needs={[scope, 'read']}>
         {content}
       </Page>
     );

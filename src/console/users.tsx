@@ -13,7 +13,8 @@ import { AdminApi } from './admin-api.js';
 import { ConsolePages, readFields, ReadsOnly } from './console-requests.js';
 import { HouseholdTable } from './households.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
-import { Ago, Moment, Secret, Table, type Cells } from './view.js';
+import { Ago, Moment } from './moments.js';
+import { Secret, Table, type Cells } from './view.js';
 
 /** The most live sessions that a user can have. */
 const MAX_SESSIONS = '100';

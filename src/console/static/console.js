@@ -13,13 +13,13 @@ addEventListener('pageshow', ({ persisted }) => {
   if (persisted) location.reload();
 });
 
-for (const button of document.querySelectorAll('[data-copy]')) {
-  button.hidden = false;
-  button.addEventListener('click', async () => {
-    await navigator.clipboard.writeText(button.parentElement.querySelector('code').textContent);
-    button.textContent = 'Copied';
-  });
-}
+// Copying needs JavaScript, so its buttons are shown only with it; a refreshed page has new ones.
+document.documentElement.classList.add('with-script');
+addEventListener('click', async ({ target }) => {
+  if (!target.matches('[data-copy]')) return;
+  await navigator.clipboard.writeText(target.parentElement.querySelector('code').textContent);
+  target.textContent = 'Copied';
+});
 
 const isBusy = () => document.hidden || document.querySelector('main').contains(document.activeElement);
 

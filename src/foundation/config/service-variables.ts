@@ -216,6 +216,11 @@ export const operationSections = [
         example: 'on',
         text: 'The [pages of operators](operations/console.md) under `/console`, on INTERNAL_PORT where that is set.',
       },
+      CONSOLE_LABEL: {
+        type: kinds.accepted('1–32 characters', (text) => /^[^\p{Cc}]{1,32}$/u.test(text)).optional(),
+        example: 'staging',
+        text: 'The environment, in the header and the title of each page of the console. `production` is red.',
+      },
       DOCS: {
         type: kinds.oneOf('on', 'internal', 'off').default('on'),
         text:

@@ -1,0 +1,112 @@
+import { recorded } from '../domain/audit/record.js';
+import { Browser } from '../support/console-browser.js';
+import { useApp } from '../support/use-app.js';
+
+describe('the search field of the console', () => {
+  const app = useApp({ variables: { CONSOLE: 'on', CONSOLE_LABEL: 'production' } });
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await Browser.logIn(app);
+  });
+
+  const search = async (query: string, by = browser) =>
+    by.send('/console/search', { ...(await by.readForm('/console', '/console/search')), query });
+
+  it('leads to what has the id, the e-mail address or the name, also twice with one form', async () => {
+    const [user, node] = [await app.user(), await app.node()];
+    const { appId } = await app.service('seeker', 'wiki');
+    const operator = await app.operator(['read'], 'searching-nora');
+    const found = {
+      [user.id]: `/console/users/${user.id}`,
+      [user.email]: `/console/users/${user.id}`,
+      [node.nodeId]: `/console/nodes/${node.nodeId}`,
+      [appId]: `/console/app-credentials/${appId}`,
+      seeker: `/console/app-credentials/${appId}`,
+      [operator.id]: `/console/operators/${operator.id}`,
+      'searching-nora': `/console/operators/${operator.id}`,
+      '192.0.2.7': '/console/explain?about=192.0.2.7',
+    };
+    const form = await browser.readForm('/console/nodes', '/console/search');
+    for (const [query, location] of Object.entries(found)) {
+      const { status, headers } = await browser.send('/console/search', { ...form, query });
+      expect({ query, status, location: headers.location }).toEqual({ query, status: 303, location });
+    }
+    const [event] = await recorded(app, { event: 'admin.node.issued' });
+    const { headers } = await search(event!.request_id!);
+    expect(headers.location).toBe(`/console/explain?about=${event!.request_id!}`);
+    expect((await search('no such name')).text).toContain('Found: none.');
+  });
+
+  it('tells whose a pasted key is, and neither shows, logs nor records it', async () => {
+    const node = await app.node();
+    const { headers, appId } = await app.service();
+    const pasted = { [headers['X-Platform-App-Key']!]: `/console/app-credentials/${appId}` };
+    pasted[node.header] = `/console/nodes/${node.nodeId}`;
+    for (const [key, address] of Object.entries(pasted)) {
+      const { status, text } = await search(key);
+      expect(status).toBe(200);
+      expect(text).toContain('It is the current key of');
+      expect(text).toContain(`href="${address}"`);
+      expect(text + JSON.stringify(app.log.lines)).not.toContain(key.split(':').at(-1));
+    }
+    const unknown = `pa_node_${'x'.repeat(43)}`;
+    const { text } = await search(unknown);
+    expect(text).toContain('It looks like a key');
+    expect(text).not.toContain(unknown);
+  });
+
+  it('finds what the scopes of the operator allow, and counts no refusal', async () => {
+    const operator = await app.operator(['users']);
+    const keeper = await Browser.logIn(app, operator.key);
+    const [user, node] = [await app.user(), await app.node()];
+    expect((await search(user.id, keeper)).headers.location).toBe(`/console/users/${user.id}`);
+    expect((await search(node.nodeId, keeper)).headers.location).toBe(`/console/explain?about=${node.nodeId}`);
+    await search('kitchen', keeper);
+    expect(await recorded(app, { event: 'admin.scope.refused', subject: operator.id })).toEqual([]);
+  });
+
+  it('stands on every page, below the name of the product and its environment', async () => {
+    for (const path of ['', '/map', '/nodes', '/nodes/new', '/users', '/explain', '/audit-events', '/time-zone']) {
+      const { text } = await browser.get(`/console${path}`).expect(200);
+      expect(text).toContain('action="/console/search"');
+      expect(text).toContain('<span class="label production">production</span>');
+    }
+    const { text } = await new Browser(app).get('/console/login').expect(200);
+    expect(text).toContain('<span class="label production">production</span>');
+  });
+});
+
+describe('a page of the console', () => {
+  const app = useApp({ variables: { CONSOLE: 'on' } });
+
+  it('leads back by its breadcrumbs, names what ids are of, and says what was done', async () => {
+    const browser = await Browser.logIn(app);
+    const { nodeId } = await app.node();
+    const path = `/console/nodes/${nodeId}`;
+    const { text: asked } = await browser.get(`${path}/rotate`).expect(200);
+    const [trail] = /<nav aria-label="Breadcrumb".*?<\/nav>/s.exec(asked) ?? [];
+    expect([...trail!.matchAll(/href="([^"]+)"/g)].map(([, address]) => address)).toEqual([
+      '/console',
+      '/console/nodes',
+      path,
+    ]);
+    const { headers } = await browser.submit(`${path}/revoke`);
+    const { text } = await browser.get(headers.location!).expect(200);
+    expect(text).toContain('<p role="status">Done: Revoke.</p>');
+    const [name] = /(?<=<h1>)[^<]+/.exec(text) ?? [];
+    const { text: log } = await browser.get('/console/audit-events?event=admin.node.revoked').expect(200);
+    expect(log).toMatch(new RegExp(`>${name}</a>.*<code>${nodeId}</code>`, 's'));
+  });
+
+  it('shows moments in the time zone that its reader chose', async () => {
+    const browser = await Browser.logIn(app);
+    const operator = await app.operator(['read'], 'tokyo', '2031-01-31T20:30:00.000Z');
+    const path = `/console/operators/${operator.id}`;
+    expect((await browser.get(path).expect(200)).text).toContain('title="2031-01-31 20:30:00 UTC"');
+    const refused = await browser.submit('/console/time-zone', { zone: 'Mars/Olympus' });
+    expect(refused.text).toContain('is not a time zone');
+    const { headers } = await browser.submit('/console/time-zone', { zone: 'Asia/Tokyo' });
+    browser.cookie += `; ${/^[^;]+/.exec(headers['set-cookie']![0]!)![0]}`;
+    expect((await browser.get(path).expect(200)).text).toContain('title="2031-02-01 05:30:00 GMT+9"');
+  });
+});
