@@ -70,7 +70,7 @@ describe('/console/households', () => {
     const page = `${ADDRESS}/${own.id}`;
     expect(await show(`${page}/rename`)).toContain('value="home"');
     for (const name of ['home', 'flat'])
-      expect((await browser.submit(`${page}/rename`, { name })).headers.location).toBe(page);
+      expect((await browser.submit(`${page}/rename`, { name })).headers.location).toBe(`${page}?done=rename`);
     expect(await show(page)).toContain('<h1>flat</h1>');
     for (const user_id of [randomUUID(), 'x', 'nobody@example.org']) {
       const { status, text } = await browser.submit(`${page}/add-member`, { user_id, role: 'member' });
@@ -115,7 +115,7 @@ describe('/console/households', () => {
       status: 409,
       text: expect.stringContaining('The household has live nodes') as string,
     });
-    expect((await browser.submit(page, { name: 'home', revoke_nodes: 'true' })).headers.location).toBe(ADDRESS);
+    expect((await browser.submit(page, { name: 'home', revoke_nodes: 'true' })).headers.location).toBe(`${ADDRESS}?done=delete`);
     const { body } = await app.admin.get(`/nodes/${nodeId}`).expect(200);
     expect(body).toMatchObject({ revoked_at: expect.any(String) as string });
     await browser.get(`${ADDRESS}/${own.id}`).expect(404);
