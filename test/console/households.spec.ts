@@ -115,7 +115,9 @@ describe('/console/households', () => {
       status: 409,
       text: expect.stringContaining('The household has live nodes') as string,
     });
-    expect((await browser.submit(page, { name: 'home', revoke_nodes: 'true' })).headers.location).toBe(`${ADDRESS}?done=delete`);
+    expect((await browser.submit(page, { name: 'home', revoke_nodes: 'true' })).headers.location).toBe(
+      `${ADDRESS}?done=delete`,
+    );
     const { body } = await app.admin.get(`/nodes/${nodeId}`).expect(200);
     expect(body).toMatchObject({ revoked_at: expect.any(String) as string });
     await browser.get(`${ADDRESS}/${own.id}`).expect(404);
