@@ -5,13 +5,14 @@ import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { parse as parseVariables } from 'dotenv';
 import { z } from 'zod';
+import { ApiClient } from '../../tools/api-client.js';
 import { Cleanup } from '../../tools/cleanup.js';
 import { readCommandLine } from '../../tools/command-line.js';
 import { startPostgres, UNSAFE } from '../../tools/postgres.js';
 import { isResponding, isHealthy, ServerProcess, type ServerOptions } from '../../tools/server-process.js';
 import { SERVICE_FLAGS, SERVICE_SCRIPT } from '../../tools/service.js';
 import { runChild } from './child.js';
-import { describeCommands, HOUSEHOLD, USER } from './commands.js';
+import { describeCommands, HOUSEHOLD, NEIGHBOUR, USER } from './commands.js';
 import { CLI, EXAMPLE, ExampleError, toPath } from './paths.js';
 import { portOf, prepareFolder, type Platform } from './platform-folder.js';
 import { preparePython } from './python.js';
@@ -133,8 +134,16 @@ async function registerCallers(platform: Platform): Promise<string> {
   const words = ['nodes', 'issue', ...node, '--config', `${platform.folder}/camera.env`];
   say(`platform-auth ${words.join(' ')}`);
   const { node_id } = registered.parse(JSON.parse(await runCli(platform, [...words, '--json'], { variables })));
-  say(`platform-auth users register ${USER.email} --password`);
-  await runCli(platform, ['users', 'register', USER.email, '--password'], { variables, input: `${USER.password}\n` });
+  for (const { email, password } of [USER, NEIGHBOUR]) {
+    say(`platform-auth users register ${email} --password`);
+    await runCli(platform, ['users', 'register', email, '--password'], { variables, input: `${password}\n` });
+  }
+  const addition = ['households', 'add-member', HOUSEHOLD, USER.email, '--role', 'admin'];
+  say(`platform-auth ${addition.join(' ')}`);
+  await runCli(platform, addition, { variables });
+  // What the app of a family does.
+  const client = new ApiClient(platform.urls.auth ?? '', ADMIN_API_KEY);
+  await client.createHousehold(await client.logIn(NEIGHBOUR), 'next door');
   return node_id;
 }
 

@@ -17,10 +17,14 @@ const ASK = {
   first: 'In another terminal, first:',
   user: 'A user calls recipes (TypeScript):',
   node: 'A node calls ocr (Python), which calls recipes (TypeScript) with its own key:',
+  camera: 'A node calls recipes:',
+  member: 'A user commands a node of their household:',
+  neighbour: 'A user of another household is refused:',
   app: 'A user calls recipes (TypeScript), which calls ocr (Python) with its own key:',
 };
 const REVOKE = {
   first: 'In the third terminal, first:',
+  member: 'Remove the user from the household:',
   node: 'Revoke the node:',
   app: 'Revoke the key with which recipes calls ocr:',
   user: 'End the sessions of the user:',
@@ -66,7 +70,7 @@ async function call(url: string, headers: Readonly<Record<string, string>>, init
   const response = await untilVerdict(() => fetch(url, { ...init, headers }));
   const text = await response.text();
   if (response.status === 200) return 'accepted';
-  const isRefused = response.status === 401 || text.includes('ocr answered 401 to the key of recipes');
+  const isRefused = [401, 404].includes(response.status) || text.includes('ocr answered 401 to the key of recipes');
   return isRefused ? 'refused' : `strange: ${response.status} ${text}`;
 }
 
@@ -84,9 +88,21 @@ async function checkCalls(example: Example): Promise<void> {
   await checks.run('the TypeScript service is accepted by the Python service', async () =>
     deepStrictEqual(await json(ASK.app), { asked_by: 'recipes', languages: ['de', 'en'] }),
   );
+  await checkHousehold(example);
   await checks.run('the keys come from init, and doctor finds no problem', () => {
     match(example.output, /│ recipes +│ ocr +│ issue/);
     ok(example.lines.includes('No problems found.'));
+  });
+}
+
+async function checkHousehold(example: Example): Promise<void> {
+  const [camera, photo, refusal] = (await example.types(ASK.first, ASK.camera, ASK.member, ASK.neighbour))
+    .replaceAll('}{', '}\n{')
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+  await checks.run('a user commands a node of their household, and is refused the node of another', () => {
+    deepStrictEqual(photo, { photo_of: camera?.camera, taken_by: 'alice@example.org' });
+    deepStrictEqual([refusal?.status, refusal?.code], [404, 'not_found']);
   });
 }
 
@@ -100,6 +116,10 @@ async function checkRefusals(example: Example): Promise<void> {
     deepStrictEqual(await Promise.all([...asked, call(`${recipes}/drafts`, {}, post)]), Array(4).fill('refused'));
   });
   const revoke = (heading: string) => () => example.types(REVOKE.first, heading);
+  const photos = `${recipes}/cameras/${pair.split(':')[0] ?? ''}/photos`;
+  await checks.run('no call of a member is accepted after the command that removed the user has returned', () =>
+    watchRevocation(() => call(photos, user, { method: 'POST' }), revoke(REVOKE.member)),
+  );
   await checks.run('no call of a node is accepted after the command that revoked it has returned', () =>
     watchRevocation(() => call(`${ocr}/photos`, { 'X-API-Key': pair }, post), revoke(REVOKE.node)),
   );
@@ -166,6 +186,7 @@ async function checkWithoutPython(cleanup: Cleanup): Promise<void> {
       await example.prints(/^Ready\./);
       const answer: unknown = JSON.parse(await example.types(ASK.first, ASK.user));
       deepStrictEqual(answer, { reader: 'alice@example.org', drafts: [] });
+      await checkHousehold(example);
       await example.interrupt();
     }),
   );
