@@ -88,6 +88,14 @@ export interface Session {
   isDoubtful: boolean;
 }
 
+/** Where the user of a session lives. */
+export interface Membership {
+  readonly household: string;
+  readonly session: Session;
+  readonly asMember: Life;
+  readonly asAdmin: Life;
+}
+
 /** Every write that was acknowledged. */
 export class Ledger {
   readonly credentials: Credential[] = [];
@@ -112,6 +120,7 @@ export class Ledger {
 export interface Kept {
   readonly credentials: readonly Credential[];
   readonly sessions: readonly Session[];
+  readonly memberships: readonly Membership[];
 }
 
 export function bearerOf({ accessToken }: Session): Readonly<Record<string, string>> {

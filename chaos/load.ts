@@ -52,7 +52,7 @@ export class Load {
   writesAreRefused = false;
   record: LoadRecord;
   /** Made before the fault. */
-  kept: Kept = { credentials: [], sessions: [] };
+  kept: Kept = { credentials: [], sessions: [], memberships: [] };
   readonly repeatsRefreshes: boolean;
   private running: readonly Promise<void>[] = [];
   private resumed: Promise<void> | undefined;

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Life, type Credential, type Session } from './ledger.js';
+import { Life } from './ledger.js';
 import type { Load } from './load.js';
 import type { Scenario } from './stage.js';
 
@@ -11,7 +11,7 @@ const MAX_PERIODS = 10;
  */
 export const selfTest: Scenario = {
   name: 'self-test',
-  title: 'no fault, but five lies in the ledger: they are found, and nothing else is',
+  title: 'no fault, but six lies in the ledger: they are found, and nothing else is',
   bounds: { errors: [], silenceMs: Infinity, slowestMs: Infinity },
   async run(stage) {
     const load = await stage.begin({ verifiers: true });
@@ -24,16 +24,18 @@ export const selfTest: Scenario = {
     await stage.rest();
   },
   judge: (load) => {
-    const { session } = chooseEntries(load);
+    const { session, membership } = chooseEntries(load);
     const { wrong, lost } = load.record;
     const verdicts = [
       /a revoked key: accepted .* after its end was acknowledged/,
       new RegExp(`users/me of session ${session.id}: accepted .* after its end was acknowledged`),
       /a (revived key|key never issued): refused before its end was requested/,
+      new RegExp(`validate-user of an admin of household ${membership.household}: accepted .* after its end`),
     ];
-    const verifiers = load.verifiers.map(
-      ({ name }) => new RegExp(`${name} user of session ${session.id}: accepted .* after its end was acknowledged`),
-    );
+    const verifiers = load.verifiers.flatMap(({ name }) => [
+      new RegExp(`${name} user of session ${session.id}: accepted .* after its end was acknowledged`),
+      new RegExp(`${name} user of an admin of household ${membership.household}: accepted .* after its end`),
+    ]);
     const losses = [
       /^a key never issued: issued, but missing/,
       new RegExp(`^session ${session.id}: ended, but still live`),
@@ -43,12 +45,14 @@ export const selfTest: Scenario = {
 };
 
 function addFalseEntries(load: Load): void {
-  const { good, live, session } = chooseEntries(load);
+  const { good, live, session, membership } = chooseEntries(load);
   live.key.life.markEnding();
   live.key.life.markEnded();
   live.key = { ...live.key, name: 'a revoked key' };
   session.life.markEnding();
   session.life.markEnded();
+  membership.asAdmin.markEnding();
+  membership.asAdmin.markEnded();
   const { ledger } = load;
   const [revoked] = ledger.revoked;
   if (revoked) {
@@ -58,10 +62,10 @@ function addFalseEntries(load: Load): void {
 }
 
 /** The true entries from which the false ones are made. */
-function chooseEntries({ kept }: Load): { good: Credential; live: Credential; session: Session } {
-  const [[good, live], [session]] = [kept.credentials, kept.sessions];
-  if (!good || !live || !session) throw new Error('The load has no kept credentials');
-  return { good, live, session };
+function chooseEntries({ kept }: Load) {
+  const [[good, live], [session], [, membership]] = [kept.credentials, kept.sessions, kept.memberships];
+  if (!good || !live || !session || !membership) throw new Error('The load has no kept credentials');
+  return { good, live, session, membership };
 }
 
 /** @returns the patterns that no text matches, and the texts that match none */

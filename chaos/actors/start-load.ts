@@ -3,9 +3,10 @@ import { Load, type Actor, type LoadOptions, type LoadSetting } from '../load.js
 import type { VerifierProcess } from '../verifiers/verifier-process.js';
 import { keyKinds } from './key-kinds.js';
 import { liveKey, issueNow, validate } from './key-life.js';
+import { joinHousehold, judgeMembership, liveMember } from './member-life.js';
 import { liveUser, startSessionNow } from './user-life.js';
 import { verifyKey, watchVerifier } from './verifiers.js';
-import type { Credential, Kept, Session } from '../ledger.js';
+import type { Credential, Kept, Membership, Session } from '../ledger.js';
 import { pickOne, randomAddress } from '../random.js';
 import { logIn, me, refresh } from './sessions.js';
 
@@ -13,6 +14,7 @@ const ACTORS: readonly Actor[] = [
   ...Array.from({ length: 3 }, () => (load: Load) => liveKey(load, keyKinds.node)),
   ...Array.from({ length: 3 }, () => (load: Load) => liveKey(load, keyKinds.app)),
   ...Array.from({ length: 6 }, () => liveUser),
+  liveMember,
   ...[watchKeys, watchKeys, watchSessions, watchSessions, watchLogins, watchLogins],
   watchRevoked,
 ];
@@ -39,11 +41,21 @@ const KEPT = 3;
 async function makeKept(load: Load): Promise<Kept> {
   const credentials: Credential[] = [];
   const sessions: Session[] = [];
+  const memberships: Membership[] = [];
   for (let made = 0; made < KEPT; made += 1) {
     for (const kind of Object.values(keyKinds)) credentials.push(await issueNow(load, kind));
-    sessions.push(await startSessionNow(load));
+    const session = await startSessionNow(load);
+    sessions.push(session);
+    memberships.push(await joinNow(load, session));
   }
-  return { credentials, sessions };
+  return { credentials, sessions, memberships };
+}
+
+/** @throws when the requests were not acknowledged */
+async function joinNow(load: Load, session: Session): Promise<Membership> {
+  const membership = await joinHousehold(load, session);
+  if (!membership) throw new Error('Joining a household was not acknowledged');
+  return membership;
 }
 
 async function watchKeys(load: Load): Promise<void> {
@@ -52,6 +64,7 @@ async function watchKeys(load: Load): Promise<void> {
 
 async function watchSessions(load: Load): Promise<void> {
   for (const session of load.kept.sessions) await me(load, session);
+  for (const membership of load.kept.memberships) await judgeMembership(load, membership);
 }
 
 /** Logs in and refreshes without a pause, so that a gap between correct responses is caused by the service. */

@@ -22,6 +22,9 @@ async def answer(verifier: Verifier, question: dict[str, Any]) -> None:
             await verifier.verify_app(headers, scope=headers.get("x-platform-scope"))
         elif door == "node":
             await verifier.verify_node(headers)
+        elif "member" in question:
+            member = question["member"]
+            await verifier.verify_member(headers, member["household"], role=member.get("role"))
         else:
             await verifier.verify_user(headers)
     except VerificationError as error:

@@ -6,11 +6,12 @@ import type { VerifierAnswer, VerifierQuestion } from './protocol.js';
 
 const verifier = Verifier.fromEnvironment();
 
-async function answer({ id, door, headers }: VerifierQuestion): Promise<VerifierAnswer> {
+async function answer({ id, door, headers, member }: VerifierQuestion): Promise<VerifierAnswer> {
   const request = { headers };
   try {
     if (door === 'app') await verifier.verifyApp(request, { scope: headers['x-platform-scope'] });
     else if (door === 'node') await verifier.verifyNode(request);
+    else if (member) await verifier.verifyMember(request, member);
     else await verifier.verifyUser(request);
     return { id, status: 200, code: '' };
   } catch (error) {

@@ -57,11 +57,15 @@ export class VerifierProcess {
   }
 
   /** Asks for a verdict. Never rejects. */
-  async verify(door: VerifierQuestion['door'], headers: Readonly<Record<string, string>>): Promise<Answer> {
+  async verify(
+    door: VerifierQuestion['door'],
+    headers: Readonly<Record<string, string>>,
+    member?: VerifierQuestion['member'],
+  ): Promise<Answer> {
     const startedAt = now();
     const id = (this.lastId += 1);
     const lowerCase = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
-    const question: VerifierQuestion = { id, door, headers: lowerCase };
+    const question: VerifierQuestion = { id, door, headers: lowerCase, member };
     const answered = new Promise<VerifierAnswer | undefined>((resolve) => this.waiting.set(id, resolve));
     const timer = setTimeout(() => this.waiting.get(id)?.(undefined), ANSWER_TIMEOUT_MS);
     this.child.stdin?.write(`${JSON.stringify(question)}\n`);
