@@ -16,13 +16,15 @@ export interface Started {
   readonly hasPython: boolean;
 }
 
+/** A command that puts an access token into a variable. */
+const logIn = (name: string, person: object): string =>
+  `${name}=$(curl -s $AUTH_URL/api/v0/auth/login -H 'Content-Type: application/json' -d '${JSON.stringify(person)}'` +
+  ` | sed 's/.*"access_token":"\\([^"]*\\)".*/\\1/')`;
+
 /** What to type, under headings that end with a colon. No secret is printed: the commands read the files. */
 export function describeCommands({ urls, folder, nodeId, appId, hasPython }: Started): string {
   const authorization = '-H "Authorization: Bearer $TOKEN"';
   const photo = `curl -s $OCR_URL/photos -H "X-API-Key: $NODE_ID:$API_KEY" -d pancakes`;
-  const logIn = (name: string, person: object): string =>
-    `${name}=$(curl -s $AUTH_URL/api/v0/auth/login -H 'Content-Type: application/json' -d '${JSON.stringify(person)}'` +
-    ` | sed 's/.*"access_token":"\\([^"]*\\)".*/\\1/')`;
   const photograph = 'curl -s -X POST $RECIPES_URL/cameras/$NODE_ID/photos';
   const admin = `export ADMIN_API_KEY=$(sed -n 's/^ADMIN_API_KEY=//p' ${folder}/env/auth.env)`;
   const exported = Object.entries(urls).map(([name, url]) => `${name.toUpperCase()}_URL=${url}`);
