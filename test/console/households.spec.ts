@@ -82,7 +82,7 @@ describe('/console/households', () => {
       expect(text).toMatch(/id="field-user_id-error"/);
     }
     const added = { user_id: person.user.email, role: 'admin' };
-    expect((await browser.submit(`${page}/add-member`, added)).headers.location).toBe(page);
+    expect((await browser.submit(`${page}/add-member`, added)).headers.location).toBe(`${page}?done=add-member`);
     expect(await own.roleOf(person)).toBe('admin');
     const again = await browser.submit(`${page}/add-member`, { ...added, user_id: person.user.id });
     expect({ status: again.status, text: again.text }).toEqual({
