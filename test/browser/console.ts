@@ -20,6 +20,8 @@ const PAGES = [
   '/app-credentials/new',
   '/nodes',
   '/users',
+  '/households',
+  `/households/${HOUSEHOLD}`,
   '/operators',
   '/explain',
   '/audit-events',
@@ -123,6 +125,34 @@ async function checkUser(page: Page, suffix: string, email: string): Promise<voi
   await expectTitle(page, `the user is deleted ${suffix}`, 'Users');
 }
 
+type Household = Readonly<Record<'name' | 'email', string>>;
+
+async function checkHousehold(page: Page, suffix: string, { name, email }: Household): Promise<void> {
+  await page.goto('/console/households');
+  await fillAndSend(page, { 'Part of the name, or id': HOUSEHOLD }, 'Show');
+  await follow(page, 'Rename …');
+  await fillAndSend(page, { Name: name }, 'Rename');
+  await expectTitle(page, `a household is renamed ${suffix}`, name);
+  await follow(page, 'Add a member …');
+  await fillAndSend(page, { 'E-mail address or id of the user': email }, 'Add a member');
+  await follow(page, `Change the role: ${email}`);
+  await page.getByLabel('Role').selectOption('admin');
+  await page.getByRole('button', { name: 'Change the role' }).click();
+  await expectText(page, `a member becomes an admin ${suffix}`, 'household.member.changed');
+  await follow(page, `Remove: ${email}`);
+  await page.getByRole('button', { name: 'Remove' }).click();
+  await expectText(page, `a member is removed ${suffix}`, 'household.member.removed');
+  await follow(page, 'Add a member …');
+  await page.getByLabel('Role').selectOption('admin');
+  await fillAndSend(page, { 'E-mail address or id of the user': email }, 'Add a member');
+  await page.goto('/console/households');
+  await fillAndSend(page, { 'Member, by e-mail address or id': email }, 'Show');
+  await follow(page, name);
+  await expectTitle(page, `a household is found by a member ${suffix}`, name);
+  await follow(page, email);
+  await expectText(page, `a user's page has the households ${suffix}`, name);
+}
+
 /** Two operators act on one node; one operator is revoked by another. */
 async function checkOperators(service: Console, root: Page): Promise<void> {
   await root.goto('/console/operators/new');
@@ -199,7 +229,7 @@ async function checkLooks(service: Console): Promise<void> {
       if (process.env.SCREENSHOTS !== 'yes' || colorScheme === 'dark') continue;
       mkdirSync(PICTURES, { recursive: true });
       await page.setViewportSize({ width: 1280, height: 800 });
-      const name = path.slice(1).replace('/', '-').replace(/\?.*/, '') || 'dashboard';
+      const name = path.slice(1).replace(`s/${HOUSEHOLD}`, '').replace('/', '-').replace(/\?.*/, '') || 'dashboard';
       await page.screenshot({ path: join(PICTURES, `${name}.png`) });
       await page.setViewportSize(viewport);
     }
@@ -228,6 +258,8 @@ export async function fillPlatform(client: ApiClient, url: string, adminKey: str
     if (target === 'recipes' && caller === 'ui')
       await post(`/api/v0/admin/app-credentials/${app_id}/rotate`, { 'X-Admin-Key': adminKey });
   }
+  const code = { household_id: HOUSEHOLD, room: 'attic', name: 'sensor', expires_in_minutes: 60 };
+  await post('/api/v0/admin/enrolments', { 'X-Admin-Key': adminKey }, code);
   await post('/api/v0/auth/login', {}, { email: 'alice@example.org', password: 'not her password' });
 }
 
@@ -235,7 +267,8 @@ export async function checkConsole(cleanup: Cleanup): Promise<void> {
   const { server, adminKey } = await startFirstRun(cleanup);
   const service = { browser: await launchBrowser(cleanup), url: server.url, adminKey };
   const client = new ApiClient(server.url, adminKey);
-  await client.register({ email: 'alice@example.org', password: 'correct horse battery' });
+  for (const email of ['alice@example.org', 'dora@example.org'])
+    await client.register({ email, password: 'correct horse battery' });
   await fillPlatform(client, server.url, adminKey);
   for (const javaScriptEnabled of [true, false]) {
     const suffix = javaScriptEnabled ? 'with JavaScript' : 'without JavaScript';
@@ -246,6 +279,13 @@ export async function checkConsole(cleanup: Cleanup): Promise<void> {
     await expectTitle(page, `the root key opens the console ${suffix}`, 'Dashboard');
     await checkNode(page, suffix);
     await checkKey(page, suffix, javaScriptEnabled ? 'speech' : 'settings');
+    await checkHousehold(
+      page,
+      suffix,
+      javaScriptEnabled
+        ? { name: 'Sea Side', email: 'alice@example.org' }
+        : { name: 'Sea View', email: 'dora@example.org' },
+    );
     await checkUser(page, suffix, javaScriptEnabled ? 'bob@example.org' : 'carol@example.org');
     if (!javaScriptEnabled) continue;
     await checkOperators(service, page);
