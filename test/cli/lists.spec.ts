@@ -162,7 +162,8 @@ describe('the lists of platform-auth', () => {
     expect(stdout).toMatch(/audit unsealed +121 min: overdue\npurge age +90 s\n/);
     expect([code, stderr]).toEqual([1, expect.stringContaining('Overdue: audit_unsealed_seconds.')]);
     expect(stdout).toMatch(/root key +in use since 20\S+ \(400 days\)\nBCRYPT_COST +set at least 10\n/);
-    const counted = ['nodes/summary', 'app-credentials/summary', 'app-credentials/unused-scopes'];
+    const ofApps = ['app-credentials/summary', 'app-credentials/unused-scopes'];
+    const counted = ['nodes/summary', ...ofApps, 'households?without_admin=true', 'findings'];
     const admin = [...counted, 'background-work', 'configuration-review'];
     expect(paths).toEqual(['/health', ...admin.map((path) => `/api/v0/admin/${path}`)]);
     close();

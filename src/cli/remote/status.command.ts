@@ -17,6 +17,11 @@ const unusedScopes = z.object({
   items: z.array(z.object({ caller: z.string(), target: z.string(), scope: z.string() })),
 });
 const households = z.object({ items: z.array(z.object({ id: z.string(), name: z.string().nullable() })) });
+const findings = z.object({
+  items: z.array(
+    z.object({ severity: z.string(), subject: z.object({ name: z.string() }).nullable(), detail: z.string() }),
+  ),
+});
 const backgroundWork = z.object({
   items: z.array(z.object({ name: z.string(), seconds: z.number(), is_overdue: z.boolean() })),
 });
@@ -44,7 +49,7 @@ export function addStatusCommand(root: Command): void {
       const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
       const client = isCounting ? AdminClient.from(url, variables) : undefined;
       const counted = await readCounts(client);
-      const { nodes, app_credentials, unused_scopes, households_without_admin } = counted;
+      const { nodes, app_credentials } = counted;
       const background_work = await readIfAllowed(client, '/background-work', backgroundWork);
       const configuration = await readIfAllowed(client, '/configuration-review', configurationReview);
       const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
@@ -59,12 +64,7 @@ export function addStatusCommand(root: Command): void {
           status: health.status,
           ...Object.fromEntries(details),
           ...(background_work && formatWork(background_work)),
-          ...(nodes && { nodes: formatCounts(nodes) }),
-          ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
-          ...(unused_scopes?.length && { 'unused scopes': formatScopes(unused_scopes) }),
-          ...(households_without_admin?.length && {
-            'households without an active admin': formatHouseholds(households_without_admin),
-          }),
+          ...formatCounted(counted),
           ...(configuration && formatConfiguration(configuration)),
           ...(unseen.length > 0 && { 'not looked at': unseen.join(', ') }),
         }),
@@ -81,6 +81,7 @@ async function readCounts(client: AdminClient | undefined) {
     unused_scopes: (await readIfAllowed(client, '/app-credentials/unused-scopes', unusedScopes))?.items ?? null,
     households_without_admin:
       (await readIfAllowed(client, '/households?without_admin=true', households))?.items ?? null,
+    needs_a_person: (await readIfAllowed(client, '/findings', findings))?.items ?? null,
   };
 }
 
@@ -132,6 +133,19 @@ async function readIfAllowed<Body>(
   }
 }
 
+function formatCounted(counted: Awaited<ReturnType<typeof readCounts>>): Record<string, string> {
+  const { nodes, app_credentials, unused_scopes, households_without_admin, needs_a_person } = counted;
+  return {
+    ...(nodes && { nodes: formatCounts(nodes) }),
+    ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
+    ...(unused_scopes?.length && { 'unused scopes': formatScopes(unused_scopes) }),
+    ...(households_without_admin?.length && {
+      'households without an active admin': formatHouseholds(households_without_admin),
+    }),
+    ...(needs_a_person?.length && { 'needs a person': formatFindings(needs_a_person) }),
+  };
+}
+
 /** `purge_age_seconds` of 240 is shown as "purge age  4 min". */
 function formatWork({ items }: z.infer<typeof backgroundWork>): Record<string, string> {
   const lines = items.map(({ name, seconds, is_overdue }) => {
@@ -148,6 +162,14 @@ function formatConfiguration(review: z.infer<typeof configurationReview>): Recor
     ...(since !== null && { 'root key': `in use since ${since.slice(0, 10)} (${days} days)` }),
     ...Object.fromEntries(weak.map(({ variable, detail }) => [variable, detail] as const)),
   };
+}
+
+/** @returns the worst first */
+function formatFindings(found: z.infer<typeof findings>['items']): string {
+  const texts = found.map(({ severity, subject, detail }) =>
+    [`${severity}:`, ...(subject ? [`${subject.name}:`] : []), detail].join(' '),
+  );
+  return texts.join('; ');
 }
 
 function formatHouseholds(found: z.infer<typeof households>['items']): string {

@@ -34,13 +34,14 @@ export const CHECKS = {
   mail: 'read',
   maintenance: 'read',
   silent_verifiers: 'apps',
+  household_without_admin: 'nodes',
   old_key_used: undefined,
   key_expires: undefined,
 } as const satisfies Record<string, OperatorScope | undefined>;
 export type Check = keyof typeof CHECKS;
 export const CHECK_NAMES = Object.keys(CHECKS) as Check[];
 
-export const SUBJECT_TYPES = ['address', 'user', 'host', ...KEY_KIND_NAMES] as const;
+export const SUBJECT_TYPES = ['address', 'user', 'household', 'host', ...KEY_KIND_NAMES] as const;
 
 export interface Finding {
   readonly check: Check;
@@ -81,6 +82,15 @@ const FIND_SILENT = {
   text: `SELECT app_id AS id, caller, polled_at AS since FROM verifier_polls JOIN app_credentials ON id = app_id
     WHERE polled_at < now() - interval '5 minutes' AND polled_at > now() - interval '7 days'
       AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) ORDER BY polled_at LIMIT ${MAX_EACH}`,
+};
+/** Begins at the disabled users, of whom an index has few. */
+const FIND_WITHOUT_ADMIN = {
+  name: 'findings_households_without_admin',
+  text: `SELECT id, name FROM households WHERE id IN
+      (SELECT household_id FROM household_members JOIN users ON users.id = user_id
+       WHERE role = 'admin' AND NOT is_active)
+    AND NOT EXISTS (SELECT FROM household_members JOIN users ON users.id = user_id
+      WHERE household_id = households.id AND role = 'admin' AND is_active) ORDER BY id LIMIT ${MAX_EACH}`,
 };
 const FIND_EMAILS = { name: 'findings_emails', text: 'SELECT id, email FROM users WHERE id = ANY ($1::uuid[])' };
 
@@ -127,6 +137,7 @@ export class Findings {
     const found = await Promise.all([
       mayRead('read') ? this.findPlatform(at) : [],
       mayRead('apps') ? this.findSilentVerifiers() : [],
+      mayRead('nodes') ? this.findHouseholdsWithoutAdmin() : [],
       ...kinds.map((kind) => this.findKeys('old_key_used', kind, findOldUsed(kind), at)),
       ...kinds.map((kind) => this.findKeys('key_expires', kind, findExpiring(kind), at)),
     ]);
@@ -208,6 +219,18 @@ export class Findings {
       subject: { type: 'app', id, name: caller },
       detail: 'Its verifiers no longer poll for changes: the service is down, or validates each call here.',
       since,
+      until: null,
+    }));
+  }
+
+  private async findHouseholdsWithoutAdmin(): Promise<Finding[]> {
+    const rows = await this.database.rows<{ id: string; name: string | null }>(FIND_WITHOUT_ADMIN, []);
+    return rows.map(({ id, name }): Finding => ({
+      check: 'household_without_admin',
+      severity: 'warning',
+      subject: { type: 'household', id, name: name ?? id },
+      detail: 'Its last admin is disabled: make another member its admin.',
+      since: null,
       until: null,
     }));
   }

@@ -38,6 +38,7 @@ describe('GET /api/v0/admin/findings', () => {
       'mail',
       'maintenance',
       'silent_verifiers',
+      'household_without_admin',
       'old_key_used',
       'key_expires',
     ]);
@@ -71,6 +72,20 @@ describe('GET /api/v0/admin/findings', () => {
     const [finding] = await find('guesses');
     expect(finding).toMatchObject({ severity: 'critical', subject: { id: '127.0.0.1' } });
     expect(finding?.detail).toMatch(/ 10\d more guesses were throttled in this hour and the last\.$/);
+  });
+
+  it('names a household whose last admin was disabled', async () => {
+    const alice = await app.user();
+    const { body: home } = await app.admin
+      .post('/nodes', { household_id: randomUUID(), room: 'hall', name: 'lamp' })
+      .expect(201);
+    const household = `/households/${(home as { household_id: string }).household_id}`;
+    await app.admin.post(`${household}/members`, { user_id: alice.id, role: 'admin' }).expect(201);
+    expect(await find('household_without_admin')).toEqual([]);
+    await app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200);
+    expect(await find('household_without_admin')).toMatchObject([
+      { severity: 'warning', subject: { type: 'household', id: household.split('/').at(-1) } },
+    ]);
   });
 
   it('tells which keys expire, and which old keys are used near their deadline', async () => {
