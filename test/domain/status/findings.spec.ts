@@ -142,7 +142,7 @@ describe('GET /api/v0/admin/findings', () => {
     const { body } = await app.admin.post('/nodes', node).expect(201);
     const keeper = await app.operator(['nodes']);
     const { looked_at, items } = await report(keeper.as());
-    expect(looked_at).toEqual(['old_key_used', 'key_expires']);
+    expect(looked_at).toEqual(['household_without_admin', 'old_key_used', 'key_expires']);
     expect(items).toMatchObject([{ subject: { type: 'node', id: body.node_id as string, name: 'attic/lamp' } }]);
     expect(await recorded(app, { event: 'admin.scope.refused' })).toEqual([]);
   });
