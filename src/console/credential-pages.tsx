@@ -10,7 +10,7 @@ import { ConsolePages } from './console-requests.js';
 import { mapCredentialTypes, type CredentialType } from './credential-types.js';
 import { ResourcePages, showValue, type Description, type ResourceField } from './resource-pages.js';
 import { Ago, Moment } from './moments.js';
-import { Secret, type Cells, type FactList } from './view.js';
+import { MOMENT_HINT, Secret, type Cells, type FactList } from './view.js';
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
   const now = new Date().toISOString();
@@ -59,13 +59,19 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
     super(api, type);
   }
 
-  /** A node without targets gets those of NODE_TARGETS, so the form says so, and leaves the operator to empty them. */
+  /** Shows the defaults of the service. An operator may empty the targets of a node. */
   protected override listNewFields(): readonly ResourceField[] {
-    const fields = super.listNewFields();
-    const { nodeTargets } = this.environment;
-    if (!nodeTargets) return fields;
-    const hint = 'Services that accept its key, filled in from NODE_TARGETS. Empty: all.';
-    return fields.map((field) => (field.name === 'targets' ? { ...field, value: nodeTargets.join(' '), hint } : field));
+    const { nodeTargets, appKeyDays } = this.environment;
+    const targets = {
+      value: nodeTargets?.join(' '),
+      hint: 'Services that accept its key, filled in from NODE_TARGETS. Empty: all.',
+    };
+    const expiry = { hint: `${MOMENT_HINT} Empty: each key lives for ${appKeyDays} days (APP_KEY_DAYS).` };
+    return super.listNewFields().map((field) => {
+      if (field.name === 'targets' && nodeTargets) return { ...field, ...targets };
+      const hasLife = field.name === 'expires_at' && appKeyDays !== undefined && this.type.getLifeDays;
+      return hasLife ? { ...field, ...expiry } : field;
+    });
   }
 
   protected toCells(item: Row): Cells {
@@ -109,13 +115,19 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
           {item.expires_at !== null && (
             <>
               {' '}
-              It expires at <Moment at={item.expires_at} />, and a rotation does not change that: neither key is valid
-              afterwards.
+              It expires at <Moment at={item.expires_at} />, and {this.describeRenewal(item)}
             </>
           )}
         </>
       ),
     };
+  }
+
+  private describeRenewal(item: Row): string {
+    const days = this.type.getLifeDays?.(item);
+    return days == null
+      ? 'a rotation does not change that: neither key is valid afterwards.'
+      : `each key lives for ${days} days: a rotation makes one with a new end, and the old key keeps its own.`;
   }
 
   /** The fields of the form for a new one, except for the expiry, which is shown as a moment. */

@@ -53,6 +53,8 @@ interface Given<Row, Issued extends Row> extends Pick<
   /** Only for keys that replicas share: the rotation of a node's key ends at the first use of the new one. */
   readonly finish?: (api: AdminRoutes) => ActionRoute;
   readonly asksForName?: true;
+  /** Only for keys with a life, which a rotation starts again. */
+  readonly getLifeDays?: (item: Row) => number | null;
   /** @returns the new key, in the forms in which it is needed */
   readonly formatKey: (issued: Issued) => readonly (readonly [name: string, text: string])[];
 }
@@ -163,6 +165,7 @@ const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCre
   },
   restriction: 'scopes',
   toId: ({ app_id }) => app_id,
+  getLifeDays: ({ life_days }) => life_days,
   formatKey({ app_id, app_key, target }) {
     const { id, key } = toCredentialVariables(target);
     return [['Environment', `${id}=${app_id}\n${key}=${app_key}`]];

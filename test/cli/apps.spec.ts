@@ -254,6 +254,7 @@ const credential = (more: Partial<AppCredentialResponse>): AppCredentialResponse
   updated_at: inDays(-100),
   last_used_at: inDays(-1),
   expires_at: null,
+  life_days: null,
   revoked_at: null,
   rotated_at: null,
   current_key_used_at: null,

@@ -13,7 +13,6 @@ import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
 import {
   AppScopesField,
-  ExpiresAtField,
   ID,
   NULLABLE_APP_SCOPES,
   NULLABLE_MOMENT,
@@ -40,7 +39,12 @@ import {
 export class IssueAppCredentialRequest {
   @ServiceNameField(EXAMPLES.caller) caller!: string;
   @ServiceNameField(EXAMPLES.target) target!: string;
-  @ExpiresAtField() expires_at?: string | null;
+
+  @NullableMomentField(
+    'refused from this moment on, whatever the rotations; null: never. Left out: each key lives for APP_KEY_DAYS',
+  )
+  expires_at?: string | null;
+
   @AppScopesField() scopes?: string[] | null;
 }
 
@@ -78,6 +82,14 @@ export class AppCredentialResponse extends KeyResponse {
   @ApiProperty(NULLABLE_APP_SCOPES) scopes!: readonly string[] | null;
 
   @ApiProperty({
+    type: 'integer',
+    nullable: true,
+    description: 'days that each key lives (APP_KEY_DAYS when it was issued); null: a rotation leaves expires_at',
+    example: null,
+  })
+  life_days!: number | null;
+
+  @ApiProperty({
     type: [ScopeUseResponse],
     description: 'the scopes that the credential has, and others that it was asked for before, the latest 64',
   })
@@ -89,6 +101,7 @@ export class AppCredentialResponse extends KeyResponse {
       caller: credential.caller,
       target: credential.target,
       scopes: credential.scopes,
+      life_days: credential.lifeDays,
       scope_uses: toScopeUses(credential),
       ...KeyResponse.toKeyFields(credential),
     };
@@ -133,7 +146,7 @@ export class AppCredentialsAdminController {
     creates: IssuedAppCredentialResponse,
   })
   async issueAppCredential(@Req() request: Request, @Body() body: IssueAppCredentialRequest) {
-    const { caller, target, expires_at = null, scopes = null } = body;
+    const { caller, target, expires_at, scopes = null } = body;
     const issued = await this.credentials.issueAppCredential(
       { caller, target, expiresAt: parseMoment(expires_at), scopes },
       toActor(request),

@@ -306,7 +306,7 @@ export function* checkKeys(
     yield warning(toPlace(pair), `The key was rotated and ${state}; ${until}`, remedy);
   }
   for (const credential of live) {
-    const { caller, target, last_used_at, expires_at } = credential;
+    const { caller, target, last_used_at, expires_at, life_days } = credential;
     const where = formatPair(credential);
     if (plan.strays.includes(credential)) {
       const what = 'There is a live credential for a pair that is not in the map.';
@@ -322,7 +322,9 @@ export function* checkKeys(
     }
     if (isExpiring(credential, now)) {
       const what = `The credential expires at ${expires_at}.`;
-      yield warning(where, what, `After that, run ${command}: it issues one that does not expire.`);
+      const issue = `After that, run ${command}: it issues one that does not expire.`;
+      const renew = `Run ${command} --rotate ${caller}: the new key lives for ${life_days} days.`;
+      yield warning(where, what, life_days === null ? issue : renew);
     }
   }
 }

@@ -88,7 +88,7 @@ export function isSetIn(file: Pick<ServiceFile, 'get'>, name: string): boolean {
  * Reads variables of this process, or else of auth.env in --env-dir. The `.env` of the current folder is not read,
  * because it may belong to another database.
  */
-function readOwnVariables(own: EnvFile | undefined, names: readonly string[]): Variables {
+export function readOwnVariables(own: EnvFile | undefined, names: readonly string[]): Variables {
   const filed = Object.fromEntries(names.map((name) => [name, own?.get(name)]));
   return overrideVariables(filed, own ? readVariables(own.path) : readProcessVariables());
 }

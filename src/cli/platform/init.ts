@@ -13,7 +13,14 @@ import { withAdvisoryLock, LOCKS } from '../../foundation/database/locks.js';
 import { readSchemaState } from '../../foundation/database/migrate.js';
 import { CommandFailedError, announceIfSlow, say, type Confirm } from '../terminal.js';
 import { migrateWatched, withServices, type Services } from '../database/database-services.js';
-import { listSettings, readDatabaseVariables, readEnvFile, readEnvFiles, readTokenRules } from './environment-files.js';
+import {
+  listSettings,
+  readDatabaseVariables,
+  readEnvFile,
+  readEnvFiles,
+  readOwnVariables,
+  readTokenRules,
+} from './environment-files.js';
 import {
   addRotations,
   carryOutPlan,
@@ -54,7 +61,8 @@ export interface InitRequest {
 export async function init(request: InitRequest, clock = new Clock()): Promise<PlanReport> {
   const { map, envDir, dryRun, prune } = request;
   const own = readEnvFile(envDir, OWN_NAME);
-  const variables = readDatabaseVariables(own);
+  // The life of new keys is a setting of the service, which need not run.
+  const variables = { ...readOwnVariables(own, ['APP_KEY_DAYS']), ...readDatabaseVariables(own) };
   const rules = readTokenRules(map, own);
   const databaseUrl = variables.DATABASE_URL;
   // Read before anything is changed, so that an unreadable file stops the whole run.
@@ -109,7 +117,7 @@ function createStore(credentials: AppCredentialsService, actor: Actor, lockLost:
   return {
     issue: async (pair) => {
       lockLost.throwIfAborted();
-      const { credential, key } = await credentials.issueAppCredential({ ...pair, expiresAt: null }, actor);
+      const { credential, key } = await credentials.issueAppCredential(pair, actor);
       return { id: credential.id, key };
     },
     updateScopes: async (id, scopes) => {

@@ -40,7 +40,11 @@ export function addAppsCommands(root: Command): void {
     .requiredOption('--caller <service>', 'the service that presents the credential')
     .requiredOption('--target <service>', 'the service that it is valid at')
     .option('--scopes <list>', `${SCOPES_OF_APP} (default: all)`, parseAppScopes)
-    .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
+    .option(
+      '--expires <moment>',
+      'ISO 8601, or in how long: 24h, 90d; or "never" (default: APP_KEY_DAYS of the service)',
+      parseExpiry,
+    )
     .answerKey(
       async (client, options: Readonly<Record<string, string>>) =>
         client.post<IssuedAppCredentialResponse>(

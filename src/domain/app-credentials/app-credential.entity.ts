@@ -14,6 +14,10 @@ export class AppCredential extends KeyColumns {
 
   /** Null: every scope of the target. */
   @Column({ type: 'text', array: true, nullable: true }) scopes!: readonly string[] | null;
+
+  /** Life of each key from its issue or rotation; null: `expiresAt` holds for the credential, and no rotation moves it. */
+  @Column({ name: 'life_days', type: 'integer', nullable: true }) lifeDays!: number | null;
+
   @Column({ name: 'scopes_changed_at', type: 'timestamptz', nullable: true }) scopesChangedAt!: Date | null;
 
   /** The last use of each scope, in ISO 8601. */

@@ -9,9 +9,11 @@ import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository 
 import type { Actor } from '../../foundation/access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
+import { Environment } from '../../foundation/config/environment.js';
 import { UNUSED_DAYS } from '../../foundation/config/limits.js';
 import { ComparedClock } from '../../foundation/database/compared-clock.js';
 import { getViolatedConstraint } from '../../foundation/database/database-failure.js';
+import { computeKeyEnd } from '../keys/key-lifecycle.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { isLiveAt, toKeyFilters, type IssuedCredential, type KeyFilter, type KeyKind } from '../keys/key-record.js';
 import { ProblemException, problems } from '../../foundation/problems/problems.js';
@@ -46,8 +48,19 @@ export const APP_KEY_KIND: KeyKind<AppCredential> = {
   },
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
   toChangeableFields: ({ scopes }) => ({ ...(scopes && { scopes }) }),
-  toFixedFields: ({ caller, target, expiresAt }) => ({ caller, target, expires_at: expiresAt }),
+  toFixedFields: ({ caller, target, expiresAt, lifeDays }) => ({
+    caller,
+    target,
+    expires_at: expiresAt,
+    ...(lifeDays !== null && { life_days: lifeDays }),
+  }),
+  getLifeDays: ({ lifeDays }) => lifeDays,
 };
+
+interface NewAppCredential extends AppIdentity {
+  /** Null: the credential never expires. Undefined: its keys live for APP_KEY_DAYS. */
+  readonly expiresAt?: Date | null | undefined;
+}
 
 export interface UnusedScope {
   readonly app_id: string;
@@ -71,17 +84,20 @@ export class AppCredentialsService {
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
     @Inject(APP_KEYS) readonly keys: AppKeys,
     private readonly audit: AuditLog,
+    private readonly environment: Environment,
     private readonly clock: ComparedClock,
   ) {}
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
   async issueAppCredential(
-    { caller, target, expiresAt, scopes }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt' | 'scopes'>,
+    { caller, target, scopes, expiresAt }: NewAppCredential,
     actor: Actor,
   ): Promise<IssuedCredential<AppCredential>> {
     // A fast clock would revoke the pair's valid credential as expired.
     const now = this.clock.trustedNow();
-    const issued = this.keys.createCredential({ caller, target, expiresAt, scopes, scopeUses: {} }, now);
+    const lifeDays = expiresAt === undefined ? (this.environment.appKeyDays ?? null) : null;
+    const expiry = { lifeDays, expiresAt: computeKeyEnd(now, lifeDays) ?? expiresAt ?? null };
+    const issued = this.keys.createCredential({ caller, target, scopes, scopeUses: {}, ...expiry }, now);
     try {
       await this.credentials.manager.transaction(async (transaction) => {
         await this.revokeExpired(transaction, { caller, target }, now, actor);

@@ -6,6 +6,7 @@
  */
 import type { AuditLog } from '../audit/audit-log.js';
 import { withAuditEvent } from '../audit/audit-events.js';
+import { addSeconds } from '../../foundation/common/clock.js';
 import type { KeyRefusalReason } from '../../foundation/common/key-kinds.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../../foundation/crypto/secret.js';
 import type { ComparedClock } from '../../foundation/database/compared-clock.js';
@@ -60,6 +61,11 @@ export function findOverlapEnd({
   return isCutShort ? expiresAt : previousKeyExpiresAt;
 }
 
+/** @returns the end of a key that is made now; undefined without a life */
+export function computeKeyEnd(now: Date, lifeDays: number | null | undefined): Date | undefined {
+  return lifeDays == null ? undefined : addSeconds(now, lifeDays * 86_400);
+}
+
 export function isRefusal(status: KeyStatus): status is KeyRefusalReason {
   return status !== 'current' && status !== 'current_in_overlap' && status !== 'previous';
 }
@@ -94,13 +100,15 @@ const IS_NEW_KEY_IN_USE = `overlap > $4 AND last_used_at BETWEEN rotated AND $4 
  * the older of both keys stays, because the client may never have received the newer one; a shared key whose newer one
  * is in use is not rotated, because either choice would stop a replica.
  * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id, `$6`: the last rotation
- * as the caller knows it (its time, `never`, or null for no statement).
+ * as the caller knows it (its time, `never`, or null for no statement), `$7`: the end of the new key, if keys have a
+ * life: then an old one keeps its own end at the latest.
  */
 const buildRotation = ({ table, shared }: Pick<KeyKind, 'table' | 'shared'>): string => `UPDATE ${table}
     SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
                                    WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
-        previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END,
-        key_digest = $2, rotated_at = $4, updated_at = $4,
+        previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL WHEN $7::timestamptz IS NULL THEN $3
+            WHEN previous_key_expires_at > $4 THEN LEAST($3, previous_key_expires_at) ELSE LEAST($3, expires_at) END,
+        expires_at = COALESCE($7, expires_at), key_digest = $2, rotated_at = $4, updated_at = $4,
         rotated_by_request = $5, overlap_ended_at = NULL, overlap_ended_by_request = NULL,
         previous_key_used_at = CASE WHEN previous_key_expires_at > $4 THEN previous_key_used_at ELSE last_used_at END,
         previous_key_used_for = CASE WHEN previous_key_expires_at > $4 THEN previous_key_used_for ELSE last_used_for END

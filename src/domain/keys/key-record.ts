@@ -160,6 +160,8 @@ export interface KeyKind<Entity extends KeyColumns = KeyColumns> extends KeyWord
   toChangeableFields(row: Entity): Record<string, unknown>;
   /** The fields that operators cannot change, named as in the audit log. */
   toFixedFields(row: Entity): Record<string, unknown>;
+  /** The life of each key, which a rotation starts again; null or absent: a rotation does not move the expiry. */
+  getLifeDays?(row: Entity): number | null;
 }
 
 /** `key` is the only occurrence of the new key in plain text. */

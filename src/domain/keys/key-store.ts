@@ -22,6 +22,7 @@ import { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { Propagation } from '../revocation/propagation.js';
 import {
   buildLifecycleStatements,
+  computeKeyEnd,
   explainKey,
   explainUnknownKey,
   nameActors,
@@ -230,11 +231,13 @@ export class KeyStore<Entity extends KeyColumns & KeyRestrictions, Identity exte
     const key = generateKey(this.kind.keyPrefix);
     const now = this.clock.trustedNow();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
-    const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
+    const keyEnds = computeKeyEnd(now, this.kind.getLifeDays?.(credential));
+    const expiry = keyEnds && { expires_at: keyEnds };
+    const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds, ...expiry } };
     const byOperator = this.toAuditEvent('rotated', credential, { actor, time: now, details });
     const event = { ...byOperator, ...(name && { event: name }) };
     const believed = ifRotatedAt === null ? 'never' : (ifRotatedAt?.toISOString() ?? null);
-    const values = [credential.id, computeDigest(key), overlapEnds, now, actor.requestId, believed];
+    const values = [credential.id, computeDigest(key), overlapEnds, now, actor.requestId, believed, keyEnds ?? null];
     const rotated = await this.audit.execute(this.statements.rotate, values, event, transaction);
     if (rotated.length > 0) return key;
     const { revokedAt, rotatedAt, expiresAt } = await this.requireCredential(credential.id, transaction);

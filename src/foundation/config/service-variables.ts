@@ -107,6 +107,14 @@ export const serverSections = [
           'Services at which a new node is accepted, if its registration names no `targets`. Unset: all. ' +
           '`platform-auth init` writes it from `nodes` of the [map](platform.md).',
       },
+      APP_KEY_DAYS: {
+        type: kinds.wholeNumber(1, 3_650).optional(),
+        defaultText: 'none',
+        example: '90',
+        text:
+          'Life in days of the keys of new app credentials that are issued without an `expires_at`. Each ' +
+          '[rotation](operations/keys.md#keys-with-a-life) starts it again. Unset: they do not expire.',
+      },
       HOUSEHOLD_NODE_TARGETS: {
         type: kinds.targets.optional(),
         example: 'command-orchestration,speech-to-text',

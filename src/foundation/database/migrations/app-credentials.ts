@@ -14,6 +14,7 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
         previous_key_expires_at timestamptz,
         rotated_at              timestamptz,
         expires_at              timestamptz,
+        life_days               integer,
         revoked_at              timestamptz,
         last_used_at            timestamptz,
         created_at              timestamptz NOT NULL,
@@ -38,6 +39,8 @@ export class CreateAppCredentials1795651200005 implements MigrationInterface {
       COMMENT ON COLUMN app_credentials.rotated_by_request IS 'id of the request that made the current key';
       COMMENT ON COLUMN app_credentials.overlap_ended_at IS
         'when the key before this one ended, unless at its deadline: when the rotation was finished';
+      COMMENT ON COLUMN app_credentials.life_days IS
+        'life of each key in days (APP_KEY_DAYS): a rotation moves expires_at; null: it stays';
       COMMENT ON COLUMN app_credentials.revoked_by_request IS 'id of the request that revoked it';
       COMMENT ON COLUMN app_credentials.last_used_at IS
         'of the current key; before its first use, of the key that it replaced';
