@@ -219,6 +219,20 @@ describe('platform-auth init on a platform in use', () => {
     expect(platform.variables('recipes').OCR_APP_KEY).toBe(OCR_APP_KEY);
   });
 
+  it('issues keys with the life that auth.env says', async () => {
+    platform.edit('auth', (text) => `${text}APP_KEY_DAYS=30\n`);
+    platform.changeMap(({ services }) => (services.recipes!.calls = ['auth', 'ocr', 'logging']));
+    await platform.init();
+    const rows = await platform.database.query(
+      `SELECT target, life_days FROM app_credentials
+       WHERE caller = 'recipes' AND target <> 'auth' AND revoked_at IS NULL ORDER BY target`,
+    );
+    expect(rows).toEqual([
+      { target: 'logging', life_days: 30 },
+      { target: 'ocr', life_days: null },
+    ]);
+  });
+
   describe('when a pair leaves the map', () => {
     beforeEach(() => platform.changeMap(({ services }) => (services.recipes!.calls = ['auth'])));
 

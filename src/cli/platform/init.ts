@@ -62,7 +62,8 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
   const { map, envDir, dryRun, prune } = request;
   const own = readEnvFile(envDir, OWN_NAME);
   // The life of new keys is a setting of the service, which need not run.
-  const variables = { ...readOwnVariables(own, ['APP_KEY_DAYS']), ...readDatabaseVariables(own) };
+  const { APP_KEY_DAYS } = readOwnVariables(own, ['APP_KEY_DAYS']);
+  const variables = { APP_KEY_DAYS, ...readDatabaseVariables(own) };
   const rules = readTokenRules(map, own);
   const databaseUrl = variables.DATABASE_URL;
   // Read before anything is changed, so that an unreadable file stops the whole run.
