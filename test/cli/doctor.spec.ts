@@ -400,6 +400,22 @@ describe('platform-auth doctor', () => {
       await expectReported(faults);
     });
 
+    it('reports the settings of a running production that are weak, as the start and status do', async () => {
+      const variables = { NODE_ENV: 'production', ADMIN_SET_PASSWORDS: 'refused' };
+      const production = await app.startReplica({ variables });
+      const found = await platform.diagnose(urlOf(production));
+      await production.stop();
+      const { weak_settings } = (await app.admin.get('/configuration-review')).body as { weak_settings: unknown[] };
+      expect(weak_settings).toEqual([]);
+      expect(found).toEqual([
+        expect.objectContaining({
+          severity: 'warning',
+          where: 'auth: BCRYPT_COST',
+          what: expect.stringMatching(/^Weak: /),
+        }),
+      ]);
+    });
+
     it('reports the missing migrations of a database of an earlier version, and tries no key', async () => {
       set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong');
       chmodSync(platform.path('mcp'), 0o640);

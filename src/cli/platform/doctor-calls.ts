@@ -58,6 +58,7 @@ const restrictedNodes = z.object({
   items: z.array(z.object({ targets: z.array(z.string()), live: z.number(), node_id: z.string() })),
 });
 const explanation = z.object({ accepted_now: z.boolean() });
+const review = z.object({ weak_settings: z.array(z.object({ variable: z.string(), detail: z.string() })) });
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
 /** Calls the running services. When auth does not answer, that is the only finding about auth. */
@@ -70,6 +71,7 @@ export async function callServices(checkup: Checkup): Promise<Finding[]> {
         ...(await checkCredentials(checkup)),
         await checkAdminKey(own, url),
         ...(await checkNodes(url, own?.get('ADMIN_API_KEY'), plan)),
+        ...(await checkSettings(url, own?.get('ADMIN_API_KEY'))),
         await checkPublishedKeys(rules, url),
       ];
   return [...found, await checkLoggingService(own)].filter((finding) => finding !== undefined);
@@ -228,6 +230,16 @@ export async function checkNodes(url: string, adminKey: string | undefined, plan
       found.push(broken(where, `${outside} would accept ${node_id}.`, `Restart ${OWN_NAME} with its present version.`));
   }
   return found;
+}
+
+/** The running service judges its settings, because a variable of its process overrides the file. */
+export async function checkSettings(url: string, adminKey: string | undefined): Promise<Finding[]> {
+  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return [];
+  const headers = { 'X-Admin-Key': adminKey };
+  const { data } = review.safeParse((await ask(`${url}/api/v0/admin/configuration-review`, { headers })).body);
+  const remedy = `Set it, and restart ${OWN_NAME}.`;
+  const settings = data?.weak_settings ?? [];
+  return settings.map(({ variable, detail }) => warning(`${OWN_NAME}: ${variable}`, `Weak: ${detail}.`, remedy));
 }
 
 /** Verifiers of ES256 need the public keys, and a service that still signs with SECRET_KEY publishes none. */
