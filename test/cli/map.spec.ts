@@ -199,7 +199,8 @@ describe('a platform started from the files that init wrote', () => {
     for (const [name, standIn] of standIns) standIn.read(platform.variables(name));
     // Production: the service has its own file and nothing else.
     const own = { ...platform.variables('auth'), NODE_ENV: 'production', PORT: String(port), LOG_LEVEL: 'silent' };
-    auth = await ServiceProcess.start({ ...own, SHUTDOWN_DELAY_MS: '0' });
+    // Otherwise doctor warns that operators may choose the passwords of users.
+    auth = await ServiceProcess.start({ ...own, SHUTDOWN_DELAY_MS: '0', ADMIN_SET_PASSWORDS: 'refused' });
   });
 
   afterAll(async () => {
