@@ -107,7 +107,7 @@ describe.each([
       expect(await call(all[0]!, 'register')).toBe(201);
       const headers = { Authorization: `Bearer ${await logIn(all[0]!)}` };
       for (const { url } of all) expect((await fetch(`${url}/api/v0/users/me`, { headers })).status).toBe(200);
-      expect(folder.environmentFile!.text.match(/(?<==)\S{32,}$/gm)).toHaveLength(3);
+      expect(folder.environmentFile!.text.match(/(?<==)\S{32,}$/gm)).toHaveLength(4);
       for (const service of all) expect(await service.stop()).toBe(0);
       expectNothingLeft(server);
     },
