@@ -82,7 +82,8 @@ function readEnv({ folder }: Platform, service: string): Readonly<Record<string,
 }
 
 async function startAuth(platform: Platform): Promise<ServerProcess> {
-  const more = { NODE_ENV: 'production', HOST: '127.0.0.1', LOG_LEVEL: 'warn', SHUTDOWN_DELAY_MS: '0' };
+  const own = { NODE_ENV: 'production', HOST: '127.0.0.1', ADMIN_SET_PASSWORDS: 'refused' };
+  const more = { ...own, LOG_LEVEL: 'warn', SHUTDOWN_DELAY_MS: '0' };
   return startService(platform, 'auth', { script: SERVICE_SCRIPT, flags: SERVICE_FLAGS, isReady: isHealthy }, more);
 }
 
@@ -134,15 +135,12 @@ async function registerCallers(platform: Platform): Promise<string> {
   const words = ['nodes', 'issue', ...node, '--config', `${platform.folder}/camera.env`];
   say(`platform-auth ${words.join(' ')}`);
   const { node_id } = registered.parse(JSON.parse(await runCli(platform, [...words, '--json'], { variables })));
-  for (const { email, password } of [USER, NEIGHBOUR]) {
-    say(`platform-auth users register ${email} --password`);
-    await runCli(platform, ['users', 'register', email, '--password'], { variables, input: `${password}\n` });
-  }
+  // What the web pages and the app of a family do.
+  const client = new ApiClient(platform.urls.auth ?? '', ADMIN_API_KEY);
+  for (const person of [USER, NEIGHBOUR]) await client.register(person);
   const addition = ['households', 'add-member', HOUSEHOLD, USER.email, '--role', 'admin'];
   say(`platform-auth ${addition.join(' ')}`);
   await runCli(platform, addition, { variables });
-  // What the app of a family does.
-  const client = new ApiClient(platform.urls.auth ?? '', ADMIN_API_KEY);
   await client.createHousehold(await client.logIn(NEIGHBOUR), 'next door');
   return node_id;
 }
@@ -150,7 +148,7 @@ async function registerCallers(platform: Platform): Promise<string> {
 async function runCli(
   { cleanup }: Platform,
   words: readonly string[],
-  more: { readonly variables?: Readonly<Record<string, string>>; readonly input?: string } = {},
+  more: { readonly variables?: Readonly<Record<string, string>> } = {},
 ): Promise<string> {
   const said = await runChild(process.execPath, [CLI, ...words], { cleanup, timeoutMs: COMMAND_TIMEOUT_MS, ...more });
   return said.trimEnd();

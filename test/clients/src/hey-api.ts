@@ -8,7 +8,7 @@ export async function runFlow({ url, adminKey, account, household_id }: Target):
   const registered = expectData(await register({ client, body: account }));
   const tokens = expectData(await login({ client, body: account }));
   const me = expectData(await getCurrentUser({ client, auth: tokens.access_token }));
-  if (me.id !== registered.id) throw new Error('GET /users/me answered another user');
+  if (!('id' in registered) || me.id !== registered.id) throw new Error('GET /users/me answered another user');
   const body = { household_id, room: 'kitchen', name: 'speaker' };
   const node = expectData(await issueNode({ client, auth: adminKey, body }));
   const verdict = expectData(await validateNode({ client, auth: toNodeKey(`${node.node_id}:${node.api_key}`) }));
