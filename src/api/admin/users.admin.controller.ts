@@ -87,7 +87,7 @@ export class UsersQuery extends PageQuery {
 
 /** In a body, because browsers, proxies and their logs keep the query of a URL (ASVS 14.2.1). */
 export class UserSearchRequest extends UsersQuery {
-  @ApiPropertyOptional({ example: 50 }) override limit?: number;
+  @ApiPropertyOptional({ type: 'integer', example: 50 }) override limit?: number;
   @ApiPropertyOptional({ example: Buffer.from(EXAMPLES.id).toString('base64url') }) override cursor?: string;
   @EmailField({ optional: true }) email?: string;
   @SearchField('alice', 'only users whose e-mail address contains this, in any case') search?: string;
