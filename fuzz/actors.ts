@@ -9,7 +9,8 @@ const MAX_ATTEMPTS = 20;
 const RETRY_INTERVAL_MS = 50;
 const SYMBOL = /\{\{(\w+)\}\}/g;
 
-export type CredentialKind = 'user' | 'session' | 'node' | 'app' | 'enrolment' | 'operator' | 'named_operator' | 'page';
+export type CredentialKind =
+  'user' | 'session' | 'home' | 'node' | 'app' | 'enrolment' | 'operator' | 'named_operator' | 'page';
 
 /** Live values by the names of their symbols. */
 type Values = Readonly<Record<string, string>>;
@@ -21,6 +22,11 @@ const KINDS: Readonly<Partial<Record<string, CredentialKind>>> = {
   password: 'user',
   access_token: 'session',
   refresh_token: 'session',
+  home_id: 'home',
+  member_id: 'home',
+  stranger_id: 'home',
+  home_node_id: 'home',
+  invitation_id: 'home',
   node_id: 'node',
   household_id: 'node',
   api_key: 'node',
@@ -35,7 +41,8 @@ const KINDS: Readonly<Partial<Record<string, CredentialKind>>> = {
   cursor: 'page',
 };
 
-const userCreated = z.object({ id: z.string() });
+/** A user, a household, or an invitation. */
+const created = z.object({ id: z.string() });
 const nodeRegistered = z.object({ node_id: z.string(), household_id: z.string(), api_key: z.string() });
 const appIssued = z.object({ app_id: z.string(), app_key: z.string(), caller: z.string(), target: z.string() });
 const operatorAdded = z.object({ operator_id: z.string() });
@@ -69,7 +76,7 @@ export class Actors {
   /** Discards credentials, so that the next request that names them gets new ones. */
   spend(kinds: ReadonlySet<CredentialKind>): void {
     for (const kind of kinds) this.issued.delete(kind);
-    if (kinds.has('user')) this.issued.delete('session');
+    if (kinds.has('user')) for (const kind of ['session', 'home'] as const) this.issued.delete(kind);
   }
 
   private live(kind: CredentialKind): Promise<Values> {
@@ -91,6 +98,8 @@ export class Actors {
         return this.createUser(`fuzz${serial}@example.org`);
       case 'session':
         return this.logIn();
+      case 'home':
+        return this.makeHome(serial);
       case 'node':
         return nodeRegistered.parse(await this.ask('POST', '/api/v0/admin/nodes', NODE));
       case 'enrolment': {
@@ -111,8 +120,8 @@ export class Actors {
   }
 
   private async createUser(email: string): Promise<Values & { readonly email: string; readonly password: string }> {
-    const created = await this.ask('POST', '/api/v0/admin/users', { email, password: PASSWORD });
-    return { user_id: userCreated.parse(created).id, email, password: PASSWORD };
+    const user = await this.ask('POST', '/api/v0/admin/users', { email, password: PASSWORD });
+    return { user_id: created.parse(user).id, email, password: PASSWORD };
   }
 
   /** A generated request may disable or delete the user at any moment, so a failure is retried with a new user. */
@@ -122,9 +131,38 @@ export class Actors {
       const { status, json } = await this.callWithRetry('POST', '/api/v0/auth/login', { email, password });
       const tokens = status === 200 ? tokenPair.parse(json) : undefined;
       if (tokens && (await this.enrolTotp(tokens.access_token))) return tokens;
-      this.issued.delete('user');
+      for (const kind of ['user', 'home'] as const) this.issued.delete(kind);
     }
     throw new Error(`No login succeeded in ${MAX_ATTEMPTS} attempts`);
+  }
+
+  /** A generated request may end the session, or all that the user may do in an hour, so a failure is retried. */
+  private async makeHome(serial: string): Promise<Values> {
+    for (let left = MAX_ATTEMPTS; left > 0; left -= 1) {
+      const home = await this.tryMakeHome(`${serial}x${left}`);
+      if (home) return home;
+      for (const kind of ['user', 'session'] as const) this.issued.delete(kind);
+    }
+    throw new Error(`No household was made in ${MAX_ATTEMPTS} attempts`);
+  }
+
+  /** @returns a household of the user, with another member, a node and an open invitation */
+  private async tryMakeHome(serial: string): Promise<Values | undefined> {
+    const { access_token = '' } = await this.live('session');
+    const post = (path: string, body: object): Promise<JsonAnswer> =>
+      this.callWithRetry('POST', `/api/v0/households${path}`, body, { Authorization: `Bearer ${access_token}` });
+    const home = created.safeParse((await post('', { name: 'home' })).json);
+    if (!home.success) return undefined;
+    const home_id = home.data.id;
+    const invitation = created.safeParse((await post(`/${home_id}/invitations`, {})).json);
+    if (!invitation.success) return undefined;
+    const { user_id: member_id = '' } = await this.createUser(`member${serial}@example.org`);
+    const { user_id: stranger_id = '' } = await this.createUser(`stranger${serial}@example.org`);
+    await this.ask('POST', `/api/v0/admin/households/${home_id}/members`, { user_id: member_id, role: 'member' });
+    const node = nodeRegistered.parse(
+      await this.ask('POST', '/api/v0/admin/nodes', { ...NODE, household_id: home_id }),
+    );
+    return { home_id, invitation_id: invitation.data.id, home_node_id: node.node_id, member_id, stranger_id };
   }
 
   /** Leaves the factor unconfirmed, so that logins go on to need the password only. */

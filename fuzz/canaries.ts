@@ -5,7 +5,7 @@ export const LABEL = 'LABELCANARY7F3A91';
 
 const RETURNED = new Set(['email', 'room', 'name']);
 /** By contract, names of services are returned and logged. */
-const PUBLIC = new Set(['caller', 'target']);
+const PUBLIC = new Set(['caller', 'target', 'targets']);
 /** The prefixes of refresh tokens, keys, JWTs and bcrypt hashes. */
 const ISSUED = /pa_(rt|app|node)_|eyJ[\w-]{10}|\$2[aby]\$\d\d\$/;
 const MAX_LEAKS = 5;

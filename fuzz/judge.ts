@@ -20,9 +20,12 @@ export type Intent = { readonly credentials: Pick<GeneratedRequest['credentials'
 /** Numbers of responses by status. */
 export type StatusCounts = Record<string, number>;
 
-/** These operations need a code of an app, an authenticator, a token of a mail, or another session of the caller. */
+/**
+ * These operations need a code of an app, an authenticator, a token of a mail, an invitation of another user, another
+ * session of the caller, or a setting.
+ */
 const NEEDS_MORE =
-  /(login\/second-factor|login\/passkey|\/confirm|totp\/remove|recovery-codes|me\/passkeys|passkeys\/\{id\}(\/remove)?|sessions\/\{id\})$/;
+  /(login\/second-factor|login\/enrolment\/totp|invitations\/accept|households\/\{id\}\/enrolments|login\/passkey|\/confirm|totp\/remove|recovery-codes|me\/passkeys|passkeys\/\{id\}(\/remove)?|sessions\/\{id\})$/;
 
 /** Decides whether the document and the contract allow a response. */
 export class Judge {

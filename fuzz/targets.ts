@@ -23,7 +23,7 @@ const SYMBOLIC = new Set([
 const PLACES: readonly Place[] = ['in', 'after', 'before', 'slash', 'case', 'double', 'short'];
 /** The password of these operations must be the current one; others take a new one. */
 const PROVES_PASSWORD =
-  /\/login$|\/me\/(delete|email|recovery-codes|totp(\/remove)?|passkeys\/(options|\{id\}\/remove))$/;
+  /\/login$|\/me\/(delete|email|recovery-codes|totp(\/remove)?|passkeys\/(options|\{id\}\/remove))$|\/v0\/households\/\{id\}/;
 const MAX_SEGMENT_LENGTH = 6_000;
 const MAX_QUERY_LENGTH = 8_000;
 
@@ -38,9 +38,21 @@ const JUNK_QUERIES = [
   ...[`${SECRET}=1`, 'limit=1&'.repeat(40), Array.from({ length: 2_000 }, (_, i) => `q${i}`).join('&')],
 ];
 
+/** What the fields of operations on households name, beside the household of the user: fuzz/actors.ts. */
+const OF_HOME: Readonly<Record<string, string>> = {
+  id: 'home_id',
+  household_id: 'home_id',
+  user_id: 'member_id',
+  node_id: 'home_node_id',
+  invitation_id: 'invitation_id',
+};
+
 /** @returns the symbol of a live value for each field or path parameter of an operation that has one */
 export function symbols({ template }: Target): SymbolOf {
+  const isOfHome = /\/(households|invitations)\b/.test(template);
   return (field) => {
+    if (isOfHome && field === 'user_id' && template.endsWith('/members')) return '{{stranger_id}}';
+    if (isOfHome && OF_HOME[field] !== undefined) return `{{${OF_HOME[field]}}}`;
     if (field === 'id') return '{{user_id}}';
     if (field === 'token') return '{{access_token}}';
     if (/^(email|password)$/.test(field)) return PROVES_PASSWORD.test(template) ? `{{${field}}}` : undefined;
