@@ -14,12 +14,15 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jwt"
 )
 
-// jwxKeys reads the keys again for a key that it does not know, which jwk.Cache does not.
+// jwxKeys reads the keys again for a key that it does not know, which jwk.Cache does not, and when a request finds them too
+// old: on a busy machine the background refresh of jwk.Cache was seen to stay away for a minute.
 type jwxKeys struct {
-	cache *jwk.Cache
-	url   string
-	lock  sync.Mutex
-	asked time.Time
+	cache   *jwk.Cache
+	url     string
+	maxAge  time.Duration
+	lock    sync.Mutex
+	asked   time.Time
+	renewed time.Time
 }
 
 func newJwxVerifier(ctx context.Context, settings settings) (verifier, error) {
@@ -33,7 +36,7 @@ func newJwxVerifier(ctx context.Context, settings settings) (verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := &jwxKeys{cache: cache, url: settings.jwksURL}
+	keys := &jwxKeys{cache: cache, url: settings.jwksURL, maxAge: settings.maxAge}
 	return func(ctx context.Context, token string) (string, error) {
 		parsed, err := jwt.ParseString(token, jwt.WithContext(ctx), jwt.WithKeyProvider(jws.KeyProviderFunc(keys.find)),
 			jwt.WithIssuer(settings.issuer), jwt.WithRequiredClaim("exp"), jwt.WithRequiredClaim("sub"), jwt.WithRequiredClaim("sid"))
@@ -51,6 +54,7 @@ func (keys *jwxKeys) find(ctx context.Context, sink jws.KeySink, signature *jws.
 	if algorithm != jwa.ES256() || kid == "" {
 		return errors.New("the token is not one of ES256 that names its key")
 	}
+	keys.renew(ctx)
 	set, err := keys.cache.Lookup(ctx, keys.url)
 	if err == nil {
 		if key, isKnown := set.LookupKeyID(kid); isKnown {
@@ -66,6 +70,17 @@ func (keys *jwxKeys) find(ctx context.Context, sink jws.KeySink, signature *jws.
 		return nil
 	}
 	return errors.New("the key is not known")
+}
+
+// In an outage the old keys stay.
+func (keys *jwxKeys) renew(ctx context.Context) {
+	keys.lock.Lock()
+	defer keys.lock.Unlock()
+	if time.Since(keys.renewed) < keys.maxAge {
+		return
+	}
+	keys.renewed = time.Now()
+	_, _ = keys.cache.Refresh(ctx, keys.url)
 }
 
 // A key that is not known is looked for once in five seconds.
