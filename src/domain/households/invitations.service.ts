@@ -62,7 +62,8 @@ const READ = `SELECT id, issued_by AS "issuedBy", expires_at AS "expiresAt", use
   FROM household_invitations WHERE id = $1`;
 const COUNT_OPEN = `SELECT count(*)::integer AS count FROM household_invitations
   WHERE household_id = $1 AND ${isOpenAt('$2')}`;
-const USE = 'UPDATE household_invitations SET used_at = $2, used_by = $3 WHERE id = $1';
+/** Conditional, because the disabling of the issuer cancels the code without the lock of the household. */
+const USE = `UPDATE household_invitations SET used_at = $2, used_by = $3 WHERE id = $1 AND ${isOpenAt('$2')} RETURNING id`;
 const CANCEL = `UPDATE household_invitations SET cancelled_at = $2 WHERE id = $1 AND ${isOpenAt('$2')} RETURNING id`;
 
 @Injectable()
@@ -164,7 +165,8 @@ export class InvitationsService {
       if (role) throw new ProblemException(problems.alreadyMember);
       await refuseFullHousehold(household);
       await refuseTooManyHouseholds(transaction, userId);
-      await transaction.query(USE, [invitationId, now, userId]);
+      const [taken] = await transaction.query<[unknown[], number]>(USE, [invitationId, now, userId]);
+      if (taken.length === 0) return { valid: false, reason: 'cancelled' };
       await insertMember(transaction, id, { userId, role: 'member', now });
       const details = { user_id: userId, invitation_id: invitationId };
       const used = { ...details, issued_by: invitation?.issuedBy };

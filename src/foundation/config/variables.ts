@@ -100,7 +100,16 @@ export const RULES: readonly Rule[] = [
     requirement: 'must not be internal without INTERNAL_PORT',
     isKept: (value) => value.DOCS !== 'internal' || value.INTERNAL_PORT !== undefined,
   },
-  ...(['SECRET_KEY', 'MASTER_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const).map((name) => ({
+  ...(
+    [
+      'SECRET_KEY',
+      'SECRET_KEY_PREVIOUS',
+      'MASTER_KEY',
+      'MASTER_KEY_PREVIOUS',
+      'ADMIN_API_KEY',
+      'AUDIT_SEAL_KEY',
+    ] as const
+  ).map((name) => ({
     name,
     others: ['NODE_ENV'] as const,
     requirement: 'must not be the one of platform-auth dev, which is public: generate one with openssl rand -base64 48',
