@@ -9,10 +9,22 @@ import type { VNode } from 'preact';
 import type { AuditEventResponse, AuditEventsAdminController } from '../api/admin/audit-events.admin.controller.js';
 import { isId } from '../foundation/common/ids.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, getSession, keepForm, type Fields } from './console-requests.js';
+import { ConsolePages, getSession, keepForm, readFilters, type Fields } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
-import { Ago, Moment } from './moments.js';
-import { Filters, Id, MOMENT_HINT, Page, Pager, sendPage, setPageHeaders, Table, toAddress } from './view.js';
+import { Ago, Moment, PAST, resolveMoments } from './moments.js';
+import {
+  Filters,
+  Id,
+  Named,
+  Page,
+  Pager,
+  sendPage,
+  setPageHeaders,
+  Table,
+  toAddress,
+  type Cells,
+  type FieldProps,
+} from './view.js';
 
 const ADDRESS = '/console/audit-events';
 const FILTERS = [
@@ -21,9 +33,10 @@ const FILTERS = [
   { label: 'By (id, or operator:name)', name: 'actor' },
   { label: 'Address', name: 'address' },
   { label: 'Request', name: 'request_id' },
-  { label: 'Since', name: 'since', hint: MOMENT_HINT },
-  { label: 'Until', name: 'until', hint: MOMENT_HINT },
-];
+  { label: 'Since', name: 'since', type: 'moment', options: PAST },
+  { label: 'Until', name: 'until', type: 'moment', options: PAST },
+] as const satisfies readonly FieldProps[];
+const MOMENTS = ['since', 'until'];
 const BATCH = '100';
 const FORMATS = {
   csv: { type: 'text/csv', head: 'time,event,actor,subject,address,count,request_id,details\n', toLine: toCsv },
@@ -44,27 +57,20 @@ export class AuditPages {
   ) {}
 
   @Get('audit-events')
-  async showEvents(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
+  async showEvents(@Req() request: Request, @Res() response: Response, @Query() typed: Fields): Promise<void> {
+    const query = readFilters(request, ADDRESS, MOMENTS, typed);
+    if (!query) return;
     const { auditEvents, backgroundWork } = this.api.bindTo(request);
     keepForm(request, (refused) => (
       <Page title="Audit events" session={getSession(request)} at={ADDRESS} needs={['read']}>
         <Filters action={ADDRESS} fields={FILTERS} query={query} refused={refused} />
       </Page>
     ));
-    const page = await auditEvents.listAuditEvents(query);
+    const page = await auditEvents.listAuditEvents(resolveMoments(MOMENTS, query));
     const { next_cursor } = page;
     const items = await nameEvents(this.api, page.items);
     const work = await backgroundWork.getBackgroundWork();
     const unsealed = work.items.find(({ name }) => name === 'audit_unsealed_seconds');
-    const rows = items.map((event) => [
-      <Moment at={event.time} />,
-      <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
-      <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
-      <SubjectLink subject={event.subject} name={event.subjectName} />,
-      listAddresses(event).map((address) => [<IdLink name="address" id={address} />, ' ']),
-      event.count,
-      <Details event={event} />,
-    ]);
     const filter = { ...query, cursor: undefined };
     sendPage(
       response,
@@ -75,7 +81,11 @@ export class AuditPages {
           events before it are unchanged: <code>platform-auth audit verify</code>.
         </p>
         <Filters action={ADDRESS} fields={FILTERS} query={query} />
-        <Table caption="Events" head={['Time', 'Event', 'By', 'About', 'Address', 'Count', 'Details']} rows={rows} />
+        <Table
+          caption="Events"
+          head={['Time', 'Event', 'By', 'About', 'Address', 'Count', 'Details']}
+          rows={items.map(toCells)}
+        />
         <Pager address={ADDRESS} query={query} next={next_cursor} />
         <p>
           Download what is filtered: <a href={toAddress(`${ADDRESS}.csv`, filter)}>CSV</a>,{' '}
@@ -126,8 +136,20 @@ export class AuditPages {
   }
 
   private async readBatch(request: Request, query: Fields): Promise<Events> {
-    return this.api.bindTo(request).auditEvents.listAuditEvents({ ...query, limit: BATCH });
+    return this.api.bindTo(request).auditEvents.listAuditEvents({ ...resolveMoments(MOMENTS, query), limit: BATCH });
   }
+}
+
+function toCells(event: NamedEvent): Cells {
+  return [
+    <Moment at={event.time} />,
+    <a href={toAddress(ADDRESS, { event: event.event })}>{event.event}</a>,
+    <IdLink name="actor" id={event.actor.id} text={describeActor(event)} />,
+    <SubjectLink subject={event.subject} name={event.subjectName} />,
+    listAddresses(event).map((address) => [<IdLink name="address" id={address} />, ' ']),
+    event.count,
+    <Details event={event} />,
+  ];
 }
 
 function IdLink({ name, id, text = id }: { name: string; id: string | null; text?: string | null }) {
@@ -168,14 +190,24 @@ export async function readEvents(
 /** An event with the names that its ids have now. */
 export interface NamedEvent extends AuditEventResponse {
   readonly subjectName: string | undefined;
+  /** The user whom an act about a household concerns. */
+  readonly concerned: { readonly id: string; readonly name: string | undefined } | undefined;
+}
+
+function readConcerned({ event, details: { user_id } }: AuditEventResponse): string | undefined {
+  return event.startsWith('household.') && typeof user_id === 'string' ? user_id : undefined;
 }
 
 async function nameEvents(api: AdminApi, events: readonly AuditEventResponse[]): Promise<NamedEvent[]> {
-  const names = await api.names.findNames(events.flatMap(({ subject, actor }) => [subject, actor.id]));
+  const names = await api.names.findNames(
+    events.flatMap((event) => [event.subject, event.actor.id, readConcerned(event) ?? null]),
+  );
   return events.map((event) => {
     const { actor, subject } = event;
     const name = actor.name ?? names.get(actor.id ?? '') ?? null;
-    return { ...event, actor: { ...actor, name }, subjectName: names.get(subject ?? '') };
+    const user = readConcerned(event);
+    const concerned = user === undefined ? undefined : { id: user, name: names.get(user) };
+    return { ...event, actor: { ...actor, name }, subjectName: names.get(subject ?? ''), concerned };
   });
 }
 
@@ -197,7 +229,12 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
         {events?.map((event) => (
           <li>
             <Ago at={event.time} /> · <b>{event.event}</b> {describeCount(event)} by {describeActor(event)}
-            <Concerned of={event} />
+            {event.concerned && (
+              <>
+                {' about '}
+                <Named {...event.concerned} address={`/console/users/${event.concerned.id}`} />
+              </>
+            )}
             {event.address !== null && ` from ${listAddresses(event).join(', ')}`}
             {counted !== undefined && event.request_id !== counted && ` (request ${counted} is one of them)`}
           </li>
@@ -207,18 +244,6 @@ export function Timeline({ events, filter, title = 'Time line' }: TimelineProps)
         <a href={toAddress(ADDRESS, filter)}>In the audit log</a>
       </p>
     </section>
-  );
-}
-
-/** Whom an act about a household concerns. */
-function Concerned({ of: { event, details } }: { of: AuditEventResponse }): VNode | null {
-  const { user_id: id } = details;
-  if (!event.startsWith('household.') || typeof id !== 'string') return null;
-  return (
-    <>
-      {' about '}
-      <a href={`/console/users/${id}`}>user {id}</a>
-    </>
   );
 }
 

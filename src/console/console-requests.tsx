@@ -44,14 +44,15 @@ import { Throttle } from '../foundation/throttling/throttle.js';
 import { getRequestId } from '../foundation/common/ids.js';
 import { Environment } from '../foundation/config/environment.js';
 import { AdminApi } from './admin-api.js';
-import { readTimeZone } from './moments.js';
+import { readMoments, readTimeZone } from './moments.js';
 import { NavigationCounts } from './navigation-counts.js';
 import { listOfferedPages, type PageSession } from './navigation.js';
 import { ConsoleSessions, readFormToken, type ConsoleSession } from './console-sessions.js';
 import { Field, Page, sendPage, setPageHeaders, toAddress, type RefusedForm } from './view.js';
 
 const LOGIN = '/console/login';
-const MAX_FIELDS = 32;
+/** Enough for the check boxes of a page of 100 rows. */
+const MAX_FIELDS = 128;
 /** Enough for 64 scopes or targets of 100 letters each. */
 const MAX_FORM_LENGTH = 8_192;
 const TOKEN = /^[\w-]{43}$/;
@@ -176,6 +177,20 @@ function parseForm({ body }: Request): Fields {
   const form = new URLSearchParams(text);
   for (const value of form.values()) refuseHostileText(value, '');
   return Object.fromEntries([...new Set(form.keys())].map((name) => [name, form.getAll(name).join(' ')]));
+}
+
+/**
+ * Reads the filters of a list, and redirects to their address with moments in UTC, which is the same for a reader in
+ * another time zone.
+ * @param moments the names of those that are moments
+ * @returns undefined when it has redirected
+ */
+export function readFilters(request: Request, address: string, moments: readonly string[], sent: Fields) {
+  const read = readMoments(moments, sent, getSession(request).timeZone);
+  if (moments.every((name) => read[name] === (sent[name] || undefined))) return read;
+  if (request.res) setPageHeaders(request.res);
+  request.res?.redirect(303, toAddress(address, read));
+  return undefined;
 }
 
 /** @throws {ConsoleRefusal} when the resource was changed since its page was shown */

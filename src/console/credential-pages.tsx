@@ -8,9 +8,10 @@ import { Environment } from '../foundation/config/environment.js';
 import { AdminApi } from './admin-api.js';
 import { ConsolePages } from './console-requests.js';
 import { mapCredentialTypes, type CredentialType } from './credential-types.js';
-import { ResourcePages, showValue, type Description, type ResourceField } from './resource-pages.js';
 import { Ago, Moment } from './moments.js';
-import { MOMENT_HINT, Secret, type Cells, type FactList } from './view.js';
+import { listProperties, showValue, Value } from './properties.js';
+import { ResourcePages, type Description } from './resource-pages.js';
+import { Named, Secret, type Cells, type FactList, type FieldProps } from './view.js';
 
 export function State({ of: { revoked_at, expires_at, previous_key_expires_at } }: { of: KeyResponse }): VNode {
   const now = new Date().toISOString();
@@ -50,6 +51,20 @@ function isInOverlap({ previous_key_expires_at }: KeyResponse): boolean {
   return previous_key_expires_at !== null && previous_key_expires_at > new Date().toISOString();
 }
 
+/** What the page of a key says in words of its own; it shows all other properties as they are. */
+const SAID: ReadonlySet<string> = new Set<keyof KeyResponse>([
+  'created_at',
+  'updated_at',
+  'expires_at',
+  'revoked_at',
+  'rotated_at',
+  'previous_key_expires_at',
+  'last_used_at',
+  'current_key_used_at',
+  'previous_key_used_at',
+  'previous_key_used_for',
+]);
+
 abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> extends ResourcePages<Row, Issued> {
   constructor(
     api: AdminApi,
@@ -60,13 +75,13 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
   }
 
   /** Shows the defaults of the service. An operator may empty the targets of a node. */
-  protected override listNewFields(): readonly ResourceField[] {
+  protected override listNewFields(): readonly FieldProps[] {
     const { nodeTargets, appKeyDays } = this.environment;
     const targets = {
       value: nodeTargets?.join(' '),
       hint: 'Services that accept its key, filled in from NODE_TARGETS. Empty: all.',
     };
-    const expiry = { hint: `${MOMENT_HINT} Empty: each key lives for ${appKeyDays} days (APP_KEY_DAYS).` };
+    const expiry = { hint: `Empty: each key lives for ${appKeyDays} days (APP_KEY_DAYS).` };
     return super.listNewFields().map((field) => {
       if (field.name === 'targets' && nodeTargets) return { ...field, ...targets };
       const hasLife = field.name === 'expires_at' && appKeyDays !== undefined && this.type.getLifeDays;
@@ -97,7 +112,7 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
     const isUsed = item.last_used_at !== null;
     const facts = [
       ['State', <State of={item} />],
-      ...this.listFields(item),
+      ...(await this.listFacts(item)),
       ['Issued', <Ago at={item.created_at} />],
       ['Rotated', <Ago at={item.rotated_at} />],
       ['Expires', <Ago at={item.expires_at} />],
@@ -130,15 +145,31 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
       : `each key lives for ${days} days: a rotation makes one with a new end, and the old key keeps its own.`;
   }
 
-  /** The fields of the form for a new one, except for the expiry, which is shown as a moment. */
-  private listFields(item: Row): FactList {
-    const { fields, groupedBy, groupAddress } = this.type;
-    return fields
-      .filter(({ name }) => name !== 'expires_at')
-      .map(({ label, name, isList }) => {
-        const text = showValue(item[name as keyof Row]) || (isList ? 'all' : undefined);
-        return [label, name === groupedBy ? <a href={`${groupAddress}/${text}`}>{text}</a> : text];
+  /** The properties of the API's answer, in its order. */
+  private async listFacts(item: Row): Promise<FactList> {
+    const { response, groupedBy, groupAddress, toId } = this.type;
+    const group = groupedBy && showValue(item[groupedBy]);
+    const names = await this.api.names.findNames([group ?? null]);
+    return listProperties(response)
+      .filter(({ name }) => !SAID.has(name) && item[name as keyof Row] !== toId(item))
+      .map((property) => {
+        const { label, name } = property;
+        if (group !== undefined && name === groupedBy)
+          return [label, <Named id={group} name={names.get(group)} address={`${groupAddress}/${group}`} />];
+        return [label, <Value of={property} value={item[name as keyof Row]} />];
       });
+  }
+
+  /** Services and scopes that live app credentials name, for an operator who may read those. */
+  protected override async offerKnown(request: Request, fields: readonly FieldProps[]) {
+    const { listAppCredentials } = this.api.bindTo(request).appCredentials;
+    const known = listAppCredentials.isAllowed ? await this.api.names.findWords() : { services: [], scopes: [] };
+    const services = [...new Set([...(this.environment.nodeTargets ?? []), ...known.services])].sort();
+    const offered = { caller: services, target: services, targets: services, scopes: known.scopes };
+    return fields.map((field) => {
+      const isOffered = field.known === undefined && Object.hasOwn(offered, field.name);
+      return isOffered ? { ...field, known: offered[field.name as keyof typeof offered] } : field;
+    });
   }
 
   protected override async perform(request: Request, id: string, action: string, item: Row): Promise<VNode | string> {

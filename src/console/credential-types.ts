@@ -1,11 +1,10 @@
 /** What the console knows of each type of credentials. The DTOs of the routes determine the fields of its forms. */
 import type { Type } from '@nestjs/common';
-import { ARRAY_MAX_SIZE, getMetadataStorage, ValidationTypes } from 'class-validator';
 import type { Request } from 'express';
 import {
   IssueAppCredentialRequest,
   UpdateAppCredentialRequest,
-  type AppCredentialResponse,
+  AppCredentialResponse,
   type IssuedAppCredentialResponse,
 } from '../api/admin/app-credentials.admin.controller.js';
 import type { ExplanationResponse } from '../api/admin/key-explanation.dto.js';
@@ -14,26 +13,28 @@ import {
   IssueNodeRequest,
   UpdateNodeRequest,
   type IssuedNodeResponse,
-  type NodeResponse,
+  NodeResponse,
 } from '../api/admin/nodes.admin.controller.js';
 import {
   IssueOperatorRequest,
   UpdateOperatorRequest,
   type IssuedOperatorResponse,
-  type OperatorResponse,
+  OperatorResponse,
 } from '../api/admin/operators.admin.controller.js';
 import { KEY_KINDS, type KeyHolder, type KeyKindName } from '../foundation/common/key-kinds.js';
 import { toCredentialVariables, OPERATOR_SCOPES } from '../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
 import type { AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
-import { showValue, toLabel } from './resource-pages.js';
-import type { ActionRoute, ResourceField, ResourceRoutes, ResourceType } from './resource-pages.js';
-import { MOMENT_HINT, type FieldProps } from './view.js';
+import { PAST_USES, SOON } from './moments.js';
+import { listFields, showValue, toLabel } from './properties.js';
+import type { ActionRoute, BulkRoute, ResourceRoutes, ResourceType } from './resource-pages.js';
+import type { FieldProps } from './view.js';
 
 interface CredentialRoutes<Row, Issued extends Row> extends ResourceRoutes<Row, Issued> {
   readonly rotate: AdminRoute<[request: Request, id: string, body: Unvalidated], Issued>;
   readonly change: ActionRoute;
   readonly revoke: ActionRoute;
+  readonly revokeMany?: BulkRoute;
 }
 
 interface Given<Row, Issued extends Row> extends Pick<
@@ -45,6 +46,7 @@ interface Given<Row, Issued extends Row> extends Pick<
   readonly searchedBy: readonly string[];
   readonly routes: (api: AdminRoutes) => CredentialRoutes<Row, Issued>;
   readonly explain?: (api: AdminRoutes) => AdminRoute<[id: string, query: Unvalidated], ExplanationResponse>;
+  readonly response: Type<Row>;
   readonly issueBody: Type<object>;
   readonly changeBody: Type<object>;
   readonly hints: Readonly<Partial<Record<keyof Row, string>>>;
@@ -61,80 +63,86 @@ interface Given<Row, Issued extends Row> extends Pick<
 
 export type CredentialType<Row, Issued extends Row> = Given<Row, Issued> & ResourceType<Row, Issued>;
 
-const OVERLAP: ResourceField = {
+const OVERLAP: FieldProps = {
   label: 'Hours for which the old key stays valid',
   name: 'overlap_hours',
   type: 'number',
   value: String(DEFAULT_OVERLAP_HOURS),
   hint: 'That of a node ends earlier, with the first use of the new key. 0 ends it at once.',
 };
+const REVOCATION =
+  'The key is refused from the next call on, at every service. This cannot be undone: it would need a new one.';
+const BULK_REVOCATION = {
+  name: 'revoked',
+  title: 'Revoke',
+  done: 'revoked',
+  effect: REVOCATION,
+  isPossible: ({ revoked_at }: KeyResponse) => revoked_at === null,
+  lastUse: ({ last_used_at }: KeyResponse) => last_used_at,
+};
 const STATE_FILTERS: readonly FieldProps[] = [
   { label: 'State', name: 'live', options: { '': 'all', true: 'live' } },
   { label: 'Rotation', name: 'in_overlap', options: { '': 'all', true: 'old key still valid' } },
-  { label: 'Not used since', name: 'unused_since', hint: MOMENT_HINT },
-  { label: 'Expires before', name: 'expires_before', hint: MOMENT_HINT },
+  { label: 'Not used since', name: 'unused_since', type: 'moment', options: PAST_USES },
+  { label: 'Expires before', name: 'expires_before', type: 'moment', options: SOON },
 ];
-
-/** @returns a field for each property that the validators of a body know, the required ones first */
-function listFields(body: Type<object>, hints: Readonly<Record<string, string | undefined>>): ResourceField[] {
-  const rules = getMetadataStorage().getTargetValidationMetadatas(body, '', false, false);
-  const names = [...new Set(rules.map(({ propertyName }) => propertyName))];
-  const fields = names.map((name) => {
-    const own = rules.filter(({ propertyName }) => propertyName === name);
-    const isRequired = !own.some(({ type }) => type === ValidationTypes.CONDITIONAL_VALIDATION);
-    const isList = own.some((rule) => rule.name === ARRAY_MAX_SIZE);
-    return { label: toLabel(name), name, isRequired, isList, hint: hints[name] };
-  });
-  return fields.sort((one, other) => Number(other.isRequired) - Number(one.isRequired));
-}
 
 function getWords(kind: KeyKindName) {
   const { title, path, scope, toOwner: toName } = KEY_KINDS[kind];
   return { title, address: `/console${path}`, scope, toName };
 }
 
+function createActions<Row extends KeyResponse, Issued extends Row>(
+  { routes, finish, asksForName, changeBody }: Given<Row, Issued>,
+  hints: Readonly<Record<string, string | undefined>>,
+): CredentialType<Row, Issued>['actions'] {
+  const show = (item: Row, field: FieldProps) => ({ ...field, value: showValue(item[field.name as keyof Row]) });
+  return {
+    rotate: {
+      title: 'Rotate',
+      effect: 'A new key is issued, and works at once. The old one ends as you say below.',
+      route: (api) => routes(api).rotate,
+      fields: () => [OVERLAP],
+    },
+    ...(finish && {
+      finish: {
+        title: 'Finish the rotation',
+        effect: 'The old key is refused from the next call on, at every service. Replicas that still use it stop.',
+        route: finish,
+      },
+    }),
+    change: {
+      title: 'Change',
+      effect: 'It holds from the next call on, at every service.',
+      route: (api) => routes(api).change,
+      fields: (item) => listFields(changeBody, hints).map((field) => show(item, field)),
+    },
+    revoke: {
+      title: 'Revoke',
+      effect: REVOCATION,
+      route: (api) => routes(api).revoke,
+      ...(asksForName && { asksForName }),
+    },
+  };
+}
+
 function createCredentialType<Row extends KeyResponse & KeyHolder, Issued extends Row>(
   given: Given<Row, Issued>,
 ): CredentialType<Row, Issued> {
-  const { kind, routes, finish, asksForName, issueBody, changeBody } = given;
-  const hints = { expires_at: `${MOMENT_HINT} Empty: never.`, ...given.hints };
-  const show = (item: Row, field: ResourceField) => ({ ...field, value: showValue(item[field.name as keyof Row]) });
+  const { kind, routes, issueBody } = given;
+  const hints = { expires_at: 'Empty: never.', ...given.hints };
   return {
     ...given,
     ...getWords(kind),
+    bulk: { ...BULK_REVOCATION, route: (api) => routes(api).revokeMany },
     filters: [...given.filters, ...STATE_FILTERS],
-    fields: listFields(issueBody, hints),
+    get fields() {
+      return listFields(issueBody, hints);
+    },
     head: ['State', toLabel(given.restriction), 'Expires', 'Last used'],
     nameLabel: 'Type the name',
     submit: 'Issue the key',
-    actions: {
-      rotate: {
-        title: 'Rotate',
-        effect: 'A new key is issued, and works at once. The old one ends as you say below.',
-        route: (api) => routes(api).rotate,
-        fields: () => [OVERLAP],
-      },
-      ...(finish && {
-        finish: {
-          title: 'Finish the rotation',
-          effect: 'The old key is refused from the next call on, at every service. Replicas that still use it stop.',
-          route: finish,
-        },
-      }),
-      change: {
-        title: 'Change',
-        effect: 'It holds from the next call on, at every service.',
-        route: (api) => routes(api).change,
-        fields: (item) => listFields(changeBody, hints).map((field) => show(item, field)),
-      },
-      revoke: {
-        title: 'Revoke',
-        effect:
-          'Its key is refused from the next call on, at every service. This cannot be undone: it would need a new one.',
-        route: (api) => routes(api).revoke,
-        ...(asksForName && { asksForName }),
-      },
-    },
+    actions: createActions(given, hints),
   };
 }
 
@@ -148,9 +156,11 @@ const APP_CREDENTIALS = createCredentialType<AppCredentialResponse, IssuedAppCre
     rotate: appCredentials.rotateAppCredential,
     change: appCredentials.updateAppCredential,
     revoke: appCredentials.revokeAppCredential,
+    revokeMany: appCredentials.revokeAppCredentials,
   }),
   finish: ({ appCredentials }) => appCredentials.finishAppCredentialRotation,
   explain: ({ appCredentials }) => appCredentials.explainAppCredential,
+  response: AppCredentialResponse,
   issueBody: IssueAppCredentialRequest,
   changeBody: UpdateAppCredentialRequest,
   filters: [
@@ -182,8 +192,10 @@ const NODES = createCredentialType<NodeResponse, IssuedNodeResponse>({
     rotate: nodes.rotateNode,
     change: nodes.updateNode,
     revoke: nodes.revokeNode,
+    revokeMany: nodes.revokeNodes,
   }),
   explain: ({ nodes }) => nodes.explainNode,
+  response: NodeResponse,
   issueBody: IssueNodeRequest,
   changeBody: UpdateNodeRequest,
   filters: [
@@ -218,6 +230,7 @@ const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>
     revoke: operators.revokeOperator,
   }),
   finish: ({ operators }) => operators.finishOperatorRotation,
+  response: OperatorResponse,
   issueBody: IssueOperatorRequest,
   changeBody: UpdateOperatorRequest,
   filters: [{ label: 'Name', name: 'name' }],

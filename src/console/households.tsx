@@ -2,19 +2,18 @@
 import { Get, Param, Post, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
-import type { NodeEnrolmentResponse } from '../api/admin/enrolments.admin.controller.js';
 import type { AdminHouseholdMemberResponse, AdminHouseholdResponse } from '../api/admin/households.admin.controller.js';
 import type { NodeResponse } from '../api/admin/nodes.admin.controller.js';
-import type { InvitationResponse } from '../api/households/household.dto.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
 import { AdminApi, type AdminRoutes } from './admin-api.js';
 import { ConsolePages, getSession, keepForm, readFields, ReadsOnly, refuseOutdated } from './console-requests.js';
 import { State } from './credential-pages.js';
-import { ResourcePages, type Description, type ResourceField, type ResourceType } from './resource-pages.js';
+import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
 import { Ago, Moment } from './moments.js';
-import { fillFields, Form, FormError, sendPage, setPageHeaders, Table, toAddress } from './view.js';
-import type { Cells, RefusedForm } from './view.js';
+import { toLabel } from './properties.js';
+import { fillFields, Form, FormError, Named, sendPage, setPageHeaders, Table, toAddress } from './view.js';
+import type { Cells, FieldProps, RefusedForm } from './view.js';
 
 const ADDRESS = '/console/households';
 const NODES = '/console/nodes';
@@ -22,7 +21,7 @@ const NODES = '/console/nodes';
 const MAX_ROWS = '100';
 const ROLES = { member: 'member', admin: 'admin' };
 
-const USER: ResourceField = { label: 'E-mail address or id of the user', name: 'user_id', isRequired: true };
+const USER: FieldProps = { label: 'E-mail address or id of the user', name: 'user_id', isRequired: true };
 
 const HOUSEHOLDS: ResourceType<AdminHouseholdResponse> = {
   address: ADDRESS,
@@ -71,6 +70,7 @@ const HOUSEHOLDS: ResourceType<AdminHouseholdResponse> = {
       asksForName: true,
     },
   },
+  partActions: { role: 'change of a role', remove: 'removal of a member', cancel: 'cancellation of a code' },
   toId: ({ id }) => id,
   toName: ({ id, name }) => name ?? id,
 };
@@ -78,7 +78,7 @@ const HOUSEHOLDS: ResourceType<AdminHouseholdResponse> = {
 interface MemberAction {
   readonly title: string;
   readonly effect: string;
-  readonly fields: (member: AdminHouseholdMemberResponse) => readonly ResourceField[];
+  readonly fields: (member: AdminHouseholdMemberResponse) => readonly FieldProps[];
   readonly perform: (api: AdminRoutes, request: Request, address: MemberAddress) => Promise<unknown>;
 }
 
@@ -104,6 +104,18 @@ const MEMBER_ACTIONS: Readonly<Record<string, MemberAction>> = {
 };
 
 type MemberActionAddress = MemberAddress & { readonly action: string };
+
+/** A code that can be used now. */
+interface OpenCode {
+  readonly kind: 'invitation' | 'enrolment';
+  readonly codeId: string;
+  /** Whom it is for. */
+  readonly whom: string;
+  readonly issued_by: string | null;
+  readonly expires_at: string;
+}
+
+type CodeAddress = Readonly<Record<'id' | 'kind' | 'codeId', string>>;
 
 interface AskedMember {
   readonly household: AdminHouseholdResponse;
@@ -149,7 +161,58 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
     keepForm(request, (refused) => this.renderMemberAction(request, asked, refused));
     await asked.action.perform(this.api.bindTo(request), request, address);
     setPageHeaders(response);
-    response.redirect(303, this.toAddressOf(asked.household));
+    response.redirect(303, toAddress(this.toAddressOf(asked.household), { done: address.action }));
+  }
+
+  @Get(':id/codes/:kind/:codeId')
+  async askToCancel(@Req() request: Request, @Res() response: Response, @Param() address: CodeAddress): Promise<void> {
+    const { id } = address;
+    const household = await this.api.bindTo(request).households.getHousehold(id);
+    const { kind, whom, expires_at } = await this.findCode(request, address);
+    const above = [{ address: this.toAddressOf(household), name: HOUSEHOLDS.toName(household) }];
+    const content = (
+      <Form session={getSession(request)} action={request.path} submit="Cancel the code">
+        <p role="note">
+          The code is unknown from the next call on. Without that it would be valid until <Moment at={expires_at} />.
+        </p>
+      </Form>
+    );
+    sendPage(response, this.render(request, `Cancel the ${kind} of ${whom}`, content, above));
+  }
+
+  @Post(':id/codes/:kind/:codeId')
+  async cancel(@Req() request: Request, @Res() response: Response, @Param() address: CodeAddress): Promise<void> {
+    const { kind, codeId } = await this.findCode(request, address);
+    const { enrolments, invitations } = this.api.bindTo(request);
+    await (kind === 'enrolment'
+      ? enrolments.cancelEnrolment(request, codeId)
+      : invitations.cancelInvitationByOperator(request, codeId));
+    setPageHeaders(response);
+    response.redirect(303, toAddress(`${ADDRESS}/${address.id}`, { done: 'cancel' }));
+  }
+
+  /** @throws {ProblemException} not_found for a code that is not open, or of another household */
+  private async findCode(request: Request, { id, kind, codeId }: CodeAddress): Promise<OpenCode> {
+    const codes = await this.listCodes(request, id);
+    const code = codes.find((each) => each.kind === kind && each.codeId === codeId);
+    if (!code) throw new ProblemException(problems.notFound);
+    return code;
+  }
+
+  private async listCodes(request: Request, household_id: string): Promise<OpenCode[]> {
+    const { enrolments, invitations } = this.api.bindTo(request);
+    const open = { household_id, open: 'true', limit: MAX_ROWS };
+    const [invited, enrolled] = await Promise.all([
+      invitations.listAllInvitations(open),
+      enrolments.listEnrolments(open),
+    ]);
+    return [
+      ...invited.items.map((code) => ({ ...code, kind: 'invitation', codeId: code.id, whom: 'a person' }) as const),
+      ...enrolled.items.map(
+        (code) =>
+          ({ ...code, kind: 'enrolment', codeId: code.enrolment_id, whom: KEY_KINDS.node.toOwner(code) }) as const,
+      ),
+    ];
   }
 
   protected toCells({ members, active_admins, created_at }: AdminHouseholdResponse): Cells {
@@ -161,14 +224,17 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
   }
 
   protected async describe(request: Request, id: string, household: AdminHouseholdResponse): Promise<Description> {
-    const { households, nodes, invitations, enrolments } = this.api.bindTo(request);
-    const open = { household_id: id, open: 'true', limit: MAX_ROWS };
-    const [people, devices, invited, enrolled] = await Promise.all([
+    const { households, nodes, users } = this.api.bindTo(request);
+    const [people, devices, codes] = await Promise.all([
       households.listHouseholdMembers(id, { limit: MAX_ROWS }),
       nodes.listNodes({ household_id: id, live: 'true', limit: MAX_ROWS }),
-      invitations.listAllInvitations(open),
-      enrolments.listEnrolments(open),
+      this.listCodes(request, id),
     ]);
+    const issuers = codes.map(({ issued_by }) => issued_by);
+    // Some of them have left the household.
+    const names = users.getUserAsAdmin.isAllowed ? await this.api.names.findNames(issuers) : undefined;
+    const members = people.items.map((member) => [member.id, member.email] as const);
+    const emails = new Map([...(names ?? []), ...members]);
     const live = `${devices.items.length}${devices.next_cursor === null ? '' : ' or more'}`;
     return {
       facts: [
@@ -185,7 +251,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
           <p>
             <a href={toAddress(NODES, { household_id: id })}>All devices, including revoked ones</a>
           </p>
-          <CodeTable invitations={invited.items} enrolments={enrolled.items} people={people.items} />
+          <CodeTable api={this.api.bindTo(request)} household={household} codes={codes} emails={emails} />
         </>
       ),
     };
@@ -261,6 +327,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
           {effect} {isOnlyAdmin && 'This is the only active admin: without this person the household has none.'}
         </p>
       </Form>,
+      [{ address: this.toAddressOf(household), name: HOUSEHOLDS.toName(household) }],
     );
   }
 }
@@ -321,23 +388,38 @@ function DeviceTable({ devices }: { devices: readonly NodeResponse[] }): VNode {
       <bdi>{KEY_KINDS.node.toOwner(node)}</bdi>
     </a>,
     <State of={node} />,
+    <Ago at={node.expires_at} />,
     <Ago at={node.last_used_at} />,
   ]);
-  return <Table caption="Live devices" head={['Device', 'State', 'Last used']} rows={rows} />;
+  return <Table caption="Live devices" head={['Device', 'State', 'Expires', 'Last used']} rows={rows} />;
 }
 
 interface CodeTableProps {
-  readonly invitations: readonly InvitationResponse[];
-  readonly enrolments: readonly NodeEnrolmentResponse[];
-  readonly people: readonly AdminHouseholdMemberResponse[];
+  readonly api: AdminRoutes;
+  readonly household: AdminHouseholdResponse;
+  readonly codes: readonly OpenCode[];
+  /** Of the issuers, as far as the operator may read them. */
+  readonly emails: ReadonlyMap<string, string>;
 }
 
-function CodeTable({ invitations, enrolments, people }: CodeTableProps): VNode {
-  const nameIssuer = (id: string | null): string =>
-    id === null ? 'an operator' : (people.find((member) => member.id === id)?.email ?? id);
-  const rows = [
-    ...invitations.map(({ issued_by, expires_at }) => ['Invitation', 'a person', issued_by, expires_at] as const),
-    ...enrolments.map((code) => ['Enrolment', KEY_KINDS.node.toOwner(code), code.issued_by, code.expires_at] as const),
-  ].map(([kind, whom, issuer, until]) => [kind, <bdi>{whom}</bdi>, nameIssuer(issuer), <Moment at={until} />]);
-  return <Table caption="Open codes" head={['Code', 'For', 'Issued by', 'Until']} rows={rows} />;
+function CodeTable({ api: { users, enrolments }, household, codes, emails }: CodeTableProps): VNode {
+  const mayCancel = enrolments.cancelEnrolment.isAllowed;
+  const toIssuer = (id: string | null): VNode => {
+    if (id === null) return <>an operator</>;
+    const address = users.getUserAsAdmin.isAllowed ? `/console/users/${id}` : undefined;
+    return <Named id={id} name={emails.get(id)} address={address} />;
+  };
+  const rows = codes.map(({ kind, codeId, whom, issued_by, expires_at }) => [
+    toLabel(kind),
+    <bdi>{whom}</bdi>,
+    toIssuer(issued_by),
+    <Moment at={expires_at} />,
+    mayCancel && (
+      <a href={`${ADDRESS}/${household.id}/codes/${kind}/${codeId}`} aria-label={`Cancel: ${kind} of ${whom}`}>
+        Cancel
+      </a>
+    ),
+  ]);
+  const head = ['Code', 'For', 'Issued by', 'Until', ...(mayCancel ? ['Actions'] : [])];
+  return <Table caption="Open codes" head={head} rows={rows} />;
 }

@@ -34,6 +34,62 @@ export function formatMoment(at: string, timeZone: string): string {
   return `${local.format(Date.parse(at))} ${zone ?? timeZone}`;
 }
 
+/** How calendars of browsers write a moment. They leave out seconds that are zero. */
+const LOCAL = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$/;
+/** A moment before or after now, which stays relative in the address of a list. */
+const RELATIVE_MOMENT = /^([+-]\d{1,4})([hd])$/;
+const HOUR_MS = 3_600_000;
+
+export const PAST = { '-1h': 'an hour ago', '-24h': '24 hours ago', '-7d': '7 days ago', '-30d': '30 days ago' };
+export const PAST_USES = { '-7d': '7 days ago', '-30d': '30 days ago', '-90d': '90 days ago' };
+export const SOON = { '+24h': 'in 24 hours', '+7d': 'in 7 days', '+14d': 'in 14 days', '+30d': 'in 30 days' };
+export const LATER = { '+24h': 'in 24 hours', '+30d': 'in 30 days', '+90d': 'in 90 days', '+365d': 'in 365 days' };
+
+/** @returns a moment in ISO 8601 as a calendar shows it in a time zone; another text as it is */
+export function toLocal(text: string, timeZone: string): string {
+  const at = LOCAL.test(text) ? NaN : Date.parse(text);
+  if (Number.isNaN(at)) return text;
+  const format = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' });
+  return format.format(at).replace(' ', 'T');
+}
+
+/** @returns what a calendar sent, as ISO 8601 in UTC; another text as it is, which the API may refuse */
+export function fromLocal(text: string, timeZone: string): string {
+  const asUtc = LOCAL.test(text) ? Date.parse(`${text}Z`) : NaN;
+  if (Number.isNaN(asUtc)) return text;
+  const readOffset = (at: number): number => Date.parse(`${toLocal(new Date(at).toISOString(), timeZone)}Z`) - at;
+  // The offset at the moment itself, which differs from the first guess around the change to summer time.
+  return new Date(asUtc - readOffset(asUtc - readOffset(asUtc))).toISOString();
+}
+
+/** @returns the name of the list of words beside a calendar */
+export function toWordName(name: string): string {
+  return `${name}_word`;
+}
+
+type Values = Readonly<Record<string, string | undefined>>;
+
+/** @returns the values, with moments in UTC or as the word that was chosen */
+export function readMoments(names: readonly string[], values: Values, timeZone: string): Values {
+  const read = names.map((name) => {
+    const { [name]: typed = '', [toWordName(name)]: word } = values;
+    return { [name]: word || fromLocal(typed.trim(), timeZone) || undefined, [toWordName(name)]: undefined };
+  });
+  return Object.assign({ ...values }, ...read) as Values;
+}
+
+/** @returns the values with the moments that relative ones name now */
+export function resolveMoments(names: readonly string[], values: Values): Values {
+  return { ...values, ...Object.fromEntries(names.map((name) => [name, values[name] && resolveMoment(values[name])])) };
+}
+
+/** @returns the moment that a relative one names now; another text as it is */
+export function resolveMoment(text: string): string {
+  const [, amount, unit] = RELATIVE_MOMENT.exec(text) ?? [];
+  if (amount === undefined) return text;
+  return new Date(Date.now() + Number(amount) * HOUR_MS * (unit === 'd' ? 24 : 1)).toISOString();
+}
+
 /** @param at a moment in ISO 8601; shown to the second */
 export function Moment({ at }: { at: string | null | undefined }): VNode {
   const zone = useContext(TimeZone);

@@ -1,4 +1,4 @@
-/** The names of ids that stand on a page, for operators who may read everything. */
+/** The names of ids that stand on a page, and the words that its fields offer. */
 import { Injectable } from '@nestjs/common';
 import { isId } from '../foundation/common/ids.js';
 import { Database } from '../foundation/database/database.js';
@@ -14,6 +14,14 @@ const FIND_NAMES = {
     WHERE id = ANY ($1::uuid[]) AND name IS NOT NULL`,
 };
 
+/** Few rows: a live one for each pair of services. */
+const FIND_WORDS = {
+  name: 'console_words',
+  text: `WITH live AS MATERIALIZED (SELECT caller, target, scopes FROM app_credentials WHERE revoked_at IS NULL)
+    SELECT ARRAY(SELECT caller FROM live UNION SELECT target FROM live ORDER BY 1 LIMIT 50) AS services,
+      ARRAY(SELECT DISTINCT unnest(scopes) FROM live ORDER BY 1 LIMIT 50) AS scopes`,
+};
+
 @Injectable()
 export class Names {
   constructor(private readonly database: Database) {}
@@ -24,5 +32,11 @@ export class Names {
     if (ids.length === 0) return new Map();
     const rows = await this.database.rows<{ id: string; name: string }>(FIND_NAMES, [ids]);
     return new Map(rows.map(({ id, name }) => [id, name]));
+  }
+
+  /** @returns the services and the scopes of live app credentials, the first 50 of each */
+  async findWords(): Promise<Readonly<Record<'services' | 'scopes', string[]>>> {
+    const [words] = await this.database.rows<Record<'services' | 'scopes', string[]>>(FIND_WORDS, []);
+    return words ?? { services: [], scopes: [] };
   }
 }

@@ -10,9 +10,19 @@ import { isId } from '../foundation/common/ids.js';
 import type { OperatorScope } from '../foundation/common/names.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
 import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
-import { getSession, keepForm, readFields, refuseOutdated, type Fields } from './console-requests.js';
+import {
+  getSession,
+  keepForm,
+  readFields,
+  readFilters,
+  ReadsOnly,
+  refuseOutdated,
+  type Fields,
+} from './console-requests.js';
 import { readEvents, Timeline } from './audit.js';
+import { Ago, readMoments, resolveMoment, resolveMoments } from './moments.js';
 import type { OfferedPage } from './navigation.js';
+import { showValue, toLabel } from './properties.js';
 import {
   Facts,
   fillFields,
@@ -25,15 +35,12 @@ import {
   SearchForm,
   SearchPager,
   sendPage,
+  setPageHeaders,
+  splitWords,
   Table,
   toAddress,
 } from './view.js';
 import type { Cells, FactList, FieldProps, RefusedForm, RowGroup } from './view.js';
-
-/** A field of a form. A list is typed with blanks between its words. */
-export interface ResourceField extends FieldProps {
-  readonly isList?: boolean;
-}
 
 export type ActionRoute = AdminRoute<[request: Request, id: string, body: Unvalidated], unknown>;
 
@@ -45,7 +52,22 @@ export interface Action<Resource> {
   readonly body?: Unvalidated;
   /** Whether the operator has to type the name to confirm. */
   readonly asksForName?: boolean;
-  readonly fields?: (resource: Resource) => readonly ResourceField[];
+  readonly fields?: (resource: Resource) => readonly FieldProps[];
+}
+
+export type BulkRoute = AdminRoute<[request: Request, body: Unvalidated], { revoked: string[] }>;
+
+export interface Bulk<Resource> {
+  /** As the address of the page that follows has it. */
+  readonly name: string;
+  readonly title: string;
+  /** What is done to them, after their number. */
+  readonly done: string;
+  readonly effect: string;
+  /** Undefined when the API has none for this type. */
+  readonly route: (api: AdminRoutes) => BulkRoute | undefined;
+  readonly isPossible: (resource: Resource) => boolean;
+  readonly lastUse: (resource: Resource) => string | null;
 }
 
 type ListRoute<Resource> = AdminRoute<[query: Unvalidated], { items: Resource[]; next_cursor: string | null }>;
@@ -69,11 +91,15 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
   readonly routes: (api: AdminRoutes) => ResourceRoutes<Resource, Issued>;
   readonly filters: readonly FieldProps[];
   /** The fields of the form for a new one. */
-  readonly fields: readonly ResourceField[];
+  readonly fields: readonly FieldProps[];
   readonly submit: string;
   /** The columns of the list after the name. */
   readonly head: readonly string[];
   readonly actions: Readonly<Record<string, Action<Resource>>>;
+  /** The titles of actions on its parts, as the address of the page that follows has them. */
+  readonly partActions?: Readonly<Record<string, string>>;
+  /** The action for many at once. */
+  readonly bulk?: Bulk<Resource>;
   readonly nameLabel: string;
   /** The filter of the list by which its rows are grouped. */
   readonly groupedBy?: keyof Resource & string;
@@ -83,16 +109,26 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
   readonly toName: (resource: Resource) => string;
 }
 
-export function showValue(value: unknown): string {
-  if (value == null) return '';
-  if (Array.isArray(value)) return value.join(' ');
-  return typeof value === 'string' ? value : JSON.stringify(value);
+const DAY_MS = 86_400_000;
+/** Of the resources of an action for many. */
+const MAX_NAMED = 10;
+
+function countNouns(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** @returns the label of a field: that of `household_id` is Household */
-export function toLabel(name: string): string {
-  const words = name.replace(/_id$/, '').replaceAll('_', ' ');
-  return words.charAt(0).toUpperCase() + words.slice(1);
+const listMoments = (fields: readonly FieldProps[]): string[] =>
+  fields.filter(({ type }) => type === 'moment').map(({ name }) => name);
+
+/** Whether a form sent what a field showed: check boxes may change the order of a list, a calendar shows whole seconds. */
+function isSame(text: string, { value = '', type, isList }: FieldProps): boolean {
+  if (isList) return splitWords(text).toSorted().join() === splitWords(value).toSorted().join();
+  if (type === 'moment') return text.slice(0, 19) === value.slice(0, 19);
+  return text === value;
+}
+
+function Choice({ id, name }: { id: string; name: string }): VNode {
+  return <input type="checkbox" name="ids" value={id} aria-label={`Choose ${name}`} />;
 }
 
 interface ActionAddress {
@@ -130,36 +166,33 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     asked: Fields,
     list: ListRoute<Resource>,
   ): Promise<void> {
-    const { done, ...query } = asked;
-    const { address, title, noun, head, groupedBy, toName } = this.type;
-    if (query.search !== undefined && isId(query.search.trim())) {
-      response.redirect(303, `${address}/${query.search.trim()}`);
+    const { done, count, ...typed } = asked;
+    const { address, title, noun, filters, groupedBy } = this.type;
+    const session = getSession(request);
+    const moments = listMoments(filters);
+    const query = readFilters(request, address, moments, typed);
+    if (!query) return;
+    const id = query.search?.trim();
+    if (id !== undefined && isId(id)) {
+      response.redirect(303, `${address}/${id}`);
       return;
     }
     const { search, issue } = this.getRoutes(request);
-    const session = getSession(request);
     keepForm(request, (refused) => this.renderSearch(request, query, refused));
-    const page = await list(query);
-    const items = groupedBy ? page.items.toSorted((one, other) => (toName(one) < toName(other) ? -1 : 1)) : page.items;
-    const rows = items.map((resource) => [
-      <a href={this.toAddressOf(resource)}>
-        <bdi>{toName(resource)}</bdi>
-      </a>,
-      ...this.toCells(resource),
-    ]);
-    const groups = groupedBy && items.map((resource) => this.toGroup(groupedBy, resource));
+    const page = await list(resolveMoments(moments, query));
+    const items = groupedBy ? page.items.toSorted((one, other) => (this.isBefore(one, other) ? -1 : 1)) : page.items;
     this.send(
       response,
       title,
       <>
-        {this.renderDone(done)}
+        {this.renderDone(done, count)}
         {issue?.isAllowed && (
           <p class="actions">
             <a href={`${address}/new`}>New {noun}</a>
           </p>
         )}
-        {this.renderFilters(request, query)}
-        <Table caption={title} head={['Name', ...head]} rows={rows} groups={groups} />
+        {await this.renderFilters(request, query)}
+        {await this.renderTable(request, query, items)}
         {search ? (
           <SearchPager session={session} action={`${address}/search`} query={query} next={page.next_cursor} />
         ) : (
@@ -169,28 +202,170 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     );
   }
 
-  /** @returns the list's page without the list, for filters that were refused */
-  protected renderSearch(request: Request, query: Fields, refused: RefusedForm): VNode {
-    return this.render(request, this.type.title, this.renderFilters(request, query, refused));
+  private isBefore(one: Resource, other: Resource): boolean {
+    return this.type.toName(one) < this.type.toName(other);
   }
 
-  private renderFilters(request: Request, query: Fields, refused?: RefusedForm): VNode {
-    const { address, filters: fields } = this.type;
+  /** @returns the list, with a check box for each row that the action for many may change */
+  private async renderTable(request: Request, query: Fields, items: readonly Resource[]): Promise<VNode> {
+    const { address, title, head, groupedBy, bulk, toId, toName } = this.type;
+    const groups = groupedBy && (await this.nameGroups(groupedBy, items));
+    const possible = new Set(bulk?.route(this.api.bindTo(request))?.isAllowed ? items.filter(bulk.isPossible) : []);
+    const rows = items.map((resource) => [
+      ...(possible.size > 0 ? [possible.has(resource) && <Choice id={toId(resource)} name={toName(resource)} />] : []),
+      <a href={this.toAddressOf(resource)}>
+        <bdi>{toName(resource)}</bdi>
+      </a>,
+      ...this.toCells(resource),
+    ]);
+    const columns = [...(possible.size > 0 ? ['Choose'] : []), 'Name', ...head];
+    const table = <Table caption={title} head={columns} rows={rows} groups={groups} />;
+    if (!bulk || possible.size === 0) return table;
+    const form = { session: getSession(request), action: `${address}/choose`, layout: 'many' };
+    const filter = <input type="hidden" name="filter" value={toAddress('', { ...query, cursor: undefined })} />;
+    return (
+      <>
+        <Form {...form} submit={`${bulk.title} the chosen ones …`}>
+          {filter}
+          {table}
+        </Form>
+        <Form {...form} submit={`${bulk.title} all ${possible.size} of this page …`} look="outline secondary">
+          {filter}
+          <input type="hidden" name="ids" value={[...possible].map(toId).join(' ')} />
+        </Form>
+      </>
+    );
+  }
+
+  /** Asks before the action for many. It changes nothing, so a reload may send it again. */
+  @Post('choose')
+  @ReadsOnly()
+  async choose(@Req() request: Request, @Res() response: Response): Promise<void> {
+    sendPage(response, await this.renderBulk(request));
+  }
+
+  private async renderBulk(request: Request, refused?: RefusedForm): Promise<VNode> {
+    const { address, noun, toId } = this.type;
+    const bulk = this.findBulk(request);
+    const { filter = '' } = readFields(request);
+    const chosen = (await this.findChosen(request)).filter(bulk.isPossible);
+    const count = countNouns(chosen.length, noun);
+    if (chosen.length === 0)
+      return this.render(
+        request,
+        bulk.title,
+        <>
+          <p role="alert">
+            Choose at least one {noun} in the list: those that can be {bulk.done} have a check box.
+          </p>
+          <p>
+            <a href={address}>Back to the list</a>
+          </p>
+        </>,
+      );
+    return this.render(
+      request,
+      `${bulk.title} ${count}`,
+      <>
+        {refused && <FormError refused={refused} fields={[]} />}
+        {this.describeChosen(chosen, bulk)}
+        <Form session={getSession(request)} action={`${address}/chosen`} submit={`${bulk.title} ${count}`}>
+          <input type="hidden" name="ids" value={chosen.map(toId).join(' ')} />
+          <input type="hidden" name="filter" value={filter} />
+        </Form>
+        <p>
+          <a href={toAddress(address, this.readFilter(filter))}>Back to the list</a>
+        </p>
+      </>,
+    );
+  }
+
+  /** Says how many there are, names the first ones, and shows who would notice. */
+  private describeChosen(chosen: readonly Resource[], { effect, lastUse }: Pick<Bulk<Resource>, 'effect' | 'lastUse'>) {
+    const dayAgo = new Date(Date.now() - DAY_MS).toISOString();
+    const used = chosen.filter((each) => (lastUse(each) ?? '') > dayAgo).length;
+    return (
+      <>
+        <p role="note">
+          {effect} Used in the last 24 hours: {used} of {chosen.length}.
+        </p>
+        <ul>
+          {chosen.slice(0, MAX_NAMED).map((each) => (
+            <li>
+              <a href={this.toAddressOf(each)}>
+                <bdi>{this.type.toName(each)}</bdi>
+              </a>
+              , last used: <Ago at={lastUse(each)} />
+            </li>
+          ))}
+          {chosen.length > MAX_NAMED && <li>and {chosen.length - MAX_NAMED} more</li>}
+        </ul>
+      </>
+    );
+  }
+
+  @Post('chosen')
+  async actOnChosen(@Req() request: Request, @Res() response: Response): Promise<void> {
+    const { name, route } = this.findBulk(request);
+    keepForm(request, (refused) => this.renderBulk(request, refused));
+    const { ids = '', filter = '' } = readFields(request);
+    const { revoked } = await route(request, { ids: splitWords(ids) });
+    setPageHeaders(response);
+    const after = { ...this.readFilter(filter), done: name, count: String(revoked.length) };
+    response.redirect(303, toAddress(this.type.address, after));
+  }
+
+  /** One by one, so that a long list leaves PostgreSQL's connections to others. Unknown ones are left out. */
+  private async findChosen(request: Request): Promise<Resource[]> {
+    const { find } = this.getRoutes(request);
+    const chosen: Resource[] = [];
+    for (const id of new Set(splitWords(readFields(request).ids ?? ''))) {
+      const isUnknown = (error: unknown) => error instanceof ProblemException && error.problem === problems.notFound;
+      const found = await find(id).catch((error: unknown) => {
+        if (!isUnknown(error)) throw error;
+      });
+      if (found) chosen.push(found);
+    }
+    return chosen;
+  }
+
+  /** @returns the filters of the list from which the resources were chosen */
+  private readFilter(filter: string): Fields {
+    const sent = new URLSearchParams(filter.replace(/^[?]/, ''));
+    return Object.fromEntries(this.type.filters.map(({ name }) => [name, sent.get(name) ?? undefined]));
+  }
+
+  /** @throws {ProblemException} not_found when there is no action for many */
+  private findBulk(request: Request): Omit<Bulk<Resource>, 'route'> & { readonly route: BulkRoute } {
+    const { bulk } = this.type;
+    const route = bulk?.route(this.api.bindTo(request));
+    if (!bulk || !route) throw new ProblemException(problems.notFound);
+    return { ...bulk, route };
+  }
+
+  /** @returns the list's page without the list, for filters that were refused */
+  protected async renderSearch(request: Request, query: Fields, refused: RefusedForm): Promise<VNode> {
+    return this.render(request, this.type.title, await this.renderFilters(request, query, refused));
+  }
+
+  private async renderFilters(request: Request, query: Fields, refused?: RefusedForm): Promise<VNode> {
+    const { address, filters } = this.type;
     const { search } = this.getRoutes(request);
+    const fields = await this.offerKnown(request, filters);
     if (!search) return <Filters action={address} fields={fields} query={query} refused={refused} />;
     const asked = { action: `${address}/search`, fields, query, refused };
     return <SearchForm session={getSession(request)} {...asked} />;
   }
 
   @Get('new')
-  showNew(@Req() request: Request, @Res() response: Response): void {
+  async showNew(@Req() request: Request, @Res() response: Response): Promise<void> {
     this.getIssueRoute(request);
-    sendPage(response, this.renderNew(request));
+    sendPage(response, await this.renderNew(request));
   }
 
-  private renderNew(request: Request, refused?: RefusedForm): VNode {
+  private async renderNew(request: Request, refused?: RefusedForm): Promise<VNode> {
     const { address, noun, submit } = this.type;
-    const fields = this.listNewFields();
+    const fields = await this.offerKnown(request, this.listNewFields());
     const filled = refused ? fillFields(fields, refused) : fields;
     return this.render(
       request,
@@ -257,7 +432,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     const { use } = await this.describe(request, id, resource);
     const { address, nameLabel, toName } = this.type;
     const toType = asksForName ? [{ label: nameLabel, name: 'name', isRequired: true }] : [];
-    const asked = [...(fields?.(resource) ?? []), ...toType];
+    const asked = [...(await this.offerKnown(request, fields?.(resource) ?? [])), ...toType];
     return this.render(
       request,
       `${title}: ${toName(resource)}`,
@@ -303,18 +478,27 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   }
 
   /** @returns the fields of the form for a new one; a value that is left as it is is not sent */
-  protected listNewFields(): readonly ResourceField[] {
+  protected listNewFields(): readonly FieldProps[] {
     return this.type.fields;
+  }
+
+  /** @returns the fields with the values that exist, for an operator who may read them */
+  protected async offerKnown(_request: Request, fields: readonly FieldProps[]): Promise<readonly FieldProps[]> {
+    return Promise.resolve(fields);
   }
 
   protected toAddressOf(resource: Resource): string {
     return `${this.type.address}/${this.type.toId(resource)}`;
   }
 
-  /** @returns the heading of rows that have the same value of a field, with the address of their list */
-  protected toGroup(field: keyof Resource & string, resource: Resource): RowGroup {
-    const value = showValue(resource[field]);
-    return { text: `${toLabel(field)} ${value}`, address: toAddress(this.type.address, { [field]: value }) };
+  /** @returns the headings of rows that have the same value of a field, with the address of their list */
+  private async nameGroups(field: keyof Resource & string, items: readonly Resource[]): Promise<RowGroup[]> {
+    const ids = items.map((resource) => showValue(resource[field]));
+    const names = await this.api.names.findNames(ids);
+    return ids.map((id) => {
+      const text = `${toLabel(field)} ${names.get(id) ?? 'without a name'}`;
+      return { id, text, address: toAddress(this.type.address, { [field]: id }) };
+    });
   }
 
   protected getRoutes(request: Request): ResourceRoutes<Resource, Issued> {
@@ -329,14 +513,18 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   }
 
   /** @returns the fields that differ from the values in the form, and the required ones; an emptied one is null */
-  protected readBody(request: Request, fields: readonly ResourceField[]): Unvalidated {
-    const sent = readFields(request);
-    const entries = fields.map(({ name, value = '', type, isList, isRequired }) => {
+  protected readBody(request: Request, fields: readonly FieldProps[]): Unvalidated {
+    const { timeZone } = getSession(request);
+    const sent = readMoments(listMoments(fields), readFields(request), timeZone);
+    const entries = fields.map((field) => {
+      const { name, type, isList, isRequired } = field;
       const given = sent[name] ?? '';
       const text = type === 'password' ? given : given.trim();
-      if (text === value && (text === '' || !isRequired)) return [name, undefined];
+      if (isSame(text, field) && (text === '' || !isRequired)) return [name, undefined];
       if (text === '') return [name, null];
-      return [name, isList ? text.split(/[\s,]+/) : type === 'number' ? Number(text) : text];
+      if (isList) return [name, splitWords(text)];
+      if (type === 'moment') return [name, resolveMoment(text)];
+      return [name, type === 'number' ? Number(text) : text];
     });
     return Object.fromEntries(entries) as Unvalidated;
   }
@@ -357,9 +545,16 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   }
 
   /** Says on the page that follows what was done. @param done `new`, or the name of an action, as the address has it */
-  private renderDone(done: string | undefined): VNode | null {
-    const { actions, noun } = this.type;
-    const action = done !== undefined && Object.hasOwn(actions, done) ? actions[done]?.title : undefined;
+  private renderDone(done: string | undefined, count?: string): VNode | null {
+    const { actions, partActions = {}, noun, bulk } = this.type;
+    if (bulk && done === bulk.name && /^\d{1,3}$/.test(count ?? ''))
+      return (
+        <p role="status">
+          Done: {countNouns(Number(count), noun)} {bulk.done}.
+        </p>
+      );
+    const titles = Object.entries(actions).map(([name, { title }]) => [name, title] as const);
+    const action = new Map([...titles, ...Object.entries(partActions)]).get(done ?? '');
     if (action === undefined && done !== 'new') return null;
     return <p role="status">Done: {action ?? `new ${noun}`}.</p>;
   }

@@ -1,9 +1,9 @@
 /** In which time zone the console shows moments: UTC, or the one that its reader chose, which a cookie keeps. */
-import { Get, Post, Req, Res } from '@nestjs/common';
+import { Get, Post, Query, Req, Res } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { refuseField } from '../foundation/problems/problems.js';
-import { ConsolePages, getSession, keepForm, readFields, ReadsOnly } from './console-requests.js';
-import { fillFields, Form, FormError, Page, sendPage, type RefusedForm } from './view.js';
+import { ConsolePages, getSession, keepForm, readFields, ReadsOnly, type Fields } from './console-requests.js';
+import { fillFields, Form, FormError, Page, sendPage, toAddress, type RefusedForm } from './view.js';
 import { isTimeZone, TIME_ZONE_COOKIE, UTC } from './moments.js';
 
 const ADDRESS = '/console/time-zone';
@@ -12,17 +12,18 @@ const YEAR_MS = 365 * 86_400_000;
 @ConsolePages('console/time-zone')
 export class TimeZonePage {
   @Get()
-  show(@Req() request: Request, @Res() response: Response): void {
-    sendPage(response, this.render(request));
+  show(@Req() request: Request, @Res() response: Response, @Query() { done }: Fields): void {
+    sendPage(response, this.render(request, done === 'chosen'));
   }
 
-  private render(request: Request, refused?: RefusedForm) {
+  private render(request: Request, isChosen: boolean, refused?: RefusedForm) {
     const session = getSession(request);
     const zones = [UTC, ...Intl.supportedValuesOf('timeZone').filter((zone) => zone !== UTC)];
     const options = Object.fromEntries(zones.map((zone) => [zone, zone.replaceAll('_', ' ')]));
     const fields = [{ label: 'Time zone', name: 'zone', value: session.timeZone, options }];
     return (
       <Page title="Time zone" session={session} at={ADDRESS}>
+        {isChosen && <p role="status">Done: times are in {session.timeZone.replaceAll('_', ' ')}.</p>}
         <Form
           session={session}
           action={ADDRESS}
@@ -40,7 +41,7 @@ export class TimeZonePage {
   @Post()
   @ReadsOnly()
   choose(@Req() request: Request, @Res() response: Response): void {
-    keepForm(request, (refused) => this.render(request, refused));
+    keepForm(request, (refused) => this.render(request, false, refused));
     const { zone = '' } = readFields(request);
     if (!isTimeZone(zone)) refuseField('/zone', 'is not a time zone');
     const isSecure = request.secure;
@@ -52,6 +53,6 @@ export class TimeZonePage {
       maxAge: YEAR_MS,
     } as const;
     response.cookie(TIME_ZONE_COOKIE, zone, options);
-    response.redirect(303, '/console');
+    response.redirect(303, toAddress(ADDRESS, { done: 'chosen' }));
   }
 }

@@ -1,10 +1,11 @@
 /** The parts of the console's pages. The renderer escapes text, and nothing here runs in a browser. */
 import type { Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
+import { useContext } from 'preact/hooks';
 import { renderToString } from 'preact-render-to-string';
 import { createRandomId } from '../foundation/common/ids.js';
 import { createFormToken, type ConsoleSession } from './console-sessions.js';
-import { TimeZone, UTC } from './moments.js';
+import { TimeZone, toLocal, toWordName, UTC } from './moments.js';
 import { Breadcrumbs, Navigation, type OfferedPage, type PageSession } from './navigation.js';
 
 /**
@@ -177,14 +178,20 @@ export function Form({ session, action, submit, look, layout, seen, fields = [],
 export interface FieldProps {
   readonly label: string;
   readonly name: string;
+  /** A list has blanks between its words. */
   readonly value?: string | undefined;
-  readonly type?: 'text' | 'email' | 'number' | 'password';
+  readonly type?: 'text' | 'email' | 'number' | 'password' | 'moment';
+  readonly isList?: boolean;
   readonly hint?: string | undefined;
   readonly isRequired?: boolean;
   /** What is wrong with the value. */
   readonly error?: string | undefined;
-  /** The texts of the values. */
+  /** The texts of the values. For a moment: of those beside the calendar, such as `-24h`. */
   readonly options?: Readonly<Record<string, string>>;
+  /** Values that exist: check boxes of a list, and suggestions for another field. */
+  readonly known?: readonly string[] | undefined;
+  /** Whether there are no others. */
+  readonly isClosed?: boolean;
 }
 
 /** What was typed into a form, and why it was refused. */
@@ -196,8 +203,6 @@ export interface RefusedForm {
   readonly advice?: string;
 }
 
-export const MOMENT_HINT = 'Such as 2027-01-31T00:00:00Z.';
-
 /** @returns the fields with what was typed into them, and what is wrong with it; passwords are not sent back */
 export function fillFields<Props extends FieldProps>(
   fields: readonly Props[],
@@ -205,9 +210,14 @@ export function fillFields<Props extends FieldProps>(
 ): Props[] {
   return fields.map((field) => ({
     ...field,
-    ...(field.type !== 'password' && values[field.name] !== undefined && { value: values[field.name] }),
+    ...(field.type !== 'password' && values[field.name] !== undefined && { value: readTyped(field, values) }),
     error: errors[field.name],
   }));
+}
+
+/** @returns what was typed into a field, or the word that was chosen beside its calendar */
+function readTyped({ name, type }: FieldProps, values: RefusedForm['values']): string | undefined {
+  return (type === 'moment' && values[toWordName(name)]) || values[name];
 }
 
 /** What is wrong with a form, where no field says it. */
@@ -221,38 +231,124 @@ export function FormError({ refused, fields }: { refused: RefusedForm; fields: r
   );
 }
 
-export function Field({ label, name, value, type = 'text', hint, isRequired, options, error }: FieldProps): VNode {
+export function Field(field: FieldProps): VNode {
+  const { label, name, value, type = 'text', isList, isRequired, options, known = [], hint, error } = field;
   const id = `field-${name}`;
   const describedBy = [error !== undefined && `${id}-error`, hint !== undefined && `${id}-hint`].filter(Boolean);
-  const common = {
+  const common: Control = {
     id,
     name,
     required: isRequired,
     'aria-invalid': error === undefined ? undefined : true,
     'aria-describedby': describedBy.join(' ') || undefined,
   };
-  return (
-    <div class="field">
-      <label for={id}>{label}</label>
-      {options ? (
-        <select {...common}>
-          {Object.entries(options).map(([each, text]) => (
-            <option value={each} selected={each === value}>
-              {text}
-            </option>
-          ))}
-        </select>
-      ) : (
-        <input {...common} {...({ type, value, autocomplete: 'off' } as object)} />
-      )}
+  const notes = (
+    <>
       {error !== undefined && (
         <small id={`${id}-error`} class="bad">
           {label} {error}.
         </small>
       )}
       {hint !== undefined && <small id={`${id}-hint`}>{hint}</small>}
+    </>
+  );
+  if (isList && known.length > 0) return <Choices {...field} common={common} notes={notes} />;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {type === 'moment' ? (
+        <MomentInput {...field} common={common} />
+      ) : options ? (
+        <Select common={common} options={options} value={value} />
+      ) : (
+        <input
+          {...common}
+          {...({ type, value, autocomplete: 'off', list: known.length > 0 ? `${id}-known` : undefined } as object)}
+        />
+      )}
+      {known.length > 0 && <Suggestions id={`${id}-known`} known={known} />}
+      {notes}
     </div>
   );
+}
+
+function Suggestions({ id, known }: { id: string; known: readonly string[] }): VNode {
+  return (
+    <datalist id={id}>
+      {known.map((each) => (
+        <option value={each} />
+      ))}
+    </datalist>
+  );
+}
+
+type Control = Readonly<Record<'id' | 'name', string>> & {
+  readonly required?: boolean | undefined;
+  readonly 'aria-label'?: string;
+  readonly 'aria-invalid'?: true | undefined;
+  readonly 'aria-describedby'?: string | undefined;
+};
+
+type SelectProps = { readonly common: Control; readonly value: string | undefined } & Required<
+  Pick<FieldProps, 'options'>
+>;
+
+function Select({ common, options, value }: SelectProps): VNode {
+  return (
+    <select {...common}>
+      {Object.entries(options).map(([each, text]) => (
+        <option value={each} selected={each === value}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** The calendar of the browser, in the reader's time zone, and moments that a word names. */
+function MomentInput({ label, name, value = '', options, common }: FieldProps & { readonly common: Control }): VNode {
+  const zone = useContext(TimeZone);
+  const isWord = options !== undefined && Object.hasOwn(options, value);
+  const attributes = { type: 'datetime-local', step: 1, value: isWord ? '' : toLocal(value, zone) };
+  const words = { id: `${common.id}-word`, name: toWordName(name), 'aria-label': `${label}: from a list` };
+  return (
+    <>
+      <input {...common} {...(attributes as object)} />
+      {options && (
+        <Select common={words} options={{ '': `as above, ${zone.replaceAll('_', ' ')}`, ...options }} value={value} />
+      )}
+    </>
+  );
+}
+
+type ChoicesProps = FieldProps & { readonly common: Control; readonly notes: VNode };
+
+/** A check box for each known word of a list, and a field for others. */
+function Choices({ label, name, value = '', known = [], isClosed, common, notes }: ChoicesProps): VNode {
+  const chosen = splitWords(value);
+  const others = chosen.filter((word) => !known.includes(word)).join(' ');
+  const isOpen = !isClosed || others !== '';
+  return (
+    <fieldset class="field" id={isOpen ? undefined : common.id} aria-describedby={common['aria-describedby']}>
+      <legend>{label}</legend>
+      {known.map((word) => (
+        <label class="choice">
+          <input type="checkbox" name={name} value={word} checked={chosen.includes(word)} /> {word}
+        </label>
+      ))}
+      {isOpen && (
+        <label>
+          Others, with blanks between them
+          <input {...common} required={false} {...({ type: 'text', value: others, autocomplete: 'off' } as object)} />
+        </label>
+      )}
+      {notes}
+    </fieldset>
+  );
+}
+
+export function splitWords(text: string): string[] {
+  return text.split(/[\s,]+/).filter((word) => word !== '');
 }
 
 interface FiltersProps {
@@ -279,15 +375,27 @@ export function Filters({ action, fields, query, refused }: FiltersProps): VNode
 
 /** The heading of rows that belong together. */
 export interface RowGroup {
+  readonly id: string;
   readonly text: string;
   readonly address: string;
 }
 
 export type Cells = readonly ComponentChildren[];
 
+/** A column whose order the list can have. */
+export interface SortedColumn {
+  readonly text: string;
+  /** The list in the other order, or in this one. */
+  readonly address: string;
+  /** The present order of the list by this column. */
+  readonly order: 'ascending' | 'descending' | undefined;
+}
+
+export type Column = string | SortedColumn;
+
 interface TableProps {
   readonly caption: string;
-  readonly head: readonly string[];
+  readonly head: readonly Column[];
   readonly rows: readonly Cells[];
   /** The group of each row. Rows of one group stand together, at the place of the first one. */
   readonly groups?: readonly RowGroup[] | undefined;
@@ -300,11 +408,7 @@ export function Table({ caption, head, rows, groups }: TableProps): VNode {
       <table>
         <caption>{caption}</caption>
         <thead>
-          <tr>
-            {head.map((name) => (
-              <th scope="col">{name}</th>
-            ))}
-          </tr>
+          <tr>{head.map(toHeading)}</tr>
         </thead>
         {groups ? groupRows(rows, groups, head.length) : <tbody>{rows.map(toRow)}</tbody>}
       </table>
@@ -312,16 +416,29 @@ export function Table({ caption, head, rows, groups }: TableProps): VNode {
   );
 }
 
+function toHeading(column: Column): VNode {
+  if (typeof column === 'string') return <th scope="col">{column}</th>;
+  const { text, address, order } = column;
+  return (
+    <th scope="col" aria-sort={order}>
+      <a href={address}>
+        {text}
+        {order && <span aria-hidden="true">{order === 'ascending' ? ' ↑' : ' ↓'}</span>}
+      </a>
+    </th>
+  );
+}
+
 function groupRows(rows: readonly Cells[], groups: readonly RowGroup[], width: number): VNode[] {
-  const headings = new Map(groups.map((group) => [group.text, group]));
-  return [...headings.values()].map(({ text, address }) => (
+  const headings = new Map(groups.map((group) => [group.id, group]));
+  return [...headings.values()].map(({ id, text, address }) => (
     <tbody>
       <tr>
         <th scope="rowgroup" colspan={width}>
-          <a href={address}>{text}</a>
+          <a href={address}>{text}</a> <Id id={id} />
         </th>
       </tr>
-      {rows.filter((_, index) => groups[index]?.text === text).map(toRow)}
+      {rows.filter((_, index) => groups[index]?.id === id).map(toRow)}
     </tbody>
   ));
 }
@@ -417,6 +534,24 @@ export function Secret({ name, text }: { name: string; text: string }): VNode {
         Copy
       </button>
     </figure>
+  );
+}
+
+interface NamedProps {
+  readonly id: string;
+  /** Undefined when it is unknown, or not for this operator. */
+  readonly name: string | undefined;
+  /** Undefined when this operator may not read its page. */
+  readonly address: string | undefined;
+}
+
+/** What an id is of: its name, as a link to its page, with the id beside it. */
+export function Named({ id, name, address }: NamedProps): VNode {
+  const text = <bdi>{name ?? id}</bdi>;
+  return (
+    <>
+      {address === undefined ? text : <a href={address}>{text}</a>} {name !== undefined && <Id id={id} />}
+    </>
   );
 }
 

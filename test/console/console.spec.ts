@@ -167,7 +167,7 @@ describe('/console', () => {
 
     it('with a list of fields that would be costly is refused', async () => {
       const fields = (length: number) => Object.fromEntries(Array.from({ length }, (_, index) => [`f${index}`, 'x']));
-      await browser.send('/console/nodes', fields(100)).expect(400);
+      await browser.send('/console/nodes', fields(200)).expect(400);
       await new Browser(app).send('/console/login', fields(2_000)).expect(400);
       await browser.send('/console/nodes', { ...(await makeForm()), room: 'x'.repeat(10_000) }).expect(400);
       for (const path of ['/console/nodes', `/console/nodes/${HOUSEHOLD}/revoke`])

@@ -52,17 +52,39 @@ describe('/console/households', () => {
     await home.enrolment().expect(201);
     const page = `${ADDRESS}/${home.id}`;
     const text = await show(page);
+    const toNamed = ({ user: { id, email } }: Owner): string =>
+      `<a href="/console/users/${id}"><bdi>${email}</bdi></a> <span class="id"><code>${id}</code> ` +
+      `<button type="button" class="outline copy" data-copy="true" aria-label="Copy ${id}">Copy</button></span>`;
+    const issuer = toNamed(home.admin);
     for (const shown of [
       `<a href="/console/users/${member.user.id}">${member.user.email}</a></td><td>member</td><td><time`,
       `<a href="/console/nodes/${nodeId}"><bdi>kitchen/speaker</bdi></a>`,
-      `<td>Invitation</td><td><bdi>a person</bdi></td><td>${home.admin.user.email}</td>`,
-      `<td>Enrolment</td><td><bdi>hall/lamp</bdi></td><td>${home.admin.user.email}</td>`,
+      `<td>Invitation</td><td><bdi>a person</bdi></td><td>${issuer}</td>`,
+      `<td>Enrolment</td><td><bdi>hall/lamp</bdi></td><td>${issuer}</td>`,
       '<b>household.member.added</b>',
-      `<a href="/console/users/${member.user.id}">user ${member.user.id}</a>`,
+      `about ${toNamed(member)}`,
     ])
       expect(text).toContain(shown);
     for (const from of [`/console/users/${member.user.id}`, `/console/nodes/${nodeId}`])
       expect(await show(from)).toContain(`<a href="${page}"`);
+  });
+
+  it('cancels an open code, which is unknown afterwards', async () => {
+    const own = await Home.of(app);
+    await own.invite().expect(201);
+    await own.enrolment().expect(201);
+    const page = `${ADDRESS}/${own.id}`;
+    for (const kind of ['invitation', 'enrolment']) {
+      const [path] = new RegExp(`${page}/codes/${kind}/[\\w-]+`).exec(await show(page)) ?? [];
+      const { headers } = await browser.submit(path!);
+      expect(headers.location).toBe(`${page}?done=cancel`);
+      const text = await show(headers.location!);
+      expect(text).toContain('Done: cancellation of a code.');
+      expect(text).not.toContain(path);
+      await browser.get(path!).expect(404);
+      await browser.get(path!.replace(own.id, home.id)).expect(404);
+    }
+    expect(await show(page)).toContain('Open codes: none');
   });
 
   it('renames a household, adds a person by e-mail address or id, changes the role and removes them', async () => {
@@ -92,10 +114,10 @@ describe('/console/households', () => {
     const address = `${page}/members/${person.user.id}`;
     const outdated = await browser.readForm(`${address}/remove`);
     expect((await browser.submit(`${address}/role`, { role: 'owner' })).status).toBe(400);
-    expect((await browser.submit(`${address}/role`, { role: 'member' })).headers.location).toBe(page);
+    expect((await browser.submit(`${address}/role`, { role: 'member' })).headers.location).toBe(`${page}?done=role`);
     expect(await own.roleOf(person)).toBe('member');
     expect((await browser.send(`${address}/remove`, outdated).expect(409)).text).toContain('Changed meanwhile');
-    expect((await browser.submit(`${address}/remove`)).headers.location).toBe(page);
+    expect((await browser.submit(`${address}/remove`)).headers.location).toBe(`${page}?done=remove`);
     expect(await own.roleOf(person)).toBeUndefined();
     await browser.get(`${address}/remove`).expect(404);
     expect(await show(`${page}/members/${own.admin.user.id}/remove`)).toContain('the only active admin');

@@ -79,7 +79,9 @@ describe('a page of the console', () => {
       const { items } = (await app.admin.get('/nodes?search=attic').expect(200)).body as { items: object[] };
       expect(items.at(-1)).toMatchObject({ targets });
     }
-    expect(await show('/nodes/new')).toMatch(/value="recipes ocr".*filled in from NODE_TARGETS/s);
+    expect(await show('/nodes/new')).toMatch(
+      /value="ocr" checked.*value="recipes" checked.*filled in from NODE_TARGETS/s,
+    );
   });
 
   it.each([
@@ -123,5 +125,70 @@ describe('a page of the console', () => {
     const { status, text } = await create();
     expect({ status, text }).toEqual({ status: 409, text: expect.stringContaining('value="twice"') as string });
     expect(text).toContain('The pair has a live credential');
+  });
+
+  describe('for many at once', () => {
+    const choose = async (list: string, ids: readonly string[], filter = '') => {
+      const form = await browser.readForm(`/console/nodes${list}`, '/console/nodes/choose');
+      return browser.send('/console/nodes/choose', { ...form, filter: filter || form.filter!, ids: ids.join(' ') });
+    };
+    const readForm = (text: string): Record<string, string> => {
+      const [, form = ''] = text.split('action="/console/nodes/chosen"');
+      const hidden = form.split('</form>', 1)[0]!.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)"/g);
+      return Object.fromEntries([...hidden].map(([, name = '', value = '']) => [name, value]));
+    };
+
+    it('says how many there are, names the first ten, and revokes all of them', async () => {
+      const household_id = crypto.randomUUID();
+      const ids: string[] = [];
+      for (let index = 10; index < 40; index += 1) {
+        const asked = { household_id, room: 'hall', name: `lamp${index}` };
+        const { body } = await app.admin.post('/nodes', asked).expect(201);
+        ids.push((body as { node_id: string }).node_id);
+      }
+      const list = `?household_id=${household_id}`;
+      const page = await show(`/nodes${list}`);
+      expect(page.match(/<input type="checkbox" name="ids"/g)).toHaveLength(30);
+      expect(page).toContain('Revoke all 30 of this page');
+      const asked = await choose(list, [...ids, ids[0]!, crypto.randomUUID()]);
+      expect(asked.text).toContain('<h1>Revoke 30 nodes</h1>');
+      expect([...asked.text.matchAll(/<bdi>hall\/lamp(\d+)<\/bdi>/g)].map(([, n]) => Number(n))).toEqual(
+        Array.from({ length: 10 }, (_, index) => index + 10),
+      );
+      expect(asked.text).toContain('and 20 more');
+      const { headers, status } = await browser.send('/console/nodes/chosen', readForm(asked.text));
+      expect({ status, location: headers.location }).toEqual({
+        status: 303,
+        location: `/console/nodes${list}&done=revoked&count=30`,
+      });
+      const after = (await browser.get(headers.location!).expect(200)).text;
+      expect(after).toContain('Done: 30 nodes revoked.');
+      expect(after).not.toContain('type="checkbox" name="ids"');
+      expect(await recorded(app, { event: 'admin.node.revoked', subject: ids[29]! })).toHaveLength(1);
+    });
+
+    it('revokes nothing without a choice, without the scope, or for a type that has no such action', async () => {
+      const { nodeId } = await app.node();
+      expect((await choose('', [])).text).toContain('Choose at least one node');
+      const reader = await Browser.logIn(app, (await app.operator(['read'])).key);
+      expect((await reader.get('/console/nodes').expect(200)).text).not.toContain('type="checkbox"');
+      const asked = readForm((await choose('', [nodeId])).text);
+      await reader.send('/console/nodes/chosen', asked).expect(403);
+      await browser.send('/console/nodes/chosen', { ...asked, form: 'x' }).expect(403);
+      expect(await show(`/nodes/${nodeId}`)).toContain('>live<');
+      expect(await show('/operators')).not.toContain('type="checkbox"');
+    });
+  });
+
+  it('offers the services and scopes that exist, and the scopes of operators as check boxes only', async () => {
+    const asked = { caller: 'ui', target: 'archive', scopes: ['documents:read'] };
+    await app.admin.post('/app-credentials', asked).expect(201);
+    const form = await show('/app-credentials/new');
+    expect(form).toMatch(/<datalist id="field-target-known">.*<option value="archive">/s);
+    expect(form).toMatch(/<input type="checkbox" name="scopes" value="documents:read"/);
+    const keeper = await Browser.logIn(app, (await app.operator(['nodes'])).key);
+    expect((await keeper.get('/console/nodes/new').expect(200)).text).not.toContain('archive');
+    const scopes = [...(await show('/operators/new')).matchAll(/type="checkbox" name="scopes" value="(\w+)"/g)];
+    expect(scopes.map(([, scope]) => scope)).toEqual(['read', 'nodes', 'apps', 'users', 'operators']);
   });
 });

@@ -108,5 +108,27 @@ describe('a page of the console', () => {
     const { headers } = await browser.submit('/console/time-zone', { zone: 'Asia/Tokyo' });
     browser.cookie += `; ${/^[^;]+/.exec(headers['set-cookie']![0]!)![0]}`;
     expect((await browser.get(path).expect(200)).text).toContain('title="2031-02-01 05:30:00 GMT+9"');
+    const form = (await browser.get(`${path}/change`).expect(200)).text;
+    expect(form).toContain('type="datetime-local" step="1" value="2031-02-01T05:30:00"');
+    await browser.submit(`${path}/change`, { scopes: 'read', expires_at: '2031-02-02T00:15' }).then(({ status }) => {
+      expect(status).toBe(303);
+    });
+    expect((await browser.get(path).expect(200)).text).toContain('datetime="2031-02-01T15:15:00.000Z"');
+  });
+
+  it('has filters with a calendar in the time zone of the reader, and an address that is the same for others', async () => {
+    const browser = await Browser.logIn(app);
+    browser.cookie += '; console-zone=Europe%2FBerlin';
+    for (const [list, name] of [
+      ['/console/nodes', 'unused_since'],
+      ['/console/audit-events', 'since'],
+    ] as const) {
+      const { headers } = await browser.get(`${list}?${name}=2026-07-01T12:30&${name}_word=`).expect(303);
+      expect(headers.location).toBe(`${list}?${name}=2026-07-01T10%3A30%3A00.000Z`);
+      expect((await browser.get(headers.location!).expect(200)).text).toContain('value="2026-07-01T12:30:00"');
+      const chosen = await browser.get(`${list}?${name}=&${name}_word=-7d`).expect(303);
+      expect(chosen.headers.location).toBe(`${list}?${name}=-7d`);
+      expect((await browser.get(chosen.headers.location!).expect(200)).text).toContain('<option value="-7d" selected>');
+    }
   });
 });
