@@ -22,7 +22,7 @@ import {
   OperatorResponse,
 } from '../api/admin/operators.admin.controller.js';
 import { KEY_KINDS, type KeyHolder, type KeyKindName } from '../foundation/common/key-kinds.js';
-import { toCredentialVariables, OPERATOR_SCOPES } from '../foundation/common/names.js';
+import { toCredentialVariables } from '../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../foundation/config/limits.js';
 import type { AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import { PAST_USES, SOON } from './moments.js';
@@ -76,7 +76,8 @@ const BULK_REVOCATION = {
   name: 'revoked',
   title: 'Revoke',
   done: 'revoked',
-  effect: REVOCATION,
+  effect:
+    'Their keys are refused from the next call on, at every service. This cannot be undone: each would need a new one.',
   isPossible: ({ revoked_at }: KeyResponse) => revoked_at === null,
   lastUse: ({ last_used_at }: KeyResponse) => last_used_at,
 };
@@ -235,7 +236,7 @@ const OPERATORS = createCredentialType<OperatorResponse, IssuedOperatorResponse>
   changeBody: UpdateOperatorRequest,
   filters: [{ label: 'Name', name: 'name' }],
   searchedBy: ['name'],
-  hints: { scopes: `Some of: ${OPERATOR_SCOPES.join(', ')}.` },
+  hints: {},
   restriction: 'scopes',
   asksForName: true,
   toId: ({ operator_id }) => operator_id,

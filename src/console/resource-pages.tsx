@@ -110,6 +110,8 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
 }
 
 const DAY_MS = 86_400_000;
+/** Puts lamp 2 before lamp 10. */
+const NATURAL = new Intl.Collator('en', { numeric: true });
 /** Of the resources of an action for many. */
 const MAX_NAMED = 10;
 
@@ -167,7 +169,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     list: ListRoute<Resource>,
   ): Promise<void> {
     const { done, count, ...typed } = asked;
-    const { address, title, noun, filters, groupedBy } = this.type;
+    const { address, title, noun, filters, groupedBy, toName } = this.type;
     const session = getSession(request);
     const moments = listMoments(filters);
     const query = readFilters(request, address, moments, typed);
@@ -180,7 +182,9 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     const { search, issue } = this.getRoutes(request);
     keepForm(request, (refused) => this.renderSearch(request, query, refused));
     const page = await list(resolveMoments(moments, query));
-    const items = groupedBy ? page.items.toSorted((one, other) => (this.isBefore(one, other) ? -1 : 1)) : page.items;
+    const items = groupedBy
+      ? page.items.toSorted((one, other) => NATURAL.compare(toName(one), toName(other)))
+      : page.items;
     this.send(
       response,
       title,
@@ -200,10 +204,6 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
         )}
       </>,
     );
-  }
-
-  private isBefore(one: Resource, other: Resource): boolean {
-    return this.type.toName(one) < this.type.toName(other);
   }
 
   /** @returns the list, with a check box for each row that the action for many may change */
@@ -268,7 +268,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
       `${bulk.title} ${count}`,
       <>
         {refused && <FormError refused={refused} fields={[]} />}
-        {this.describeChosen(chosen, bulk)}
+        {await this.describeChosen(chosen, bulk)}
         <Form session={getSession(request)} action={`${address}/chosen`} submit={`${bulk.title} ${count}`}>
           <input type="hidden" name="ids" value={chosen.map(toId).join(' ')} />
           <input type="hidden" name="filter" value={filter} />
@@ -281,7 +281,13 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   }
 
   /** Says how many there are, names the first ones, and shows who would notice. */
-  private describeChosen(chosen: readonly Resource[], { effect, lastUse }: Pick<Bulk<Resource>, 'effect' | 'lastUse'>) {
+  private async describeChosen(
+    chosen: readonly Resource[],
+    { effect, lastUse }: Pick<Bulk<Resource>, 'effect' | 'lastUse'>,
+  ): Promise<VNode> {
+    const { groupedBy, toName } = this.type;
+    const named = chosen.slice(0, MAX_NAMED);
+    const groups = groupedBy && (await this.nameGroups(groupedBy, named));
     const dayAgo = new Date(Date.now() - DAY_MS).toISOString();
     const used = chosen.filter((each) => (lastUse(each) ?? '') > dayAgo).length;
     return (
@@ -290,12 +296,13 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
           {effect} Used in the last 24 hours: {used} of {chosen.length}.
         </p>
         <ul>
-          {chosen.slice(0, MAX_NAMED).map((each) => (
+          {named.map((each, index) => (
             <li>
               <a href={this.toAddressOf(each)}>
-                <bdi>{this.type.toName(each)}</bdi>
+                <bdi>{toName(each)}</bdi>
               </a>
-              , last used: <Ago at={lastUse(each)} />
+              {groups?.[index] && `, ${groups[index].text} (${groups[index].id})`}, last used:{' '}
+              <Ago at={lastUse(each)} />
             </li>
           ))}
           {chosen.length > MAX_NAMED && <li>and {chosen.length - MAX_NAMED} more</li>}

@@ -19,10 +19,13 @@ const PAGES = [
   '/app-credentials',
   '/app-credentials/new',
   '/nodes',
+  '/nodes/new',
+  `/nodes?household_id=${HOUSEHOLD}&unused_since=-30d`,
   '/users',
   '/households',
   `/households/${HOUSEHOLD}`,
   '/operators',
+  '/operators/new',
   '/explain',
   '/audit-events',
 ];
@@ -88,6 +91,25 @@ async function checkNode(page: Page, suffix: string): Promise<void> {
   await page.getByRole('button', { name: 'Revoke' }).click();
   await expectText(page, `the node is revoked ${suffix}`, 'revoked');
   await expectText(page, `its time line has the revocation ${suffix}`, 'admin.node.revoked');
+}
+
+/** Of a household that moves out, all devices are revoked but the one that stays. */
+async function checkRevocations(page: Page, suffix: string, client: ApiClient): Promise<void> {
+  const household_id = crypto.randomUUID();
+  for (let index = 1; index <= 31; index += 1)
+    await client.issueNode({ household_id, room: 'hall', name: `lamp ${index}` });
+  await page.goto('/console/nodes');
+  await fillAndSend(page, { Household: household_id }, 'Show');
+  await page.getByLabel('Choose hall/lamp 7').check();
+  await page.getByRole('button', { name: 'Revoke the chosen ones …' }).click();
+  await expectTitle(page, `one chosen node is asked for ${suffix}`, 'Revoke 1 node');
+  await page.getByRole('button', { name: 'Revoke 1 node' }).click();
+  await expectText(page, `the chosen node is revoked ${suffix}`, 'Done: 1 node revoked.');
+  await page.getByRole('button', { name: 'Revoke all 30 of this page …' }).click();
+  await expectTitle(page, `30 nodes are asked for at once ${suffix}`, 'Revoke 30 nodes');
+  await expectText(page, `the first ten are named ${suffix}`, 'and 20 more');
+  await page.getByRole('button', { name: 'Revoke 30 nodes' }).click();
+  await expectText(page, `30 nodes are revoked at once ${suffix}`, 'Done: 30 nodes revoked.');
 }
 
 async function checkKey(page: Page, suffix: string, target: string): Promise<void> {
@@ -156,7 +178,8 @@ async function checkHousehold(page: Page, suffix: string, { name, email }: House
 /** Two operators act on one node; one operator is revoked by another. */
 async function checkOperators(service: Console, root: Page): Promise<void> {
   await root.goto('/console/operators/new');
-  await fillAndSend(root, { Name: 'nora', Scopes: 'nodes' }, 'Issue the key');
+  await root.getByLabel('nodes', { exact: true }).check();
+  await fillAndSend(root, { Name: 'nora' }, 'Issue the key');
   const key = await root.locator('.secret code').first().textContent();
   const nora = await openConsole(service);
   await logIn(nora, key ?? '');
@@ -278,6 +301,7 @@ export async function checkConsole(cleanup: Cleanup): Promise<void> {
     await logIn(page, adminKey);
     await expectTitle(page, `the root key opens the console ${suffix}`, 'Dashboard');
     await checkNode(page, suffix);
+    await checkRevocations(page, suffix, client);
     await checkKey(page, suffix, javaScriptEnabled ? 'speech' : 'settings');
     await checkHousehold(
       page,
