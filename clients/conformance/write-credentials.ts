@@ -35,6 +35,9 @@ const names = {
   alice_other_session: id('f02'),
   bob_id: id('e02'),
   bob_session: id('f03'),
+  pair_id: id('a11'),
+  earlier_pair_id: id('a12'),
+  ocr_pair_id: id('a13'),
 };
 
 const pair = generateKeyPair();
@@ -49,7 +52,7 @@ function claims(user: string, session: string, changes: Fields = {}): Fields {
 }
 
 function buildToken(header: Fields, payload: Fields, signer: (input: string) => string): string {
-  const input = `${encode({ ...header, typ: 'JWT' })}.${encode(payload)}`;
+  const input = `${encode({ typ: 'JWT', ...header })}.${encode(payload)}`;
   return `${input}.${signer(input)}`;
 }
 
@@ -68,6 +71,36 @@ const es256 = (payload: Fields, header: Fields = {}, { privateKey } = pair): str
   );
 
 const alice = claims(names.alice_id, names.alice_session);
+
+/** `meals` calls on behalf of the user, whom `web` passed on. */
+const act = { sub: 'meals', client_id: names.pair_id, act: { sub: 'web', client_id: names.earlier_pair_id } };
+const delegated = {
+  ...alice,
+  iss: 'platform-auth/delegated',
+  aud: 'recipes',
+  email: undefined,
+  client_id: names.pair_id,
+  act,
+  scope: 'recipes:read recipes:write',
+  exp: START_SECONDS + 240,
+};
+const exchanged = (payload: Fields, ...rest: [Fields?, typeof pair?]): string =>
+  es256(payload, { typ: 'at+jwt', ...rest[0] }, rest[1]);
+/** The signature of one token behind the claims of another one. */
+function replaceClaims(token: string, payload: Fields): string {
+  const [header, , signature] = token.split('.');
+  return [header, encode(payload), signature].join('.');
+}
+const fiveLinks = [2, 3, 4, 5].reduce<Fields>(
+  (earlier, n) => ({ sub: `service-${n}`, client_id: id(`a2${n}`), act: earlier }),
+  { sub: 'web', client_id: names.earlier_pair_id },
+);
+const ocrToken = exchanged({
+  ...delegated,
+  aud: 'ocr',
+  client_id: names.ocr_pair_id,
+  act: { sub: 'recipes', client_id: names.ocr_pair_id },
+});
 const bearer = (token: string, [before, behind] = ['', '']): Credential => ({
   door: 'user',
   headers: [['Authorization', `Bearer ${before}${token}${behind}`]],
@@ -119,11 +152,28 @@ const credentials: Readonly<Record<string, Credential>> = {
   'alice, ES256 without a kid': bearer(es256(alice, { kid: undefined })),
   'alice, ES256 of another key without a kid': bearer(es256(alice, { kid: undefined }, stranger)),
   'alice, ES256 of an unknown kid': bearer(es256(alice, { kid: 'unknown' }, stranger)),
+  'alice, another token': bearer(hs256({ ...alice, jti: id('8') })),
+  'alice, delegated': bearer(exchanged(delegated)),
+  'alice, delegated, expired two minutes ago': bearer(exchanged({ ...delegated, exp: START_SECONDS - 120 })),
+  'alice, delegated, for another target': bearer(exchanged({ ...delegated, aud: 'ocr' })),
+  'alice, delegated, for a list': bearer(exchanged({ ...delegated, aud: ['recipes'] })),
+  'alice, delegated, by the issuer itself': bearer(exchanged({ ...delegated, iss: 'platform-auth' })),
+  'alice, delegated, of another type': bearer(es256(delegated)),
+  'alice, delegated, without a chain': bearer(exchanged({ ...delegated, act: undefined })),
+  'alice, delegated, a chain of five': bearer(exchanged({ ...delegated, act: fiveLinks })),
+  'alice, delegated, chain in another order': bearer(
+    replaceClaims(exchanged(delegated), {
+      ...delegated,
+      act: { ...act.act, act: { sub: act.sub, client_id: act.client_id } },
+    }),
+  ),
+  'alice, delegated, with HS256': bearer(buildToken({ alg: 'HS256', typ: 'at+jwt' }, delegated, signHs256())),
+  'alice, delegated, signed with another key': bearer(exchanged(delegated, {}, stranger)),
 };
 
 const published = { ...jwk, kid, use: 'sig', alg: 'ES256' };
 const jwks = { keys: [published] };
 /** Published by mistake, with the key that signs. */
 const private_jwks = { keys: [{ ...published, d }] };
-const text = JSON.stringify({ names, credentials, jwks, private_jwks }, null, 2);
+const text = JSON.stringify({ names: { ...names, ocr_token: ocrToken }, credentials, jwks, private_jwks }, null, 2);
 writeFileSync(TARGET, `${text}\n`);

@@ -9,6 +9,7 @@ from flask import Flask, g
 
 from platform_auth import (
     App,
+    DelegatedUserPrincipal,
     Door,
     Membership,
     MissingRoleError,
@@ -47,6 +48,17 @@ async def either(caller: Principal = Depends(auth.any("user", "app"))) -> str:
 @api.get("/anyone")
 async def anyone(caller: User | None = Depends(auth.optional("user"))) -> bool:
     return caller is None
+
+
+@api.get("/delegated")
+async def delegated(caller: User | DelegatedUserPrincipal = Depends(auth.user_with(delegated=True, scope="read"))) -> str:
+    return "another service" if caller.caller is not None else caller.email
+
+
+async def onward(headers: Mapping[str, str]) -> None:
+    assert_type(await auth.verify_user(headers), User)
+    assert_type(await auth.verify_user(headers, delegated="only", scope="read"), DelegatedUserPrincipal)
+    assert_type(await auth.token_for(headers, "ocr"), str)
 
 
 @api.get("/homes/{household}")

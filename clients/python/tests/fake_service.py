@@ -15,6 +15,7 @@ _DEFAULTS = {
     "validate-node": ["node_yes"],
     "validate-user": ["alice_yes"],
     "jwks": ["jwks"],
+    "token": ["ocr_token"],
 }
 _ROUTES = {
     ("POST", "http://auth.test/internal/changes"): "changes",
@@ -22,6 +23,7 @@ _ROUTES = {
     ("POST", "http://auth.test/internal/validate-node"): "validate-node",
     ("POST", "http://auth.test/internal/validate-user"): "validate-user",
     ("GET", "http://auth.test/.well-known/jwks.json"): "jwks",
+    ("POST", "http://auth.test/internal/token"): "token",
 }
 
 

@@ -20,7 +20,7 @@ CREDENTIALS: dict[str, Any] = _DATA["credentials"]
 # Secrets that callers present, of which a verifier keeps only digests.
 PRESENTED_SECRETS = {secret for credential in CREDENTIALS.values() for secret in credential.get("secrets", [])}
 # None of these may be printed.
-SECRETS = PRESENTED_SECRETS | {NAMES["own_app_key"], NAMES["next_own_app_key"], NAMES["secret_key"]}
+SECRETS = PRESENTED_SECRETS | {NAMES["own_app_key"], NAMES["next_own_app_key"], NAMES["secret_key"], NAMES["ocr_token"]}
 
 
 RESTRICTED_APPS: list[dict[str, Any]] = _read("restrictions.json")["apps"]

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import jwt
 import pytest
 from fastapi import Depends, FastAPI, Request, WebSocket
 from fastapi.responses import PlainTextResponse
@@ -20,9 +21,11 @@ from starlette.routing import Route
 from platform_auth import (
     App,
     AppPrincipal,
+    DelegatedUserPrincipal,
     Membership,
     Node,
     Principal,
+    RefusedError,
     TestVerifier,
     UnavailableError,
     User,
@@ -59,6 +62,16 @@ def create_fastapi(auth: TestVerifier) -> FastAPI:
     @api.get("/user")
     async def user(caller: User = Depends(auth.user)) -> dict[str, str]:
         return {"id": caller.user_id, "session": caller.session_id, "email": caller.email}
+
+    @api.get("/delegated")
+    async def delegated(
+        caller: User | DelegatedUserPrincipal = Depends(auth.user_with(delegated=True, scope="documents:read")),
+    ) -> dict[str, str | None]:
+        return {"id": caller.user_id, "caller": caller.caller}
+
+    @api.get("/onward")
+    async def onward(request: Request, caller: User = Depends(auth.user)) -> dict[str, str]:
+        return {"token": await auth.token_for(request.headers, "ocr", scope="documents:read")}
 
     @api.get("/homes/{home}")
     async def member(home: UUID, caller: User = Depends(auth.member("home"))) -> dict[str, str]:
@@ -514,3 +527,53 @@ def test_refuses_under_the_request_id_of_the_caller_unless_it_may_be_a_secret(au
         assert (body["request_id"], body["instance"]) == ("of-the-caller", "urn:request:of-the-caller")
     secret = call(app, "/node", {"X-Request-Id": "pa_node_secret"}).json()
     assert "pa_node_secret" not in json.dumps(secret)
+
+
+def test_a_service_on_behalf_of_a_user_is_admitted_where_the_route_says_so(auth: TestVerifier) -> None:
+    asyncio.run(check_delegated_routes(auth))
+
+
+async def check_delegated_routes(auth: TestVerifier) -> None:
+    alice = auth.issue_user()
+    reader = auth.issue_delegated("meals", ["documents:read"], alice.principal)
+    writer = auth.issue_delegated("meals", ["documents:write"])
+    transport = httpx.ASGITransport(app=create_fastapi(auth))
+    async with httpx.AsyncClient(transport=transport, base_url="http://service.test") as client:
+        by_reader = await client.get("/delegated", headers=reader.headers)
+        assert by_reader.json() == {"id": alice.principal.user_id, "caller": "meals"}
+        by_alice = await client.get("/delegated", headers=alice.headers)
+        assert by_alice.json() == {"id": alice.principal.user_id, "caller": None}
+        lacking = await client.get("/delegated", headers=writer.headers)
+        assert (lacking.status_code, lacking.json()["code"]) == (403, "missing_scope")
+        elsewhere = await client.get("/user", headers=reader.headers)
+        assert (elsewhere.status_code, elsewhere.json()["code"]) == (403, "delegation_not_accepted")
+        auth.revoke(reader)
+        assert (await client.get("/delegated", headers=reader.headers)).status_code == 401
+        auth.revoke(alice)
+        assert (await client.get("/delegated", headers=alice.headers)).status_code == 401
+
+
+def test_a_token_for_another_service_is_got_for_the_user_of_the_request(auth: TestVerifier) -> None:
+    asyncio.run(check_tokens_for_others(auth))
+
+
+async def check_tokens_for_others(auth: TestVerifier) -> None:
+    alice = auth.issue_user()
+    transport = httpx.ASGITransport(app=create_fastapi(auth))
+    async with httpx.AsyncClient(transport=transport, base_url="http://service.test") as client:
+        token = (await client.get("/onward", headers=alice.headers)).json()["token"]
+        claims = jwt.decode(token, options={"verify_signature": False})
+        assert (claims["sub"], claims["aud"], claims["scope"]) == (alice.principal.user_id, "ocr", "documents:read")
+        assert claims["act"]["sub"] == "service-under-test"
+    auth.revoke(alice)
+    with pytest.raises(RefusedError):
+        await auth.token_for(alice.headers, "ocr")
+    auth.set_available(False)
+    with pytest.raises(UnavailableError):
+        await auth.token_for(alice.headers, "ocr")
+
+
+@pytest.mark.parametrize("demands", [{"delegated": "yes"}, {"delegated": None}, {"delegated": False, "scope": "read"}])
+def test_a_route_with_unclear_demands_of_delegation_is_not_made(auth: TestVerifier, demands: dict[str, Any]) -> None:
+    with pytest.raises(VerifierConfigurationError):
+        auth.user_with(**demands)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -16,6 +17,7 @@ from platform_auth.errors import RefusedError, UnavailableError, VerificationErr
 from platform_auth.options import Settings
 from platform_auth.principals import AppPrincipal
 from platform_auth.runtime import Channel, Runtime
+from platform_auth.transport import ServiceRequest
 from platform_auth.verifier import Verifier
 from scenarios import CREDENTIALS, NAMES, PRESENTED_SECRETS, RESTRICTED_APPS, SECRETS, read_scenarios
 from simulation import Simulation
@@ -180,6 +182,10 @@ class Run:
         # Hands headers over as an ASGI server does.
         pairs = [*credential["headers"], *step.get("with", [])]
         headers = [(name.lower().encode(), value.encode("utf-8")) for name, value in pairs]
+        if "token_for" in step:
+            return {"token": await self._verifier.token_for(headers, **step["token_for"])}
+        if "demands" in step:
+            return asdict(await self._verifier.verify_user(headers, **{"delegated": False, **step["demands"]}))
         if "member" in step:
             demands = step["member"]
             return asdict(await self._verifier.verify_member(headers, demands["household"], role=demands.get("role")))
@@ -204,7 +210,7 @@ class Run:
             self._fail(step, "no request")
             return
         headers = {name.lower(): value for name, value in sent[-1].headers.items()}
-        body = json.loads(sent[-1].body or b"{}")
+        body = read_body(sent[-1])
         for name, value in expected.get("headers", {}).items():
             self._match(step, name, headers.get(name.lower()), value)
         for name in expected.get("without_headers", []):
@@ -226,6 +232,12 @@ class Run:
 
     def _fail(self, step: dict[str, Any], what: str) -> None:
         self.mistakes.append(f"at {step['at']} ({step.get('present', '')}): {what}")
+
+
+def read_body(request: ServiceRequest) -> dict[str, Any]:
+    if request.headers.get("Content-Type") == "application/x-www-form-urlencoded":
+        return dict(parse_qsl(request.body.decode()))
+    return json.loads(request.body or b"{}")
 
 
 def read_used(body: bytes) -> list[dict[str, Any]]:

@@ -1,6 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { HouseholdRole } from './principals.js';
-import { createMissingRole, createMissingScope, NOT_A_MEMBER, UNAVAILABLE, type Problem } from './refusals.js';
+import {
+  createMissingRole,
+  createMissingScope,
+  DELEGATION_NOT_ACCEPTED,
+  DELEGATION_REQUIRED,
+  NOT_A_MEMBER,
+  UNAVAILABLE,
+  type Problem,
+} from './refusals.js';
 
 /** The response to a request that was not accepted (RFC 9457). */
 export interface ProblemResponse {
@@ -51,13 +59,33 @@ export class RefusedError extends VerificationError {
   override readonly name: string = 'RefusedError';
 }
 
-/** A verdict: the key of a service is valid but lacks a scope. Status 403. */
+/** A verdict: the key of a service, or the token that it got on behalf of a user, is valid but lacks a scope. Status 403. */
 export class MissingScopeError extends RefusedError {
   override readonly name = 'MissingScopeError';
 
   /** @internal */
   constructor(readonly scope: string) {
     super(createMissingScope(scope));
+  }
+}
+
+/** A verdict: the token is a service's, on behalf of a user, and the route accepts users themselves alone. Status 403. */
+export class DelegationNotAcceptedError extends RefusedError {
+  override readonly name = 'DelegationNotAcceptedError';
+
+  /** @internal */
+  constructor() {
+    super(DELEGATION_NOT_ACCEPTED);
+  }
+}
+
+/** A verdict: the token is a user's own, and the route accepts services on behalf of users alone. Status 403. */
+export class DelegationRequiredError extends RefusedError {
+  override readonly name = 'DelegationRequiredError';
+
+  /** @internal */
+  constructor() {
+    super(DELEGATION_REQUIRED);
   }
 }
 

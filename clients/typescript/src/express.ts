@@ -7,11 +7,13 @@ import {
   createMemberGuard,
   createOptionalGuard,
   NODE_GUARD,
-  USER_GUARD,
+  createUserGuard,
   type Guard,
   type MemberRoute,
+  type UserOf,
 } from './guard.js';
-import type { AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal } from './principals.js';
+import type { UserDemands } from './delegation.js';
+import type { AnyUserPrincipal, AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal } from './principals.js';
 import type { Doors } from './refusals.js';
 import type { AppDemands, VerifierCore } from './verifier-core.js';
 
@@ -44,9 +46,14 @@ export const requireApp = (verifier: VerifierCore, demands?: AppDemands): GuardM
 export const requireNode = (verifier: VerifierCore): GuardMiddleware<NodePrincipal> =>
   createMiddleware(verifier, NODE_GUARD);
 
-/** Admits requests with a valid access token of a user. */
-export const requireUser = (verifier: VerifierCore): GuardMiddleware<UserPrincipal> =>
-  createMiddleware(verifier, USER_GUARD);
+/**
+ * Admits requests with a valid access token of a user. With `delegated`, also those of a service on behalf of a user, with the
+ * scope, if one is demanded; `request.auth.caller` is that service, or null.
+ */
+export const requireUser = <const Demands extends UserDemands = object>(
+  verifier: VerifierCore,
+  demands?: Demands,
+): GuardMiddleware<UserOf<Demands>> => createMiddleware(verifier, createUserGuard(demands));
 
 /** Admits requests with a valid access token of a user who lives in the household, and has the role, if one is demanded. */
 export const requireMember = (verifier: VerifierCore, route: MemberRoute<Request>): GuardMiddleware<UserPrincipal> =>
@@ -62,7 +69,7 @@ export const optionalAuth = <D extends Door>(
   doors: Doors<D>,
 ): GuardMiddleware<Principal<D> | undefined> => createMiddleware(verifier, createOptionalGuard(doors));
 
-function createMiddleware<D extends Door, Identity extends Principal<D> | undefined>(
+function createMiddleware<D extends Door, Identity extends Principal | AnyUserPrincipal | undefined>(
   verifier: VerifierCore,
   guard: Guard<D, Identity>,
 ): GuardMiddleware<Identity> {

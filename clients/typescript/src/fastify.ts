@@ -6,12 +6,13 @@ import {
   createMemberGuard,
   createOptionalGuard,
   NODE_GUARD,
-  USER_GUARD,
+  createUserGuard,
   type Guard,
   type MemberRoute,
 } from './guard.js';
 import { toPresentedRequest } from './presented-request.js';
-import type { Door, Principal } from './principals.js';
+import type { UserDemands } from './delegation.js';
+import type { AnyUserPrincipal, Door, Principal } from './principals.js';
 import type { Doors } from './refusals.js';
 import type { AppDemands, VerifierCore } from './verifier-core.js';
 
@@ -20,7 +21,7 @@ export { findPrincipal, getPrincipal } from './guard.js';
 declare module 'fastify' {
   interface FastifyRequest {
     /** The caller, told apart by its `door`; undefined where no guard has run. `getPrincipal` returns it with its type. */
-    auth?: Principal | undefined;
+    auth?: Principal | AnyUserPrincipal | undefined;
   }
 }
 
@@ -34,8 +35,12 @@ export const requireApp = (verifier: VerifierCore, demands?: AppDemands): GuardH
 /** Admits requests with a valid key of a node. */
 export const requireNode = (verifier: VerifierCore): GuardHook => createHook(verifier, NODE_GUARD);
 
-/** Admits requests with a valid access token of a user. */
-export const requireUser = (verifier: VerifierCore): GuardHook => createHook(verifier, USER_GUARD);
+/**
+ * Admits requests with a valid access token of a user. With `delegated`, also those of a service on behalf of a user, with the
+ * scope, if one is demanded; `caller` of the principal is that service, or null.
+ */
+export const requireUser = (verifier: VerifierCore, demands?: UserDemands): GuardHook =>
+  createHook(verifier, createUserGuard(demands));
 
 /** Its parameters are texts. */
 type RoutedRequest = FastifyRequest<{ Params: Readonly<Record<string, string | undefined>> }>;
@@ -52,7 +57,10 @@ export const requireAny = (verifier: VerifierCore, doors: Doors): GuardHook =>
 export const optionalAuth = (verifier: VerifierCore, doors: Doors): GuardHook =>
   createHook(verifier, createOptionalGuard(doors));
 
-function createHook<D extends Door>(verifier: VerifierCore, guard: Guard<D, Principal<D> | undefined>): GuardHook {
+function createHook<D extends Door>(
+  verifier: VerifierCore,
+  guard: Guard<D, Principal | AnyUserPrincipal | undefined>,
+): GuardHook {
   // Takes a callback, which a refusal never calls. After a promise, Fastify would run the route when the client has
   // left meanwhile.
   return (request, reply, done) => {

@@ -1,11 +1,28 @@
+import type { UserDemands } from './delegation.js';
 import { toVerificationError, VerifierConfigurationError, type ProblemResponse } from './errors.js';
 import type { PresentedHousehold } from './membership.js';
 import type { PresentedRequest } from './presented-request.js';
-import type { Door, Principal, Principals } from './principals.js';
+import type {
+  AnyUserPrincipal,
+  DelegatedUserPrincipal,
+  Door,
+  Principal,
+  Principals,
+  UserPrincipal,
+} from './principals.js';
 import type { Doors } from './refusals.js';
 import type { AppDemands, VerifierCore } from './verifier-core.js';
 
-export interface Guard<D extends Door = Door, Identity extends Principal<D> | undefined = Principal<D>> {
+/** The caller at a route with these demands. */
+export type UserOf<Demands extends UserDemands> = Demands extends { delegated: 'only' }
+  ? DelegatedUserPrincipal
+  : Demands extends { delegated: boolean }
+    ? AnyUserPrincipal
+    : UserPrincipal;
+
+type Admitted = Principal | AnyUserPrincipal | undefined;
+
+export interface Guard<D extends Door = Door, Identity extends Admitted = Principal<D>> {
   readonly doors: Doors<D>;
   /** @param target the request that the route sees */
   readonly verify: (verifier: VerifierCore, request: PresentedRequest, target: object) => Promise<Identity>;
@@ -29,10 +46,18 @@ export const NODE_GUARD: Guard<'node'> = {
   verify: (verifier, request) => verifier.verifyNode(request),
 };
 
-export const USER_GUARD: Guard<'user'> = {
-  doors: ['user'],
-  verify: (verifier, request) => verifier.verifyUser(request),
-};
+export function createUserGuard<Demands extends UserDemands>(demands = {} as Demands): Guard<'user', UserOf<Demands>> {
+  const { delegated = false, scope } = demands;
+  const isKnown = [false, true, 'only'].includes(delegated);
+  if (!isKnown || (scope !== undefined && (typeof scope !== 'string' || delegated === false)))
+    throw new VerifierConfigurationError(
+      'Let a route accept delegated tokens by true or "only"; a scope is of these alone',
+    );
+  return {
+    doors: ['user'],
+    verify: (verifier, request) => verifier.verifyUser(request, demands) as Promise<UserOf<Demands>>,
+  };
+}
 
 export function createMemberGuard<Request extends object>({ household, role }: MemberRoute<Request>): Guard<'user'> {
   const isRole = role === undefined || (role as unknown) === 'admin';
@@ -74,7 +99,7 @@ interface Found {
 }
 
 interface GuardedRequest {
-  auth?: Principal | undefined;
+  auth?: Admitted;
   [FOUND]?: Found | undefined;
 }
 
@@ -84,7 +109,7 @@ interface GuardedRequest {
  * @returns the response to send; undefined when the request is admitted
  */
 export async function admit<D extends Door>(
-  { doors, verify }: Guard<D, Principal<D> | undefined>,
+  { doors, verify }: Guard<D, Admitted>,
   verifier: VerifierCore,
   presented: PresentedRequest,
   target: object,
@@ -96,7 +121,10 @@ export async function admit<D extends Door>(
     request.auth = principal;
     request[FOUND] = {
       doors: [...(found?.doors ?? []), ...doors],
-      principals: { ...found?.principals, ...(principal && { [principal.door]: principal }) },
+      principals: {
+        ...found?.principals,
+        ...(principal && { [isDelegated(principal) ? 'delegated' : principal.door]: principal }),
+      },
     };
     return undefined;
   } catch (error) {
@@ -104,8 +132,19 @@ export async function admit<D extends Door>(
   }
 }
 
-/** @returns undefined when no guard has verified a caller at this door */
-export function findPrincipal<D extends Door>(request: object, door: D): Principal<D> | undefined {
+/** A service on behalf of a user must not be taken for the user. */
+function isDelegated(principal: Principal | AnyUserPrincipal): principal is DelegatedUserPrincipal {
+  return principal.door === 'user' && principal.caller !== null;
+}
+
+/**
+ * @param door `delegated`: a service on behalf of a user, which is not found at the door `user`
+ * @returns undefined when no guard has verified a caller at this door
+ */
+export function findPrincipal<Name extends keyof Principals>(
+  request: object,
+  door: Name,
+): Principals[Name] | undefined {
   return (request as GuardedRequest)[FOUND]?.principals[door];
 }
 
@@ -113,14 +152,14 @@ export function findPrincipal<D extends Door>(request: object, door: D): Princip
  * @returns the caller at a door that a guard of the route requires
  * @throws {Error} when no guard has verified one there, which is a mistake in the program
  */
-export function getPrincipal<D extends Door>(request: object, door: D): Principal<D> {
+export function getPrincipal<Name extends keyof Principals>(request: object, door: Name): Principals[Name] {
   const principal = findPrincipal(request, door);
   if (!principal) throw new Error(`No guard of this route has verified a credential at the door "${door}"`);
   return principal;
 }
 
 /** @throws {Error} when no guard of the route is for this door, whatever the caller sent */
-export function readPrincipal(request: object, door: Door | undefined): Principal | undefined {
+export function readPrincipal(request: object, door: Door | undefined): Admitted {
   const { auth, [FOUND]: found } = request as GuardedRequest;
   if (door === undefined) return auth;
   if (!found?.doors.includes(door)) throw new Error(`No guard of this route is for the door "${door}"`);

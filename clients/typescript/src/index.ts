@@ -1,6 +1,8 @@
 export { Verifier } from './verifier.js';
 export type { VerifierOptions, VerifierLogger } from './options.js';
 export type { AppDemands, VerifierCore } from './verifier-core.js';
+export type { UserDemands } from './delegation.js';
+export type { TokenDemands } from './exchanged-tokens.js';
 export type { MemberDemands } from './membership.js';
 export type { Counts, Verdict } from './verdict-counts.js';
 export type { Watch } from './watch.js';
@@ -8,7 +10,10 @@ export { findPrincipal, getPrincipal } from './guard.js';
 export type { TestVerifier, TestVerifierOptions, TestCredential } from './test-verifier.js';
 export type { PresentedRequest } from './presented-request.js';
 export type {
+  AnyUserPrincipal,
   AppPrincipal,
+  DelegatedUserPrincipal,
+  DelegationLink,
   Door,
   HouseholdRole,
   Membership,
@@ -18,6 +23,8 @@ export type {
   UserPrincipal,
 } from './principals.js';
 export {
+  DelegationNotAcceptedError,
+  DelegationRequiredError,
   MissingRoleError,
   MissingScopeError,
   NotAMemberError,

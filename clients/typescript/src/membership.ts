@@ -1,5 +1,5 @@
 import { MissingRoleError, NotAMemberError, UnavailableError } from './errors.js';
-import type { Principal } from './principals.js';
+import type { AnyUserPrincipal, Principal } from './principals.js';
 
 /** What a framework has as a parameter of the path. Every value but the id as the service writes it is nobody's household. */
 export type PresentedHousehold = string | readonly string[] | undefined;
@@ -13,8 +13,10 @@ export interface MemberDemands {
 }
 
 /** Whether the answer about a user names the households. The one of an older service does not. */
-export function knowsHouseholds(identity: Principal): boolean {
-  return identity.door === 'user' && identity.households !== undefined;
+export function knowsHouseholds(identity: Principal | AnyUserPrincipal): boolean {
+  if (identity.door !== 'user') return false;
+  // A delegated token never names them: it is refused without another question.
+  return identity.caller !== null || identity.households !== undefined;
 }
 
 /**

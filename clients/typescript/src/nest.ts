@@ -21,12 +21,13 @@ import {
   createOptionalGuard,
   NODE_GUARD,
   readPrincipal,
-  USER_GUARD,
+  createUserGuard,
   type Guard,
   type MemberRoute,
 } from './guard.js';
 import { toPresentedRequest } from './presented-request.js';
-import type { Door, Principal as PrincipalOf } from './principals.js';
+import type { UserDemands } from './delegation.js';
+import type { AnyUserPrincipal, Door, Principal as PrincipalOf } from './principals.js';
 import type { Doors } from './refusals.js';
 import { Verifier } from './verifier.js';
 import { VerifierCore, type AppDemands } from './verifier-core.js';
@@ -77,8 +78,11 @@ export const RequireApp = (demands?: AppDemands): Guarding => UseGuards(createGu
 /** Admits requests with a valid key of a node. */
 export const RequireNode = (): Guarding => UseGuards(createGuard(NODE_GUARD));
 
-/** Admits requests with a valid access token of a user. */
-export const RequireUser = (): Guarding => UseGuards(createGuard(USER_GUARD));
+/**
+ * Admits requests with a valid access token of a user. With `delegated`, also those of a service on behalf of a user, with the
+ * scope, if one is demanded: `@Principal() caller: UserPrincipal | DelegatedUserPrincipal`.
+ */
+export const RequireUser = (demands?: UserDemands): Guarding => UseGuards(createGuard(createUserGuard(demands)));
 
 /** A request of Express or Fastify. */
 interface RoutedRequest {
@@ -126,7 +130,7 @@ export function Principal(door?: Door): unknown {
   return createPrincipalDecorator(door);
 }
 
-function createGuard<D extends Door>(guard: Guard<D, PrincipalOf<D> | undefined>): Type<CanActivate> {
+function createGuard<D extends Door>(guard: Guard<D, PrincipalOf | AnyUserPrincipal | undefined>): Type<CanActivate> {
   @Injectable()
   class PlatformAuthGuard implements CanActivate {
     constructor(@Inject(VerifierCore) private readonly verifier: VerifierCore) {}

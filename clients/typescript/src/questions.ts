@@ -2,8 +2,8 @@ import type { RevocationLease, Ticket } from '../../../packages/lease/src/lease.
 import { judge, type Judgement } from './answers.js';
 import type { Checks } from './checks.js';
 import { toFingerprint, type Credential } from './credentials.js';
-import { RefusedError, UnavailableError } from './errors.js';
-import type { Door, Principal } from './principals.js';
+import { DelegationNotAcceptedError, RefusedError, UnavailableError } from './errors.js';
+import type { AnyUserPrincipal, Door, Principal } from './principals.js';
 import type { Settings } from './options.js';
 import { QuestionSlots } from './question-slots.js';
 import { REFUSALS } from './refusals.js';
@@ -15,9 +15,14 @@ import { ConnectionError, TimeoutError, type ServiceRequest } from './transport.
 
 const VERDICT_TIMEOUT_MS = 3_000;
 
+/** Whom a credential identifies. */
+export type Identified = Principal | AnyUserPrincipal;
+
 /** A question to the service about one credential. */
-export interface Question<Identity extends Principal> {
+export interface Question<Identity extends Identified> {
   readonly credential: Credential;
+  /** Whether it is about a delegated token at a route that does not accept one: the local check decides, if it can. */
+  readonly isDelegationRefused?: boolean;
   /** The network of the caller (client-network.ts). */
   readonly network: string;
   /** The path, which is the cause in a configuration error. */
@@ -36,14 +41,16 @@ export interface Question<Identity extends Principal> {
 type Outcome =
   | {
       readonly kind: 'yes';
-      readonly identity: Principal;
+      readonly identity: Identified;
       readonly usableUntilMs: number;
       readonly usableUntilWallMs: number;
     }
   | { readonly kind: 'no' }
+  | { readonly kind: 'delegated' }
   | { readonly kind: 'unknown' };
 
 const UNKNOWN: Outcome = { kind: 'unknown' };
+const DELEGATED: Outcome = { kind: 'delegated' };
 
 /** Asks the service: single flight for each credential, and a bound on the questions of each door. */
 export class Questions {
@@ -56,7 +63,7 @@ export class Questions {
   private readonly valid: Readonly<Record<Door, Set<string>>> = { app: new Set(), node: new Set(), user: new Set() };
   private readonly maxValid: number;
   /** Callers that the service accepted with the key before the last rotation. */
-  private readonly ofPreviousKeys = new WeakSet<Principal>();
+  private readonly ofPreviousKeys = new WeakSet<Identified>();
 
   /** @param onRemember called when the service allows a yes to be remembered */
   constructor(
@@ -76,7 +83,7 @@ export class Questions {
    * @param isAboutChange only the answer to a question that is sent from now on counts
    * @throws {RefusedError} {UnavailableError} also at once, beyond the bound
    */
-  async ask<Identity extends Principal>(question: Question<Identity>, isAboutChange = false): Promise<Identity> {
+  async ask<Identity extends Identified>(question: Question<Identity>, isAboutChange = false): Promise<Identity> {
     const { outcome, isJoined } = await this.joinOrStart(question);
     // A refusal from before this request arrived is outdated, because the credential may have become valid since.
     const isOutdated = isJoined && (outcome.kind === 'no' || isAboutChange);
@@ -84,26 +91,29 @@ export class Questions {
     return this.conclude(question, newest);
   }
 
-  isOfPreviousKey(identity: Principal): boolean {
+  isOfPreviousKey(identity: Identified): boolean {
     return this.ofPreviousKeys.has(identity);
   }
 
-  private conclude<Identity extends Principal>(question: Question<Identity>, outcome: Outcome): Identity {
+  private conclude<Identity extends Identified>(question: Question<Identity>, outcome: Outcome): Identity {
     if (outcome.kind === 'no') throw new RefusedError(REFUSALS[question.credential.door]);
+    if (outcome.kind === 'delegated') throw new DelegationNotAcceptedError();
     // Checked again for each request that waited, because the process may have been paused since the answer arrived.
     if (outcome.kind === 'unknown' || !this.isUsable(outcome)) throw new UnavailableError();
     return outcome.identity as Identity;
   }
 
-  private async joinOrStart<Identity extends Principal>(question: Question<Identity>) {
+  private async joinOrStart<Identity extends Identified>(question: Question<Identity>) {
     const { inFlight } = this;
     const fingerprint = toFingerprint(question.credential);
-    const joined = inFlight.get(fingerprint);
+    // Such a question is another one: its answer is no answer to a route that accepts the token.
+    const name = question.isDelegationRefused ? `${fingerprint} refused` : fingerprint;
+    const joined = inFlight.get(name);
     if (joined) return { outcome: await joined, isJoined: true };
     const answered = this.waitAndDecide(question, this.valid[question.credential.door].has(fingerprint))
       .catch((error: unknown) => this.toUnknown(error, question.credential))
-      .finally(() => inFlight.delete(fingerprint));
-    inFlight.set(fingerprint, answered);
+      .finally(() => inFlight.delete(name));
+    inFlight.set(name, answered);
     return { outcome: await answered, isJoined: false };
   }
 
@@ -113,7 +123,7 @@ export class Questions {
     return UNKNOWN;
   }
 
-  private async waitAndDecide<Identity extends Principal>(
+  private async waitAndDecide<Identity extends Identified>(
     question: Question<Identity>,
     wasValid: boolean,
   ): Promise<Outcome> {
@@ -124,11 +134,16 @@ export class Questions {
     return this.decide(question, deadlineMs).finally(() => slots.leave(turn));
   }
 
-  private async decide<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
+  private async decide<Identity extends Identified>(
+    question: Question<Identity>,
+    deadlineMs: number,
+  ): Promise<Outcome> {
     if (this.checks.serviceName.isWrong) return UNKNOWN;
     const { tokenSettings } = this.checks;
     const verdict = (await question.check?.(deadlineMs)) ?? 'unknown';
     if (verdict === 'bad') return this.answerNoAtOnce(question);
+    if (question.isDelegationRefused && verdict !== 'unknown')
+      return verdict === 'good' ? DELEGATED : this.answerNoAtOnce(question);
     if (verdict === 'good' || verdict === 'unknown') {
       const outcome = await this.send(question, deadlineMs);
       if (verdict === 'good' && outcome.kind === 'yes') tokenSettings.confirm();
@@ -143,7 +158,7 @@ export class Questions {
     return (await tokenSettings.isForged(verdict, ask)) ? this.answerNoAtOnce(question) : UNKNOWN;
   }
 
-  private async send<Identity extends Principal>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
+  private async send<Identity extends Identified>(question: Question<Identity>, deadlineMs: number): Promise<Outcome> {
     let ticket = this.lease.takeTicket();
     const takeTicket = (): void => void (ticket = this.lease.takeTicket());
     const timed = await this.client.sendWithRetry(question.request, deadlineMs, takeTicket);
@@ -153,7 +168,7 @@ export class Questions {
     return judgement.verdict === 'no' ? this.answerNo(question, deadlineMs) : UNKNOWN;
   }
 
-  private async answerNo<Identity extends Principal>(
+  private async answerNo<Identity extends Identified>(
     question: Question<Identity>,
     deadlineMs: number,
   ): Promise<Outcome> {
@@ -165,7 +180,7 @@ export class Questions {
     return serviceName.isWrong ? UNKNOWN : this.answerNoAtOnce(question);
   }
 
-  private answerNoAtOnce<Identity extends Principal>({ credential, forget }: Question<Identity>): Outcome {
+  private answerNoAtOnce<Identity extends Identified>({ credential, forget }: Question<Identity>): Outcome {
     this.valid[credential.door].delete(toFingerprint(credential));
     // Done even for an unknown fingerprint: the cache may hold a credential that newer ones have displaced from the
     // set.
@@ -174,7 +189,7 @@ export class Questions {
   }
 
   /** Synchronous, so that no poll is answered between the check of the ticket and the write to the cache (TOCTOU). */
-  private accept<Identity extends Principal>(
+  private accept<Identity extends Identified>(
     question: Question<Identity>,
     { body, freshForMs, rememberForMs, isPreviousKey }: Extract<Judgement, { verdict: 'yes' }>,
     { sentAtMs, sentAtWallMs }: TimedAnswer,

@@ -71,6 +71,21 @@ export function createMissingScope(scope: string): Problem {
   };
 }
 
+export const DELEGATION_NOT_ACCEPTED: Problem = {
+  status: 403,
+  code: 'delegation_not_accepted',
+  title: 'A delegated token is not accepted here',
+  detail:
+    'The token is valid, and was issued to a service on behalf of a user. This route accepts users themselves alone.',
+};
+
+export const DELEGATION_REQUIRED: Problem = {
+  status: 403,
+  code: 'delegation_required',
+  title: 'A delegated token is needed',
+  detail: 'The token is valid, and is a user’s own. This route accepts services that call on behalf of a user alone.',
+};
+
 /** The same for a household that does not exist. */
 export const NOT_A_MEMBER: Problem = {
   status: 404,

@@ -1,7 +1,16 @@
 import { hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { Change } from '../../../packages/lease/src/change-feed.js';
+import { DELEGATED_TYPE } from './delegation.js';
 import { toSettings, type VerifierOptions } from './options.js';
-import type { AppPrincipal, Membership, NodePrincipal, Principal, UserPrincipal } from './principals.js';
+import type {
+  AnyUserPrincipal,
+  AppPrincipal,
+  DelegatedUserPrincipal,
+  Membership,
+  NodePrincipal,
+  Principal,
+  UserPrincipal,
+} from './principals.js';
 import { createSystemRuntime } from './runtime.js';
 import { ConnectionError, type ServiceAnswer, type ServiceRequest, type Transport } from './transport.js';
 import { VerifierCore } from './verifier-core.js';
@@ -19,6 +28,11 @@ export interface TestCredential<Identity> {
   readonly principal: Identity;
 }
 
+interface Claims {
+  readonly sid: string;
+  readonly act?: { readonly client_id: string };
+}
+
 interface Issued {
   readonly digest: Buffer;
   readonly body: Readonly<Record<string, unknown>>;
@@ -26,6 +40,11 @@ interface Issued {
 
 const computeDigest = (secret: string): Buffer => hash('sha256', secret, 'buffer');
 const generateSecret = (prefix = ''): string => prefix + randomBytes(32).toString('base64url');
+/** No key signs it: the service in memory judges it. */
+function createDelegatedToken(claims: object): string {
+  return `${encode({ alg: 'ES256', typ: DELEGATED_TYPE })}.${encode(claims)}.${generateSecret()}`;
+}
+
 const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
 /** A verifier with an authentication service in memory: the real verdicts, without a network or a cache. */
@@ -35,7 +54,7 @@ export class TestVerifier extends VerifierCore {
 
   /** @internal */
   constructor({ serviceName = 'service-under-test', onVerdict }: TestVerifierOptions) {
-    const service = new MemoryService();
+    const service = new MemoryService(serviceName);
     const options = { url: 'http://auth.test', appId: randomUUID(), appKey: 'pa_app_test', serviceName, onVerdict };
     super(toSettings({ ...options, logger: { warn: () => undefined } }), {
       ...createSystemRuntime(),
@@ -86,8 +105,36 @@ export class TestVerifier extends VerifierCore {
     this.service.issue(`session ${sessionId}`, token, { user_id: userId, session_id: sessionId, email, amr });
     const known = { userId: userId.toLowerCase(), sessionId, email, amr };
     if (households) this.service.setHouseholds(known.userId, households.map(toCanonical));
-    const principal = { door: 'user', ...known, households: this.service.readHouseholds(known.userId) } as const;
+    const principal = {
+      door: 'user',
+      ...known,
+      households: this.service.readHouseholds(known.userId),
+      caller: null,
+    } as const;
     return { headers: { Authorization: `Bearer ${token}` }, principal };
+  }
+
+  /** Issues a token with which a service calls on behalf of a user, by default with a session of its own. */
+  issueDelegated({
+    caller = 'caller',
+    scopes = [],
+    user = this.issueUser().principal,
+  }: {
+    caller?: string;
+    scopes?: readonly string[];
+    user?: UserPrincipal;
+  } = {}): TestCredential<DelegatedUserPrincipal> {
+    const { userId, sessionId, amr } = user;
+    const appId = randomUUID();
+    const act = { sub: caller, client_id: appId };
+    const token = createDelegatedToken({ sub: userId, sid: sessionId, act });
+    const body = { user_id: userId, session_id: sessionId, amr, caller, scopes, act };
+    this.service.issue(`session ${sessionId} app ${appId}`, token, body);
+    const chain = [{ service: caller, appId }];
+    return {
+      headers: { Authorization: `Bearer ${token}` },
+      principal: { door: 'user', userId, sessionId, amr, caller, scopes, chain },
+    };
   }
 
   /** Lets the user of the token live in these households, with each role, and in no other one. */
@@ -96,8 +143,8 @@ export class TestVerifier extends VerifierCore {
     this.applyChange({ kind: 'user', id: principal.userId });
   }
 
-  /** Revokes a key, or ends the session of a token. */
-  revoke({ principal }: TestCredential<AppPrincipal | NodePrincipal | UserPrincipal>): void {
+  /** Revokes a key, ends the session of a token, or revokes the pair of the caller of a delegated one. */
+  revoke({ principal }: TestCredential<Principal | AnyUserPrincipal>): void {
     const change = toChange(principal);
     this.service.revoke(`${change.kind} ${change.id}`);
     this.applyChange(change);
@@ -114,14 +161,17 @@ function toCanonical({ id, role }: Membership): Membership {
 }
 
 /** What the feed of changes reports when the credential ends. */
-function toChange(principal: Principal): Change {
+function toChange(principal: Principal | AnyUserPrincipal): Change {
   if (principal.door === 'app') return { kind: 'app', id: principal.appId };
   if (principal.door === 'node') return { kind: 'node', id: principal.nodeId };
-  return { kind: 'session', id: principal.sessionId };
+  const [link] = principal.caller === null ? [] : principal.chain;
+  return link ? { kind: 'app', id: link.appId } : { kind: 'session', id: principal.sessionId };
 }
 
 /** The routes that a verifier asks, over credentials in memory. Grants no lease, so nothing is remembered. */
 class MemoryService implements Transport {
+  constructor(private readonly serviceName: string) {}
+
   isAvailable = true;
   private readonly issued = new Map<string, Issued>();
   private readonly households = new Map<string, readonly Membership[]>();
@@ -130,8 +180,9 @@ class MemoryService implements Transport {
     this.issued.set(name, { digest: computeDigest(secret), body });
   }
 
+  /** @param name of the whole credential, or of a part of a delegated one */
   revoke(name: string): void {
-    this.issued.delete(name);
+    for (const issued of this.issued.keys()) if (` ${issued} `.includes(` ${name} `)) this.issued.delete(issued);
   }
 
   setHouseholds(userId: string, households: readonly Membership[]): void {
@@ -161,14 +212,31 @@ class MemoryService implements Transport {
       return answer(found, 'invalid_node_credentials');
     }
     if (pathname === '/internal/validate-user') {
-      const token = (headers.Authorization ?? '').slice('Bearer '.length);
-      const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { sid: string };
-      const found = this.find(`session ${claims.sid}`, token);
+      const found = this.findToken((headers.Authorization ?? '').slice('Bearer '.length));
+      if (found && 'act' in found.body) return answer(found, 'invalid_access_token');
       const households = this.readHouseholds(String(found?.body.user_id).toLowerCase());
       return answer(found && { ...found, body: { ...found.body, households } }, 'invalid_access_token');
     }
+    if (pathname === '/internal/token') return this.exchange(new URLSearchParams(body), headers['X-Platform-App-Id']);
     const changes = { cursor: 'test', reset: true, lease_ms: 0, fresh_for_ms: 0, changes: [] };
     return Promise.resolve({ status: 200, headers: {}, body: JSON.stringify(changes) });
+  }
+
+  private findToken(token: string): Issued | undefined {
+    const { sid, act } = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as Claims;
+    return this.find(act ? `session ${sid} app ${act.client_id}` : `session ${sid}`, token);
+  }
+
+  /** Allows every target and scope. */
+  private exchange(form: URLSearchParams, appId = ''): Promise<ServiceAnswer> {
+    const subject = this.findToken(form.get('subject_token') ?? '')?.body;
+    const refusal = { error: 'invalid_request', code: 'invalid_subject_token' };
+    if (!subject) return Promise.resolve({ status: 400, headers: {}, body: JSON.stringify(refusal) });
+    const act = { sub: this.serviceName, client_id: appId, ...('act' in subject && { act: subject.act }) };
+    const [aud, scope] = [form.get('audience'), form.get('scope') ?? ''];
+    const token = createDelegatedToken({ sub: subject.user_id, sid: subject.session_id, aud, scope, act });
+    const body = JSON.stringify({ access_token: token, token_type: 'Bearer', expires_in: 300, scope });
+    return Promise.resolve({ status: 200, headers: {}, body });
   }
 
   private find(name: string, secret = ''): Issued | undefined {

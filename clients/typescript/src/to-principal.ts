@@ -1,4 +1,12 @@
-import type { AppPrincipal, Membership, NodePrincipal, UserPrincipal } from './principals.js';
+import { isSameChain, readChain } from './delegation.js';
+import type {
+  AnyUserPrincipal,
+  AppPrincipal,
+  DelegatedUserPrincipal,
+  DelegationLink,
+  Membership,
+  NodePrincipal,
+} from './principals.js';
 
 type Body = Readonly<Record<string, unknown>>;
 
@@ -19,18 +27,37 @@ export function toNodePrincipal(body: Body, id: string): NodePrincipal | undefin
   return Object.freeze({ door: 'node', nodeId, householdId });
 }
 
-/** @param claimed ids in the token itself */
-export function toUserPrincipal(
-  body: Body,
-  claimed: Pick<UserPrincipal, 'userId' | 'sessionId'>,
-): UserPrincipal | undefined {
+/** What a token itself says, of which the answer must be about. */
+export interface TokenClaims {
+  readonly userId: string;
+  readonly sessionId: string;
+  /** Of a delegated token. */
+  readonly chain?: readonly DelegationLink[] | undefined;
+}
+
+export function toUserPrincipal(body: Body, claimed: TokenClaims): AnyUserPrincipal | undefined {
   const userId = toId(body.user_id);
   const sessionId = toId(body.session_id);
   const { email } = body;
-  if (userId !== claimed.userId || sessionId !== claimed.sessionId || typeof email !== 'string') return undefined;
+  if (userId !== claimed.userId || sessionId !== claimed.sessionId) return undefined;
+  if (claimed.chain) return toDelegatedPrincipal(body, { userId, sessionId }, claimed.chain);
+  if (typeof email !== 'string' || 'act' in body) return undefined;
   const households = toMemberships(body.households);
-  const identity = { door: 'user', userId, sessionId, email, amr: toWords(body.amr) } as const;
+  const identity = { door: 'user', userId, sessionId, email, amr: toWords(body.amr), caller: null } as const;
   return Object.freeze(households ? { ...identity, households } : identity);
+}
+
+function toDelegatedPrincipal(
+  body: Body,
+  ids: { userId: string; sessionId: string },
+  chain: readonly DelegationLink[],
+): DelegatedUserPrincipal | undefined {
+  const { caller } = body;
+  const answered = readChain(body.act);
+  if (!answered || !isSameChain(answered, chain) || typeof caller !== 'string' || caller !== chain[0]?.service)
+    return undefined;
+  const granted = { caller, scopes: toWords(body.scopes), chain };
+  return Object.freeze({ door: 'user', ...ids, amr: toWords(body.amr), ...granted });
 }
 
 /** @returns an empty list for an unreadable one, so that a service that requires `mfa` or a scope refuses (fail closed) */

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { RevocationLease, Ticket } from '../../../packages/lease/src/lease.js';
-import type { UserPrincipal } from './principals.js';
+import type { AnyUserPrincipal } from './principals.js';
 
 /** How long a yes may be remembered, from the moment its question was sent. */
 export interface Term {
@@ -11,15 +11,16 @@ export interface Term {
 }
 
 export interface RememberedToken extends Term {
-  readonly identity: UserPrincipal;
+  readonly identity: AnyUserPrincipal;
   readonly takenAtMs: number;
 }
 
-/** Access tokens of live sessions by their digests, indexed by session and by user for their changes. */
+/** Access tokens of live sessions by their digests, indexed by session, user and each pair of their chains for their changes. */
 export class TokenCache {
   private readonly entries: LRUCache<string, RememberedToken>;
   private readonly bySession = new DigestIndex();
   private readonly byUser = new DigestIndex();
+  private readonly byApp = new DigestIndex();
 
   constructor(
     private readonly lease: RevocationLease,
@@ -30,6 +31,7 @@ export class TokenCache {
       dispose: ({ identity }, digest) => {
         this.bySession.delete(identity.sessionId, digest);
         this.byUser.delete(identity.userId, digest);
+        for (const appId of listAppIds(identity)) this.byApp.delete(appId, digest);
       },
     });
     // Called for a reset. Changes of signing keys need no index: the revocation of one is a reset, and the tokens of a
@@ -37,6 +39,7 @@ export class TokenCache {
     const evictAll = (): void => this.entries.clear();
     lease.addListener({ kind: 'session', evict: (id) => this.evict(this.bySession.find(id)), evictAll });
     lease.addListener({ kind: 'user', evict: (id) => this.evict(this.byUser.find(id)), evictAll });
+    lease.addListener({ kind: 'app', evict: (id) => this.evict(this.byApp.find(id)), evictAll });
   }
 
   /** May return a token that must not be used any more: it was valid once, and no change of it was reported since. */
@@ -49,13 +52,14 @@ export class TokenCache {
   }
 
   /** Ignores a token when any change was reported since its ticket (TOCTOU). */
-  remember(digest: string, identity: UserPrincipal, term: Term, ticket: Ticket): void {
+  remember(digest: string, identity: AnyUserPrincipal, term: Term, ticket: Ticket): void {
     if (!this.lease.isCurrent(ticket)) return;
     // The old entry goes first: disposing of it later would remove the new one from the index.
     this.forget(digest);
     this.entries.set(digest, { identity, takenAtMs: ticket.takenAtMs, ...term });
     this.bySession.add(identity.sessionId, digest);
     this.byUser.add(identity.userId, digest);
+    for (const appId of listAppIds(identity)) this.byApp.add(appId, digest);
   }
 
   forget(digest: string): void {
@@ -67,7 +71,11 @@ export class TokenCache {
   }
 }
 
-class DigestIndex {
+function listAppIds(identity: AnyUserPrincipal): readonly string[] {
+  return identity.caller === null ? [] : identity.chain.map(({ appId }) => appId);
+}
+
+export class DigestIndex {
   private readonly digests = new Map<string, Set<string>>();
 
   add(id: string, digest: string): void {

@@ -4,10 +4,11 @@ import type { RevocationLease } from '../../../packages/lease/src/lease.js';
 import { isUnavailable, parseObject } from './answers.js';
 import type { Checks } from './checks.js';
 import { CLOCK_TOLERANCE_SECONDS } from './clock-check.js';
+import { DELEGATED_TYPE, readChain, toDelegatedIssuer } from './delegation.js';
 import type { Settings } from './options.js';
-import type { UserPrincipal } from './principals.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient } from './service-client.js';
+import type { TokenClaims } from './to-principal.js';
 import type { TokenSetting } from './token-settings.js';
 
 /** `unknown`: only the service can tell. A setting: it does not fit the token, so one of the two is wrong. */
@@ -66,14 +67,18 @@ export class TokenCheck {
    * Reads the ids without verifying them.
    * @returns undefined when this is not a token of the service
    */
-  readClaims(token: string): Pick<UserPrincipal, 'userId' | 'sessionId'> | undefined {
+  readClaims(token: string): TokenClaims | undefined {
     try {
-      const { alg, kid, ...header } = decodeProtectedHeader(token);
-      const { sub, sid } = decodeJwt(token);
+      const { alg, kid, typ, ...header } = decodeProtectedHeader(token);
+      const { sub, sid, act } = decodeJwt(token);
       if (!COMPACT.test(token) || EXTENSIONS.some((name) => name in header)) return undefined;
       if ((alg !== 'HS256' && alg !== 'ES256') || (kid !== undefined && typeof kid !== 'string')) return undefined;
       if (typeof sub !== 'string' || typeof sid !== 'string') return undefined;
-      return { userId: sub.toLowerCase(), sessionId: sid.toLowerCase() };
+      const ids = { userId: sub.toLowerCase(), sessionId: sid.toLowerCase() };
+      if (typ !== DELEGATED_TYPE) return ids;
+      const chain = readChain(act);
+      // Under HS256 every holder of the secret could sign any chain.
+      return chain && alg === 'ES256' ? { ...ids, chain } : undefined;
     } catch {
       return undefined;
     }
@@ -123,6 +128,7 @@ export class TokenCheck {
     algorithm: string,
     key: KeyObject | PublishedKeys['resolve'],
   ): Promise<TokenVerdict> {
+    if (decodeProtectedHeader(token).typ === DELEGATED_TYPE) return this.verifyDelegated(token, key);
     const { issuer, audience } = this.settings;
     try {
       const { payload } = await jwtVerify(token, key as PublishedKeys['resolve'], {
@@ -137,7 +143,32 @@ export class TokenCheck {
     } catch (error) {
       if (!(error instanceof errors.JOSEError) || isAboutKeys(error)) return 'unknown';
       if (isAboutTime(error)) return this.checks.clock.isWrong ? 'unknown' : 'bad';
+      if (decodeJwt(token).iss === toDelegatedIssuer(issuer)) return 'bad';
       return this.isInTime(token) ? (findSetting(error, algorithm) ?? 'bad') : 'bad';
+    }
+  }
+
+  /**
+   * Of a delegated token only the signature may show a wrong setting: the service would judge its issuer and audience by the
+   * same text.
+   */
+  private async verifyDelegated(token: string, key: KeyObject | PublishedKeys['resolve']): Promise<TokenVerdict> {
+    const { issuer, serviceName } = this.settings;
+    try {
+      const { payload } = await jwtVerify(token, key as PublishedKeys['resolve'], {
+        algorithms: ['ES256'],
+        issuer: toDelegatedIssuer(issuer),
+        currentDate: new Date(this.runtime.clocks.wall()),
+        clockTolerance: CLOCK_TOLERANCE_SECONDS,
+        requiredClaims: ['exp', 'sub', 'sid'],
+      });
+      // One target: a list is not a form that the service issues.
+      return payload.aud === serviceName ? 'good' : 'bad';
+    } catch (error) {
+      if (!(error instanceof errors.JOSEError) || isAboutKeys(error)) return 'unknown';
+      if (isAboutTime(error)) return this.checks.clock.isWrong ? 'unknown' : 'bad';
+      const isUnsigned = error instanceof errors.JWSSignatureVerificationFailed;
+      return isUnsigned && this.isInTime(token) ? 'AUTH_JWKS_URL' : 'bad';
     }
   }
 

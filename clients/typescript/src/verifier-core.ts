@@ -23,8 +23,10 @@ import {
   toStoredDigest,
   type Credential,
 } from './credentials.js';
+import { expectDelegation, type UserDemands } from './delegation.js';
 import { Endings } from './endings.js';
 import { MissingScopeError, RefusedError, toVerificationError, VerificationError } from './errors.js';
+import { ExchangedTokens, type TokenDemands } from './exchanged-tokens.js';
 import { expectMember, knowsHouseholds, type MemberDemands } from './membership.js';
 import { observeCounts } from './open-telemetry.js';
 import type { Settings } from './options.js';
@@ -32,17 +34,19 @@ import { Poller } from './poller.js';
 import type { PresentedRequest } from './presented-request.js';
 import {
   hasScope,
+  type AnyUserPrincipal,
   type AppPrincipal,
+  type DelegatedUserPrincipal,
   type Door,
   type NodePrincipal,
   type Principal,
   type UserPrincipal,
 } from './principals.js';
-import { Questions, type Question } from './questions.js';
+import { Questions, type Identified, type Question } from './questions.js';
 import { createMissingCredential, REFUSALS, type Doors } from './refusals.js';
 import type { Runtime } from './runtime.js';
 import { ServiceClient } from './service-client.js';
-import { toAppPrincipal, toNodePrincipal, toUserPrincipal } from './to-principal.js';
+import { toAppPrincipal, toNodePrincipal, toUserPrincipal, type TokenClaims } from './to-principal.js';
 import { TokenCache, type Term } from './token-cache.js';
 import { TokenCheck } from './token-check.js';
 import type { ServiceRequest } from './transport.js';
@@ -67,7 +71,7 @@ interface Remembered<Identity> {
 }
 
 /** What memory has about a credential, and the question to ask when that does not suffice. */
-interface LookUp<Identity extends Principal> {
+interface LookUp<Identity extends Identified> {
   readonly remembered: Remembered<Identity> | undefined;
   readonly createQuestion: () => Question<Identity>;
 }
@@ -81,13 +85,17 @@ export interface AppDemands {
 /** Judged at each decision, because requests with other demands share the answer. */
 interface Demands extends AppDemands {
   readonly membership?: MemberDemands | undefined;
+  readonly delegation?: UserDemands | undefined;
 }
+
+const NO_DELEGATION: UserDemands = {};
 
 export class VerifierCore {
   private readonly lease: RevocationLease;
   private readonly apps: KeyCache<AppPrincipal>;
   private readonly nodes: KeyCache<NodePrincipal>;
   private readonly tokens: TokenCache;
+  private readonly exchanged: ExchangedTokens;
   private readonly uses = new Uses();
   private readonly questions: Questions;
   private readonly tokenCheck: TokenCheck;
@@ -119,6 +127,7 @@ export class VerifierCore {
     this.poller = new Poller(settings, runtime, client, this.lease, this.uses, this.checks);
     const onRemember = (): void => this.poller.start();
     this.questions = new Questions(settings, runtime, client, this.lease, this.checks, onRemember);
+    this.exchanged = new ExchangedTokens(settings, runtime, client, this.lease, this.checks, onRemember);
     this.endings = new Endings(runtime, this.lease, report);
     this.counts = new VerdictCounts(settings.onVerdict, report);
     observeCounts(() => this.readCounts());
@@ -146,11 +155,35 @@ export class VerifierCore {
   }
 
   /**
-   * Verifies the access token of a user: `Authorization: Bearer`.
-   * @throws {RefusedError} {UnavailableError}
+   * Verifies the access token of a user: `Authorization: Bearer`. With `delegated`, also one that another service got on behalf
+   * of a user; the principal then names it as `caller`.
+   * @throws {RefusedError} {DelegationNotAcceptedError} {DelegationRequiredError} {MissingScopeError} {UnavailableError}
    */
-  verifyUser(request: PresentedRequest): Promise<UserPrincipal> {
-    return this.verify('user', request);
+  verifyUser(
+    request: PresentedRequest,
+    demands?: UserDemands & { delegated?: false | undefined },
+  ): Promise<UserPrincipal>;
+  verifyUser(request: PresentedRequest, demands: UserDemands & { delegated: 'only' }): Promise<DelegatedUserPrincipal>;
+  verifyUser(request: PresentedRequest, demands: UserDemands): Promise<AnyUserPrincipal>;
+  verifyUser(request: PresentedRequest, demands: UserDemands = NO_DELEGATION): Promise<AnyUserPrincipal> {
+    return this.verify('user', request, { delegation: demands });
+  }
+
+  /**
+   * Gets a token with which this service calls another one on behalf of the user of this request, as the map allows it
+   * (`for_users`). Remembered until 80 % of its life, or until its session, its user or a pair of its chain ends.
+   * @throws {RefusedError} when the token of the request is not valid any more {UnavailableError}
+   */
+  async tokenFor(request: PresentedRequest, target: string, demands: TokenDemands = {}): Promise<string> {
+    try {
+      this.readClaims(readToken(request).token);
+      return await this.exchanged.get(request, target, demands);
+    } catch (error) {
+      if (!(error instanceof VerificationError)) this.checks.unexpectedErrors.report(error);
+      const explained = toVerificationError(error);
+      explained.requestId = readRequestId(request);
+      throw explained;
+    }
   }
 
   /**
@@ -183,19 +216,23 @@ export class VerifierCore {
   /**
    * Calls back once, when the presented key, or the session or the user of the token, has ended: for connections that
    * outlive their request. The expiry of an access token does not end its session.
-   * @param membership also calls back when the user is no longer such a member of this household
+   * @param demands of a household: also calls back when the user is no longer such a member of it; of delegation: those of the
+   * route, without which a delegated token ends at once
    * @returns a watch, which must be closed when the connection ends
    * @throws {RefusedError} without a credential, or for a malformed one
    */
-  onEnded(request: PresentedRequest, callback: () => void, membership?: MemberDemands): Watch {
+  onEnded(request: PresentedRequest, callback: () => void, demands: MemberDemands | UserDemands = {}): Watch {
+    const membership = 'household' in demands ? demands : undefined;
+    const delegation = 'household' in demands ? NO_DELEGATION : demands;
     const doors: Doors = membership ? ['user'] : EVERY_DOOR;
     const door = this.findDoor(request, doors);
     if (door === undefined) throw new RefusedError(createMissingCredential(doors));
     const isLive = async (): Promise<boolean | undefined> => {
       try {
-        const { remembered, createQuestion } = this.lookUp(door, request);
+        const { remembered, createQuestion } = this.lookUp(door, request, delegation);
         const found = findSufficient(remembered, membership);
         const identity = found ? found.identity : await this.questions.ask(createQuestion(), true);
+        expectDelegation(identity, delegation);
         if (membership) expectMember(identity, membership);
         return true;
       } catch (error) {
@@ -237,12 +274,13 @@ export class VerifierCore {
   private async verify<D extends Door>(
     door: D,
     request: PresentedRequest,
-    { scope, membership }: Demands = {},
+    { scope, membership, delegation = NO_DELEGATION }: Demands = {},
   ): Promise<Principal<D>> {
     try {
-      const { remembered: known, createQuestion } = this.lookUp(door, request);
+      const { remembered: known, createQuestion } = this.lookUp(door, request, delegation);
       const remembered = findSufficient(known, membership);
       const identity = remembered ? remembered.identity : await this.questions.ask(createQuestion());
+      expectDelegation(identity, delegation);
       // Asked without waiting: the answer is for later requests.
       if (remembered && this.isToBeAskedAgain(remembered)) this.questions.ask(createQuestion()).catch(() => undefined);
       if (scope !== undefined && identity.door === 'app' && !hasScope(identity, scope))
@@ -277,20 +315,20 @@ export class VerifierCore {
   /** @returns the kinds and ids whose change may end the credential */
   private listEnds(door: Door, request: PresentedRequest): readonly string[] {
     if (door !== 'user') return [`${door} ${(door === 'app' ? readApp(request) : readNode(request)).id}`];
-    const { sessionId, userId } = this.readClaims(readToken(request).token);
-    return [`session ${sessionId}`, `user ${userId}`];
+    const { sessionId, userId, chain = [] } = this.readClaims(readToken(request).token);
+    return [`session ${sessionId}`, `user ${userId}`, ...chain.map(({ appId }) => `app ${appId}`)];
   }
 
-  private readClaims(token: string): Pick<UserPrincipal, 'userId' | 'sessionId'> {
+  private readClaims(token: string): TokenClaims {
     const claimed = this.tokenCheck.readClaims(token);
     if (!claimed) throw new RefusedError(REFUSALS.user);
     return claimed;
   }
 
-  private lookUp<D extends Door>(door: D, request: PresentedRequest): LookUp<Principal<D>>;
-  private lookUp(door: Door, request: PresentedRequest): LookUp<Principal> {
+  private lookUp<D extends Door>(door: D, request: PresentedRequest, delegation: UserDemands): LookUp<Principal<D>>;
+  private lookUp(door: Door, request: PresentedRequest, delegation: UserDemands): LookUp<Identified> {
     if (door === 'app') return this.lookUpApp(request);
-    return door === 'node' ? this.lookUpNode(request) : this.lookUpUser(request);
+    return door === 'node' ? this.lookUpNode(request) : this.lookUpUser(request, delegation);
   }
 
   private lookUpApp(request: PresentedRequest): LookUp<AppPrincipal> {
@@ -338,18 +376,28 @@ export class VerifierCore {
     };
   }
 
-  private lookUpUser(request: PresentedRequest): LookUp<UserPrincipal> {
+  private lookUpUser(
+    request: PresentedRequest,
+    { delegated: acceptsDelegated = false }: UserDemands,
+  ): LookUp<AnyUserPrincipal> {
     const credential = readToken(request);
     const { digest, token } = credential;
     const found = this.tokens.find(digest);
-    const claimed = found?.identity ?? this.readClaims(token);
+    const claimed: TokenClaims = found?.identity ?? this.readClaims(token);
+    const isDelegated = claimed.chain !== undefined;
+    // Only this header lets the service accept a delegated token.
+    const target = isDelegated && acceptsDelegated && { 'X-Platform-Target': this.settings.serviceName };
     return {
       remembered: found && this.tokens.isUsable(found, this.runtime.clocks.wall()) ? found : undefined,
       createQuestion: () => ({
         credential,
         network: readNetwork(request),
         path: USER_PATH,
-        request: { ...this.createRequest(USER_PATH, request, credential.toHeaders()), presentsOwnKey: true },
+        isDelegationRefused: isDelegated && !acceptsDelegated,
+        request: {
+          ...this.createRequest(USER_PATH, request, { ...credential.toHeaders(), ...target }),
+          presentsOwnKey: true,
+        },
         check: (deadlineMs) => this.tokenCheck.check(token, deadlineMs),
         read: (body) => toUserPrincipal(body, claimed),
         remember: (identity, term, ticket) => this.tokens.remember(digest, identity, term, ticket),
@@ -359,7 +407,7 @@ export class VerifierCore {
   }
 
   /** Reports only what the service cannot see: uses that memory answered, and the scope that the call needed. */
-  private recordUse(identity: Principal, isRemembered: boolean, scope: string | undefined): void {
+  private recordUse(identity: Identified, isRemembered: boolean, scope: string | undefined): void {
     if (identity.door === 'user') return;
     const asked = identity.door === 'app' && identity.scopes !== undefined ? scope : undefined;
     if (asked === undefined && !isRemembered) return;
@@ -405,7 +453,7 @@ export class VerifierCore {
 }
 
 /** Memory does not serve a demand for a membership with an answer that does not know: it may be that of an older replica. */
-function findSufficient<Identity extends Principal>(
+function findSufficient<Identity extends Identified>(
   remembered: Remembered<Identity> | undefined,
   membership: MemberDemands | undefined,
 ): Remembered<Identity> | undefined {

@@ -20,7 +20,7 @@ import {
   RequireUser,
   VerifierCore,
 } from '../src/nest.js';
-import type { AppPrincipal, NodePrincipal, UserPrincipal } from '../src/principals.js';
+import type { AppPrincipal, DelegatedUserPrincipal, NodePrincipal, UserPrincipal } from '../src/principals.js';
 import { Verifier } from '../src/verifier.js';
 
 interface Started {
@@ -45,6 +45,22 @@ const startExpress: Start = async (verifier) => {
   app.get(
     '/user',
     requireUser(verifier).handle((request, response) => response.json(request.auth)),
+  );
+  app.get(
+    '/delegated',
+    requireUser(verifier, { delegated: true, scope: 'documents:read' }).handle(({ auth }, response) =>
+      response.json({ userId: auth.userId, caller: auth.caller, email: auth.caller === null ? auth.email : 'none' }),
+    ),
+  );
+  app.get(
+    '/onward',
+    requireUser(verifier).handle(async (request, response) =>
+      response.json({ token: await verifier.tokenFor(request, 'ocr', { scope: 'documents:read' }) }),
+    ),
+  );
+  app.get(
+    '/only',
+    requireUser(verifier, { delegated: 'only' }).handle(({ auth }, response) => response.json(auth.scopes)),
   );
   app.get(
     '/documents',
@@ -104,6 +120,11 @@ const startFastify: Start = async (verifier) => {
   app.get('/app', { onRequest: requireApp(verifier) }, (request, reply) => reply.send(request.auth));
   app.get('/node', { onRequest: requireNode(verifier) }, (request, reply) => reply.send(request.auth));
   app.get('/user', { onRequest: requireUser(verifier) }, (request, reply) => reply.send(request.auth));
+  const delegated = requireUser(verifier, { delegated: true, scope: 'documents:read' });
+  app.get('/delegated', { onRequest: delegated }, ({ auth }, reply) => {
+    if (auth?.door !== 'user') throw new Error('no user');
+    return reply.send({ userId: auth.userId, caller: auth.caller, email: auth.caller === null ? auth.email : 'none' });
+  });
   app.get('/documents', { onRequest: requireApp(verifier, { scope: 'documents:read' }) }, (request, reply) =>
     reply.send(request.auth),
   );
@@ -136,6 +157,12 @@ class CallersController {
   @RequireNode()
   getNode(@Principal('node') node: NodePrincipal): NodePrincipal {
     return node;
+  }
+
+  @Get('delegated')
+  @RequireUser({ delegated: true, scope: 'documents:read' })
+  getDelegated(@Principal() user: UserPrincipal | DelegatedUserPrincipal) {
+    return { userId: user.userId, caller: user.caller, email: user.caller === null ? user.email : 'none' };
   }
 
   @Get('documents')
@@ -281,6 +308,36 @@ describe('the guards of Express, in detail', () => {
     },
   );
 
+  it('get a token for another service, with the chain of a delegated one', async () => {
+    const { principal, headers: own } = auth.issueUser();
+    const { body } = await get(`${service.url}/onward`, Object.entries(own).flat());
+    const claims = JSON.parse(Buffer.from(String(body.token).split('.')[1]!, 'base64url').toString()) as object;
+    expect(claims).toMatchObject({ sub: principal.userId, aud: 'ocr', scope: 'documents:read' });
+    const delegated = auth.issueDelegated({ caller: 'meals', user: principal });
+    await expect(auth.tokenFor(delegated, 'ocr')).resolves.toContain('.');
+    auth.revoke(delegated);
+    await expect(auth.tokenFor(delegated, 'ocr')).rejects.toMatchObject({ status: 401, code: 'invalid_access_token' });
+    auth.setAvailable(false);
+    await expect(auth.tokenFor({ headers: own }, 'ocr')).rejects.toMatchObject({ status: 503 });
+    auth.setAvailable(true);
+  });
+
+  it('accept delegated tokens alone where the route says so, and take none for the user', async () => {
+    const user = auth.issueUser();
+    const delegated = auth.issueDelegated({ scopes: ['a'], user: user.principal });
+    const askOnly = (headers: object) => get(`${service.url}/only`, Object.entries(headers).flat() as string[]);
+    expect((await askOnly(delegated.headers)).body).toEqual(['a']);
+    expect(await askOnly(user.headers)).toMatchObject({ status: 403, body: { code: 'delegation_required' } });
+    expect(expressGuards.findPrincipal({}, 'delegated')).toBeUndefined();
+  });
+
+  it.each([[{ delegated: 'yes' }], [{ scope: 'read' }], [{ delegated: true, scope: ['read'] }]])(
+    'refuse to start with the demands %j',
+    (demands) => {
+      expect(() => expressGuards.requireUser(auth, demands as never)).toThrow('Let a route accept delegated tokens');
+    },
+  );
+
   it.each([[[]], [['admin']], [undefined]])('refuse to start with the doors %j', (doors) => {
     expect(() => expressGuards.requireAny(auth, doors as never)).toThrow('Name one or more of app, node, user');
   });
@@ -349,6 +406,22 @@ describe.each<[string, Start]>([
     expect([status, body.code, body.status]).toEqual([401, code, 401]);
     expect(headers['content-type']).toContain('application/problem+json');
     expect(headers['www-authenticate']).toContain(scheme);
+  });
+
+  it('admit a service on behalf of a user only where the route says so', async () => {
+    const alice = auth.issueUser();
+    const reader = auth.issueDelegated({ caller: 'meals', scopes: ['documents:read'], user: alice.principal });
+    const writer = auth.issueDelegated({ caller: 'meals', scopes: ['documents:write'] });
+    const ask = (path: string, { headers }: { headers: Readonly<Record<string, string>> }) =>
+      get(`${service.url}${path}`, Object.entries(headers).flat());
+    const { userId, email } = alice.principal;
+    expect((await ask('/delegated', reader)).body).toEqual({ userId, caller: 'meals', email: 'none' });
+    expect((await ask('/delegated', alice)).body).toEqual({ userId, caller: null, email });
+    expect(await ask('/delegated', writer)).toMatchObject({ status: 403, body: { code: 'missing_scope' } });
+    expect(await ask('/user', reader)).toMatchObject({ status: 403, body: { code: 'delegation_not_accepted' } });
+    expect(await ask('/any', reader)).toMatchObject({ status: 403, body: { code: 'delegation_not_accepted' } });
+    auth.revoke(reader);
+    expect((await ask('/delegated', reader)).status).toBe(401);
   });
 
   it('answer 403 that names the scope to a valid key without it, and let unrestricted keys pass', async () => {

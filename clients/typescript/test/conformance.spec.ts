@@ -5,7 +5,7 @@ import { inspect, isDeepStrictEqual } from 'node:util';
 import { RefusedError, UnavailableError, VerificationError } from '../src/errors.js';
 import type { MemberDemands } from '../src/membership.js';
 import { toSettings } from '../src/options.js';
-import { hasScope, type Principal } from '../src/principals.js';
+import { hasScope, type AnyUserPrincipal, type Principal } from '../src/principals.js';
 import { VerifierCore } from '../src/verifier-core.js';
 import { FakeService } from './fake-service.js';
 import {
@@ -22,6 +22,7 @@ import {
   type Verdict,
 } from './scenarios.js';
 import { Simulation } from './simulation.js';
+import type { ServiceRequest } from '../src/transport.js';
 
 /** A scenario fails when its verdict is still unknown this long after the last step. */
 const PATIENCE_MS = 10_000;
@@ -124,11 +125,18 @@ class Run {
   private async verify({ door, headers }: Credential, step: Step): Promise<Known> {
     const request = toRequest([...headers, ...(step.with ?? [])]);
     const verify = { app: 'verifyApp', node: 'verifyNode', user: 'verifyUser' } as const;
-    const demands = step.member as MemberDemands | undefined;
+    const membership = step.member as MemberDemands | undefined;
+    const { demands, token_for: exchange } = step;
     try {
-      const principal = await (demands
-        ? this.verifier.verifyMember(request, demands)
-        : this.verifier[verify[door]](request));
+      if (exchange) {
+        const token = await this.verifier.tokenFor(request, exchange.target, exchange);
+        return { atMs: this.simulation.nowMs, verdict: 'accepted', principal: { token } };
+      }
+      const principal = await (membership
+        ? this.verifier.verifyMember(request, membership)
+        : demands
+          ? this.verifier.verifyUser(request, demands)
+          : this.verifier[verify[door]](request));
       return { atMs: this.simulation.nowMs, verdict: 'accepted', principal: toNeutral(principal) };
     } catch (error) {
       if (!(error instanceof VerificationError)) {
@@ -170,7 +178,7 @@ class Run {
       return;
     }
     const headers = new Headers(request.headers);
-    const body = JSON.parse(request.body ?? '{}') as Record<string, unknown>;
+    const body = readBody(request);
     for (const [name, value] of Object.entries(expected.headers ?? {}))
       this.match(step, name, headers.get(name), value);
     for (const name of expected.without_headers ?? []) this.match(step, name, headers.get(name), null);
@@ -212,9 +220,14 @@ function toRequest(pairs: readonly (readonly [string, string])[]) {
 }
 
 /** The suite's names of a principal's fields. */
-function toNeutral(principal: Principal): Record<string, unknown> {
+function toNeutral(principal: Principal | AnyUserPrincipal): Record<string, unknown> {
   const toSnakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   return Object.fromEntries(Object.entries(principal).map(([name, value]) => [toSnakeCase(name), value]));
+}
+
+function readBody({ headers, body = '{}' }: ServiceRequest): Readonly<Record<string, unknown>> {
+  const isForm = headers['Content-Type'] === 'application/x-www-form-urlencoded';
+  return isForm ? Object.fromEntries(new URLSearchParams(body)) : (JSON.parse(body) as Record<string, unknown>);
 }
 
 function readUsed(body = '{}'): { kind: string; id: string; ago_ms: number; previous?: boolean }[] {

@@ -15,6 +15,7 @@ const DEFAULTS: Required<NonNullable<Scenario['service']>> = {
   'validate-node': ['node_yes'],
   'validate-user': ['alice_yes'],
   jwks: ['jwks'],
+  token: ['ocr_token'],
 };
 const ROUTES: Readonly<Record<string, Path>> = {
   'POST http://auth.test/internal/changes': 'changes',
@@ -22,6 +23,7 @@ const ROUTES: Readonly<Record<string, Path>> = {
   'POST http://auth.test/internal/validate-node': 'validate-node',
   'POST http://auth.test/internal/validate-user': 'validate-user',
   'GET http://auth.test/.well-known/jwks.json': 'jwks',
+  'POST http://auth.test/internal/token': 'token',
 };
 
 /** Answers as a scenario says. */

@@ -1,12 +1,13 @@
 import { Ajv, type ValidateFunction } from 'ajv';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { UserDemands } from '../src/delegation.js';
 import type { Door } from '../src/principals.js';
 import { fromRoot } from '../../../test/support/from-root.js';
 
 const FOLDER = fromRoot('clients/conformance');
 
-export type Path = 'changes' | 'validate-app' | 'validate-node' | 'validate-user' | 'jwks';
+export type Path = 'changes' | 'validate-app' | 'validate-node' | 'validate-user' | 'jwks' | 'token';
 export type Pairs = readonly (readonly [string, string])[];
 export type Verdict = 'accepted' | 'refused' | 'unavailable';
 export type Count = number | readonly [number, number];
@@ -44,6 +45,8 @@ export interface Step {
   readonly present?: string | Credential;
   readonly with?: Pairs;
   readonly member?: { readonly household: unknown; readonly role?: 'admin' };
+  readonly demands?: UserDemands;
+  readonly token_for?: { readonly target: string; readonly scope?: string };
   readonly expect?: Verdict | Expectation;
   readonly service?: Service;
   readonly key_file?: string | null;
@@ -112,6 +115,7 @@ export const secrets = [
   names.own_app_key!,
   names.next_own_app_key!,
   names.secret_key!,
+  names.ocr_token!,
 ];
 
 export function readScenarios(): { readonly rule: string; readonly scenarios: readonly Scenario[] }[] {

@@ -2,6 +2,8 @@
 
 from platform_auth.endings import Watch
 from platform_auth.errors import (
+    DelegationNotAcceptedError,
+    DelegationRequiredError,
     MissingRoleError,
     MissingScopeError,
     NotAMemberError,
@@ -11,7 +13,16 @@ from platform_auth.errors import (
     VerificationError,
     VerifierConfigurationError,
 )
-from platform_auth.principals import AppPrincipal, Door, Membership, NodePrincipal, Principal, UserPrincipal
+from platform_auth.principals import (
+    AppPrincipal,
+    DelegatedUserPrincipal,
+    DelegationLink,
+    Door,
+    Membership,
+    NodePrincipal,
+    Principal,
+    UserPrincipal,
+)
 from platform_auth.testing import TestCredential
 from platform_auth.verifier import TestVerifier, Verifier
 
@@ -23,6 +34,10 @@ User = UserPrincipal
 __all__ = [
     "App",
     "AppPrincipal",
+    "DelegatedUserPrincipal",
+    "DelegationLink",
+    "DelegationNotAcceptedError",
+    "DelegationRequiredError",
     "Door",
     "Membership",
     "MissingRoleError",

@@ -33,6 +33,8 @@ class Verdict(Enum):
     NO = "no"
     # The service could not decide.
     UNKNOWN = "unknown"
+    # A valid delegated token at a route that does not accept one.
+    DELEGATED = "delegated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def judge(door: Door, answer: ServiceAnswer) -> Yes | Misconfigured | Verdict:
     if is_unavailable(status):
         return Verdict.UNKNOWN
     if status != 200:
-        return Misconfigured(_describe(status, _to_loggable(code)))
+        return Misconfigured(_describe(status, to_loggable(code)))
     if body.get("valid") is not True:
         return Misconfigured(_describe(status, "not the body of a validation"))
     fresh_for_ms = _to_whole_number(answer.headers.get("x-platform-fresh-for-ms"))
@@ -100,7 +102,7 @@ def read_poll_answer(answer: ServiceAnswer) -> Renewal | Misconfigured | Verdict
     if is_unavailable(status):
         return Verdict.UNKNOWN
     if status != 200:
-        return Misconfigured(_describe(status, _to_loggable(body.get("code"))))
+        return Misconfigured(_describe(status, to_loggable(body.get("code"))))
     cursor, reset, changes = body.get("cursor"), body.get("reset"), body.get("changes")
     lease, fresh_for = _to_duration(body.get("lease_ms")), _to_duration(body.get("fresh_for_ms"))
     known = _read_changes(changes)
@@ -146,7 +148,7 @@ def _describe(status: int, detail: str) -> str:
     return f"{status}: {detail} ({advice})" if advice else f"{status}: {detail}"
 
 
-def _to_loggable(code: object) -> str:
+def to_loggable(code: object) -> str:
     return code if isinstance(code, str) and _CODE.fullmatch(code) else "not a known problem"
 
 

@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 from platform_auth.clocks import Instant
 from platform_auth.credentials import UNREADABLE, Credential, Headers, compute_fingerprint, compute_hash
 from platform_auth.lease import Change, Lease, Ticket
-from platform_auth.principals import AppPrincipal, NodePrincipal, UserPrincipal
+from platform_auth.principals import AnyUserPrincipal, AppPrincipal, DelegatedUserPrincipal, NodePrincipal
 from platform_auth.uses import Use, UsedKind, Uses
 
-Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
+Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, AnyUserPrincipal)
 KeyIdentity = TypeVar("KeyIdentity", AppPrincipal, NodePrincipal)
 # Asks again about the credential that these headers present, from this remote address.
 Renew = Callable[[Headers, str | None], None]
@@ -208,20 +208,22 @@ class KeyCache(_Cache[KeyIdentity]):
                 self._put(entry)
 
 
-class TokenCache(_Cache[UserPrincipal]):
-    """Access tokens of live sessions; several for each session and user."""
+class TokenCache(_Cache[AnyUserPrincipal]):
+    """Access tokens of live sessions; several for each session, user and pair of a chain."""
 
     def __init__(self, lease: Lease, max_entries: int, renew: Renew = _do_not_renew) -> None:
         super().__init__("authorization", lease, max_entries, renew)
 
     def remember(
-        self, credential: Credential, principal: UserPrincipal, sent: Instant, seconds: float, ticket: Ticket
+        self, credential: Credential, principal: AnyUserPrincipal, sent: Instant, seconds: float, ticket: Ticket
     ) -> None:
         """
         Remembers the token for some seconds since its question was sent, unless any change was reported since the
         ticket was taken (TOCTOU).
         """
-        changes = (Change("session", principal.session_id), Change("user", principal.user_id))
+        chain = principal.chain if isinstance(principal, DelegatedUserPrincipal) else ()
+        pairs = (Change("app", link.app_id) for link in chain)
+        changes = (Change("session", principal.session_id), Change("user", principal.user_id), *pairs)
         fingerprint, checked_at = compute_fingerprint(credential), _choose_check(sent, seconds)
         entry = _Entry(fingerprint, principal, sent.plus(seconds), checked_at, changes)
         with self._lease.lock:

@@ -12,11 +12,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.utils.module_loading import import_string
 
+from platform_auth.delegation import Delegated
 from platform_auth.errors import to_verification_error
 from platform_auth.membership import AdminRole
 from platform_auth.principals import Door
 from platform_auth.verifier import Verifier
-from platform_auth.wsgi import MemberRequirement, Requirement
+from platform_auth.wsgi import MemberRequirement, Requirement, UserRequirement
 
 View = TypeVar("View", bound=Callable[..., Any])
 _ATTRIBUTE = "platform_auth_requirement"
@@ -27,6 +28,11 @@ def require(*doors: Door, scope: str | None = None) -> Callable[[View], View]:
     Requires a credential of the first of these doors for which a request presents one, and the scope of an app's key.
     """
     return _mark(Requirement(*doors, scope=scope))
+
+
+def require_user(*, delegated: Delegated, scope: str | None = None) -> Callable[[View], View]:
+    """Requires a user, or a service on behalf of one ("only": no other caller), with the scope, if one is given."""
+    return _mark(UserRequirement(delegated, scope))
 
 
 def require_member(household_path: str, *, role: AdminRole | None = None) -> Callable[[View], View]:

@@ -106,6 +106,6 @@ class Endings:
 
 def to_liveness(outcome: object) -> bool | None:
     """Returns None when the outcome is not a verdict."""
-    if outcome is Verdict.NO:
+    if outcome is Verdict.NO or outcome is Verdict.DELEGATED:
         return False
     return None if outcome is Verdict.UNKNOWN else True

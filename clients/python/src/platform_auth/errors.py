@@ -87,6 +87,18 @@ _MISSING_SCOPE = Problem(
     title="A scope is missing",
     detail="The key is valid. The operator, or the app credential, needs one of the scopes that `scopes` lists.",
 )
+_DELEGATION_NOT_ACCEPTED = Problem(
+    status=403,
+    code="delegation_not_accepted",
+    title="A delegated token is not accepted here",
+    detail="The token is valid, and was issued to a service on behalf of a user. This route accepts users themselves alone.",
+)
+_DELEGATION_REQUIRED = Problem(
+    status=403,
+    code="delegation_required",
+    title="A delegated token is needed",
+    detail="The token is valid, and is a user’s own. This route accepts services that call on behalf of a user alone.",
+)
 # The same for a household that does not exist.
 _NOT_A_MEMBER = Problem(
     status=404,
@@ -152,11 +164,25 @@ class RefusedError(VerificationError):
 
 
 class MissingScopeError(RefusedError):
-    """A verdict: the key of a service is valid but lacks a scope. Status 403."""
+    """A verdict: the key of a service, or the token that it got on behalf of a user, is valid but lacks a scope. Status 403."""
 
     def __init__(self, scope: str) -> None:
         super().__init__(replace(_MISSING_SCOPE, extension={"scopes": [scope]}))
         self.scope = scope
+
+
+class DelegationNotAcceptedError(RefusedError):
+    """A verdict: the token is a service's, on behalf of a user, and the route accepts users themselves alone. Status 403."""
+
+    def __init__(self) -> None:
+        super().__init__(_DELEGATION_NOT_ACCEPTED)
+
+
+class DelegationRequiredError(RefusedError):
+    """A verdict: the token is a user's own, and the route accepts services on behalf of users alone. Status 403."""
+
+    def __init__(self) -> None:
+        super().__init__(_DELEGATION_REQUIRED)
 
 
 class NotAMemberError(RefusedError):

@@ -11,9 +11,9 @@ from fastapi.openapi.models import APIKey, HTTPBearer
 from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 
-from platform_auth.principals import Door, Principal
+from platform_auth.principals import AnyPrincipal, Door
 
-Identity = TypeVar("Identity", bound=Principal | None)
+Identity = TypeVar("Identity", bound=AnyPrincipal | None)
 _Dependency = Callable[[HTTPConnection], Awaitable[Identity]]
 
 

@@ -7,11 +7,12 @@ from typing import Any, Protocol, TypeVar, cast
 from flask import Response, current_app, g, request
 from flask.typing import ResponseReturnValue
 
+from platform_auth.delegation import Delegated
 from platform_auth.errors import to_verification_error
 from platform_auth.membership import AdminRole
 from platform_auth.principals import Door
 from platform_auth.verifier import Verifier
-from platform_auth.wsgi import MemberRequirement, Requirement
+from platform_auth.wsgi import MemberRequirement, Requirement, UserRequirement
 
 View = TypeVar("View", bound=Callable[..., ResponseReturnValue])
 
@@ -30,9 +31,12 @@ def require_node(verifier: Verifier) -> Decorator:
     return _guard(verifier, Requirement("node"))
 
 
-def require_user(verifier: Verifier) -> Decorator:
-    """Admits requests with a valid access token of a user."""
-    return _guard(verifier, Requirement("user"))
+def require_user(verifier: Verifier, *, delegated: Delegated = False, scope: str | None = None) -> Decorator:
+    """
+    Admits requests with a valid access token of a user. With delegated, also those of a service on behalf of a user ("only": no
+    others), with the scope, if one is given; `g.auth.caller` is that service, or None.
+    """
+    return _guard(verifier, UserRequirement(delegated, scope))
 
 
 def require_member(verifier: Verifier, household_path: str, *, role: AdminRole | None = None) -> Decorator:

@@ -11,7 +11,7 @@ from platform_auth.errors import (
     UnavailableError,
     VerifierConfigurationError,
 )
-from platform_auth.principals import Principal, UserPrincipal
+from platform_auth.principals import AnyPrincipal, UserPrincipal
 
 # What a framework has as a parameter of the path.
 PresentedHousehold = str | UUID | None
@@ -25,7 +25,7 @@ class MemberDemands:
     # Without a role, every member is accepted.
     role: AdminRole | None = None
 
-    def check(self, user: Principal) -> None:
+    def check(self, user: AnyPrincipal) -> None:
         """
         Called at each decision, because requests with other demands share the answer. Raises NotAMemberError,
         MissingRoleError, and UnavailableError when the answer does not name the households.
@@ -40,7 +40,7 @@ class MemberDemands:
         if self.role is not None and found.role != self.role:
             raise MissingRoleError(self.role)
 
-    def judge(self, user: Principal) -> bool | None:
+    def judge(self, user: AnyPrincipal) -> bool | None:
         """As `check`. Returns None without a verdict."""
         try:
             self.check(user)

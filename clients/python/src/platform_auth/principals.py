@@ -44,7 +44,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class UserPrincipal:
-    """A user, by an access token of a live session.
+    """A user, by an own access token of a live session.
 
     amr says how the user logged in (RFC 8176): "mfa" when with more than one factor. Empty when the service does not tell.
     households says where the user lives: None when the service is an older one that does not know, which is not the same as
@@ -57,9 +57,38 @@ class UserPrincipal:
     amr: tuple[str, ...] = ()
     households: tuple[Membership, ...] | None = None
     door: Literal["user"] = field(default="user", init=False)
+    # No service calls on behalf of the user.
+    caller: None = field(default=None, init=False)
 
 
+@dataclass(frozen=True, slots=True)
+class DelegationLink:
+    """A service that passed the user on, and the pair that allowed it."""
+
+    service: str
+    app_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatedUserPrincipal:
+    """A user on whose behalf a service calls, with a token for this service alone.
+
+    caller is that service, scopes what it may do for the user, and chain names every service that passed the user on, the caller
+    first.
+    """
+
+    user_id: str
+    session_id: str
+    caller: str
+    scopes: tuple[str, ...]
+    chain: tuple[DelegationLink, ...]
+    amr: tuple[str, ...] = ()
+    door: Literal["user"] = field(default="user", init=False)
+
+
+AnyUserPrincipal = UserPrincipal | DelegatedUserPrincipal
 Principal = AppPrincipal | NodePrincipal | UserPrincipal
+AnyPrincipal = Principal | DelegatedUserPrincipal
 Body = Mapping[str, Any]
 
 
@@ -84,13 +113,30 @@ def to_node_principal(body: Body, node_id: str) -> NodePrincipal | None:
 def to_user_principal(body: Body, user_id: str, session_id: str) -> UserPrincipal | None:
     """Returns None when the answer is about another user or session than the token names."""
     email = body.get("email")
-    if _to_id(body.get("user_id")) != user_id or _to_id(body.get("session_id")) != session_id:
-        return None
-    if not isinstance(email, str):
+    if not _is_about(body, user_id, session_id) or not isinstance(email, str) or "act" in body:
         return None
     return UserPrincipal(
         user_id, session_id, email, _to_words(body.get("amr")), _to_memberships(body.get("households"))
     )
+
+
+def to_delegated_principal(
+    body: Body,
+    user_id: str,
+    session_id: str,
+    chain: tuple[DelegationLink, ...],
+    answered: tuple[DelegationLink, ...] | None,
+) -> DelegatedUserPrincipal | None:
+    """Returns None when the answer is about another user, session or chain than the token names."""
+    caller = chain[0].service
+    if not _is_about(body, user_id, session_id) or answered != chain or body.get("caller") != caller:
+        return None
+    scopes, amr = _to_words(body.get("scopes")), _to_words(body.get("amr"))
+    return DelegatedUserPrincipal(user_id, session_id, caller, scopes, chain, amr)
+
+
+def _is_about(body: Body, user_id: str, session_id: str) -> bool:
+    return _to_id(body.get("user_id")) == user_id and _to_id(body.get("session_id")) == session_id
 
 
 def _to_memberships(value: object) -> tuple[Membership, ...] | None:

@@ -19,7 +19,7 @@ from platform_auth.credentials import Credential
 from platform_auth.events import Misconfigurations, UnexpectedErrors
 from platform_auth.lease import Lease, Ticket
 from platform_auth.options import Settings
-from platform_auth.principals import DOORS, AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
+from platform_auth.principals import DOORS, AnyPrincipal, AnyUserPrincipal, AppPrincipal, Door, NodePrincipal
 from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient, TimedAnswer
 from platform_auth.service_name import ServiceName
@@ -35,7 +35,7 @@ _MAX_WAIT_SECONDS = 1.0
 # Above every limit of a question, so that only a dead thread takes longer.
 PATIENCE_SECONDS = 4.0
 
-Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
+Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, AnyUserPrincipal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,13 @@ class Question(Generic[Identity]):
     forget: Callable[[], None] = field(repr=False)
     # May decide before the service is asked.
     check: Callable[[float], Awaitable[TokenVerdict | TokenSetting]] | None = field(default=None, repr=False)
+    # Whether it is about a delegated token at a route that does not accept one: the local check decides, if it can.
+    is_delegation_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    principal: Principal
+    principal: AnyPrincipal
     # Counts from the moment the question was sent, for every request that waited for the answer.
     usable_until: Instant
 
@@ -131,7 +133,8 @@ class Questions:
     def _join_or_start(self, question: Question[Identity]) -> tuple[_Flight | None, bool]:
         credential = question.credential
         door = credential.door
-        name = (door, credential.id, credential.digest)
+        # A question of a route that does not accept the token is another one: its answer is no answer to a route that does.
+        name = (door, "refused" if question.is_delegation_refused else credential.id, credential.digest)
         now = self._runtime.clocks.monotonic()
         with self._lock:
             joined = self._in_flight.get(name)
@@ -199,6 +202,8 @@ class Questions:
         verdict = TokenVerdict.UNKNOWN if question.check is None else await question.check(deadline)
         if verdict is TokenVerdict.BAD:
             return Verdict.NO
+        if question.is_delegation_refused and verdict is not TokenVerdict.UNKNOWN:
+            return Verdict.DELEGATED if verdict is TokenVerdict.GOOD else Verdict.NO
         if not isinstance(verdict, TokenSetting):
             outcome = await self._send(question, deadline)
             if verdict is TokenVerdict.GOOD and isinstance(outcome, Accepted):
@@ -255,7 +260,7 @@ class Questions:
             principal = replace(principal, is_previous=True)
         if yes.remember_for > 0:
             question.remember(principal, timed.sent, yes.remember_for, ticket)
-        return Accepted(cast(Principal, principal), usable_until)
+        return Accepted(cast(AnyPrincipal, principal), usable_until)
 
 
 def _remember_nothing(*_: object) -> None:

@@ -12,12 +12,12 @@ from starlette.websockets import WebSocket, WebSocketState
 from platform_auth.credentials import Headers
 from platform_auth.errors import Scope, VerificationError, read_address, send_problem, to_verification_error
 from platform_auth.membership import AdminRole
-from platform_auth.principals import Door, Principal, UserPrincipal
+from platform_auth.principals import AnyPrincipal, Door, UserPrincipal
 
 if TYPE_CHECKING:
     from platform_auth.verifier import Verifier
 
-Identity = TypeVar("Identity", bound=Principal | None)
+Identity = TypeVar("Identity", bound=AnyPrincipal | None)
 Dependency = Callable[[HTTPConnection], Awaitable[Identity]]
 _POLICY_VIOLATION = 1008
 

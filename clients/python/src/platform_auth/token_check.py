@@ -12,6 +12,7 @@ import jwt
 
 from platform_auth.answers import is_unavailable, parse_object
 from platform_auth.clock_check import ClockCheck
+from platform_auth.delegation import to_delegated_issuer
 from platform_auth.events import Misconfigurations
 from platform_auth.lease import Change, Lease
 from platform_auth.options import Settings
@@ -144,13 +145,27 @@ class TokenCheck:
         is_in_time = is_within_its_times(token, self._runtime.clocks.wall())
         if not is_in_time and not self._clock_check.is_wrong:
             return TokenVerdict.BAD
+        if is_signed and not self._has_form(token):
+            return TokenVerdict.BAD
         setting = self._find_setting(token, is_signed)
         return setting or (TokenVerdict.GOOD if is_in_time else TokenVerdict.UNKNOWN)
+
+    def _has_form(self, token: ParsedToken) -> bool:
+        """
+        Whether a delegated token names its issuer and this service alone, and no other token its issuer. The service judges
+        them by the same texts, so they never show a wrong setting.
+        """
+        is_delegated = token.claims.get("iss") == to_delegated_issuer(self._settings.issuer)
+        if token.chain is None:
+            return not is_delegated
+        return is_delegated and token.claims.get("aud") == self._settings.service_name
 
     def _find_setting(self, token: ParsedToken, is_signed: bool) -> TokenSetting | None:
         """Returns the setting that the token does not fit."""
         if not is_signed:
             return TokenSetting.SECRET_KEY if token.algorithm == "HS256" else TokenSetting.AUTH_JWKS_URL
+        if token.chain is not None:
+            return None
         if token.claims.get("iss") != self._settings.issuer:
             return TokenSetting.JWT_ISSUER
         return None if is_for(token, self._settings.audience) else TokenSetting.JWT_AUDIENCE

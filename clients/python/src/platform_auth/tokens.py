@@ -12,6 +12,8 @@ import jwt
 
 from platform_auth.answers import parse_object
 from platform_auth.clock_check import CLOCK_TOLERANCE_SECONDS
+from platform_auth.delegation import DELEGATED_TYPE, read_chain
+from platform_auth.principals import DelegationLink
 
 _ALGORITHMS = ("HS256", "ES256")
 _JWS = jwt.PyJWS(algorithms=_ALGORITHMS)
@@ -33,6 +35,8 @@ class ParsedToken:
     user_id: str
     session_id: str
     claims: Mapping[str, Any] = field(repr=False)
+    # Of a delegated token.
+    chain: tuple[DelegationLink, ...] | None = None
 
 
 def parse_token(text: str) -> ParsedToken | None:
@@ -50,7 +54,11 @@ def parse_token(text: str) -> ParsedToken | None:
         return None
     if not isinstance(user_id, str) or not isinstance(session_id, str):
         return None
-    return ParsedToken(text, algorithm, header.get("kid"), user_id.lower(), session_id.lower(), claims)
+    chain = read_chain(claims.get("act")) if header.get("typ") == DELEGATED_TYPE else None
+    # Under HS256 every holder of the secret could sign any chain.
+    if header.get("typ") == DELEGATED_TYPE and (chain is None or algorithm != "ES256"):
+        return None
+    return ParsedToken(text, algorithm, header.get("kid"), user_id.lower(), session_id.lower(), claims, chain)
 
 
 def has_valid_signature(token: ParsedToken, key: Key) -> bool | None:

@@ -8,11 +8,12 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 from uuid import uuid4
 
 from platform_auth.clocks import SYSTEM_CLOCKS
 from platform_auth.credentials import Headers, Text, find_app, find_doors, read_request_id
+from platform_auth.delegation import Delegated, UserDemands, create_demands
 from platform_auth.endings import Watch
 from platform_auth.errors import (
     MissingScopeError,
@@ -27,7 +28,19 @@ from platform_auth.lease import Change
 from platform_auth.membership import AdminRole, MemberDemands, PresentedHousehold, check_role
 from platform_auth.open_telemetry import COUNTS_OBSERVER
 from platform_auth.options import Settings, read_environment
-from platform_auth.principals import DOORS, AppPrincipal, Door, Membership, NodePrincipal, Principal, UserPrincipal
+from platform_auth.principals import (
+    DOORS,
+    AnyPrincipal,
+    AnyUserPrincipal,
+    AppPrincipal,
+    DelegatedUserPrincipal,
+    DelegationLink,
+    Door,
+    Membership,
+    NodePrincipal,
+    Principal,
+    UserPrincipal,
+)
 from platform_auth.questions import PATIENCE_SECONDS
 from platform_auth.runtime import Channel, Runtime, create_system_runtime
 from platform_auth.tallies import Tally, VerdictHook, VerdictName
@@ -39,7 +52,7 @@ from platform_auth.waiting import take_steps, take_steps_sync
 if TYPE_CHECKING:
     from platform_auth.starlette import Dependency
 
-Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
+Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, AnyUserPrincipal)
 
 
 _GREEN_THREADS = (
@@ -169,13 +182,36 @@ class Verifier:
         next(self._accepted_nodes)
         return principal
 
-    async def verify_user(self, headers: Headers, *, address: str | None = None) -> UserPrincipal:
-        """Verifies the access token of a user: `Authorization: Bearer`."""
+    @overload
+    async def verify_user(
+        self, headers: Headers, *, delegated: Literal[False] = False, address: str | None = None
+    ) -> UserPrincipal: ...
+
+    @overload
+    async def verify_user(
+        self, headers: Headers, *, delegated: Literal["only"], scope: str | None = None, address: str | None = None
+    ) -> DelegatedUserPrincipal: ...
+
+    @overload
+    async def verify_user(
+        self, headers: Headers, *, delegated: Delegated, scope: str | None = None, address: str | None = None
+    ) -> AnyUserPrincipal: ...
+
+    async def verify_user(
+        self, headers: Headers, *, delegated: Delegated = False, scope: str | None = None, address: str | None = None
+    ) -> AnyUserPrincipal:
+        """
+        Verifies the access token of a user: `Authorization: Bearer`. With delegated, also one that another service got on
+        behalf of a user ("only": no other one), with the scope, if one is given; the principal names that service as caller.
+        """
         core = self._core or self._get_core()
         recall = core.tokens.recall
         principal = recall(headers, address, None)
         if principal is None:
-            return await self._verify("user", headers, core.verify_user(headers, address))
+            demands = UserDemands(delegated, scope)
+            return await self._verify("user", headers, core.verify_user(headers, demands, address))
+        if delegated is not False or type(principal) is not UserPrincipal:
+            self._check_delegation(principal, UserDemands(delegated, scope), headers)
         next(self._accepted_users)
         return principal
 
@@ -192,7 +228,28 @@ class Verifier:
         and MissingRoleError.
         """
         core = self._core or self._get_core()
-        return await self._verify("user", headers, core.verify_member(headers, MemberDemands(household, role), address))
+        steps = core.verify_member(headers, MemberDemands(household, role), address)
+        return cast("UserPrincipal", await self._verify("user", headers, steps))
+
+    async def token_for(self, headers: Headers, target: str, *, scope: str | None = None) -> str:
+        """
+        Gets a token with which this service calls another one on behalf of the user of these headers, as the map allows it
+        (for_users). Remembered until 80 % of its life, or until its session, its user or a pair of its chain ends. Raises
+        RefusedError when the presented token is not valid any more, and UnavailableError.
+        """
+        headers = _to_repeatable(headers)
+        try:
+            return await take_steps(self._get_core().exchanged.get(headers, target, scope), PATIENCE_SECONDS)
+        except Exception as error:
+            raise self._name_request(headers, error) from None
+
+    def token_for_sync(self, headers: Headers, target: str, *, scope: str | None = None) -> str:
+        """As token_for, for threads without an event loop."""
+        headers = _to_repeatable(headers)
+        try:
+            return take_steps_sync(self._get_core().exchanged.get(headers, target, scope), PATIENCE_SECONDS)
+        except Exception as error:
+            raise self._name_request(headers, error) from None
 
     async def verify_any(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal:
         """Verifies the credential of the first of these doors for which the request presents one."""
@@ -231,13 +288,33 @@ class Verifier:
         next(self._accepted_nodes)
         return principal
 
-    def verify_user_sync(self, headers: Headers, *, address: str | None = None) -> UserPrincipal:
+    @overload
+    def verify_user_sync(
+        self, headers: Headers, *, delegated: Literal[False] = False, address: str | None = None
+    ) -> UserPrincipal: ...
+
+    @overload
+    def verify_user_sync(
+        self, headers: Headers, *, delegated: Literal["only"], scope: str | None = None, address: str | None = None
+    ) -> DelegatedUserPrincipal: ...
+
+    @overload
+    def verify_user_sync(
+        self, headers: Headers, *, delegated: Delegated, scope: str | None = None, address: str | None = None
+    ) -> AnyUserPrincipal: ...
+
+    def verify_user_sync(
+        self, headers: Headers, *, delegated: Delegated = False, scope: str | None = None, address: str | None = None
+    ) -> AnyUserPrincipal:
         """As verify_user, for threads without an event loop."""
         core = self._core or self._get_core()
         recall = core.tokens.recall
         principal = recall(headers, address, None)
         if principal is None:
-            return self._verify_sync("user", headers, core.verify_user(headers, address))
+            demands = UserDemands(delegated, scope)
+            return self._verify_sync("user", headers, core.verify_user(headers, demands, address))
+        if delegated is not False or type(principal) is not UserPrincipal:
+            self._check_delegation(principal, UserDemands(delegated, scope), headers)
         next(self._accepted_users)
         return principal
 
@@ -251,7 +328,8 @@ class Verifier:
     ) -> UserPrincipal:
         """As verify_member, for threads without an event loop."""
         core = self._core or self._get_core()
-        return self._verify_sync("user", headers, core.verify_member(headers, MemberDemands(household, role), address))
+        steps = core.verify_member(headers, MemberDemands(household, role), address)
+        return cast("UserPrincipal", self._verify_sync("user", headers, steps))
 
     def verify_any_sync(self, headers: Headers, *doors: Door, address: str | None = None) -> Principal:
         """As verify_any, for threads without an event loop."""
@@ -296,6 +374,18 @@ class Verifier:
 
         return create_dependency(lambda headers, address: self.verify_app(headers, scope=scope, address=address), ("app",))
 
+    def user_with(self, *, delegated: Delegated, scope: str | None = None) -> "Dependency[AnyUserPrincipal]":
+        """
+        As `user`, and also a service on behalf of a user (delegated="only": no other caller), with the scope, if one is given;
+        without it the answer is 403 missing_scope.
+        """
+        from platform_auth.starlette import create_dependency
+
+        create_demands(delegated, scope)
+        return create_dependency(
+            lambda headers, address: self.verify_user(headers, delegated=delegated, scope=scope, address=address), ("user",)
+        )
+
     def member(self, household_path: str, *, role: AdminRole | None = None) -> "Dependency[UserPrincipal]":
         """
         As `user`, of the household that the parameter household_path of the path names: without a household of that id the
@@ -330,17 +420,19 @@ class Verifier:
         *,
         household: PresentedHousehold | EllipsisType = ...,
         role: AdminRole | None = None,
+        delegated: Delegated = False,
+        scope: str | None = None,
     ) -> Watch:
         """
         Calls back once, when the key that these headers present has ended, or the session or the user of their token: for
         connections that outlive their request. With a household, also when the user is no longer a member of it, with the role,
-        if one is given. On the event loop that runs here, or else in a thread of the verifier. An access token that expires does
+        if one is given. delegated and scope: those of the route, without which a delegated token ends at once. On the event loop that runs here, or else in a thread of the verifier. An access token that expires does
         not end its session. Close what is returned when the connection ends. Raises RefusedError.
         """
         headers = _to_repeatable(headers)
         demands = None if household is ... and role is None else MemberDemands(household, role)
         door = self._choose_door(headers, ("user", "node", "app") if demands is None else ("user",))
-        return self._get_core().watch(door, headers, callback, demands)
+        return self._get_core().watch(door, headers, callback, demands, create_demands(delegated, scope))
 
     def read_counts(self) -> dict[Door, dict[VerdictName, int]]:
         """How many requests were accepted, refused and not verified (503) at each door, since the verifier was created."""
@@ -374,6 +466,19 @@ class Verifier:
         except MissingScopeError as error:
             raise self._explain("app", headers, error) from None
 
+    def _check_delegation(self, principal: AnyUserPrincipal, demands: UserDemands, headers: Headers) -> None:
+        try:
+            demands.check(principal)
+        except RefusedError as error:
+            raise self._explain("user", headers, error) from None
+
+    def _name_request(self, headers: Headers, error: Exception) -> VerificationError:
+        if not isinstance(error, VerificationError):
+            self._unexpected_errors.report(error)
+            error = UnavailableError()
+        error.request_id = read_request_id(headers)
+        return error
+
     async def _verify(self, door: Door, headers: Headers, steps: Verification[Identity]) -> Identity:
         try:
             principal = await take_steps(steps, PATIENCE_SECONDS)
@@ -392,10 +497,7 @@ class Verifier:
 
     def _explain(self, door: Door, headers: Headers, error: Exception) -> VerificationError:
         """Turns every other error into a 503, because the credential could not be verified."""
-        if not isinstance(error, VerificationError):
-            self._unexpected_errors.report(error)
-            error = UnavailableError()
-        error.request_id = read_request_id(headers)
+        error = self._name_request(headers, error)
         tally = self._tallies[door]
         next(tally.refused if isinstance(error, RefusedError) else tally.unavailable)
         return error
@@ -432,7 +534,7 @@ class TestVerifier(Verifier):
     __test__ = False
 
     def __init__(self, service_name: str = "service-under-test") -> None:
-        self._service = MemoryService()
+        self._service = MemoryService(service_name)
         super().__init__(url="http://auth.test", app_id=str(uuid4()), app_key="pa_app_test", service_name=service_name)
 
     def issue_app(
@@ -475,6 +577,16 @@ class TestVerifier(Verifier):
         self._service.issue(Change("session", principal.session_id), token, body)
         return TestCredential({"Authorization": f"Bearer {token}"}, principal)
 
+    def issue_delegated(
+        self, caller: str = "caller", scopes: Sequence[str] = (), user: UserPrincipal | None = None
+    ) -> TestCredential[DelegatedUserPrincipal]:
+        """Issues a token with which a service calls on behalf of a user, by default with a session of its own."""
+        user = user or self.issue_user().principal
+        chain = (DelegationLink(caller, str(uuid4())),)
+        principal = DelegatedUserPrincipal(user.user_id, user.session_id, caller, tuple(scopes), chain, user.amr)
+        token = self._service.issue_delegated(principal)
+        return TestCredential({"Authorization": f"Bearer {token}"}, principal)
+
     def set_households(self, credential: TestCredential[UserPrincipal], households: Sequence[Membership]) -> None:
         """Lets the user of the token live in these households, with each role, and in no other one."""
         user_id = credential.principal.user_id
@@ -483,13 +595,15 @@ class TestVerifier(Verifier):
             self._core.take_over(Change("user", user_id))
 
     def revoke(self, credential: TestCredential[Any]) -> None:
-        """Revokes a key, or ends the session of a token."""
-        principal: Principal = credential.principal
+        """Revokes a key, ends the session of a token, or revokes the pair of the caller of a delegated one."""
+        principal: AnyPrincipal = credential.principal
         match principal:
             case AppPrincipal():
                 change = Change("app", principal.app_id)
             case NodePrincipal():
                 change = Change("node", principal.node_id)
+            case DelegatedUserPrincipal():
+                change = Change("app", principal.chain[0].app_id)
             case UserPrincipal():
                 change = Change("session", principal.session_id)
         self._service.revoke(change)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any
 
 from platform_auth.answers import Verdict
 from platform_auth.caches import KeyCache, TokenCache
@@ -24,20 +25,31 @@ from platform_auth.credentials import (
     read_token,
     read_tracing,
 )
+from platform_auth.delegation import OWN_TOKENS, UserDemands, read_chain
 from platform_auth.endings import Endings, Watch, to_liveness
-from platform_auth.errors import REFUSALS, MissingScopeError, RefusedError, UnavailableError, VerificationError
+from platform_auth.errors import (
+    REFUSALS,
+    DelegationNotAcceptedError,
+    MissingScopeError,
+    RefusedError,
+    UnavailableError,
+    VerificationError,
+)
 from platform_auth.events import Misconfigurations, UnexpectedErrors
+from platform_auth.exchanged_tokens import ExchangedTokens
 from platform_auth.lease import Change, Lease, Ticket
 from platform_auth.membership import MemberDemands
 from platform_auth.options import Settings
 from platform_auth.poller import Checks, Poller
 from platform_auth.principals import (
+    AnyPrincipal,
+    AnyUserPrincipal,
     AppPrincipal,
     Door,
     NodePrincipal,
-    Principal,
     UserPrincipal,
     to_app_principal,
+    to_delegated_principal,
     to_node_principal,
     to_user_principal,
 )
@@ -46,7 +58,7 @@ from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient
 from platform_auth.service_name import ServiceName
 from platform_auth.token_check import TokenCheck
-from platform_auth.tokens import parse_token
+from platform_auth.tokens import ParsedToken, parse_token
 from platform_auth.transport import ServiceRequest
 from platform_auth.uses import Use, Uses
 from platform_auth.waiting import call_on_this_loop, take_steps
@@ -79,6 +91,9 @@ class VerifierCore:
             settings, runtime, client, lease, service_name, misconfigurations, unexpected_errors
         )
         self._endings = Endings(runtime, lease, unexpected_errors.report)
+        self.exchanged = ExchangedTokens(
+            settings, runtime, client, lease, self._poller, misconfigurations, unexpected_errors
+        )
         self._poller.start()
 
     def verify_app(self, headers: Headers, scope: str | None, address: str | None) -> Verification[AppPrincipal]:
@@ -103,22 +118,35 @@ class VerifierCore:
         remembered = self.nodes.recall_by_id(credential.id, credential.digest, headers, address)
         return remembered or (yield from self._ask(self._ask_about_node(credential, headers, address)))
 
-    def verify_user(self, headers: Headers, address: str | None) -> Verification[UserPrincipal]:
+    def verify_user(
+        self, headers: Headers, demands: UserDemands, address: str | None
+    ) -> Verification[AnyUserPrincipal]:
         credential = read_token(headers)
-        remembered = self.tokens.recall(headers, address, compute_fingerprint(credential))
-        return remembered or (yield from self._ask(self._ask_about_user(credential, headers, address)))
+        user = self.tokens.recall(headers, address, compute_fingerprint(credential))
+        if user is None:
+            user = yield from self._ask(self._ask_about_user(credential, headers, demands, address))
+        demands.check(user)
+        return user
 
-    def verify_member(self, headers: Headers, demands: MemberDemands, address: str | None) -> Verification[UserPrincipal]:
+    def verify_member(
+        self, headers: Headers, demands: MemberDemands, address: str | None
+    ) -> Verification[AnyUserPrincipal]:
         credential = read_token(headers)
         user = self.tokens.recall(headers, address, compute_fingerprint(credential))
         # An answer that does not know the households may be that of an older replica.
-        if user is None or user.households is None:
-            user = yield from self._ask(self._ask_about_user(credential, headers, address))
+        if user is None or (isinstance(user, UserPrincipal) and user.households is None):
+            user = yield from self._ask(self._ask_about_user(credential, headers, OWN_TOKENS, address))
+        OWN_TOKENS.check(user)
         demands.check(user)
         return user
 
     def watch(
-        self, door: Door, headers: Headers, callback: Callable[[], object], demands: MemberDemands | None = None
+        self,
+        door: Door,
+        headers: Headers,
+        callback: Callable[[], object],
+        demands: MemberDemands | None = None,
+        delegation: UserDemands = OWN_TOKENS,
     ) -> Watch:
         """Raises RefusedError for a malformed credential."""
         changes: set[Change] = set()
@@ -133,12 +161,19 @@ class VerifierCore:
                 changes = {Change("node", credential.id)}
             case _:
                 presented = read_token(headers)
-                steps = self._prepare(self._ask_about_user(presented, headers, None))
+                steps = self._prepare(self._ask_about_user(presented, headers, delegation, None))
                 token = parse_token(presented.token)
-                changes = {Change("session", token.session_id), Change("user", token.user_id)} if token else set()
+                if token is not None:
+                    pairs = (Change("app", link.app_id) for link in token.chain or ())
+                    changes = {Change("session", token.session_id), Change("user", token.user_id), *pairs}
 
         async def ask() -> bool | None:
             outcome = await take_steps(steps(), PATIENCE_SECONDS)
+            if isinstance(outcome, Accepted):
+                try:
+                    delegation.check(outcome.principal)
+                except RefusedError:
+                    return False
             if demands is not None and isinstance(outcome, Accepted):
                 return demands.judge(outcome.principal)
             return to_liveness(outcome)
@@ -163,11 +198,13 @@ class VerifierCore:
         outcome = yield from self._questions.ask(question)
         if outcome is Verdict.NO:
             raise RefusedError(REFUSALS[question.credential.door])
+        if outcome is Verdict.DELEGATED:
+            raise DelegationNotAcceptedError
         # Checked again for each request that waited, because the process may have been paused since the answer
         # arrived.
         if outcome is Verdict.UNKNOWN or not self._runtime.clocks.now().is_before(outcome.usable_until):
             raise UnavailableError
-        principal: Principal = outcome.principal
+        principal: AnyPrincipal = outcome.principal
         return principal  # type: ignore[return-value]
 
     def _ask_about_app(self, credential: Credential, headers: Headers, address: str | None) -> Question[AppPrincipal]:
@@ -197,20 +234,26 @@ class VerifierCore:
             forget=lambda: self.nodes.forget(credential),
         )
 
-    def _ask_about_user(self, credential: PresentedToken, headers: Headers, address: str | None) -> Question[UserPrincipal]:
+    def _ask_about_user(
+        self, credential: PresentedToken, headers: Headers, demands: UserDemands, address: str | None
+    ) -> Question[AnyUserPrincipal]:
         token = parse_token(credential.token)
         if token is None:
             raise RefusedError(REFUSALS["user"])
         path = "/internal/validate-user"
+        is_delegated = token.chain is not None
+        # Only this header lets the service accept a delegated token.
+        target = {"X-Platform-Target": self._settings.service_name} if is_delegated and demands.delegated else {}
         return Question(
             credential,
             address,
             path,
-            self._create_request(path, headers, credential.headers, presents_own_key=True),
-            read=lambda body: to_user_principal(body, token.user_id, token.session_id),
+            self._create_request(path, headers, {**credential.headers, **target}, presents_own_key=True),
+            read=lambda body: _read_user(token, body),
             remember=self._remember_in(self.tokens.remember, credential),
             forget=lambda: self.tokens.forget(credential),
             check=lambda deadline: self._token_check.check(token, deadline),
+            is_delegation_refused=is_delegated and not demands.delegated,
         )
 
     def _remember_in(
@@ -232,7 +275,8 @@ class VerifierCore:
 
     def _renew_user(self, headers: Headers, address: str | None) -> None:
         with suppress(VerificationError):
-            self._questions.ask_in_background(self._ask_about_user(read_token(headers), headers, address))
+            # What memory has about a delegated token, a route that accepts it has asked.
+            self._questions.ask_in_background(self._ask_about_user(read_token(headers), headers, UserDemands(True), address))
 
     def _create_request(
         self,
@@ -245,3 +289,9 @@ class VerifierCore:
     ) -> ServiceRequest:
         sent = {**read_tracing(headers), **forwarded, "Cache-Control": "no-cache"}
         return ServiceRequest("POST", self._settings.url + path, sent, body, presents_own_key)
+
+
+def _read_user(token: ParsedToken, body: Mapping[str, Any]) -> AnyUserPrincipal | None:
+    if token.chain is None:
+        return to_user_principal(body, token.user_id, token.session_id)
+    return to_delegated_principal(body, token.user_id, token.session_id, token.chain, read_chain(body.get("act")))

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from platform_auth.delegation import Delegated, create_demands
 from platform_auth.errors import VerifierConfigurationError
 from platform_auth.membership import AdminRole, check_role
-from platform_auth.principals import Door, Principal
+from platform_auth.principals import AnyPrincipal, Door
 from platform_auth.verifier import Verifier
 
 _HEADERS = {
@@ -30,7 +31,7 @@ class Requirement:
 
     def verify(
         self, verifier: Verifier, environ: Mapping[str, Any], parameters: Mapping[str, Any]
-    ) -> Principal | None:
+    ) -> AnyPrincipal | None:
         """
         `parameters`: of the path. Returns None when the credential is optional and none was presented. Raises
         VerificationError.
@@ -44,6 +45,20 @@ class Requirement:
         return verifier.verify_any_sync(headers, *self._doors, address=address)
 
 
+class UserRequirement(Requirement):
+    """What a route asks of a user, or of a service on behalf of one."""
+
+    def __init__(self, delegated: Delegated, scope: str | None) -> None:
+        super().__init__("user")
+        self._demands = create_demands(delegated, scope)
+
+    def verify(self, verifier: Verifier, environ: Mapping[str, Any], parameters: Mapping[str, Any]) -> AnyPrincipal:
+        address, demands = environ.get("REMOTE_ADDR"), self._demands
+        return verifier.verify_user_sync(
+            read_headers(environ), delegated=demands.delegated, scope=demands.scope, address=address
+        )
+
+
 class MemberRequirement(Requirement):
     """What a route asks of a user: to live in the household that a parameter of its path names."""
 
@@ -53,7 +68,7 @@ class MemberRequirement(Requirement):
         self._household_path = household_path
         self._role: AdminRole | None = role
 
-    def verify(self, verifier: Verifier, environ: Mapping[str, Any], parameters: Mapping[str, Any]) -> Principal:
+    def verify(self, verifier: Verifier, environ: Mapping[str, Any], parameters: Mapping[str, Any]) -> AnyPrincipal:
         household = parameters.get(self._household_path)
         address = environ.get("REMOTE_ADDR")
         return verifier.verify_member_sync(read_headers(environ), household, role=self._role, address=address)
