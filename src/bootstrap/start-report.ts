@@ -11,9 +11,8 @@ import {
   type Variables,
 } from '../foundation/config/environment.js';
 import { FILE_VARIABLES, VARIABLE_TYPES } from '../foundation/config/variables.js';
-import { listWeakSettings } from '../foundation/config/weak-settings.js';
+import { isMasterKeyShared, listWeakSettings } from '../foundation/config/weak-settings.js';
 import { toErrorFields, Log } from '../foundation/logging/log.js';
-import { isSameSecret } from '../foundation/crypto/secret.js';
 import { isMailEnabled } from '../domain/mail/mail-transport.js';
 
 const FILE_ERROR_CODES = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
@@ -50,9 +49,9 @@ export function reportSettings(environment: Environment, variables: Variables): 
   if (hasSharedMasterKey(environment))
     log.warn('master_key_shared', {
       reason:
-        'there is no MASTER_KEY apart from the SECRET_KEY: a service that holds the SECRET_KEY can make login ' +
-        'challenges, which stand for a password, and with a dump read TOTP secrets. Set MASTER_KEY ' +
-        '(docs/operations/keys.md), or sign access tokens with ES256',
+        'there is no MASTER_KEY apart from the SECRET_KEY, or one of their former values is shared: a service that ' +
+        'holds the SECRET_KEY can make login challenges, which stand for a password, and with a dump read TOTP ' +
+        'secrets. Set MASTER_KEY and end its rotation (docs/operations/keys.md), or sign access tokens with ES256',
     });
   for (const { variable, detail } of listWeakSettings(environment))
     log.warn('setting_is_weak', { reason: `${variable}: ${detail}` });
@@ -63,8 +62,9 @@ export function reportSettings(environment: Environment, variables: Variables): 
 }
 
 /** Under HS256 dependents hold the SECRET_KEY. Under ES256 only this service does. */
-export function hasSharedMasterKey({ nodeEnv, accessTokenAlgorithm, secretKey, masterKey }: Environment): boolean {
-  return nodeEnv === 'production' && accessTokenAlgorithm === 'HS256' && isSameSecret(secretKey, masterKey);
+export function hasSharedMasterKey(environment: Environment): boolean {
+  const { nodeEnv, accessTokenAlgorithm } = environment;
+  return nodeEnv === 'production' && accessTokenAlgorithm === 'HS256' && isMasterKeyShared(environment);
 }
 
 /** @returns why the start failed, without a secret */

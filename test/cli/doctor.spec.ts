@@ -143,6 +143,10 @@ describe('platform-auth doctor', () => {
           () => add('ocr', `MASTER_KEY=${platform.variables('auth').MASTER_KEY}`),
           broken('ocr.env', 'It holds the MASTER_KEY, which only auth may have.'),
         ],
+        [
+          () => add('auth', `MASTER_KEY_PREVIOUS=${platform.variables('auth').SECRET_KEY}`),
+          warning('auth.env', /^There is no MASTER_KEY apart from the SECRET_KEY, or one of their former values/),
+        ],
         [() => removeLine('speech-to-text', 'AUTH_URL'), broken('speech-to-text.env', 'Not set: AUTH_URL.')],
         [() => removeLine('ocr', 'SERVICE_NAME'), broken('ocr.env', 'Not set: SERVICE_NAME.')],
         [

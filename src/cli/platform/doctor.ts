@@ -5,6 +5,7 @@ import { Clock } from '../../foundation/common/clock.js';
 import { EnvFile } from '../../foundation/config/env-file.js';
 import { InvalidEnvironmentError } from '../../foundation/config/environment.js';
 import { secret } from '../../foundation/config/variable-kinds.js';
+import { isMasterKeyShared } from '../../foundation/config/weak-settings.js';
 import { isSameSecret } from '../../foundation/crypto/secret.js';
 import { readSchemaState, type SchemaState } from '../../foundation/database/migrate.js';
 import { describeCause, describeDatabaseFailure } from '../failures.js';
@@ -196,8 +197,8 @@ function* checkSharedSecrets({ service, file }: PlannedService, { own, rules }: 
   )
     yield warning(
       where,
-      'There is no MASTER_KEY apart from the SECRET_KEY: a service that verifies access tokens can make login challenges, which stand for a password.',
-      'Give it one (docs/operations/keys.md, Rotate MASTER_KEY).',
+      'There is no MASTER_KEY apart from the SECRET_KEY, or one of their former values is shared: a service that verifies access tokens can make login challenges, which stand for a password.',
+      'Give it one, and end its rotation (docs/operations/keys.md, Rotate MASTER_KEY).',
     );
   // When a rotation of SECRET_KEY ends, the previous key is left in the files of the other services.
   if (file.get('SECRET_KEY_PREVIOUS') !== undefined && own?.get('SECRET_KEY_PREVIOUS') === undefined)
@@ -235,9 +236,12 @@ function* checkLeftovers({ service, file }: PlannedService, { rules }: Checkup, 
 
 /** Whether other services hold the key from which auth derives its own ones. */
 function hasSharedMasterKey(own: ServiceFile): boolean {
-  const [key, masterKey] = [own.get('SECRET_KEY'), own.get(MASTER_KEY)];
-  if (key === undefined || !isSetIn(own, MASTER_KEY)) return key !== undefined;
-  return masterKey !== undefined && isSameSecret(key, masterKey);
+  return isMasterKeyShared({
+    secretKey: own.get('SECRET_KEY'),
+    secretKeyPrevious: own.get('SECRET_KEY_PREVIOUS'),
+    masterKey: own.get(isSetIn(own, MASTER_KEY) ? MASTER_KEY : 'SECRET_KEY'),
+    masterKeyPrevious: own.get('MASTER_KEY_PREVIOUS'),
+  });
 }
 
 function* checkDatabase({ schema: { pending, unknown }, aheadMs }: DatabaseView): Generator<Finding> {

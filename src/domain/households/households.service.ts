@@ -53,6 +53,8 @@ const COUNT_MEMBERS = {
 };
 const COUNT_HOUSEHOLDS = 'SELECT count(*)::integer AS count FROM household_members WHERE user_id = $1';
 const INSERT_MEMBER = `INSERT INTO household_members (household_id, user_id, role, since) VALUES ($1, $2, $3, $4)`;
+const REMOVE_MEMBERS = `WITH removed AS (DELETE FROM household_members WHERE household_id = $1 RETURNING user_id, role)
+  SELECT user_id AS "userId", role FROM removed ORDER BY user_id`;
 const READ_LIVE_NODES = `SELECT id FROM nodes WHERE household_id = $1 AND ${isLiveAt('$2')} ORDER BY id FOR UPDATE`;
 const IS_WITHOUT_ADMIN = `EXISTS (SELECT FROM household_members WHERE household_id = "Household".id)
   AND NOT EXISTS (SELECT FROM household_members JOIN users ON users.id = user_id
@@ -157,6 +159,7 @@ export class HouseholdsService {
         await this.revokeNodes(caller, household, revokesNodes);
         const { transaction, name } = household;
         await this.departures.cancelCodes(transaction, { householdId: household.id }, caller.actor);
+        await this.removeMembers(caller, household);
         await transaction.delete(Household, { id: household.id });
         const event = toHouseholdEvent('household.deleted', caller.actor, household.id, {
           details: { before: { name } },
@@ -172,6 +175,15 @@ export class HouseholdsService {
     for (const node of live) {
       const credential = await this.nodes.keys.requireCredential(node.id, transaction);
       await this.nodes.keys.revokeWithin(transaction, credential, actor);
+    }
+  }
+
+  /** The cascade of the deletion would record nothing. */
+  private async removeMembers({ actor }: Caller, { transaction, id }: LockedHousehold): Promise<void> {
+    const removed = await transaction.query<{ userId: string; role: HouseholdRole }[]>(REMOVE_MEMBERS, [id]);
+    for (const { userId, role } of removed) {
+      const details = { user_id: userId, before: { role } };
+      await this.audit.record(transaction, toHouseholdEvent('household.member.removed', actor, id, { details }));
     }
   }
 

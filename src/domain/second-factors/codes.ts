@@ -139,7 +139,10 @@ export class CodeVerifier {
   }
 }
 
-/** Another password voids an enrolment, because the enrolment began with the former one. */
-function isVoidEnrolment({ enrolledAt, passwordChangedAt }: UserWithFactors): boolean {
-  return enrolledAt !== null && passwordChangedAt !== null && enrolledAt <= passwordChangedAt;
+/**
+ * Another password voids an enrolment, because the enrolment began with the former one. So does another set of factors:
+ * an enrolment that began without a factor must not be confirmed on an account that has one, without a fresh proof.
+ */
+function isVoidEnrolment({ enrolledAt, passwordChangedAt, factorsChangedAt }: UserWithFactors): boolean {
+  return [passwordChangedAt, factorsChangedAt].some((at) => enrolledAt !== null && at !== null && enrolledAt <= at);
 }

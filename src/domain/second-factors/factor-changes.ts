@@ -113,7 +113,7 @@ export class FactorChanges {
     { principal, actor }: OwnCall,
     { passwordChangedAt }: PasswordMoment,
     change: Change<Result>,
-    createVoidError = () => createWrongPassword(principal.userId, 'changed_meanwhile'),
+    createVoidError: () => Error = () => createWrongPassword(principal.userId, 'changed_meanwhile'),
   ): Promise<Result> {
     const { userId, sessionId, email } = principal;
     const owner = { id: userId, email, passwordChangedAt };

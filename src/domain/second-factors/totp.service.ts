@@ -2,7 +2,7 @@
  * Enrolment, confirmation and removal of an authenticator app, and replacement of its recovery codes. An enrolment
  * begins with the password, or with the challenge of a login that demands a factor, and shows the secret; its
  * confirmation proves that the app has the secret, and from then on logins ask for codes. A new enrolment replaces an
- * unconfirmed one, and another password voids it.
+ * unconfirmed one, and a change of the password or of the factors voids it.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -13,24 +13,27 @@ import { ProblemException, problems } from '../../foundation/problems/problems.j
 import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
 import { FactorChanges, type Change } from './factor-changes.js';
 import type { OwnProof } from './reauthentication.js';
-import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
+import { RefusedProofError, SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
 
 /**
  * Returns no row when an enrolment is already confirmed. The moment of an enrolment is after the last change of the
- * password, whatever the clocks of the replicas say.
+ * password and of the factors, whatever the clocks of the replicas say.
  */
 const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at)
-  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond')
+  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond',
+    factors_changed_at + interval '1 millisecond')
   FROM users WHERE id = $1
   ON CONFLICT (user_id) DO UPDATE
     SET encrypted_secret = excluded.encrypted_secret, key_mark = excluded.key_mark, created_at = excluded.created_at
     WHERE known.confirmed_at IS NULL
   RETURNING user_id`;
 
-/** `$4` is the secret with which the code was verified. */
+/** `$4` is the secret with which the code was verified. Returns no row when a factor changed since the enrolment. */
 const CONFIRM_TOTP = `UPDATE totp_factors SET confirmed_at = $2, last_step = $3
-  WHERE user_id = $1 AND confirmed_at IS NULL AND encrypted_secret = $4 RETURNING user_id`;
+  WHERE user_id = $1 AND confirmed_at IS NULL AND encrypted_secret = $4
+    AND created_at > (SELECT COALESCE(factors_changed_at, '-infinity') FROM users WHERE id = $1)
+  RETURNING user_id`;
 
 const HAS_TOTP = 'SELECT FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL';
 const REMOVE_TOTP = 'DELETE FROM totp_factors WHERE user_id = $1';
@@ -74,12 +77,11 @@ export class TotpService {
     const { userId } = call.principal;
     const user = await this.factors.findUser(userId);
     if (user.confirmedAt) return this.changes.refuseRepetition(problems.totpEnrolled);
-    const step = await this.factors.answerRefusals(problems.wrongSecondFactor, actor, () =>
-      this.codes.verifyEnrolmentCode({ user, code, actor }),
-    );
-    const refusal = toFactorRefusal('changed_meanwhile', userId);
-    const createVoidError = () => new ProblemException(problems.wrongSecondFactor, { refusal });
-    return this.changes.commitChange(call, user, this.toConfirmation(user, step), createVoidError);
+    const createVoidError = () => new RefusedProofError('changed_meanwhile', userId);
+    return this.factors.answerRefusals(problems.wrongSecondFactor, actor, async () => {
+      const step = await this.codes.verifyEnrolmentCode({ user, code, actor });
+      return this.changes.commitChange(call, user, this.toConfirmation(user, step), createVoidError);
+    });
   }
 
   /** Ends all sessions of the user. @returns recovery codes @throws {RefusedProofError} */
@@ -124,8 +126,11 @@ export class TotpService {
     return async (transaction) => {
       const values = [id, this.clock.now(), step, encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(CONFIRM_TOTP, values);
-      // A concurrent call has confirmed the enrolment, or begun another one.
-      if (confirmed.length === 0) throw new ProblemException(problems.totpEnrolled);
+      if (confirmed.length === 0) {
+        if (await hasTotp(transaction, id)) throw new ProblemException(problems.totpEnrolled);
+        // A concurrent call has changed the factors, or begun another enrolment.
+        throw new RefusedProofError('changed_meanwhile', id);
+      }
       return { result: await replaceRecoveryCodes(transaction, id), event: 'user.totp.enrolled' };
     };
   }
@@ -133,6 +138,9 @@ export class TotpService {
 
 /** Without a confirmed app there is nothing to remove, and recovery codes replace nothing. */
 async function requireTotp(transaction: EntityManager, { principal: { userId } }: OwnCall): Promise<void> {
-  if ((await transaction.query<unknown[]>(HAS_TOTP, [userId])).length === 0)
-    throw new ProblemException(problems.notFound);
+  if (!(await hasTotp(transaction, userId))) throw new ProblemException(problems.notFound);
+}
+
+async function hasTotp(transaction: EntityManager, userId: string): Promise<boolean> {
+  return (await transaction.query<unknown[]>(HAS_TOTP, [userId])).length > 0;
 }

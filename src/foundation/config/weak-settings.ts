@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { isSameSecret } from '../crypto/secret.js';
 import type { Environment } from './environment.js';
 
 /** A setting that is allowed, and that production should not have. */
@@ -43,6 +44,16 @@ export function listWeakSettings(environment: Environment): WeakSetting[] {
   return found;
 }
 
+/** The keys that count, current and former; one that is not set or cannot be read is undefined. */
+type Keys = Readonly<Record<'secretKey' | 'secretKeyPrevious' | 'masterKey' | 'masterKeyPrevious', string | undefined>>;
+
+/** Whether a service that holds the SECRET_KEY, or its former value, holds a master key with it. */
+export function isMasterKeyShared({ secretKey, secretKeyPrevious, masterKey, masterKeyPrevious }: Keys): boolean {
+  const handedOut = [secretKey, secretKeyPrevious].filter((key) => key !== undefined);
+  const own = [masterKey, masterKeyPrevious].filter((key) => key !== undefined);
+  return own.some((key) => handedOut.some((other) => isSameSecret(key, other)));
+}
+
 /** Off loopback and off sockets, `prefer` and a missing mode accept a server without TLS. */
 function isPlainDatabase(text: string): boolean {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -59,7 +70,7 @@ function isPlainHttp(text: string | undefined): boolean {
   return text !== undefined && text.startsWith('http:') && !isLoopback(new URL(text).hostname);
 }
 
-function isLoopback(host: string): boolean {
+export function isLoopback(host: string): boolean {
   const address = host.replace(/^\[|\]$/g, '');
   return address === 'localhost' || address === '::1' || (isIP(address) === 4 && address.startsWith('127.'));
 }

@@ -14,6 +14,8 @@ import { SCOPE_HEADER, TARGET_HEADER, type GatewayDoor } from '../access/route-d
 import { API_PREFIX, isAlias, type KnownPath, type Route, type RouteTable } from '../access/route-table.js';
 import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
+import { DEV_MARK } from '../config/variable-kinds.js';
+import { isLoopback } from '../config/weak-settings.js';
 import { ProblemException, formExpected, problems, refuseField } from '../problems/problems.js';
 
 /** Limits the names in a body and the parameters of a query. The largest request of this service has five. */
@@ -51,11 +53,14 @@ function listSecurityHeaders(): ReadonlyMap<string, string> {
  * Finds the route of a request and checks its head, in one function, because each middleware costs every request.
  * The path comes first, so that an unknown one is 404 whatever the headers are.
  */
-export function guardHead({ serviceName, internalPort, corsOrigins }: Environment, table: RouteTable): RequestHandler {
+export function guardHead(environment: Environment, table: RouteTable): RequestHandler {
+  const { serviceName, internalPort, corsOrigins, secretKey } = environment;
   const applyCors = createCorsPolicy(corsOrigins);
   const isSplit = internalPort !== undefined;
+  const hasPublicKeys = secretKey.includes(DEV_MARK);
   return (request, response, next) => {
     setCommonHeaders(request, response);
+    if (hasPublicKeys) refuseForeignHost(request);
     const known = findPath(request, table);
     const isForServices = known?.audience === 'services' || known?.audience === 'gateways';
     // Services are not browsers, and validate credentials a hundred times as often as a browser calls.
@@ -81,6 +86,15 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
     if (hasBody(request)) refuseUnreadableBody(request, request.declared);
     next();
   };
+}
+
+/**
+ * A page whose name resolves to a loopback address (DNS rebinding) could call a service on the developer's machine, and
+ * the keys of `platform-auth dev` are public.
+ */
+function refuseForeignHost({ headers }: Request): void {
+  const name = (headers.host ?? '').replace(/:\d+$/, '').toLowerCase();
+  if (!isLoopback(name)) throw new ProblemException(problems.misdirectedRequest);
 }
 
 /**

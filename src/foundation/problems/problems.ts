@@ -126,7 +126,7 @@ export const problems = {
       wrongSecondFactor:
         'wrong_second_factor: The second factor is wrong. The code or passkey is wrong or was used before, its ' +
         'challenge has expired, or the factors were changed meanwhile; or the enrolment is missing or void: a change ' +
-        'of the password ends one that was not confirmed. Nothing was changed, and the access token stays valid.',
+        'of the password or of the factors ends one that was not confirmed. Nothing was changed, and the access token stays valid.',
       registrationClosed:
         'registration_closed: Registration is closed. This service does not accept registrations. Ask an ' +
         'administrator for an account.',
@@ -215,6 +215,11 @@ export const problems = {
     unsupportedMediaType:
       'unsupported_media_type: The body is not JSON. Send the body as application/json in UTF-8; the only form is ' +
       'that of /internal/introspect.',
+  }),
+  ...define(421, {
+    misdirectedRequest:
+      'misdirected_request: The host is not this machine. The service runs with the public keys of platform-auth dev, ' +
+      'so it answers only requests to localhost or a loopback address (DNS rebinding).',
   }),
   ...define(422, {
     idempotencyKeyReused:

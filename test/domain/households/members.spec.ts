@@ -194,6 +194,19 @@ describe('a household and its members', () => {
     }
   });
 
+  it('is left by each member when it is deleted, with an event for each', async () => {
+    const home = await Home.of(app);
+    const members = [await home.member(), await home.member()];
+    await home.deleteBy(home.admin).expect(204);
+    const removed = await recorded(app, { event: 'household.member.removed', subject: home.id });
+    expect(removed.map(({ details }) => [details.user_id, details.before]).sort()).toEqual(
+      [
+        [home.admin.user.id, { role: 'admin' }],
+        ...members.map(({ user }) => [user.id, { role: 'member' }]),
+      ].sort(),
+    );
+  });
+
   it('is not deleted with live nodes, unless they are revoked with it', async () => {
     const home = await Home.of(app);
     const [node, other] = [await app.node(home.id), await app.node(home.id)];

@@ -1,6 +1,7 @@
 import { problems } from '../../../src/foundation/problems/problems.js';
+import { CodeVerifier } from '../../../src/domain/second-factors/codes.js';
 import { computeTotpCode, findTimeStep } from '../../../src/domain/second-factors/totp.js';
-import { atOnce } from '../../support/at-once.js';
+import { afterNext, atOnce } from '../../support/at-once.js';
 import { expectInvalid, expectProblem } from '../../support/expect-problem.js';
 import { PASSWORD } from '../../support/settings.js';
 import { countByStatus } from '../../support/throttled.js';
@@ -170,6 +171,25 @@ describe('POST /api/v0/users/me/totp', () => {
     await app.login(owner.user.email, password).expect(200);
     await owner.begins(password);
     await owner.post('/totp/confirm', { code: owner.code() }).expect(200);
+  });
+
+  it('is void after a passkey was added, so that a thief of a token who began it adds no factor without a fresh one', async () => {
+    const owner = await FactorOwner.of(app);
+    await owner.begins();
+    await owner.registers();
+    expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
+    expect((await owner.get('/totp')).body).toMatchObject({ is_confirmed: false });
+    const { body } = await owner.post('/totp', await owner.proof()).expect(201);
+    owner.secret = (body as { secret: string }).secret;
+    await owner.post('/totp/confirm', { code: owner.code() }).expect(200);
+  });
+
+  it('is void after a passkey was added while its code was verified', async () => {
+    const owner = await FactorOwner.of(app);
+    await owner.begins();
+    afterNext(app.nest.get(CodeVerifier), 'verifyEnrolmentCode', () => owner.registers());
+    expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
+    expect((await owner.get('/totp')).body).toMatchObject({ is_confirmed: false });
   });
 });
 

@@ -199,6 +199,8 @@ describe('the configuration', () => {
     ['no MASTER_KEY', {}, true],
     ['a MASTER_KEY that is the SECRET_KEY', { MASTER_KEY: SECRET_KEY }, true],
     ['a MASTER_KEY of its own', { MASTER_KEY }, false],
+    ['a former MASTER_KEY that is the SECRET_KEY', { MASTER_KEY, MASTER_KEY_PREVIOUS: SECRET_KEY }, true],
+    ['a MASTER_KEY that is the former SECRET_KEY', { MASTER_KEY, SECRET_KEY_PREVIOUS: MASTER_KEY }, true],
     ['a SECRET_KEY that no other service needs', { ACCESS_TOKEN_ALGORITHM: 'ES256' }, false],
     ['a development', { NODE_ENV: 'development' }, false],
   ])('warns in production when dependents hold the master key: %s', (_what, variables, isShared) => {

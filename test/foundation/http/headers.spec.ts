@@ -5,7 +5,9 @@ import type { AddressInfo } from 'node:net';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import request from 'supertest';
+import { DEV_SECRETS } from '../../../src/cli/dev/fixed-values.js';
 import { ADMIN_KEY } from '../../support/settings.js';
+import type { TestApp } from '../../support/test-app.js';
 import { problems } from '../../../src/foundation/problems/problems.js';
 import { expectProblem } from '../../support/expect-problem.js';
 import { sendRaw } from '../../support/raw-request.js';
@@ -104,6 +106,28 @@ describe('with CORS_ORIGINS', () => {
       expect(headers).not.toHaveProperty('vary');
     });
   });
+});
+
+describe('the Host of a request', () => {
+  const app = useApp();
+  const dev = useReplica(app, { variables: { SECRET_KEY: DEV_SECRETS.SECRET_KEY } });
+  const get = (to: TestApp, path: string, host: string) => to.get(path).set('Host', host);
+
+  it.each(['evil.example', 'localhost.evil.example:7701', '127.0.0.1.evil.example', '192.0.2.7:7701', '[::2]:7701'])(
+    'with the public keys of platform-auth dev must be this machine (DNS rebinding): %s is 421',
+    async (host) => {
+      for (const path of ['/health/live', '/docs', '/internal/validate-node', '/api/v0/admin/nodes'])
+        expectProblem(await get(dev, path, host), problems.misdirectedRequest);
+      await get(app, '/health/live', host).expect(200);
+    },
+  );
+
+  it.each(['localhost:7701', 'LOCALHOST', '127.0.0.1:7701', '127.3.2.1', '[::1]:7701'])(
+    'with the public keys of platform-auth dev may be this machine: %s',
+    async (host) => {
+      await get(dev, '/health/live', host).expect(200);
+    },
+  );
 });
 
 interface Door {
