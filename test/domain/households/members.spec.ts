@@ -200,10 +200,7 @@ describe('a household and its members', () => {
     await home.deleteBy(home.admin).expect(204);
     const removed = await recorded(app, { event: 'household.member.removed', subject: home.id });
     expect(removed.map(({ details }) => [details.user_id, details.before]).sort()).toEqual(
-      [
-        [home.admin.user.id, { role: 'admin' }],
-        ...members.map(({ user }) => [user.id, { role: 'member' }]),
-      ].sort(),
+      [[home.admin.user.id, { role: 'admin' }], ...members.map(({ user }) => [user.id, { role: 'member' }])].sort(),
     );
   });
 
