@@ -94,6 +94,7 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
     return [
       <State of={item} />,
       <bdi>{restriction}</bdi>,
+      <Ago at={item.created_at} />,
       <Ago at={item.expires_at} />,
       <Ago at={item.last_used_at} />,
     ];

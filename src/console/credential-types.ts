@@ -140,7 +140,8 @@ function createCredentialType<Row extends KeyResponse & KeyHolder, Issued extend
     get fields() {
       return listFields(issueBody, hints);
     },
-    head: ['State', toLabel(given.restriction), 'Expires', 'Last used'],
+    head: ['State', toLabel(given.restriction), 'Issued', 'Expires', 'Last used'],
+    orders: { ...(given.groupedBy && { Name: given.groupedBy }), Issued: 'created_at' },
     nameLabel: 'Type the name',
     submit: 'Issue the key',
     actions: createActions(given, hints),

@@ -8,6 +8,7 @@ import type { Request, Response } from 'express';
 import type { ComponentChildren, VNode } from 'preact';
 import { isId } from '../foundation/common/ids.js';
 import type { OperatorScope } from '../foundation/common/names.js';
+import { DESCENDING } from '../foundation/http/page.dto.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
 import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
 import {
@@ -40,7 +41,7 @@ import {
   Table,
   toAddress,
 } from './view.js';
-import type { Cells, FactList, FieldProps, RefusedForm, RowGroup } from './view.js';
+import type { Cells, Column, FactList, FieldProps, RefusedForm, RowGroup } from './view.js';
 
 export type ActionRoute = AdminRoute<[request: Request, id: string, body: Unvalidated], unknown>;
 
@@ -95,6 +96,8 @@ export interface ResourceType<Resource, Issued extends Resource = Resource> {
   readonly submit: string;
   /** The columns of the list after the name. */
   readonly head: readonly string[];
+  /** The orders of the API, by the columns that have them. The first one is that of the list. */
+  readonly orders?: Readonly<Record<string, string>>;
   readonly actions: Readonly<Record<string, Action<Resource>>>;
   /** The titles of actions on its parts, as the address of the page that follows has them. */
   readonly partActions?: Readonly<Record<string, string>>;
@@ -169,7 +172,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     list: ListRoute<Resource>,
   ): Promise<void> {
     const { done, count, ...typed } = asked;
-    const { address, title, noun, filters, groupedBy, toName } = this.type;
+    const { address, title, noun, filters, toName } = this.type;
     const session = getSession(request);
     const moments = listMoments(filters);
     const query = readFilters(request, address, moments, typed);
@@ -181,8 +184,8 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     }
     const { search, issue } = this.getRoutes(request);
     keepForm(request, (refused) => this.renderSearch(request, query, refused));
-    const page = await list(resolveMoments(moments, query));
-    const items = groupedBy
+    const page = await list({ ...resolveMoments(moments, query), sort: this.getOrder(query) });
+    const items = this.isGrouped(query)
       ? page.items.toSorted((one, other) => NATURAL.compare(toName(one), toName(other)))
       : page.items;
     this.send(
@@ -209,7 +212,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   /** @returns the list, with a check box for each row that the action for many may change */
   private async renderTable(request: Request, query: Fields, items: readonly Resource[]): Promise<VNode> {
     const { address, title, head, groupedBy, bulk, toId, toName } = this.type;
-    const groups = groupedBy && (await this.nameGroups(groupedBy, items));
+    const groups = groupedBy && this.isGrouped(query) ? await this.nameGroups(groupedBy, items) : undefined;
     const possible = new Set(bulk?.route(this.api.bindTo(request))?.isAllowed ? items.filter(bulk.isPossible) : []);
     const rows = items.map((resource) => [
       ...(possible.size > 0 ? [possible.has(resource) && <Choice id={toId(resource)} name={toName(resource)} />] : []),
@@ -218,7 +221,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
       </a>,
       ...this.toCells(resource),
     ]);
-    const columns = [...(possible.size > 0 ? ['Choose'] : []), 'Name', ...head];
+    const columns = [...(possible.size > 0 ? ['Choose'] : []), ...this.listColumns(query, ['Name', ...head])];
     const table = <Table caption={title} head={columns} rows={rows} groups={groups} />;
     if (!bulk || possible.size === 0) return table;
     const form = { session: getSession(request), action: `${address}/choose`, layout: 'many' };
@@ -235,6 +238,30 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
         </Form>
       </>
     );
+  }
+
+  private getOrder(query: Fields): string | undefined {
+    return query.sort ?? Object.values(this.type.orders ?? {})[0];
+  }
+
+  /** Whether the rows of a group follow each other, also from page to page. */
+  private isGrouped(query: Fields): boolean {
+    return this.type.groupedBy !== undefined && this.getOrder(query)?.replace(DESCENDING, '') === this.type.groupedBy;
+  }
+
+  /** @returns the columns, with links to the other orders of the list */
+  private listColumns(query: Fields, texts: readonly string[]): Column[] {
+    const { address, orders = {}, groupedBy } = this.type;
+    return texts.map((text) => {
+      const name = orders[text];
+      // A searched part of an e-mail address must not stand in the address of a page.
+      if (name === undefined || query.search) return text;
+      const now = this.getOrder(query);
+      const order = now === name ? 'ascending' : now === name + DESCENDING ? 'descending' : undefined;
+      const sort = order === 'ascending' ? name + DESCENDING : name;
+      const shown = name === groupedBy ? `${toLabel(name)}, ${text.toLowerCase()}` : text;
+      return { text: shown, order, address: toAddress(address, { ...query, cursor: undefined, sort }) };
+    });
   }
 
   /** Asks before the action for many. It changes nothing, so a reload may send it again. */
@@ -339,7 +366,9 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   /** @returns the filters of the list from which the resources were chosen */
   private readFilter(filter: string): Fields {
     const sent = new URLSearchParams(filter.replace(/^[?]/, ''));
-    return Object.fromEntries(this.type.filters.map(({ name }) => [name, sent.get(name) ?? undefined]));
+    return Object.fromEntries(
+      ['sort', ...this.type.filters.map(({ name }) => name)].map((name) => [name, sent.get(name) ?? undefined]),
+    );
   }
 
   /** @throws {ProblemException} not_found when there is no action for many */

@@ -41,6 +41,7 @@ const USERS: ResourceType<UserResponse, CreatedUserResponse> = {
   fields: [{ label: 'E-mail', name: 'email', type: 'email', isRequired: true }],
   submit: 'Invite the user',
   head: ['State', 'Since'],
+  orders: { Since: 'created_at', Name: 'email' },
   nameLabel: 'Type the e-mail address',
   actions: {
     disable: {

@@ -367,10 +367,16 @@ export function Filters({ action, fields, query, refused }: FiltersProps): VNode
         {fields.map((field) => (
           <Field {...field} value={query[field.name]} error={refused?.errors[field.name]} />
         ))}
+        <Order query={query} />
         <button type="submit">Show</button>
       </form>
     </>
   );
+}
+
+/** Keeps the order of a list when its filters change. */
+function Order({ query: { sort } }: Pick<FiltersProps, 'query'>): VNode | null {
+  return sort === undefined ? null : <input type="hidden" name="sort" value={sort} />;
 }
 
 /** The heading of rows that belong together. */
@@ -493,7 +499,9 @@ export function SearchForm({ session, action, fields, query, refused }: SearchPr
   return (
     <>
       {refused && <FormError refused={refused} fields={fields} />}
-      <Form session={session} action={action} submit="Show" layout="filters" fields={filled} />
+      <Form session={session} action={action} submit="Show" layout="filters" fields={filled}>
+        <Order query={query} />
+      </Form>
     </>
   );
 }

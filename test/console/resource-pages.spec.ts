@@ -180,6 +180,23 @@ describe('a page of the console', () => {
     });
   });
 
+  it('has links to the orders of a list, says which one it has, and keeps it when a filter changes', async () => {
+    await app.node();
+    const text = await show('/nodes?live=true');
+    expect(text).toMatch(/<th scope="col" aria-sort="ascending"><a href="[^"]*live=true&amp;sort=household_id_desc">/);
+    expect(text).toContain('<th scope="rowgroup"');
+    const [, newest] = /<th scope="col"><a href="([^"]*sort=created_at)">Issued/.exec(text) ?? [];
+    const sorted = (await browser.get(newest!.replaceAll('&amp;', '&')).expect(200)).text;
+    expect(sorted).toMatch(/aria-sort="ascending"><a href="[^"]*sort=created_at_desc">Issued/);
+    expect(sorted).toContain('<input type="hidden" name="sort" value="created_at"/>');
+    expect(sorted).not.toContain('rowgroup');
+    const { email } = await app.user();
+    expect(await show('/users')).toMatch(/<a href="\/console\/users\?sort=email">Name/);
+    const form = await browser.readForm('/console/users', '/console/users/search');
+    const found = await browser.send('/console/users/search', { ...form, search: email }).expect(200);
+    expect(found.text).not.toContain('?sort=');
+  });
+
   it('offers the services and scopes that exist, and the scopes of operators as check boxes only', async () => {
     const asked = { caller: 'ui', target: 'archive', scopes: ['documents:read'] };
     await app.admin.post('/app-credentials', asked).expect(201);

@@ -21,7 +21,7 @@ import {
   ServiceNameField,
 } from '../../foundation/common/fields.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
-import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
+import { createPageResponse, SortField, toPageRequest } from '../../foundation/http/page.dto.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import { describeExplanation, ExplainAppQuery, ExplanationResponse } from './key-explanation.dto.js';
 import {
@@ -71,6 +71,7 @@ export class ScopeUseResponse {
 }
 
 export class AppCredentialsQuery extends KeysQuery {
+  @SortField('KeyOrder') sort?: string;
   @ServiceNameField(EXAMPLES.caller, { optional: true }) caller?: string;
   @ServiceNameField(EXAMPLES.target, { optional: true }) target?: string;
 }

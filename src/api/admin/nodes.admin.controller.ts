@@ -25,7 +25,7 @@ import {
   UuidField,
 } from '../../foundation/common/fields.js';
 import { ApiIdempotencyKey, readIdempotencyKey } from '../../foundation/http/validation.js';
-import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
+import { createPageResponse, CREATION_ORDER, SortField, toPageRequest } from '../../foundation/http/page.dto.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import { describeExplanation, ExplainKeyQuery, ExplanationResponse } from './key-explanation.dto.js';
@@ -79,7 +79,11 @@ function toChange({ room, name, expires_at, targets }: UpdateNodeRequest): NodeC
   };
 }
 
+const ORDERS = { ...CREATION_ORDER, household_id: 'householdId' };
+
 export class NodesQuery extends KeysQuery {
+  @SortField('NodeOrder', ORDERS) sort?: string;
+
   @UuidField({ example: EXAMPLES.householdId, description: 'only nodes of this household' }, { optional: true })
   household_id?: string;
 
@@ -155,7 +159,7 @@ export class NodesAdminController {
   })
   async listNodes(@Query() query: NodesQuery): Promise<NodePageResponse> {
     const filter = { ...toKeyFilter(query), householdId: query.household_id, search: query.search };
-    return NodePageResponse.from(await this.nodes.listNodes(toPageRequest(query), filter));
+    return NodePageResponse.from(await this.nodes.listNodes(toPageRequest(query, ORDERS), filter));
   }
 
   @Get('summary')

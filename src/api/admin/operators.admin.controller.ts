@@ -13,7 +13,7 @@ import {
   OperatorScopesField,
 } from '../../foundation/common/fields.js';
 import type { IssuedCredential } from '../../domain/keys/key-record.js';
-import { createPageResponse, toPageRequest } from '../../foundation/http/page.dto.js';
+import { createPageResponse, SortField, toPageRequest } from '../../foundation/http/page.dto.js';
 import type { Operator } from '../../domain/operators/operator.entity.js';
 import { OperatorsService, type OperatorChange, type AdminCaller } from '../../domain/operators/operators.service.js';
 import { problems } from '../../foundation/problems/problems.js';
@@ -45,6 +45,7 @@ function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): Operat
 }
 
 export class OperatorsQuery extends KeysQuery {
+  @SortField('KeyOrder') sort?: string;
   @OperatorNameField({ optional: true }) name?: string;
 }
 

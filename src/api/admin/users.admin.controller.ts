@@ -19,7 +19,13 @@ import {
   SwitchField,
 } from '../../foundation/common/fields.js';
 import { EXAMPLES } from '../../foundation/common/names.js';
-import { createPageResponse, PageQuery, toPageRequest } from '../../foundation/http/page.dto.js';
+import {
+  createPageResponse,
+  CREATION_ORDER,
+  PageQuery,
+  SortField,
+  toPageRequest,
+} from '../../foundation/http/page.dto.js';
 import { Propagation } from '../../domain/revocation/propagation.js';
 import { problems, refuseField } from '../../foundation/problems/problems.js';
 import { FactorChanges } from '../../domain/second-factors/factor-changes.js';
@@ -72,7 +78,10 @@ export class AdminUserResponse extends UserResponse {
 
 class UserPageResponse extends createPageResponse(AdminUserResponse) {}
 
+const ORDERS = { ...CREATION_ORDER, email: 'email' };
+
 export class UsersQuery extends PageQuery {
+  @SortField('UserOrder', ORDERS) sort?: string;
   @FlagField('only disabled users') disabled?: true;
   @FlagField('only users without a proven e-mail address') unverified?: true;
   @FlagField('only users without a second factor') without_factor?: true;
@@ -183,7 +192,7 @@ export class UsersAdminController {
   @Get()
   @RequireAdmin('users', { summary: 'List users', returns: UserPageResponse })
   async listUsers(@Query() query: UsersQuery): Promise<UserPageResponse> {
-    return UserPageResponse.from(await this.users.listUsers(toPageRequest(query), toUserFilter(query)));
+    return UserPageResponse.from(await this.users.listUsers(toPageRequest(query, ORDERS), toUserFilter(query)));
   }
 
   @Post('search')
@@ -194,7 +203,7 @@ export class UsersAdminController {
     isRead: true,
   })
   async searchUsers(@Body() search: UserSearchRequest): Promise<UserPageResponse> {
-    return UserPageResponse.from(await this.users.listUsers(toPageRequest(search), toUserFilter(search)));
+    return UserPageResponse.from(await this.users.listUsers(toPageRequest(search, ORDERS), toUserFilter(search)));
   }
 
   @Get(':id')

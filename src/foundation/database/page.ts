@@ -1,14 +1,35 @@
-import { And, MoreThan, Raw, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
+import {
+  And,
+  LessThan,
+  MoreThan,
+  Raw,
+  type FindManyOptions,
+  type FindOperator,
+  type FindOptionsWhere,
+  type Repository,
+} from 'typeorm';
+import { refuseField } from '../problems/problems.js';
 
 export interface Page<T> {
   readonly items: T[];
   readonly nextCursor: string | null;
 }
 
+/** The order of a list by a property that has an index. Rows of one value are in the order of their ids. */
+export interface PageOrder {
+  readonly property: string;
+  readonly isDescending: boolean;
+}
+
 export interface PageRequest {
   readonly limit: number;
+  /** The id of the last row of the page before. */
   readonly after: string | undefined;
+  /** Undefined for the order of the ids. */
+  readonly order?: PageOrder | undefined;
 }
+
+const BY_ID: PageOrder = { property: 'id', isDescending: false };
 
 type Conditions<Row> = { readonly [Name in keyof Row]?: Row[Name] | FindOperator<Row[Name]> | undefined };
 
@@ -24,19 +45,40 @@ export function toPattern(part: string): string {
   return `%${part.replace(/[\\%_]/g, '\\$&')}%`;
 }
 
-/** Reads a page of the matching rows in the order of their ids. Undefined conditions are ignored. */
+/** Selects the rows after one, whose value is read here, so that a cursor is an id and contains no e-mail address. */
+function isAfter<Row extends { id: string }>(
+  { metadata }: Repository<Row>,
+  after: string,
+  { property, isDescending }: PageOrder,
+): Filter {
+  if (property === 'id') return isDescending ? LessThan(after) : MoreThan(after);
+  const columns = `${metadata.findColumnWithPropertyName(property)?.databaseName}, id`;
+  const last = `SELECT ${columns} FROM ${metadata.tableName} WHERE id = :after`;
+  return toFilter(`(${columns}) ${isDescending ? '<' : '>'} (${last})`, { after });
+}
+
+/**
+ * Reads a page of the matching rows. Undefined conditions are ignored.
+ * @throws {ProblemException} validation_failed when the order needs the last row of the page before, which was deleted
+ */
 export async function findPage<Row extends { id: string }>(
   repository: Repository<Row>,
-  { after, limit }: PageRequest,
+  { after, limit, order = BY_ID }: PageRequest,
   conditions: Conditions<Row>,
   filters: readonly Filter[] = [],
 ): Promise<Page<Row>> {
-  const ofId = after === undefined ? filters : [MoreThan(after), ...filters];
+  const ofId = after === undefined ? filters : [isAfter(repository, after, order), ...filters];
   const all = { ...conditions, id: ofId.length > 0 ? And(...ofId) : undefined };
   const where = Object.fromEntries(Object.entries(all).filter(([, condition]) => condition !== undefined));
   // The extra row tells whether there is another page.
-  const options = { where, order: { id: 'ASC' }, take: limit + 1 } as FindManyOptions<Row>;
-  return cutPage(await repository.find(options), limit, ({ id }) => id);
+  const direction = order.isDescending ? 'DESC' : 'ASC';
+  const sorted = { [order.property]: direction, id: direction };
+  const options = { where, order: sorted, take: limit + 1 } as FindManyOptions<Row>;
+  const rows = await repository.find(options);
+  const needsRow = rows.length === 0 && after !== undefined && order.property !== 'id';
+  if (needsRow && !(await repository.existsBy({ id: after } as FindOptionsWhere<Row>)))
+    refuseField('/cursor', 'is of a row that was deleted meanwhile, so the list has to be read from its begin');
+  return cutPage(rows, limit, ({ id }) => id);
 }
 
 /** @param rows in the order of the ids, with one more than the page has if another one follows */

@@ -1,10 +1,10 @@
-import type { Type } from '@nestjs/common';
+import { applyDecorators, type Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
-import { IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
+import { IsIn, IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
 import { isId } from '../common/ids.js';
 import { type ProblemException, createFieldProblem } from '../problems/problems.js';
-import type { Page, PageRequest } from '../database/page.js';
+import type { Page, PageOrder, PageRequest } from '../database/page.js';
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100;
@@ -34,9 +34,42 @@ export function getPageLimit({ limit = DEFAULT_LIMIT }: PageQuery): number {
   return limit;
 }
 
+/** By creation: the ids of most tables begin with their moment (UUIDv7). */
+export const CREATION_ORDER = { created_at: 'id' } as const;
+
+export const DESCENDING = '_desc';
+
+/** The properties of a row that have an index, by their names in the API. */
+type Orders = Readonly<Record<string, string>>;
+
+/** The order of a list, for {@link toPageRequest}. */
+export function SortField(enumName: string, orders: Orders = CREATION_ORDER): PropertyDecorator {
+  const values = Object.keys(orders).flatMap((name) => [name, name + DESCENDING]);
+  const description = 'the order of the list, which has to be the same for all of its pages';
+  return applyDecorators(
+    ApiPropertyOptional({ enum: values, enumName, description, example: values[0] }),
+    IsOptional(),
+    IsIn(values, { message: `must be one of ${values.join(', ')}` }),
+  );
+}
+
+interface SortedPageQuery extends PageQuery {
+  sort?: string;
+}
+
 /** @throws {ProblemException} validation_failed for a cursor that this service did not create */
-export function toPageRequest(query: PageQuery): PageRequest {
-  return { limit: getPageLimit(query), after: query.cursor === undefined ? undefined : decodeCursor(query.cursor) };
+export function toPageRequest(query: SortedPageQuery, orders: Orders = CREATION_ORDER): PageRequest {
+  const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor);
+  return {
+    limit: getPageLimit(query),
+    after,
+    order: query.sort === undefined ? undefined : toOrder(query.sort, orders),
+  };
+}
+
+function toOrder(sort: string, orders: Orders): PageOrder {
+  const isDescending = sort.endsWith(DESCENDING);
+  return { property: orders[isDescending ? sort.slice(0, -DESCENDING.length) : sort] ?? 'id', isDescending };
 }
 
 function decodeCursor(cursor: unknown): string {

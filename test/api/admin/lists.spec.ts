@@ -350,3 +350,33 @@ describe('lists of 200,000 users and 20,000 nodes', () => {
     expect({ statements, page }).toEqual({ statements: 1, page: { live: 20_000, ended: 0, unused: 0, expiring: 0 } });
   });
 });
+
+describe('a sorted list', () => {
+  const app = useApp();
+
+  it.each<[string, string, string, () => Promise<unknown>]>([
+    ['/users', 'id', 'created_at', async () => app.user()],
+    ['/users', 'email', 'email', async () => app.user()],
+    ['/users/search', 'email', 'email', async () => app.user()],
+    ['/nodes', 'node_id', 'created_at', async () => app.node()],
+    ['/nodes', 'household_id', 'household_id', async () => app.node()],
+    ['/app-credentials', 'app_id', 'created_at', async () => app.service('sorted', `sorted-${randomUUID()}`)],
+    ['/operators', 'operator_id', 'created_at', async () => app.operator()],
+  ])('%s is sorted by %s (%s) in both directions over all pages', async (path, member, sort, make) => {
+    for (let made = 0; made < 5; made += 1) await make();
+    const all = await readAll(app, path, {}, member);
+    const rising = await readAll(app, path, { sort }, member);
+    expect(rising).toEqual(all.toSorted());
+    expect(await readAll(app, path, { sort: `${sort}_desc` }, member)).toEqual(rising.toReversed());
+  });
+
+  it('refuses an order without an index, and a page after a row that was deleted meanwhile', async () => {
+    expectInvalid(await app.admin.get('/nodes?sort=last_used_at'), '/sort');
+    await app.user();
+    const last = (await readAll(app, '/users', { sort: 'email' }, 'id')).at(-1)!;
+    const cursor = Buffer.from(last).toString('base64url');
+    expect(await readPage(app, '/users', { sort: 'email', cursor })).toEqual({ items: [], next_cursor: null });
+    await app.admin.delete(`/users/${last}`).expect(204);
+    expectInvalid(await app.admin.get(`/users?sort=email&cursor=${cursor}`), '/cursor');
+  });
+});
