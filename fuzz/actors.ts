@@ -108,7 +108,9 @@ export class Actors {
       }
       case 'app': {
         const body = { caller: `fuzz-${serial}`, target: 'auth' };
-        return appIssued.parse(await this.ask('POST', '/api/v0/admin/app-credentials', body));
+        const app = appIssued.parse(await this.ask('POST', '/api/v0/admin/app-credentials', body));
+        await this.ask('PUT', `/api/v0/admin/event-subscriptions/${app.caller}`, { types: ['user.deleted'] });
+        return app;
       }
       case 'named_operator': {
         const body = { name: `fuzz-${serial}`, scopes: ['read'] };

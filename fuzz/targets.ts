@@ -54,6 +54,7 @@ export function symbols({ template }: Target): SymbolOf {
     if (isOfHome && field === 'user_id' && template.endsWith('/members')) return '{{stranger_id}}';
     if (isOfHome && OF_HOME[field] !== undefined) return `{{${OF_HOME[field]}}}`;
     if (field === 'id') return '{{user_id}}';
+    if (field === 'service') return '{{caller}}';
     if (field === 'token') return '{{access_token}}';
     if (/^(email|password)$/.test(field)) return PROVES_PASSWORD.test(template) ? `{{${field}}}` : undefined;
     if (field === 'code') return template.endsWith('/nodes/enrol') ? '{{enrolment_code}}' : undefined;

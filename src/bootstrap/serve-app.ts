@@ -18,6 +18,7 @@ import { ProblemFilter } from '../foundation/problems/problem.filter.js';
 import { serveDocs } from './docs/serve-docs.js';
 import { onStopSignal } from './start-report.js';
 import type { StopTracing } from './tracing.js';
+import { EventWaits } from '../domain/events/event-waits.js';
 import { Readiness } from '../api/health/health-probe.js';
 import { RequestMetrics } from '../foundation/metrics/request-metrics.js';
 import { RequestTally } from '../foundation/metrics/request-tally.js';
@@ -110,6 +111,7 @@ async function drain(app: NestExpressApplication, servers: Server[], afterClose:
   setTimeout(() => exitWithFailure(log, 'stop_deadline_passed'), shutdownDeadlineMs).unref();
   try {
     app.get(Readiness).drain();
+    app.get(EventWaits).stop();
     servers.forEach(closeConnectionsAfterResponse);
     await sleep(shutdownDelayMs);
     // Delivered while this service still answers, because the logging service validates our app key here.

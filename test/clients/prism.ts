@@ -182,6 +182,27 @@ export class ProxiedCalls {
     const lookup = 'POST /internal/users/lookup';
     await this.call({ operation: lookup, status: 200, headers: asApp, body: { ids: [userId, unknown] } });
     await this.call({ operation: lookup, status: 400, headers: asApp, body: { ids: [] } });
+    await this.callForEvents(pair.caller, asApp);
+  }
+
+  private async callForEvents(service: string, asApp: Fields): Promise<void> {
+    const { asAdmin: headers } = this;
+    const [path, read] = ['/api/v0/admin/event-subscriptions', 'POST /internal/events'];
+    const one = { headers, id: service };
+    const consumer = { consumer: randomUUID() };
+    await this.call({ operation: read, status: 403, headers: asApp, body: consumer });
+    const body = { types: ['user.registered'], from: 'beginning' };
+    await this.call({ operation: `PUT ${path}/{service}`, status: 200, ...one, body });
+    await this.call({ operation: read, status: 200, headers: asApp, body: { ...consumer, wait_seconds: 20 } });
+    await this.call({ operation: read, status: 200, headers: asApp, body: { ...consumer, after: 'unreadable' } });
+    await this.call({ operation: read, status: 409, headers: asApp, body: { consumer: randomUUID() } });
+    await this.call({ operation: `GET ${path}`, status: 200, headers });
+    await this.call({ operation: `GET ${path}/{service}`, status: 200, ...one });
+    await this.call({ operation: `POST ${path}/{service}/rewind`, status: 204, ...one, body: {} });
+    await this.call({ operation: `POST ${path}/{service}/skip`, status: 204, ...one, body: { all: true } });
+    await this.call({ operation: `POST ${path}/reset`, status: 200, headers });
+    await this.call({ operation: `DELETE ${path}/{service}`, status: 204, ...one });
+    await this.call({ operation: `DELETE ${path}/{service}`, status: 404, ...one });
   }
 
   private async registerUser(password: string) {

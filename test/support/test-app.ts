@@ -139,6 +139,10 @@ export class TestApp {
     return request(this.server).patch(path).send(body);
   }
 
+  put(path: string, body: object): SupertestRequest {
+    return request(this.server).put(path).send(body);
+  }
+
   delete(path: string): SupertestRequest {
     return request(this.server).delete(path);
   }
@@ -155,6 +159,7 @@ export class TestApp {
       get: (path: string) => asAdmin(this.get(`/api/v0/admin${path}`)),
       post: (path: string, body?: object) => asAdmin(this.post(`/api/v0/admin${path}`, body)),
       patch: (path: string, body: object) => asAdmin(this.patch(`/api/v0/admin${path}`, body)),
+      put: (path: string, body: object) => asAdmin(this.put(`/api/v0/admin${path}`, body)),
       delete: (path: string) => asAdmin(this.delete(`/api/v0/admin${path}`)),
     };
   }

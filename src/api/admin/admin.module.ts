@@ -18,6 +18,8 @@ import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { BackgroundWorkAdminController } from './background-work.admin.controller.js';
 import { ConfigurationReviewAdminController } from './configuration-review.admin.controller.js';
 import { EnrolmentsAdminController } from './enrolments.admin.controller.js';
+import { EventSubscriptionsAdminController } from './event-subscriptions.admin.controller.js';
+import { EventsModule } from '../../domain/events/events.module.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { HouseholdsAdminController, InvitationsAdminController } from './households.admin.controller.js';
 import { FindingsAdminController } from './findings.admin.controller.js';
@@ -45,6 +47,7 @@ export const ADMIN_CONTROLLERS = {
   invitations: InvitationsAdminController,
   configurationReview: ConfigurationReviewAdminController,
   findings: FindingsAdminController,
+  eventSubscriptions: EventSubscriptionsAdminController,
 } as const;
 
 @Module({
@@ -58,6 +61,7 @@ export const ADMIN_CONTROLLERS = {
     SecondFactorsModule,
     MaintenanceModule,
     StatusModule,
+    EventsModule,
   ],
   controllers: Object.values(ADMIN_CONTROLLERS),
   providers: [AdminDoor, AdminStrategy],

@@ -15,13 +15,15 @@ import { IntrospectController } from './introspect.controller.js';
 import { ChangesService } from './changes.service.js';
 import { TokensModule } from '../../domain/tokens/tokens.module.js';
 import { UsersModule } from '../../domain/users/users.module.js';
+import { EventsController } from './events.controller.js';
+import { EventsModule } from '../../domain/events/events.module.js';
 import { ValidateAppController } from './validate-app.controller.js';
 import { ValidateNodeController } from './validate-node.controller.js';
 import { ValidateUserController } from './validate-user.controller.js';
 import { ChangesController } from './changes.controller.js';
 
 @Module({
-  imports: [NodesModule, AppCredentialsModule, TokensModule, HouseholdsModule, UsersModule, StatusModule],
+  imports: [NodesModule, AppCredentialsModule, TokensModule, HouseholdsModule, UsersModule, StatusModule, EventsModule],
   // Express compares a path with the routes in this order, so the most called come first.
   controllers: [
     ValidateNodeController,
@@ -31,6 +33,7 @@ import { ChangesController } from './changes.controller.js';
     AuthorizeController,
     IntrospectController,
     HouseholdsInternalController,
+    EventsController,
   ],
   providers: [ChangesService],
 })

@@ -7,6 +7,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { AppCredentialsModule } from '../../domain/app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
 import { AuditLog } from '../../domain/audit/audit-log.js';
+import { SubscriptionsService } from '../../domain/events/subscriptions.service.js';
 import { Clock } from '../../foundation/common/clock.js';
 import { StartWatch } from '../../foundation/common/start-watch.js';
 import { ConfigModule } from '../../foundation/config/config.module.js';
@@ -33,6 +34,7 @@ import { MetricsRegistryModule } from '../../foundation/metrics/metrics-registry
 
 export interface Services {
   readonly credentials: AppCredentialsService;
+  readonly subscriptions: SubscriptionsService;
   readonly signingKeys: SigningKeyOperations;
   readonly accounts: AccountTransfer;
   readonly audit: AuditLog;
@@ -51,7 +53,7 @@ export interface Services {
     AppCredentialsModule,
     TypeOrmModule.forFeature([SigningKey]),
   ],
-  providers: [SigningKeyOperations, AccountTransfer],
+  providers: [SigningKeyOperations, AccountTransfer, SubscriptionsService],
 })
 class CommandModule {}
 
@@ -70,6 +72,7 @@ export async function withServices<Result>(
   try {
     return await work({
       credentials: context.get(AppCredentialsService, { strict: false }),
+      subscriptions: context.get(SubscriptionsService),
       signingKeys: context.get(SigningKeyOperations),
       accounts: context.get(AccountTransfer),
       audit: context.get(AuditLog, { strict: false }),

@@ -6,6 +6,7 @@ import { dirname } from 'node:path';
 import * as z from 'zod';
 import { formatPair } from '../credential-state.js';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
+import { EVENT_TYPES } from '../../domain/events/event-types.js';
 import { isId } from '../../foundation/common/ids.js';
 import { computeDigest, findKeys } from '../../foundation/crypto/secret.js';
 import type { AdminClient } from '../remote/admin-client.js';
@@ -38,6 +39,7 @@ import { type PlatformMap } from './platform-map.js';
 import { openDocuments, type Documents } from './secret-documents.js';
 
 const PATH = '/app-credentials';
+const SUBSCRIPTIONS = '/event-subscriptions';
 const FOLDER_MODE = 0o700;
 const LOST_ADVICE = 'Run this again. If the change was made, the new key is lost: --rotate-lost makes another one.';
 /** Under HS256 the list of keys is empty. */
@@ -46,6 +48,7 @@ const jwks = z.object({ keys: z.array(z.unknown()) });
 const issuer = z.union([z.literal(DEFAULT_TOKENS.issuer), z.url({ protocol: /^https$/ }).regex(/^[\w.:/~%[\]-]+$/)]);
 const metadata = z.object({ issuer }).optional();
 const identified = z.object({ app_id: z.string().refine(isId) });
+const subscribed = z.object({ items: z.array(z.object({ service: z.string(), types: z.array(z.enum(EVENT_TYPES)) })) });
 const newKey = identified.extend({ app_key: z.string().refine(isAppKey) });
 
 export interface ApplyRequest {
@@ -115,9 +118,9 @@ async function refuseRootKey(client: AdminClient, key: string): Promise<void> {
   );
 }
 
-export function hasChanges({ summary, files }: ApplyReport): boolean {
+export function hasChanges({ summary, files, subscriptions }: ApplyReport): boolean {
   const { issued, scoped, rotated, revoked } = summary;
-  return issued + scoped + rotated + revoked > 0 || files.some(({ changed }) => changed);
+  return issued + scoped + rotated + revoked + subscriptions.length > 0 || files.some(({ changed }) => changed);
 }
 
 function addSummary(report: PlanReport): ApplyReport {
@@ -160,7 +163,8 @@ async function readLive(client: AdminClient, files: ReadonlyMap<string, ServiceF
     if (found?.id !== app_id || !found.live) return undefined;
     return found.current ? 'current' : 'previous';
   };
-  return { items, findKeyState };
+  const { items: subscriptions } = client.requireShape(subscribed, await client.get(SUBSCRIPTIONS));
+  return { items, subscriptions: new Map(subscriptions.map((each) => [each.service, each.types])), findKeyState };
 }
 
 /**
@@ -237,5 +241,6 @@ function createStore(client: AdminClient): CredentialStore {
       return client.requireShape(newKey, answer).app_key;
     },
     revoke: (ids) => revokeKeys(client, PATH, ids),
+    subscribe: (service, types) => client.put(`${SUBSCRIPTIONS}/${encodeURIComponent(service)}`, { types }),
   };
 }

@@ -109,11 +109,11 @@ async function readDatabase(
   try {
     const variables = readDatabaseVariables(own);
     const schema = await readSchemaState(variables.DATABASE_URL);
-    const read = async ({ credentials, databaseClock }: Services): Promise<DatabaseView> => {
+    const read = async (services: Services): Promise<DatabaseView> => {
       const before = clock.now().getTime();
-      const databaseTime = await databaseClock.now();
+      const databaseTime = await services.databaseClock.now();
       const middle = (before + clock.now().getTime()) / 2;
-      const live = schema.pending.length > 0 ? undefined : await readLiveCredentials(credentials);
+      const live = schema.pending.length > 0 ? undefined : await readLiveCredentials(services);
       return { schema, live, aheadMs: middle - databaseTime.getTime() };
     };
     return await withServices(variables, read, clock);

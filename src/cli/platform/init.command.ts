@@ -57,14 +57,18 @@ export async function readMap(path: string): Promise<PlatformMap> {
 
 /** @param compared what the command compares with the map */
 export function formatReport(report: PlanReport, compared = 'Files, keys and schema'): string {
-  const { dry_run: isPlan, migrations, pairs, files, strays } = report;
+  const { dry_run: isPlan, migrations, pairs, files, strays, subscriptions } = report;
   const changed = files.filter((file) => file.changed);
   const scoped = pairs.filter(({ action, scopes }) => action !== 'issue' && scopes !== undefined);
   const isUnchanged =
-    changed.length === 0 && migrations.length === 0 && scoped.length === 0 && !strays.some(({ revoked }) => revoked);
+    changed.length === 0 &&
+    migrations.length + scoped.length + subscriptions.length === 0 &&
+    !strays.some(({ revoked }) => revoked);
   const parts = [formatTable(['caller', 'target', 'action', 'app_id'], pairs)];
   if (scoped.length > 0)
     parts.push([`Scopes ${isPlan ? 'to change' : 'changed'}:`, ...scoped.map(toScopesLine)].join('\n'));
+  if (subscriptions.length > 0)
+    parts.push([`Subscriptions ${isPlan ? 'to set' : 'set'}:`, ...subscriptions.map(toSubscriptionLine)].join('\n'));
   if (pairs.some(({ action }) => action === 'unknown'))
     parts.push(
       'Keys cannot be compared before the schema is up to date. To see their actions, run migrate, then this command again.',
@@ -100,6 +104,10 @@ function isFirstRun({ pairs, files }: PlanReport): boolean {
 
 function toScopesLine(pair: PlanReport['pairs'][number]): string {
   return `  ${formatPair(pair)}: ${pair.scopes?.join(', ') ?? 'all'}`;
+}
+
+function toSubscriptionLine({ service, types }: PlanReport['subscriptions'][number]): string {
+  return `  ${service}: ${types.join(', ')}`;
 }
 
 function toLine({ file, variables }: PlanReport['files'][number]): string {

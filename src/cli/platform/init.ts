@@ -2,7 +2,6 @@ import { mkdirSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { COMMAND_LINE, type Actor } from '../../foundation/access/actor.js';
 import { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
-import type { AppCredentialsService } from '../../domain/app-credentials/app-credentials.service.js';
 import { Clock } from '../../foundation/common/clock.js';
 import type { EnvFile } from '../../foundation/config/env-file.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
@@ -82,27 +81,28 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<P
   const options = { program: 'init', prune } as const;
   if (dryRun) {
     // Read after the migrations, which may add columns that the query names.
-    const readLive = async ({ credentials }: Services) => readLiveCredentials(credentials);
-    const none: LiveCredentials = { items: [], findKeyState: () => undefined };
+    const none: LiveCredentials = { items: [], subscriptions: new Map(), findKeyState: () => undefined };
     const isOld = pending.length > 0;
-    const live = isEmpty ? none : isOld ? undefined : await withServices(variables, readLive, clock);
+    const live = isEmpty ? none : isOld ? undefined : await withServices(variables, readLiveCredentials, clock);
     return carryOutPlan(plan(live), { ...options, migrations: pending });
   }
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
   const apply =
     (lockLost: AbortSignal) =>
-    async ({ credentials }: Services): Promise<PlanReport> => {
-      const planned = plan(await readLiveCredentials(credentials));
+    async (services: Services): Promise<PlanReport> => {
+      const planned = plan(await readLiveCredentials(services));
       const actions = listDestruction(planned, prune);
       if (actions.length > 0) await request.confirm(`This would ${actions.join(', and ')}.`);
-      return carryOutPlan(planned, { ...options, migrations }, createStore(credentials, actor, lockLost));
+      return carryOutPlan(planned, { ...options, migrations }, createStore(services, actor, lockLost));
     };
   const run = async (lockLost: AbortSignal) => withServices(variables, apply(lockLost), clock);
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
 }
 
-export async function readLiveCredentials(credentials: AppCredentialsService): Promise<LiveCredentials> {
+type Stored = Pick<Services, 'credentials' | 'subscriptions'>;
+
+export async function readLiveCredentials({ credentials, subscriptions }: Stored): Promise<LiveCredentials> {
   const live = await credentials.listLiveAppCredentials();
   const digests = new Map(live.map(({ id, keyDigest }) => [id, keyDigest]));
   // The previous key of an overlap counts as lost, because only the file of `init` could hold the current one.
@@ -110,11 +110,13 @@ export async function readLiveCredentials(credentials: AppCredentialsService): P
     const current = digests.get(app_id);
     return current !== undefined && isSameDigest(computeDigest(key), current) ? 'current' : undefined;
   };
-  return { items: live.map((credential) => AppCredentialResponse.from(credential)), findKeyState };
+  const items = live.map((credential) => AppCredentialResponse.from(credential));
+  const types = (await subscriptions.listSubscriptions()).map((each) => [each.service, each.types] as const);
+  return { items, subscriptions: new Map(types), findKeyState };
 }
 
 /** @param lockLost aborts when another run may issue keys: this run issues no more, but still revokes undelivered ones */
-function createStore(credentials: AppCredentialsService, actor: Actor, lockLost: AbortSignal): CredentialStore {
+function createStore({ credentials, subscriptions }: Stored, actor: Actor, lockLost: AbortSignal): CredentialStore {
   return {
     issue: async (pair) => {
       lockLost.throwIfAborted();
@@ -133,6 +135,7 @@ function createStore(credentials: AppCredentialsService, actor: Actor, lockLost:
       ).key;
     },
     revoke: (ids) => credentials.keys.revokeKeys(ids, actor),
+    subscribe: (service, types) => subscriptions.setSubscription(service, types, 'now', actor),
   };
 }
 

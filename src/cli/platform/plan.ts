@@ -4,6 +4,7 @@
 import { basename } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { AppCredentialResponse } from '../../api/admin/app-credentials.admin.controller.js';
+import type { EventType } from '../../domain/events/event-types.js';
 import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { toCredentialVariables } from '../../foundation/common/names.js';
 import { DEFAULT_OVERLAP_HOURS } from '../../foundation/config/limits.js';
@@ -41,6 +42,8 @@ export interface PlannedService {
   readonly file: ServiceFile;
   readonly settings: FileSettings;
   readonly pairs: readonly PlannedPair[];
+  /** The types of events to which it is subscribed; undefined leaves its subscription as it is. */
+  readonly newEvents: readonly EventType[] | undefined;
 }
 
 /** What `init` and `apply` do, and what `doctor` reports as missing or different. */
@@ -50,9 +53,11 @@ export interface Plan {
   readonly strays: readonly AppCredentialResponse[];
 }
 
-/** The credentials that are neither revoked nor expired. */
+/** The credentials that are neither revoked nor expired, and the subscriptions to events. */
 export interface LiveCredentials {
   readonly items: readonly AppCredentialResponse[];
+  /** The types of events by service. */
+  readonly subscriptions: ReadonlyMap<string, readonly EventType[]>;
   /** @returns undefined when the key is not valid, or belongs to another credential */
   readonly findKeyState: (credential: AppCredentialResponse, key: string) => 'current' | 'previous' | undefined;
 }
@@ -74,7 +79,8 @@ export function makePlan(
     services: map.services.flatMap((service) => {
       const file = files.get(service.name);
       if (!file) return [];
-      return [{ service, file, settings: toSettings(service, file), pairs: planPairs(service, file, live) }];
+      const pairs = planPairs(service, file, live);
+      return [{ service, file, settings: toSettings(service, file), pairs, newEvents: planEvents(service, live) }];
     }),
     strays: live?.items.filter((credential) => !isMapped(credential)) ?? [],
   };
@@ -162,6 +168,12 @@ function planPairs(
   });
 }
 
+function planEvents({ name, events }: MappedService, live: LiveCredentials | undefined): PlannedService['newEvents'] {
+  const present = live?.subscriptions.get(name) ?? [];
+  const isSame = events?.length === present.length && events.every((type) => present.includes(type));
+  return isSame ? undefined : events;
+}
+
 /** The order of scopes has no meaning. */
 function hasScopes(credential: AppCredentialResponse | undefined, wanted: readonly string[] | null): boolean {
   const sort = (scopes: readonly string[] | null | undefined) => (scopes ? [...scopes].sort() : null);
@@ -188,6 +200,8 @@ export interface PlanReport {
   }[];
   /** Live credentials of pairs that are not in the map. */
   readonly strays: { caller: string; target: string; app_id: string; revoked: boolean }[];
+  /** Subscriptions that are new or get other types. */
+  readonly subscriptions: { service: string; types: readonly EventType[] }[];
 }
 
 export interface CredentialStore {
@@ -199,6 +213,7 @@ export interface CredentialStore {
    */
   rotate(credential: AppCredentialResponse): Promise<string>;
   revoke(ids: readonly string[]): Promise<unknown>;
+  subscribe(service: string, types: readonly EventType[]): Promise<unknown>;
 }
 
 interface PlanOptions {
@@ -212,13 +227,19 @@ interface PlanOptions {
 /** @param store undefined for a dry run, which changes the files in memory only */
 export async function carryOutPlan(plan: Plan, options: PlanOptions, store?: CredentialStore): Promise<PlanReport> {
   const { program, prune, migrations = [] } = options;
-  const report: PlanReport = { dry_run: store === undefined, migrations, files: [], pairs: [], strays: [] };
+  const lists = { files: [], pairs: [], strays: [], subscriptions: [] };
+  const report: PlanReport = { dry_run: store === undefined, migrations, ...lists };
   for (const planned of plan.services) {
     const { file } = planned;
     const gone = prune ? plan.strays.filter(({ caller }) => caller === planned.service.name) : [];
     const delivery = deliver({ ...planned, gone }, report.pairs, program, store);
     report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, delivery)));
     report.files.push({ file: basename(file.path), changed: file.needsWriting, variables: file.changes });
+  }
+  for (const { service, newEvents } of plan.services) {
+    if (!newEvents) continue;
+    await store?.subscribe(service.name, newEvents);
+    report.subscriptions.push({ service: service.name, types: newEvents });
   }
   if (prune && store && plan.strays.length > 0) await store.revoke(plan.strays.map(({ app_id }) => app_id));
   report.strays.push(...plan.strays.map(({ app_id, caller, target }) => ({ caller, target, app_id, revoked: prune })));

@@ -8,6 +8,7 @@ import {
   MAX_RESTRICTIONS,
   toVariablePrefix,
 } from '../../foundation/common/names.js';
+import { EVENT_TYPES, type EventType } from '../../domain/events/event-types.js';
 import { toFileVariable } from '../../foundation/config/environment.js';
 import { SECTIONS, VARIABLE_TYPES } from '../../foundation/config/variables.js';
 import { describeCause } from '../failures.js';
@@ -64,6 +65,11 @@ const service = z.strictObject({
     .optional()
     .describe('where apply --to kubernetes puts its Secret'),
   calls: calls.default([]).describe('the services that it calls in its own name, with or without scopes'),
+  events: z
+    .array(z.enum(EVENT_TYPES))
+    .refine((types) => new Set(types).size === types.length && types.length > 0, 'must be one or more different types')
+    .optional()
+    .describe('the types of events that it reads; without it, its subscription stays as it is'),
   urls: z.record(variableName, place).default({}).describe('further addresses that it needs: VARIABLE: service/path'),
   admin_endpoints: z.boolean().default(false).describe('it has routes behind X-Admin-Key'),
   verifies_access_tokens: z.boolean().default(false).describe('it checks access tokens of users by itself'),
@@ -89,6 +95,8 @@ export interface MappedService {
   readonly scopes: Readonly<Record<string, readonly string[] | null>>;
   /** Only for auth: the targets of a node whose registration names none. */
   readonly nodeTargets?: readonly string[] | undefined;
+  /** The types of events that it subscribes to. Undefined leaves its subscription as it is. */
+  readonly events?: readonly EventType[] | undefined;
   readonly urls: readonly { readonly variable: string; readonly url: string }[];
   readonly adminEndpoints: boolean;
   readonly verifiesAccessTokens: boolean;
@@ -258,6 +266,7 @@ function toServices({ services, nodes }: RawMap, ownUrl?: string): MappedService
         namespace: raw.namespace,
         calls,
         scopes: Array.isArray(raw.calls) ? {} : raw.calls,
+        events: raw.events,
         ...(name === OWN_NAME && { nodeTargets: nodes?.targets }),
         urls: [...plain, ...given].map((url) => ({
           variable: url.variable,

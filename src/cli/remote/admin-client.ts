@@ -91,6 +91,10 @@ export class AdminClient {
     return (await withAdvice(this.callAsAdmin('PATCH', path, body), IDEMPOTENT_ADVICE)) as Body;
   }
 
+  async put<Body>(path: string, body: object): Promise<Body> {
+    return (await withAdvice(this.callAsAdmin('PUT', path, body), IDEMPOTENT_ADVICE)) as Body;
+  }
+
   async delete(path: string): Promise<void> {
     await withAdvice(this.callAsAdmin('DELETE', path), IDEMPOTENT_ADVICE);
   }

@@ -7,6 +7,7 @@ import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown, ty
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { AuditMonths } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
+import { EventCopy } from '../events/event-copy.js';
 import { addDays } from '../../foundation/common/clock.js';
 import { KEY_KINDS } from '../../foundation/common/key-kinds.js';
 import { Environment } from '../../foundation/config/environment.js';
@@ -53,6 +54,7 @@ function listRetentions({ auditRetentionDays }: Environment): Retention[] {
     { table: 'throttle_windows', key: 'key', endsAt: 'window_end', days: 0 },
     { table: 'used_challenges', key: 'digest', endsAt: 'expires_at', days: 1 / 24 },
     { table: 'hourly_counts', key: 'hour, process_id', endsAt: 'hour', days: HISTORY_DAYS },
+    { table: 'events', key: 'seal, number', endsAt: 'time', days: auditRetentionDays },
     // Deletes the requests of a service that no longer sends mail.
     { table: 'mail_requests', key: 'id', endsAt: 'requested_at', days: 2 },
   ];
@@ -236,7 +238,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
 }
 
 /**
- * Seals new rows of the audit log every few seconds, and once before the service listens: after a restore from a dump
+ * Seals new rows of the audit log every few seconds and copies the events among them, and once before the service listens: after a restore from a dump
  * the new epoch must begin before new rows are written.
  */
 @Injectable()
@@ -247,6 +249,7 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
 
   constructor(
     private readonly seals: SealWriter,
+    private readonly events: EventCopy,
     private readonly environment: Environment,
     private readonly log: Log,
   ) {}
@@ -271,6 +274,7 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
   private async trySeal(): Promise<number> {
     try {
       const count = await this.seals.sealNewRows();
+      await this.events.copyNewSeals();
       if (this.hasFailed) this.log.info('audit_seals_again');
       this.hasFailed = false;
       return count;

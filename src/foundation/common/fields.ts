@@ -238,6 +238,22 @@ function RestrictionField(
   );
 }
 
+/** A list of one or more different words of a closed list. */
+export function ChoicesField(choices: readonly string[], enumName: string, example: string[]): PropertyDecorator {
+  const schema: ApiPropertyOptions = {
+    enum: choices as string[],
+    enumName,
+    isArray: true,
+    minItems: 1,
+    uniqueItems: true,
+    example,
+  };
+  const isList = (value: unknown): boolean =>
+    Array.isArray(value) && isRestriction(value, (each): each is string => choices.some((choice) => choice === each));
+  const detail = `must be a list of one or more different words of: ${choices.join(', ')}`;
+  return applyDecorators(Field(schema), AcceptsList(choices.length, detail, isList));
+}
+
 export function UuidField(
   described: { example: string; description?: string },
   presence?: Presence,

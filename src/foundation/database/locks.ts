@@ -11,6 +11,7 @@ export const LOCKS = {
   auditSeals: 7_701_005,
   signingKeys: 7_701_006,
   totpSecrets: 7_701_007,
+  events: 7_701_008,
 } as const;
 
 /** Begins like the driver's message about a lost connection, so that `isDatabaseFailure` treats it as an outage. */

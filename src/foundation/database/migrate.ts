@@ -9,6 +9,7 @@ import { CreateAuditLog1795651200009 } from './migrations/audit-log.js';
 import { CreateAuditSeals1795651200010 } from './migrations/audit-seals.js';
 import { CreateChangeFeed1795651200014 } from './migrations/change-feed.js';
 import { CreateCountedRefusals1795651200011 } from './migrations/counted-refusals.js';
+import { CreateEvents1795651200018 } from './migrations/events.js';
 import { CreateHouseholds1795651200016 } from './migrations/households.js';
 import { CreateHourlyCounts1795651200017 } from './migrations/hourly-counts.js';
 import { CreateMail1795651200003 } from './migrations/mail.js';
@@ -41,6 +42,7 @@ export const MIGRATIONS = [
   IndexSearches1795651200015,
   CreateHouseholds1795651200016,
   CreateHourlyCounts1795651200017,
+  CreateEvents1795651200018,
 ];
 /** The timestamp of the first migration of version 0.1.0. */
 const FIRST_TIMESTAMP = 1_795_651_200_001;

@@ -215,7 +215,7 @@ function refuseUnreadableBody(request: Request, { body }: Route): void {
   throw new ProblemException(body === 'form' ? formExpected : problems.unsupportedMediaType);
 }
 
-const CORS_METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'];
+const CORS_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
 const CORS_REQUEST_HEADERS = ['Authorization', 'Content-Type', 'Idempotency-Key', 'X-Admin-Key', 'X-Request-Id'];
 const RATE_LIMIT_HEADERS = ['Retry-After', 'RateLimit', 'RateLimit-Policy'];
 const CORS_RESPONSE_HEADERS = [...RATE_LIMIT_HEADERS, 'X-Request-Id', 'Location', 'WWW-Authenticate'];

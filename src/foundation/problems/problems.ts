@@ -142,6 +142,9 @@ export const problems = {
       foreignForm:
         'foreign_form: Not a form of this session. No page of this session of the console made the form. Open the ' +
         'page in the console again, and send its form.',
+      notSubscribed:
+        'not_subscribed: The service has no subscription. An operator subscribes it to types of events first, as the ' +
+        'map or /api/v0/admin/event-subscriptions says.',
       missingRole:
         'missing_role: A role is missing. The caller is a member of the household, and the act needs the role admin.',
       enrolmentByOperatorsOnly:
@@ -191,6 +194,9 @@ export const problems = {
     lastAdmin:
       'last_admin: The household would have no admin. The caller is the last active admin of a household with other ' +
       'members. Make another member admin first, or delete the household.',
+    eventsBusy:
+      'events_busy: Another consumer reads. It holds the subscription until 30 seconds after its last poll: stand by ' +
+      'for as long as Retry-After says.',
     alreadyMember: 'already_member: The person is a member. The person is a member of this household already.',
     householdFull:
       'household_full: The household is full. A household has at most 100 members, and its admins give it at most 50 ' +

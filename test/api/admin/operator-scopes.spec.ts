@@ -13,12 +13,13 @@ import { useApp } from '../../support/use-app.js';
 const app = useApp();
 
 interface Route {
-  readonly method: 'get' | 'post' | 'patch' | 'delete';
+  readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   readonly path: string;
   readonly description: string;
 }
 
 const RESOURCES: readonly [RegExp, OperatorScope][] = [
+  [/^\/event-subscriptions/, 'apps'],
   [/^\/(nodes|enrolments|households|invitations)/, 'nodes'],
   [/^\/app-credentials/, 'apps'],
   [/^\/(users|networks)/, 'users'],

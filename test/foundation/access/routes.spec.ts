@@ -70,6 +70,14 @@ const POLICY: Readonly<Record<string, string>> = {
   'DELETE api/v0/households/:id/nodes/:node_id': 'revokeHouseholdNode: user',
   'GET internal/households/:id/members': 'listMembersOfHousehold: app',
   'POST internal/users/lookup': 'lookUpUsers: app',
+  'POST internal/events': 'readEvents: app',
+  'GET api/v0/admin/event-subscriptions': 'listEventSubscriptions: admin with apps',
+  'POST api/v0/admin/event-subscriptions/reset': 'resetEventSubscriptions: admin with apps',
+  'GET api/v0/admin/event-subscriptions/:service': 'getEventSubscription: admin with apps',
+  'PUT api/v0/admin/event-subscriptions/:service': 'setEventSubscription: admin with apps',
+  'DELETE api/v0/admin/event-subscriptions/:service': 'removeEventSubscription: admin with apps',
+  'POST api/v0/admin/event-subscriptions/:service/rewind': 'rewindEvents: admin with apps',
+  'POST api/v0/admin/event-subscriptions/:service/skip': 'skipEvents: admin with apps',
   'GET api/v0/admin/households': 'listHouseholds: admin with nodes',
   'GET api/v0/admin/households/:household_id': 'getHousehold: admin with nodes',
   'PATCH api/v0/admin/households/:household_id': 'renameHousehold: admin with nodes',
@@ -155,7 +163,7 @@ type Door = 'user' | 'app' | 'node' | 'admin';
 
 interface DocumentedRoute extends Route {
   readonly template: string;
-  readonly verb: 'get' | 'post' | 'patch' | 'delete';
+  readonly verb: 'get' | 'post' | 'put' | 'patch' | 'delete';
 }
 
 const SECURITY: Readonly<Record<Door, object[]>> = {
@@ -264,6 +272,7 @@ describe('every route of every controller', () => {
       'POST /api/v0/admin/app-credentials/revoke': { '/ids': 500 },
       'POST /api/v0/admin/keys/identify': { '/digests': 32 },
       'POST /internal/users/lookup': { '/ids': 100 },
+      'PUT /api/v0/admin/event-subscriptions/:service': { '/types': 16 },
       'POST /api/v0/users/me/passkeys': { '/passkey/response/transports': 8 },
     });
   });

@@ -1,0 +1,133 @@
+import { Body, Post, Req } from '@nestjs/common';
+import { ApiOperation, ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { MaxLength } from 'class-validator';
+import type { Request } from 'express';
+import { MAX_EVENT_CURSOR_LENGTH } from '../../domain/events/event-cursor.js';
+import { EventFeed, type Batch, type ReadEvent } from '../../domain/events/event-feed.js';
+import {
+  EVENT_TYPES,
+  SUBJECT_KINDS,
+  toSubjectKind,
+  type EventType,
+  type SubjectKind,
+} from '../../domain/events/event-types.js';
+import { toActor } from '../../foundation/access/actor.js';
+import { getPrincipal } from '../../foundation/access/principals.js';
+import { Answers, InternalController, RequireApp } from '../../foundation/access/require.js';
+import { Declares } from '../../foundation/access/route-declarations.js';
+import { IfSent, MOMENT, TextField, WholeNumberField } from '../../foundation/common/fields.js';
+import { EXAMPLES } from '../../foundation/common/names.js';
+import { ApiProblems } from '../../foundation/problems/api-problems.js';
+import { problems } from '../../foundation/problems/problems.js';
+
+const DEFAULT_LIMIT = 100;
+const MAX_LIMIT = 500;
+const MAX_WAIT_SECONDS = 20;
+const CURSOR = '7.3.0.9f86d081884c7d659a2feaa0c55ad015.7391402938271-00000001-0';
+
+class ReadEventsRequest {
+  @ApiPropertyOptional({
+    type: String,
+    maxLength: MAX_EVENT_CURSOR_LENGTH,
+    description: 'acknowledges all events up to this cursor; absent: read on at the stored position',
+    example: CURSOR,
+  })
+  @IfSent()
+  @MaxLength(MAX_EVENT_CURSOR_LENGTH, { message: 'must be the cursor of an earlier answer' })
+  after?: string;
+
+  @TextField(100, {
+    description: 'random, one for each process that reads: it holds the subscription until 30 s after its last poll',
+    example: 'b7f3c1d2-recipes-1',
+  })
+  consumer!: string;
+
+  @WholeNumberField(1, MAX_LIMIT, `default ${DEFAULT_LIMIT}`, DEFAULT_LIMIT)
+  limit: number = DEFAULT_LIMIT;
+
+  @WholeNumberField(0, MAX_WAIT_SECONDS, 'how long to wait for events when there are none; default 0', 0)
+  wait_seconds: number = 0;
+}
+
+export class EventSubjectResponse {
+  @ApiProperty({ enum: SUBJECT_KINDS, enumName: 'EventSubjectKind' }) kind!: SubjectKind;
+  @ApiProperty({ example: EXAMPLES.id }) id!: string;
+}
+
+class EventResponse {
+  @ApiProperty({ description: 'stable: the same event has the same id', example: `${EXAMPLES.id}:user.deleted` })
+  id!: string;
+
+  @ApiProperty({ enum: EVENT_TYPES, enumName: 'EventType' }) type!: EventType;
+  @ApiProperty(MOMENT) time!: string;
+  @ApiProperty({ type: EventSubjectResponse }) subject!: EventSubjectResponse;
+
+  @ApiProperty({ type: 'object', additionalProperties: true, description: 'ids, names and reasons', example: {} })
+  data!: Readonly<Record<string, unknown>>;
+
+  @ApiProperty({ maxLength: MAX_EVENT_CURSOR_LENGTH, example: CURSOR }) cursor!: string;
+
+  static from({ id, type, time, subject, data, cursor }: ReadEvent): EventResponse {
+    const moment = new Date(time).toISOString();
+    return {
+      id: `${id}:${type}`,
+      type,
+      time: moment,
+      subject: { kind: toSubjectKind(type), id: subject },
+      data,
+      cursor,
+    };
+  }
+}
+
+class EventsResponse {
+  @ApiProperty({ type: [EventResponse], maxItems: MAX_LIMIT }) events!: EventResponse[];
+  @ApiProperty({ description: 'there are more events: ask again at once', example: false }) more!: boolean;
+
+  @ApiProperty({
+    description: 'what happened since the position is unknown: take `cursor`, then compare what the service knows',
+    example: false,
+  })
+  reset!: boolean;
+
+  @ApiPropertyOptional({
+    type: String,
+    maxLength: MAX_EVENT_CURSOR_LENGTH,
+    description: 'with `reset`',
+    example: CURSOR,
+  })
+  cursor?: string;
+
+  static from({ events, hasMore, resetCursor }: Batch): EventsResponse {
+    return {
+      events: events.map((event) => EventResponse.from(event)),
+      more: hasMore,
+      reset: resetCursor !== undefined,
+      ...(resetCursor !== undefined && { cursor: resetCursor }),
+    };
+  }
+}
+
+@InternalController()
+export class EventsController {
+  constructor(private readonly feed: EventFeed) {}
+
+  @Post('events')
+  @RequireApp()
+  // Not logged, because a service that waits polls all the time.
+  @Declares({ logged: 'failures' })
+  @ApiProblems(problems.notSubscribed, problems.eventsBusy)
+  @ApiOperation({
+    summary: 'Read what happened',
+    description:
+      'The events of the types that the service subscribes to: each at least once, in the order of the seals. Only `after` moves ' +
+      'the stored position. **Events revoke nothing**, the lease of a verifier does: an event is a reason to look.',
+  })
+  @Answers(200, EventsResponse)
+  async readEvents(@Req() request: Request, @Body() body: ReadEventsRequest): Promise<EventsResponse> {
+    const { caller: service } = getPrincipal(request, 'app');
+    const { after, consumer, limit, wait_seconds: waitSeconds } = body;
+    const poll = { service, consumer, after, limit, waitSeconds, actor: toActor(request) };
+    return EventsResponse.from(await this.feed.readEvents(poll));
+  }
+}

@@ -1,0 +1,11 @@
+import { Module } from '@nestjs/common';
+import { EventCopy } from './event-copy.js';
+import { EventFeed } from './event-feed.js';
+import { EventWaits } from './event-waits.js';
+import { SubscriptionsService } from './subscriptions.service.js';
+
+@Module({
+  providers: [EventCopy, EventFeed, EventWaits, SubscriptionsService],
+  exports: [EventCopy, EventFeed, EventWaits, SubscriptionsService],
+})
+export class EventsModule {}

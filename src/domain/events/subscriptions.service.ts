@@ -1,0 +1,194 @@
+import { Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor } from '../../foundation/access/actor.js';
+import type { AuditEventName } from '../../foundation/common/security-events.js';
+import { ProblemException, problems } from '../../foundation/problems/problems.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { END_OF_SEAL, isAfter, ORIGIN, type EventPosition } from './event-cursor.js';
+import { EVENT_TYPES, type EventType } from './event-types.js';
+
+/** Unread events are counted up to this number of each type, so that the state of a lagging service costs no scan. */
+const MAX_COUNTED = 1_000;
+
+/** The unread events of a subscription, by its types; each type reads its own part of the index. */
+const unread = (
+  columns: string,
+  limit: number,
+): string => `SELECT found.* FROM unnest(subscribed.types) AS wanted (type)
+  CROSS JOIN LATERAL (SELECT ${columns} FROM events
+    WHERE events.type = wanted.type AND (events.seal, events.number) > (subscribed.seal, subscribed.number)
+    ORDER BY events.seal, events.number LIMIT ${limit}) AS found`;
+const OLDEST_UNREAD = `${unread('events.*', 1)} ORDER BY found.seal, found.number LIMIT 1`;
+
+const READ = `SELECT service, types, created_at AS "createdAt", polled_at AS "polledAt",
+    origin IS DISTINCT FROM (${ORIGIN}) AS "needsReset",
+    (SELECT count(*)::integer FROM (${unread('events.type', MAX_COUNTED)}) AS counted) AS unread,
+    (SELECT count(*)::integer FROM (${unread('events.type', MAX_COUNTED)}) AS counted WHERE type = 'user.deleted')
+      AS "unreadDeletions",
+    (SELECT min(time) FROM (${unread('events.type, events.time', 1)}) AS counted WHERE type = 'user.deleted')
+      AS "oldestDeletionAt",
+    (SELECT jsonb_build_object('id', id, 'type', type, 'time', time, 'subject', subject) FROM (${OLDEST_UNREAD}) AS first)
+      AS oldest
+  FROM event_subscriptions AS subscribed`;
+
+/** The position before all events of the types that no purge took. */
+const BEGINNING = `SELECT seal::float8, number FROM (
+    SELECT seal, number FROM event_purges WHERE type = ANY ($1::text[]) UNION ALL SELECT 0, 0) AS purged
+  ORDER BY seal DESC, number DESC LIMIT 1`;
+const END = `SELECT seal::float8, ${END_OF_SEAL} AS number FROM event_position`;
+const LOCK = `SELECT types, seal::float8, number FROM event_subscriptions WHERE service = $1 FOR UPDATE`;
+const INSERT = `INSERT INTO event_subscriptions (service, types, seal, number, origin, created_at, updated_at)
+  SELECT $2::text, $1::text[], seal, number, ${ORIGIN}, clock_timestamp(), clock_timestamp()`;
+const CHANGE_TYPES = `UPDATE event_subscriptions
+  SET types = $2, generation = generation + $3, updated_at = clock_timestamp() WHERE service = $1`;
+/** Keeps the origin, so that a restore which the service has not noticed yet is still answered with a reset. */
+const SET_POSITION = `UPDATE event_subscriptions
+  SET seal = $2, number = $3, generation = generation + 1, updated_at = clock_timestamp() WHERE service = $1`;
+const FIRST_SINCE =
+  'SELECT seal::float8, number - 1 AS number FROM events WHERE time >= $1 ORDER BY seal, number LIMIT 1';
+const NEXT_UNREAD = `SELECT next.id, next.type, next.seal::float8, next.number
+  FROM event_subscriptions AS subscribed CROSS JOIN LATERAL (${OLDEST_UNREAD}) AS next WHERE service = $1`;
+const RESET = `UPDATE event_subscriptions
+  SET origin = NULL, generation = generation + 1, updated_at = clock_timestamp() RETURNING service`;
+
+export interface Subscription {
+  readonly service: string;
+  readonly types: EventType[];
+  readonly createdAt: Date;
+  readonly polledAt: Date | null;
+  /** Whether the next poll is answered with a reset, as after a restore. */
+  readonly needsReset: boolean;
+  readonly unread: number;
+  readonly unreadDeletions: number;
+  readonly oldestDeletionAt: Date | null;
+  readonly oldest: {
+    readonly id: string;
+    readonly type: EventType;
+    readonly time: string;
+    readonly subject: string;
+  } | null;
+}
+
+export type SubscriptionStart = 'now' | 'beginning';
+
+type Locked = EventPosition & { readonly types: EventType[] };
+
+/** Which service reads which types of events, and how far it is. Operators move a position; else only the service does. */
+@Injectable()
+export class SubscriptionsService {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly audit: AuditLog,
+  ) {}
+
+  async listSubscriptions(): Promise<Subscription[]> {
+    return this.dataSource.query<Subscription[]>(`${READ} ORDER BY service`);
+  }
+
+  /** @throws {ProblemException} not_found */
+  async getSubscription(service: string): Promise<Subscription> {
+    const [found] = await this.dataSource.query<Subscription[]>(`${READ} WHERE service = $1`, [service]);
+    if (!found) throw new ProblemException(problems.notFound);
+    return found;
+  }
+
+  /**
+   * Idempotent. Added types begin at the position.
+   * @param start of a new subscription
+   */
+  async setSubscription(
+    service: string,
+    wanted: readonly EventType[],
+    start: SubscriptionStart,
+    actor: Actor,
+  ): Promise<Subscription> {
+    const types = EVENT_TYPES.filter((type) => wanted.includes(type));
+    await this.dataSource.transaction(async (transaction) => {
+      const source = start === 'beginning' ? BEGINNING : END;
+      const insert = `${INSERT} FROM (${source}) AS start ON CONFLICT DO NOTHING RETURNING service`;
+      const isNew = (await transaction.query<object[]>(insert, [types, service])).length > 0;
+      const before = isNew ? [] : (await lockSubscription(transaction, service)).types;
+      // A cursor of before must not pass over the events of an added type.
+      const isAdded = types.some((type) => !before.includes(type));
+      if (!isNew) await transaction.query(CHANGE_TYPES, [service, types, Number(isAdded)]);
+      const details = isNew ? { types, from: start } : {};
+      const act = { event: 'admin.event_subscription.set', actor, subject: service, details } as const;
+      if (isNew) await this.audit.record(transaction, { ...act, logFields: { called_service: service } });
+      else
+        await this.audit.recordChange(
+          transaction,
+          { ...act, logFields: { called_service: service } },
+          { types: before },
+          { types },
+        );
+    });
+    return this.getSubscription(service);
+  }
+
+  /** @throws {ProblemException} not_found */
+  async removeSubscription(service: string, actor: Actor): Promise<void> {
+    await this.changePosition(service, actor, 'admin.event_subscription.removed', async (transaction, { types }) => {
+      await transaction.query('DELETE FROM event_subscriptions WHERE service = $1', [service]);
+      return { before: { types } };
+    });
+  }
+
+  /**
+   * Moves the position back, so that the service reads events again. Cursors in flight do not undo it.
+   * @param to null for the beginning
+   * @throws {ProblemException} not_found
+   */
+  async rewindSubscription(service: string, to: Date | null, actor: Actor): Promise<void> {
+    await this.changePosition(service, actor, 'admin.event_subscription.rewound', async (transaction, held) => {
+      const [beginning] = await transaction.query<[EventPosition]>(BEGINNING, [held.types]);
+      const [since = held] = to === null ? [beginning] : await transaction.query<EventPosition[]>(FIRST_SINCE, [to]);
+      const target = isAfter(held, since) ? since : held;
+      await transaction.query(SET_POSITION, [service, target.seal, target.number]);
+      return { to };
+    });
+  }
+
+  /**
+   * Passes over the oldest unread event, or all of them, without a receipt: the service did not take note of them.
+   * @throws {ProblemException} not_found
+   */
+  async skipEvents(service: string, all: boolean, actor: Actor): Promise<void> {
+    await this.changePosition(service, actor, 'admin.event_subscription.skipped', async (transaction) => {
+      const [next] = await transaction.query<(EventPosition & { id: string; type: EventType })[]>(NEXT_UNREAD, [service]);
+      if (!next) return undefined;
+      const [end] = all ? await transaction.query<[EventPosition]>(END) : [next];
+      await transaction.query(SET_POSITION, [service, end.seal, end.number]);
+      return { from: `${next.id}:${next.type}`, all };
+    });
+  }
+
+  /** After a restore: no service may believe that it knows what happened. @returns the services */
+  async resetSubscriptions(actor: Actor): Promise<string[]> {
+    return this.dataSource.transaction(async (transaction) => {
+      const [rows] = await transaction.query<[{ service: string }[], number]>(RESET);
+      for (const { service } of rows)
+        await this.audit.record(transaction, { event: 'admin.event_subscription.reset', actor, subject: service });
+      return rows.map(({ service }) => service);
+    });
+  }
+
+  /** @param work returns the details of the act, or undefined when it changed nothing */
+  private async changePosition(
+    service: string,
+    actor: Actor,
+    event: Extract<AuditEventName, `admin.event_subscription.${string}`>,
+    work: (transaction: EntityManager, held: Locked) => Promise<Record<string, unknown> | undefined>,
+  ): Promise<void> {
+    await this.dataSource.transaction(async (transaction) => {
+      const details = await work(transaction, await lockSubscription(transaction, service));
+      const act = { event, actor, subject: service, details: details ?? {}, logFields: { called_service: service } };
+      await this.audit.record(transaction, act, details !== undefined);
+    });
+  }
+}
+
+async function lockSubscription(transaction: EntityManager, service: string): Promise<Locked> {
+  const [held] = await transaction.query<Locked[]>(LOCK, [service]);
+  if (!held) throw new ProblemException(problems.notFound);
+  return held;
+}

@@ -1,0 +1,257 @@
+import { PurgeJob } from '../../../src/domain/maintenance/jobs.js';
+import { EventWaits } from '../../../src/domain/events/event-waits.js';
+import { expectProblem } from '../../support/expect-problem.js';
+import { Owner } from '../../support/owner.js';
+import { openTransaction } from '../../support/row-lock.js';
+import { useApp } from '../../support/use-app.js';
+import { problems } from '../../../src/foundation/problems/problems.js';
+import { Subscriber, tell, type Told } from './subscriber.js';
+
+const app = useApp();
+
+const query = <Row extends object>(sql: string, values: unknown[] = []): Promise<Row[]> =>
+  app.database.query<Row>(sql, values);
+
+async function deleteUsers(count: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let made = 0; made < count; made += 1) {
+    const { id } = await app.user();
+    await app.admin.delete(`/users/${id}`).expect(204);
+    ids.push(id);
+  }
+  await tell(app);
+  return ids;
+}
+
+const listSubjects = (events: readonly Told[]): string[] => events.map(({ subject }) => subject.id);
+
+describe('POST /internal/events', () => {
+  it('answers 403 to a service without a subscription', async () => {
+    const service = await app.service(undefined, 'auth');
+    expectProblem(await new Subscriber(app, service).poll(), problems.notSubscribed);
+  });
+
+  it('tells each committed act of the subscribed types in the order of the seals, and nothing of other types', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const ids = await deleteUsers(3);
+    const { events, ...rest } = await subscriber.read();
+    expect(rest).toEqual({ more: false, reset: false });
+    expect(listSubjects(events)).toEqual(ids);
+    expect(events[0]).toEqual({
+      id: expect.stringMatching(/^[0-9a-f-]{36}:user\.deleted$/),
+      type: 'user.deleted',
+      time: expect.any(String),
+      subject: { kind: 'user', id: ids[0] },
+      data: {},
+      cursor: expect.any(String),
+    });
+  });
+
+  it('tells an act that committed late after acts that committed before it, and no act that was rolled back', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const insertion = `INSERT INTO audit_events (id, time, event, actor_door, subject, count, details)
+      SELECT gen_random_uuid(), now(), 'user.deleted', 'open', gen_random_uuid(), 1, '{}'`;
+    const slow = await openTransaction(app.database, insertion);
+    const undone = await openTransaction(app.database, insertion);
+    const [early] = await deleteUsers(1);
+    const first = await subscriber.read();
+    expect(listSubjects(first.events)).toEqual([early]);
+    await slow.query('COMMIT');
+    await undone.query('ROLLBACK');
+    await tell(app);
+    expect((await subscriber.read({ after: first.events[0]!.cursor })).events).toHaveLength(1);
+    await Promise.all([slow.end(), undone.end()]);
+  });
+
+  it('tells an event again until it is acknowledged, and never moves the position with an answer', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const ids = await deleteUsers(3);
+    const first = await subscriber.read({ limit: 2 });
+    expect(first.more).toBe(true);
+    expect(listSubjects((await subscriber.read()).events)).toEqual(ids);
+    const [one, two] = first.events as [Told, Told];
+    expect(listSubjects((await subscriber.read({ after: two.cursor })).events)).toEqual(ids.slice(2));
+    // An older cursor reads again from there, and does not move the position back.
+    expect(listSubjects((await subscriber.read({ after: one.cursor })).events)).toEqual(ids.slice(1));
+    expect(listSubjects((await subscriber.read()).events)).toEqual(ids.slice(2));
+  });
+
+  it('begins a new subscription now, or at the beginning, and an added type at the position', async () => {
+    const [before] = await deleteUsers(1);
+    const now = await Subscriber.to(app, ['user.deleted']);
+    const all = await Subscriber.to(app, ['user.deleted'], 'beginning');
+    expect((await now.read()).events).toEqual([]);
+    expect(listSubjects((await all.read({ limit: 500 })).events)).toContain(before);
+    const registered = await Subscriber.to(app, ['user.registered']);
+    const [first, second] = await deleteUsers(2);
+    const { events } = await registered.read();
+    await registered.subscribe(['user.registered', 'user.deleted']);
+    // The cursor was made before the type was added, and lies after the deletion of the first user.
+    const later = await registered.read({ after: events[1]!.cursor });
+    expect(listSubjects(later.events)).toEqual([first, first, second, second]);
+  });
+
+  it('continues at the stored position when a cursor is from before a rewind or a skip', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const ids = await deleteUsers(2);
+    const { events } = await subscriber.read();
+    await subscriber.read({ after: events[0]!.cursor });
+    await app.admin.post(`${subscriber.path}/rewind`, { to: '2001-01-01T00:00:00Z' }).expect(204);
+    expect(listSubjects((await subscriber.read({ after: events[1]!.cursor, limit: 500 })).events)).toEqual(
+      expect.arrayContaining(ids),
+    );
+    await app.admin.post(`${subscriber.path}/skip`, { all: true }).expect(204);
+    expect((await subscriber.read({ after: events[0]!.cursor })).events).toEqual([]);
+  });
+
+  it('passes over the oldest unread event with a skip', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const [, second] = await deleteUsers(2);
+    await app.admin.post(`${subscriber.path}/skip`, {}).expect(204);
+    expect(listSubjects((await subscriber.read()).events)).toEqual([second]);
+  });
+
+  it('resets a cursor that is not of this history, until the cursor of the reset comes back', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    await deleteUsers(1);
+    const { cursor } = (await subscriber.read()).events[0]!;
+    const [, origin] = /([^.]+)$/.exec(cursor)!;
+    for (const wrong of [
+      'nonsense',
+      cursor.replace(origin!, '1-00000001-0'),
+      cursor.replace(/\.[0-9a-f]{32}\./, `.${'0'.repeat(32)}.`),
+    ])
+      expect(await subscriber.read({ after: wrong })).toMatchObject({ reset: true, events: [] });
+    const { cursor: reset } = await subscriber.read({ after: 'nonsense' });
+    expect(await subscriber.read({ after: reset })).toEqual({ events: [], more: false, reset: false });
+    const [next] = await deleteUsers(1);
+    expect(listSubjects((await subscriber.read()).events)).toEqual([next]);
+  });
+
+  it('notices a restore by the stored position too, which was restored with the database', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    await query(`UPDATE event_subscriptions SET origin = 'another' WHERE service = $1`, [subscriber.name]);
+    const first = await subscriber.read();
+    expect(first).toMatchObject({ reset: true, events: [] });
+    expect(await subscriber.read()).toMatchObject({ reset: true });
+    await app.admin.post(`${subscriber.path}/rewind`, {}).expect(204);
+    const again = await subscriber.read({ after: first.cursor });
+    expect(again.reset).toBe(true);
+    expect(await subscriber.read({ after: again.cursor })).toMatchObject({ reset: false });
+    expect(await subscriber.read()).toMatchObject({ reset: false });
+  });
+
+  it('resets every subscription when an operator says so', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    await deleteUsers(1);
+    const { cursor } = (await subscriber.read()).events[0]!;
+    const { body } = await app.admin.post('/event-subscriptions/reset').expect(200);
+    expect(body.reset).toContain(subscriber.name);
+    expect(await subscriber.read({ after: cursor })).toMatchObject({ reset: true });
+  });
+
+  it('resets a position that is older than what a purge took of its types, and no other', async () => {
+    const [reads, lags] = [await Subscriber.to(app, ['user.deleted']), await Subscriber.to(app, ['user.deleted'])];
+    const other = await Subscriber.to(app, ['app.revoked']);
+    await deleteUsers(1);
+    const { cursor } = (await reads.read()).events[0]!;
+    await reads.read({ after: cursor });
+    // An old event in a late seal, so that what is left does not tell what was taken.
+    const [late] = await deleteUsers(1);
+    await query(`UPDATE events SET time = now() - interval '400 days' WHERE subject = $1`, [late]);
+    await app.nest.get(PurgeJob).purgeExpired();
+    expect(await query('SELECT FROM events WHERE subject = $1', [late])).toEqual([]);
+    expect(await lags.read()).toMatchObject({ reset: true });
+    expect(await reads.read({ after: cursor })).toMatchObject({ reset: true });
+    expect(await other.read()).toMatchObject({ reset: false });
+  });
+
+  it('lets one consumer read, and another one 30 seconds after its last poll', async () => {
+    const first = await Subscriber.to(app, ['user.deleted']);
+    const second = first.another();
+    await first.read();
+    const refused = await second.poll();
+    expect([refused.status, refused.body.code]).toEqual([409, 'events_busy']);
+    expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0);
+    await query(`UPDATE event_subscriptions SET polled_at = now() - interval '31 seconds' WHERE service = $1`, [
+      first.name,
+    ]);
+    await second.read();
+    expect((await first.poll()).status).toBe(409);
+  });
+
+  it('waits without a connection, and answers when an event of the types was copied', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const waiting = subscriber.read({ wait_seconds: 20 });
+    const [id] = await deleteUsers(1);
+    expect(listSubjects((await waiting).events)).toEqual([id]);
+  });
+
+  it('has one waiting poll for each service, and answers all of them at a stop', async () => {
+    const [one, another] = [await Subscriber.to(app, ['user.deleted']), await Subscriber.to(app, ['user.deleted'])];
+    const replica = await app.startReplica();
+    const [first, second] = [new Subscriber(replica, one.service), new Subscriber(replica, another.service)];
+    const waiting = [first.read({ wait_seconds: 20 }), second.read({ wait_seconds: 20 })];
+    const waits = replica.nest.get(EventWaits);
+    while (waits.count < 2) await new Promise(setImmediate);
+    const replacing = first.read({ wait_seconds: 20 });
+    expect(await waiting[0]).toMatchObject({ events: [] });
+    waits.stop();
+    await Promise.all([...waiting, replacing]);
+    expect(await second.read({ wait_seconds: 20 })).toMatchObject({ events: [] });
+    await replica.stop();
+  });
+
+  it('writes one receipt when a service acknowledges a deletion, also when it reads it again', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const [id] = await deleteUsers(1);
+    const findReceipts = () =>
+      query(
+        `SELECT actor_door, details FROM audit_events WHERE event = 'user.deletion.acknowledged' AND subject = $1`,
+        [id],
+      );
+    const { events } = await subscriber.read();
+    expect(await findReceipts()).toEqual([]);
+    await subscriber.read({ after: events[0]!.cursor });
+    await app.admin.post(`${subscriber.path}/rewind`, {}).expect(204);
+    const again = (await subscriber.read({ limit: 500 })).events.at(-1)!;
+    await subscriber.read({ after: again.cursor });
+    expect(await findReceipts()).toEqual([
+      { actor_door: 'app', details: { service: subscriber.name, deletion: events[0]!.id.slice(0, 36) } },
+    ]);
+  });
+
+  it('writes no receipt for deletions that a reset passes over', async () => {
+    const subscriber = await Subscriber.to(app, ['user.deleted']);
+    const [id] = await deleteUsers(1);
+    const { cursor } = await subscriber.read({ after: 'nonsense' });
+    await subscriber.read({ after: cursor });
+    expect(
+      await query(`SELECT FROM audit_events WHERE event = 'user.deletion.acknowledged' AND subject = $1`, [id]),
+    ).toEqual([]);
+  });
+
+  it('tells that sessions end with the account, the password and the operator who disables it', async () => {
+    const subscriber = await Subscriber.to(app, [
+      'session.ended',
+      'user.disabled',
+      'user.credentials_changed',
+      'user.deleted',
+    ]);
+    const [alice, bob] = [await Owner.of(app), await Owner.of(app)];
+    await alice.elsewhere();
+    await alice.changePassword().expect(204);
+    await app.admin.patch(`/users/${bob.user.id}`, { is_active: false }).expect(200);
+    await app.admin.delete(`/users/${bob.user.id}`).expect(204);
+    await tell(app);
+    const { events } = await subscriber.read();
+    expect(events.map(({ type, subject, data }) => [type, subject.id, data])).toEqual([
+      ['user.credentials_changed', alice.user.id, { what: 'password' }],
+      ['session.ended', alice.user.id, { reason: 'password_changed', count: 1 }],
+      ['user.disabled', bob.user.id, {}],
+      ['session.ended', bob.user.id, { reason: 'disabled', count: 1 }],
+      ['user.deleted', bob.user.id, {}],
+      ['session.ended', bob.user.id, { reason: 'deleted', count: null }],
+    ]);
+  });
+});
