@@ -83,7 +83,7 @@ export class EventWaits implements OnApplicationShutdown {
             else wait.seal = rows[0]?.copied ?? wait.seal;
           }
         },
-        (error: Error) => waits.forEach((wait) => wait.end(false, error)),
+        (error: unknown) => waits.forEach((wait) => wait.end(false, error as Error)),
       );
     }
     this.timer = this.waits.size > 0 ? setTimeout(() => void this.look(), LOOK_INTERVAL_MS) : undefined;

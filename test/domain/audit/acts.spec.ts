@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
 import { CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
 import { AUDIT_EVENT_NAMES } from '../../../src/foundation/common/security-events.js';
-import { AuditJob } from '../../../src/domain/maintenance/jobs.js';
+import { AuditJob, SealJob } from '../../../src/domain/maintenance/jobs.js';
 import { APP_KEYS, type AppKeys } from '../../../src/domain/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../../src/domain/nodes/nodes.service.js';
 import { OPERATOR_KEYS, type OperatorKeys } from '../../../src/domain/operators/operators.service.js';
@@ -422,6 +422,30 @@ describe('the audit log', () => {
       { event: 'users.import_started' },
     ]);
     expect(rows[1]!.subject).toBe(rows[2]!.subject);
+  });
+
+  it('has one row for each act on a subscription to events, and for a deletion that a service acknowledges', async () => {
+    const { caller: service, headers } = await app.service(undefined, 'auth');
+    const [path, types] = [`/event-subscriptions/${service}`, ['user.deleted']];
+    const row = (act: string) => ({ event: `admin.event_subscription.${act}`, actor: ADMIN, subject: service });
+    await expectRow(app.admin.put(path, { types }), { ...row('set'), details: { types, from: 'now' } });
+    await expectNoRow(app.admin.put(path, { types }));
+    const { id } = await app.user();
+    await app.admin.delete(`/users/${id}`).expect(204);
+    await app.nest.get(SealJob).sealNewRows();
+    const read = (body: object = {}) => app.post('/internal/events', { consumer: 'one', ...body }).set(headers);
+    const { cursor } = (await read()).body.events[0];
+    await expectRow(read({ after: cursor }), {
+      event: 'user.deletion.acknowledged',
+      subject: id,
+      details: { service },
+    });
+    await expectNoRow(read({ after: cursor }));
+    await expectRow(app.admin.post(`${path}/rewind`, {}), row('rewound'));
+    await expectRow(app.admin.post(`${path}/skip`, { all: true }), row('skipped'));
+    await expectNoRow(app.admin.post(`${path}/skip`, { all: true }));
+    await expectRow(app.admin.post('/event-subscriptions/reset'), row('reset'));
+    await expectRow(app.admin.delete(path), row('removed'));
   });
 
   it('returns every event that its filter accepts', async () => {
