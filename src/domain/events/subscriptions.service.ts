@@ -154,7 +154,9 @@ export class SubscriptionsService {
    */
   async skipEvents(service: string, all: boolean, actor: Actor): Promise<void> {
     await this.changePosition(service, actor, 'admin.event_subscription.skipped', async (transaction) => {
-      const [next] = await transaction.query<(EventPosition & { id: string; type: EventType })[]>(NEXT_UNREAD, [service]);
+      const [next] = await transaction.query<(EventPosition & { id: string; type: EventType })[]>(NEXT_UNREAD, [
+        service,
+      ]);
       if (!next) return undefined;
       const [end] = all ? await transaction.query<[EventPosition]>(END) : [next];
       await transaction.query(SET_POSITION, [service, end.seal, end.number]);
