@@ -25,6 +25,8 @@ import { isRefusal, determineKeyStatus, listKeyColumns, type KeyRow } from '../d
 
 const IDLE_SECONDS = 30 * 60;
 const MAX_SECONDS = 8 * 3_600;
+/** For so long after a proof of who the operator is, acts do not ask for another one. */
+const CONFIRMED_SECONDS = 5 * 60;
 /** The most sessions of one operator, or of the root key; the oldest one ends. */
 const MAX_SESSIONS = 10;
 /** While a session is used, its row is written no more often than this. */
@@ -38,7 +40,8 @@ const PURGE = {
 };
 const INSERT = withAuditEvent({
   name: 'console_sessions_insert',
-  text: `INSERT INTO console_sessions (digest, operator_id, key_digest, created_at, seen_at) VALUES ($1, $2, $3, $4, $4)
+  text: `INSERT INTO console_sessions (digest, operator_id, key_digest, created_at, seen_at, confirmed_at)
+    VALUES ($1, $2, $3, $4, $4, $4)
     RETURNING true`,
 });
 /** Sessions that ended with their key count too, until the purge deletes them. */
@@ -50,12 +53,16 @@ const TRIM = {
 };
 const FIND = {
   name: 'console_sessions_find',
-  text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, name, scopes,
+  text: `SELECT digest AS session_digest, session.key_digest AS session_key_digest, seen_at, confirmed_at, name, scopes,
       ${listKeyColumns('operators')}
     FROM console_sessions AS session LEFT JOIN operators ON operators.id = session.operator_id
     WHERE digest = ANY ($1::bytea[]) AND session.created_at > $2 AND seen_at > $3`,
 };
 const SEE = { name: 'console_sessions_see', text: 'UPDATE console_sessions SET seen_at = $2 WHERE digest = $1' };
+const CONFIRM = {
+  name: 'console_sessions_confirm',
+  text: 'UPDATE console_sessions SET confirmed_at = $2 WHERE digest = $1',
+};
 const DELETE = withAuditEvent({
   name: 'console_sessions_delete',
   text: 'DELETE FROM console_sessions WHERE digest = $1 RETURNING true',
@@ -72,12 +79,17 @@ const RELEASE_FORM = {
 
 type SessionRow = Readonly<Record<'session_digest' | 'session_key_digest', SecretDigest>> & {
   readonly seen_at: Date;
+  readonly confirmed_at: Date;
 } & Partial<KeyRow & Omit<OperatorIdentity, 'keyDigest'>>;
 
 export interface ConsoleSession {
   /** The value of the cookie. */
   readonly token: string;
   readonly principal: AdminPrincipal;
+  /** Of the key with which the session began. */
+  readonly keyDigest: SecretDigest;
+  /** Whether the operator proved who they are in the last 5 minutes. */
+  readonly isConfirmed: boolean;
 }
 
 @Injectable()
@@ -116,9 +128,9 @@ export class ConsoleSessions {
     const row = await this.findRow(digest);
     const principal = row && this.toPrincipal(row);
     if (!principal) return undefined;
-    const { now } = this.readTimes();
+    const { now, confirmedSince } = this.readTimes();
     if (isActive && row.seen_at < addSeconds(now, -SEEN_SECONDS)) await this.database.rows(SEE, [digest, now]);
-    return { token, principal };
+    return { token, principal, keyDigest: row.session_key_digest, isConfirmed: row.confirmed_at > confirmedSince };
   }
 
   /** The session may belong to another operator than the acting one, who logs in with the same browser. */
@@ -127,6 +139,11 @@ export class ConsoleSessions {
     if (!ended) return;
     const event = toEvent('admin.console.logged_out', request, ended.principal);
     await this.audit.execute(DELETE, [computeDigest(token)], event);
+  }
+
+  /** Remembers that the operator has just proved again who they are. */
+  async confirmSession({ token }: ConsoleSession): Promise<void> {
+    await this.database.rows(CONFIRM, [computeDigest(token), this.clock.trustedNow()]);
   }
 
   /** @returns false when this form was sent before in this session, or the session has ended */
@@ -158,7 +175,13 @@ export class ConsoleSessions {
 
   private readTimes() {
     const now = this.clock.trustedNow();
-    return { now, oldest: addSeconds(now, -MAX_SECONDS), idleSince: addSeconds(now, -IDLE_SECONDS) };
+    const ago = (seconds: number): Date => addSeconds(now, -seconds);
+    return {
+      now,
+      oldest: ago(MAX_SECONDS),
+      idleSince: ago(IDLE_SECONDS),
+      confirmedSince: ago(CONFIRMED_SECONDS),
+    };
   }
 }
 

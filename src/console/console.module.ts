@@ -12,6 +12,7 @@ import type { Environment } from '../foundation/config/environment.js';
 import { ProblemException, problems } from '../foundation/problems/problems.js';
 import { AdminApi } from './admin-api.js';
 import { AuditPages } from './audit.js';
+import { Confirmations } from './confirmations.js';
 import { ConsoleController, ForeignForms, LoginPage, LogoutPage, UnknownPage } from './console-requests.js';
 import { ConsoleSessions } from './console-sessions.js';
 import { CREDENTIAL_PAGES } from './credential-pages.js';
@@ -65,7 +66,7 @@ export class ConsoleModule {
       imports: [AdminModule, StatusModule],
       // UnknownPage stands last, because it matches every address below /console.
       controllers: [LoginPage, LogoutPage, ConsoleFiles, ...pages, UnknownPage],
-      providers: [AdminApi, Names, ConsoleSessions, ForeignForms, NavigationCounts],
+      providers: [AdminApi, Names, Confirmations, ConsoleSessions, ForeignForms, NavigationCounts],
     };
   }
 }

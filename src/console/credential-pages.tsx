@@ -6,6 +6,7 @@ import type { ExplanationResponse } from '../api/admin/key-explanation.dto.js';
 import type { KeyResponse } from '../api/admin/key.dto.js';
 import { Environment } from '../foundation/config/environment.js';
 import { AdminApi } from './admin-api.js';
+import { Confirmations } from './confirmations.js';
 import { ConsolePages } from './console-requests.js';
 import { mapCredentialTypes, type CredentialType } from './credential-types.js';
 import { Ago, Moment } from './moments.js';
@@ -69,9 +70,10 @@ abstract class CredentialPages<Row extends KeyResponse, Issued extends Row> exte
   constructor(
     api: AdminApi,
     protected override readonly type: CredentialType<Row, Issued>,
+    confirmations: Confirmations,
     private readonly environment: Environment,
   ) {
-    super(api, type);
+    super(api, type, confirmations);
   }
 
   /** Shows the defaults of the service. An operator may empty the targets of a node. */
@@ -231,8 +233,8 @@ function LastUse({ use, lastUsedAt }: { use: ExplanationResponse | undefined; la
 function createPages<Row extends KeyResponse, Issued extends Row>(type: CredentialType<Row, Issued>): Type<object> {
   @ConsolePages(type.address)
   class PagesOfType extends CredentialPages<Row, Issued> {
-    constructor(api: AdminApi, environment: Environment) {
-      super(api, type, environment);
+    constructor(api: AdminApi, confirmations: Confirmations, environment: Environment) {
+      super(api, type, confirmations, environment);
     }
   }
   return PagesOfType;

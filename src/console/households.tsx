@@ -7,6 +7,7 @@ import type { NodeResponse } from '../api/admin/nodes.admin.controller.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
 import { AdminApi, type AdminRoutes } from './admin-api.js';
+import { Confirmations } from './confirmations.js';
 import { ConsolePages, getSession, keepForm, readFields, ReadsOnly, refuseOutdated } from './console-requests.js';
 import { State } from './credential-pages.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
@@ -125,8 +126,8 @@ interface AskedMember {
 
 @ConsolePages('console/households')
 export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminHouseholdResponse> {
-  constructor(api: AdminApi) {
-    super(api, HOUSEHOLDS);
+  constructor(api: AdminApi, confirmations: Confirmations) {
+    super(api, HOUSEHOLDS, confirmations);
   }
 
   /** A form, so that no e-mail address stands in a URL. It leads to the list, whose address has the id of the user. */

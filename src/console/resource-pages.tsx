@@ -11,6 +11,7 @@ import type { OperatorScope } from '../foundation/common/names.js';
 import { DESCENDING } from '../foundation/http/page.dto.js';
 import { ProblemException, problems, refuseField } from '../foundation/problems/problems.js';
 import type { AdminApi, AdminRoute, AdminRoutes, Unvalidated } from './admin-api.js';
+import type { Confirmations } from './confirmations.js';
 import {
   getSession,
   keepForm,
@@ -51,7 +52,7 @@ export interface Action<Resource> {
   readonly route: (api: AdminRoutes) => ActionRoute;
   /** What the call sends besides the fields. */
   readonly body?: Unvalidated;
-  /** Whether the operator has to type the name to confirm. */
+  /** Whether the operator has to type the name to confirm, and to prove again who they are. */
   readonly asksForName?: boolean;
   readonly fields?: (resource: Resource) => readonly FieldProps[];
 }
@@ -152,6 +153,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   constructor(
     protected readonly api: AdminApi,
     protected readonly type: ResourceType<Resource, Issued>,
+    protected readonly confirmations: Confirmations,
   ) {}
 
   protected abstract toCells(resource: Resource): Cells;
@@ -483,6 +485,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
         <p role="note">
           {effect} {use}
         </p>
+        {asksForName && this.confirmations.renderProof(request, refused)}
       </Form>,
       [{ address: this.toAddressOf(resource), name: toName(resource) }],
     );
@@ -500,6 +503,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
     keepForm(request, (refused) => this.renderAction(request, { id, action }, resource, refused));
     if (asksForName && readFields(request).name !== this.type.toName(resource))
       refuseField('/name', 'is another one, so nothing was changed');
+    if (asksForName) await this.confirmations.requireProof(request);
     const result = await this.perform(request, id, action, resource);
     const next = typeof result === 'string' ? toAddress(result, { done: action }) : result;
     this.sendResult(response, `${title}: ${this.type.toName(resource)}`, next);

@@ -10,6 +10,7 @@ import type {
   SessionResponse,
 } from '../api/admin/users.admin.controller.js';
 import { AdminApi } from './admin-api.js';
+import { Confirmations } from './confirmations.js';
 import { ConsolePages, readFields, ReadsOnly } from './console-requests.js';
 import { HouseholdTable } from './households.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
@@ -90,8 +91,8 @@ const USERS: ResourceType<UserResponse, CreatedUserResponse> = {
 
 @ConsolePages('console/users')
 export class UserPages extends ResourcePages<UserResponse, CreatedUserResponse> {
-  constructor(api: AdminApi) {
-    super(api, USERS);
+  constructor(api: AdminApi, confirmations: Confirmations) {
+    super(api, USERS, confirmations);
   }
 
   /** A form, so that no e-mail address stands in a URL. */

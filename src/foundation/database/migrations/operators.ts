@@ -56,12 +56,15 @@ export class CreateOperators1795651200007 implements MigrationInterface {
         key_digest  bytea       NOT NULL,
         created_at  timestamptz NOT NULL,
         seen_at     timestamptz NOT NULL,
+        confirmed_at timestamptz NOT NULL,
         sent_forms  uuid[]      NOT NULL DEFAULT '{}',
         CONSTRAINT console_sessions_operator_id_fkey FOREIGN KEY (operator_id)
           REFERENCES operators (id) ON DELETE CASCADE
       );
       COMMENT ON COLUMN console_sessions.operator_id IS 'null for the root key';
       COMMENT ON COLUMN console_sessions.key_digest IS 'of the key with which the session began';
+      COMMENT ON COLUMN console_sessions.confirmed_at IS
+        'when the operator last proved who they are: at the login, or for an act that asks again';
     `);
   }
 
