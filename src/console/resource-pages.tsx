@@ -301,6 +301,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
         <Form session={getSession(request)} action={`${address}/chosen`} submit={`${bulk.title} ${count}`}>
           <input type="hidden" name="ids" value={chosen.map(toId).join(' ')} />
           <input type="hidden" name="filter" value={filter} />
+          {this.confirmations.renderProof(request, refused)}
         </Form>
         <p>
           <a href={toAddress(address, this.readFilter(filter))}>Back to the list</a>
@@ -344,6 +345,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
   async actOnChosen(@Req() request: Request, @Res() response: Response): Promise<void> {
     const { name, route } = this.findBulk(request);
     keepForm(request, (refused) => this.renderBulk(request, refused));
+    await this.confirmations.requireProof(request);
     const { ids = '', filter = '' } = readFields(request);
     const { revoked } = await route(request, { ids: splitWords(ids) });
     setPageHeaders(response);

@@ -36,7 +36,10 @@ describe('platform-auth init on an empty machine', () => {
 
   it('gives each service the variables that it needs and no others', () => {
     const names = (service: string): string[] => Object.keys(platform.variables(service)).sort();
-    expect(names('auth')).toEqual(['ADMIN_API_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL', 'MASTER_KEY', 'SECRET_KEY']);
+    const ofAuth = ['ADMIN_API_KEY', 'ADMIN_SET_PASSWORDS', 'AUDIT_SEAL_KEY', 'DATABASE_URL', 'MASTER_KEY', 'SECRET_KEY'];
+    expect(names('auth')).toEqual(ofAuth);
+    // A production platform begins without a warning of its settings.
+    expect(platform.variables('auth')).toMatchObject({ ADMIN_SET_PASSWORDS: 'refused' });
     const ofVerifier = ['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL', 'SERVICE_NAME'];
     expect(names('ocr')).toEqual(ofVerifier);
     const ofOcr = ['OCR_APP_ID', 'OCR_APP_KEY', 'OCR_URL'];
@@ -339,7 +342,7 @@ describe('platform-auth init before its first run', () => {
     const after = readFileSync(platform.path('auth'), 'utf8');
     expect(after.slice(0, before.length)).toBe(before);
     expect(after.slice(before.length)).toMatch(
-      /^SECRET_KEY=\S+\nMASTER_KEY=\S+\nAUDIT_SEAL_KEY=\S+\nADMIN_API_KEY=\S+\n$/,
+      /^SECRET_KEY=\S+\nMASTER_KEY=\S+\nAUDIT_SEAL_KEY=\S+\nADMIN_SET_PASSWORDS=refused\nADMIN_API_KEY=\S+\n$/,
     );
   });
 

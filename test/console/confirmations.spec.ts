@@ -38,6 +38,19 @@ describe('an act of the console that cannot be undone', () => {
     expect((await browser.get(`/console/users/${next}/delete`).expect(200)).text).not.toContain(LABEL);
   });
 
+  it('needs it for a revocation of many', async () => {
+    const { nodeId } = await app.node();
+    const browser = await Browser.logIn(app);
+    app.clock.advance({ minutes: 6 });
+    const list = await browser.readForm('/console/nodes', '/console/nodes/choose');
+    const { text } = await browser.send('/console/nodes/choose', { ...list, ids: nodeId }).expect(200);
+    expect(text).toContain(LABEL);
+    const form = /name="form" value="([^"]*)"/.exec(text.slice(text.indexOf('action="/console/nodes/chosen"')))![1]!;
+    await browser.send('/console/nodes/chosen', { form, ids: nodeId }).expect(400);
+    expect((await app.admin.get(`/nodes/${nodeId}`).expect(200)).body).toMatchObject({ revoked_at: null });
+    await browser.send('/console/nodes/chosen', { form, ids: nodeId, key: ADMIN_KEY }).expect(303);
+  });
+
   it('takes neither a wrong key nor that of another operator, and counts the wrong one', async () => {
     const { key } = await app.operator(['users']);
     const { key: other } = await app.operator(['users']);

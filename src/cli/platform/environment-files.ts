@@ -154,7 +154,13 @@ export function listSettings(
     }),
     // Generated only with a new SECRET_KEY, because they neither decrypt nor verify what was made under the SECRET_KEY
     // alone.
-    ...(isOwn && file.get('SECRET_KEY') === undefined && { [MASTER_KEY]: undefined, AUDIT_SEAL_KEY: undefined }),
+    // A new platform begins with invitations: its operators do not choose the passwords of users (ASVS 6.4.6).
+    ...(isOwn &&
+      file.get('SECRET_KEY') === undefined && {
+        [MASTER_KEY]: undefined,
+        AUDIT_SEAL_KEY: undefined,
+        ADMIN_SET_PASSWORDS: file.get('ADMIN_SET_PASSWORDS') ?? 'refused',
+      }),
     ...((isOwn || service.adminEndpoints) && { ADMIN_API_KEY: undefined }),
     ...listPublicSettings(service, rules),
   };
