@@ -176,12 +176,7 @@ export class ConsoleSessions {
   private readTimes() {
     const now = this.clock.trustedNow();
     const ago = (seconds: number): Date => addSeconds(now, -seconds);
-    return {
-      now,
-      oldest: ago(MAX_SECONDS),
-      idleSince: ago(IDLE_SECONDS),
-      confirmedSince: ago(CONFIRMED_SECONDS),
-    };
+    return { now, oldest: ago(MAX_SECONDS), idleSince: ago(IDLE_SECONDS), confirmedSince: ago(CONFIRMED_SECONDS) };
   }
 }
 

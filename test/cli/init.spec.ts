@@ -36,7 +36,14 @@ describe('platform-auth init on an empty machine', () => {
 
   it('gives each service the variables that it needs and no others', () => {
     const names = (service: string): string[] => Object.keys(platform.variables(service)).sort();
-    const ofAuth = ['ADMIN_API_KEY', 'ADMIN_SET_PASSWORDS', 'AUDIT_SEAL_KEY', 'DATABASE_URL', 'MASTER_KEY', 'SECRET_KEY'];
+    const ofAuth = [
+      'ADMIN_API_KEY',
+      'ADMIN_SET_PASSWORDS',
+      'AUDIT_SEAL_KEY',
+      'DATABASE_URL',
+      'MASTER_KEY',
+      'SECRET_KEY',
+    ];
     expect(names('auth')).toEqual(ofAuth);
     // A production platform begins without a warning of its settings.
     expect(platform.variables('auth')).toMatchObject({ ADMIN_SET_PASSWORDS: 'refused' });
