@@ -9,12 +9,10 @@ export interface Credential extends Right {
   readonly kind: 'node' | 'session';
   readonly headers: Readonly<Record<string, string>>;
   readonly body: object;
-  /** By itself, in true time. */
-  readonly expiresAtMs: number;
 }
 
 export const USER = 'user-1';
-const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+export const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
 export function createCredentials(): Credential[] {
   const nodes = ['node-1', 'node-2'].map(createNode);
@@ -26,11 +24,16 @@ export function createCredentials(): Credential[] {
   }));
   const ofForever = [...nodes, ...sessions].map((credential) => ({ ...credential, expiresAtMs: Infinity }));
   const expiring = { ...createNode('node-3'), expiresAtMs: EXPIRES_AT_MS };
-  return [...ofForever, expiring].map((credential) => {
-    // A yes may be used for a lease after its question was sent, also when the key expires meanwhile.
-    const deadSince = credential.expiresAtMs * MAX_DRIFT + LEASE_MS;
-    return { ...credential, hasEnded: false, deadSince };
-  });
+  return [...ofForever, expiring].map((credential) => ({
+    ...credential,
+    hasEnded: false,
+    ...createEnd(credential.expiresAtMs),
+  }));
+}
+
+/** A yes may be used for a lease after its question was sent, also when the key expires meanwhile. */
+export function createEnd(expiresAtMs = EXPIRES_AT_MS) {
+  return { expiresAtMs, deadSince: expiresAtMs * MAX_DRIFT + LEASE_MS };
 }
 
 function createNode(id: string) {

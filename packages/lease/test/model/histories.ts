@@ -27,6 +27,10 @@ const ACTS = [
   'other admin leaves',
   'issue code',
   'accept code',
+  'present delegated',
+  'call onward',
+  'revoke pair',
+  'narrow pair',
 ] as const;
 export type Act = (typeof ACTS)[number];
 

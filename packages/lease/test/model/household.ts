@@ -5,6 +5,8 @@ export const HOME = '01985f4e-7c3a-7b52-9d1e-000000000d01';
 /** What a call ends: after it has answered, no verifier may accept it. */
 export interface Right {
   readonly id: string;
+  /** By itself, in true time; absent: never. */
+  readonly expiresAtMs?: number;
   /** Committed. */
   hasEnded: boolean;
   /** From then on no verifier may accept it. */

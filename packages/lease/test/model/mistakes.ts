@@ -82,6 +82,18 @@ const HOUSEHOLD_ACTS = createFocusedHistories({
   'accept code': 2,
 });
 
+const DELEGATIONS = createFocusedHistories({
+  'present delegated': 14,
+  'revoke pair': 1,
+  'narrow pair': 1,
+  disable: 1,
+  end: 1,
+  route: 2,
+  'cut verifier': 1,
+});
+/** A user passes a chain, and comes without one, in the same session. */
+const ONWARD_CALLS = createFocusedHistories({ 'call onward': 14, 'revoke pair': 1, end: 1, route: 1 });
+
 export const focusedHistories: readonly Histories[] = [
   CRASHES,
   FAILOVERS,
@@ -96,6 +108,8 @@ export const focusedHistories: readonly Histories[] = [
   REPLICAS,
   MEMBERS,
   HOUSEHOLD_ACTS,
+  DELEGATIONS,
+  ONWARD_CALLS,
 ];
 
 const plant = <Name extends string>(name: Name, seed: number, where: Histories, setting = LEASED) => ({
@@ -138,4 +152,9 @@ export const mistakes = [
   plant('code outlives its issuer', 1, HOUSEHOLD_ACTS),
   plant('last admin by look-then-write', 1, HOUSEHOLD_ACTS),
   plant('absent taken for none', 1, MEMBERS, UPGRADE),
+  plant('earlier link not indexed', 1, DELEGATIONS),
+  plant('scopes as signed', 1, DELEGATIONS),
+  plant('expiry outside the term', 1, DELEGATIONS),
+  plant('demands judged when asked', 1, DELEGATIONS),
+  plant('token reused by session and target', 1, ONWARD_CALLS),
 ];

@@ -5,6 +5,7 @@ import { RevocationLease } from '../../src/lease.js';
 import { LeaseAnnouncement } from '../../../../src/domain/revocation/propagation.js';
 import type { ServiceAnswer, ServiceRequest } from '../../../../clients/typescript/src/transport.js';
 import type { Credential } from './credentials.js';
+import type { DelegatedToken } from './delegation.js';
 import { LEASE_MS } from './histories.js';
 import { Process } from './process.js';
 import type { World } from './world.js';
@@ -80,13 +81,21 @@ export class Replica extends Process {
     world.judge(credential, arrivedAtMs, mayNotKnow);
   }
 
-  async answer({ url, body = '{}' }: ServiceRequest, credential: Credential | undefined): Promise<ServiceAnswer> {
+  async answer(
+    { url, headers: sent, body = '{}' }: ServiceRequest,
+    credential: Credential | undefined,
+  ): Promise<ServiceAnswer> {
     if (url.endsWith('/changes')) return this.answerPoll((JSON.parse(body) as { cursor?: string }).cursor);
-    const { mistake, household } = this.world;
+    const { mistake, household, delegation } = this.world;
+    if (url.endsWith('/token')) {
+      return this.ask(() => delegation.exchange(new URLSearchParams(body).get('subject_token')!));
+    }
     if (this.leaseMs === 0 && mistake !== 'nothing announced without a lease')
       await this.announce().catch(() => undefined);
     const couldPromiseOnArrival = this.announcement.isCurrent || mistake === 'verdict judged when answered alone';
     const isRemembered = mistake === 'verdict from a replica’s memory' && this.lease.isHeld;
+    const delegated = sent['X-Platform-Target'] === 'recipes' && !this.isOlder ? delegation.find(sent) : undefined;
+    if (delegated) return this.answerDelegated(delegated, couldPromiseOnArrival);
     let households = household.listMemberships();
     const isLive = isRemembered
       ? this.live.has(credential!.id)
@@ -98,16 +107,32 @@ export class Replica extends Process {
       const code = credential?.kind === 'node' ? 'invalid_node_credentials' : 'invalid_access_token';
       return { status: 401, headers: {}, body: JSON.stringify({ code }) };
     }
-    const mayPromise = couldPromiseOnArrival && this.announcement.isCurrent;
-    const isPromised = mayPromise || mistake === 'nothing announced without a lease';
-    const headers = {
-      'x-platform-remember': isPromised && this.leaseMs > 0 ? 'yes' : 'no',
-      'x-platform-expires-in': String(this.world.getSecondsLeft(credential!)),
-      'x-platform-fresh-for-ms': String(isPromised ? this.announcement.promiseMs : 0),
-    };
+    const headers = this.promise(couldPromiseOnArrival, this.world.getSecondsLeft(credential!));
     const isAboutHouseholds = credential!.kind === 'session' && !this.isOlder;
     const answered = { ...credential!.body, ...(isAboutHouseholds && { households }) };
     return { status: 200, headers, body: JSON.stringify(answered) };
+  }
+
+  private async answerDelegated(token: DelegatedToken, couldPromiseOnArrival: boolean): Promise<ServiceAnswer> {
+    const { delegation } = this.world;
+    const read = () =>
+      delegation.isLive(token.sessionId, token.chain) && {
+        body: JSON.stringify(delegation.describe(token)),
+        secondsLeft: delegation.getSecondsLeft(token),
+      };
+    const row = await this.ask(read);
+    if (!row) return { status: 401, headers: {}, body: JSON.stringify({ code: 'invalid_access_token' }) };
+    return { status: 200, headers: this.promise(couldPromiseOnArrival, row.secondsLeft), body: row.body };
+  }
+
+  private promise(couldPromiseOnArrival: boolean, secondsLeft: number): Record<string, string> {
+    const mayPromise = couldPromiseOnArrival && this.announcement.isCurrent;
+    const isPromised = mayPromise || this.world.mistake === 'nothing announced without a lease';
+    return {
+      'x-platform-remember': isPromised && this.leaseMs > 0 ? 'yes' : 'no',
+      'x-platform-expires-in': String(secondsLeft),
+      'x-platform-fresh-for-ms': String(isPromised ? this.announcement.promiseMs : 0),
+    };
   }
 
   private async answerPoll(cursor: string | undefined): Promise<ServiceAnswer> {

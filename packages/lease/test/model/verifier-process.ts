@@ -1,3 +1,6 @@
+import { decodeJwt } from 'jose';
+import { readToken } from '../../../../clients/typescript/src/credentials.js';
+import type { PresentedRequest } from '../../../../clients/typescript/src/presented-request.js';
 import { toSettings } from '../../../../clients/typescript/src/options.js';
 import {
   ConnectionError,
@@ -8,10 +11,14 @@ import {
 import { MissingRoleError, NotAMemberError } from '../../../../clients/typescript/src/errors.js';
 import { VerifierCore } from '../../../../clients/typescript/src/verifier-core.js';
 import type { Credential } from './credentials.js';
+import { EARLIER_PAIR, type DelegatedToken } from './delegation.js';
 import { LEASE_MS } from './histories.js';
 import { HOME } from './household.js';
 import type { Mistake } from './mistakes.js';
 import { Process } from './process.js';
+
+/** A token of a user, with the chain of a delegated one. */
+export type Passed = Omit<DelegatedToken, 'chain'> & Partial<DelegatedToken>;
 
 export class VerifierProcess extends Process implements Transport {
   verifier!: VerifierCore;
@@ -86,6 +93,35 @@ export class VerifierProcess extends Process implements Transport {
     world.judge(role ? household.role : household.place, world.nowMs);
   }
 
+  /** @param scope that the route demands */
+  async presentDelegated({ headers, sessionId, chain }: DelegatedToken, scope?: string): Promise<void> {
+    const { world, verifier } = this;
+    const isJudgedWhenAsked = world.mistake === 'demands judged when asked' && this.hasAsked(headers);
+    const demands = { delegated: true, ...(scope !== undefined && !isJudgedWhenAsked && { scope }) };
+    try {
+      await verifier.verifyUser({ headers }, demands);
+    } catch {
+      return;
+    }
+    world.judge(world.findSession(sessionId), world.nowMs);
+    for (const { appId } of chain) world.judge(world.delegation.findPair(appId), world.nowMs);
+    if (scope === 'write') world.judge(world.delegation.scope, world.nowMs);
+  }
+
+  /** Calls the third service on behalf of the user: with the chain of a delegated token, or none. */
+  async callOnward({ headers, sessionId, chain = [] }: Passed): Promise<void> {
+    const { world } = this;
+    const token = await this.verifier.tokenFor({ headers }, 'ocr').catch(() => undefined);
+    if (token === undefined || !world.delegation.isAccepted(token)) return;
+    world.judge(world.findSession(sessionId), world.nowMs);
+    for (const { appId } of chain) world.judge(world.delegation.findPair(appId), world.nowMs);
+  }
+
+  private hasAsked(headers: Readonly<Record<string, string>>): boolean {
+    const { tokens, questions } = this.verifier as unknown as Inner;
+    return tokens.find(readToken({ headers }).digest) !== undefined || questions.inFlight.size > 0;
+  }
+
   /** A lease counted from the answer is one that is longer by the time that the answer took. */
   private distort(answer: ServiceAnswer, elapsedMs: number): ServiceAnswer {
     const { mistake } = this.world;
@@ -105,6 +141,8 @@ export class VerifierProcess extends Process implements Transport {
     const plants: Partial<Record<Mistake, () => void>> = {
       'late answer used': () => (inner.questions.isUsable = () => true),
       'remembered answer outlives a demotion': () => (inner.tokens.byUser.find = () => []),
+      'earlier link not indexed': () => plantUnindexedLink(inner),
+      'token reused by session and target': () => plantReuseBySession(inner),
       'user voids no ticket': () => plantVoidlessUsers(inner),
       'entries end by the wall clock alone': () => (inner.lease.isOlderThan = () => false),
       'entries end by the monotonic clock alone': () => plantMonotonicEnds(inner),
@@ -116,9 +154,18 @@ export class VerifierProcess extends Process implements Transport {
 
 /** Private parts of the verifier, which the mistakes change. */
 interface Inner {
-  readonly questions: { isUsable: () => boolean; ask: (question: object, isAboutChange?: boolean) => unknown };
+  readonly questions: {
+    readonly inFlight: ReadonlyMap<string, unknown>;
+    isUsable: () => boolean;
+    ask: (question: object, isAboutChange?: boolean) => unknown;
+  };
+  readonly exchanged: { get: (request: PresentedRequest, target: string, demands: object) => Promise<string> };
   readonly lease: { version: number; evict: (kind: string, id: string) => void; isOlderThan: () => boolean };
-  readonly tokens: { byUser: { find: () => readonly string[] } };
+  readonly tokens: {
+    byUser: { find: () => readonly string[] };
+    byApp: { find: (id: string) => readonly string[] };
+    find: (digest: string) => unknown;
+  };
   readonly nodes: { isUsable: (key: unknown, readNow: () => Date) => boolean };
 }
 
@@ -126,6 +173,23 @@ interface Inner {
 function keepRefused({ questions }: Inner): void {
   const ask = questions.ask.bind(questions);
   questions.ask = (question, isAboutChange) => ask({ ...question, forget: () => undefined }, isAboutChange);
+}
+
+function plantUnindexedLink({ tokens: { byApp } }: Inner): void {
+  const find = byApp.find.bind(byApp);
+  byApp.find = (id) => (id === EARLIER_PAIR ? [] : find(id));
+}
+
+/** Presents for each request the first token of its session. */
+function plantReuseBySession({ exchanged }: Inner): void {
+  const first = new Map<string, PresentedRequest>();
+  const get = exchanged.get.bind(exchanged);
+  exchanged.get = (request, target, demands) => {
+    const { sid } = decodeJwt<{ sid: string }>(readToken(request).token);
+    const known = first.get(sid) ?? request;
+    first.set(sid, known);
+    return get(known, target, demands);
+  };
 }
 
 function plantVoidlessUsers({ lease }: Inner): void {

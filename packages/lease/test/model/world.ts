@@ -1,6 +1,7 @@
 import { computeWaitMs } from '../../../../src/domain/revocation/propagation.js';
 import { createCredentials, USER, type Credential } from './credentials.js';
 import { Database } from './database.js';
+import { Delegation, type DelegatedToken } from './delegation.js';
 import { LEASE_MS, type Step } from './histories.js';
 import { Household, type Right } from './household.js';
 import type { Mistake } from './mistakes.js';
@@ -31,6 +32,7 @@ export class World {
   readonly violations: string[] = [];
   readonly credentials = createCredentials();
   readonly household = new Household(this);
+  readonly delegation = new Delegation(this);
   readonly graceMs: number;
   readonly database: Database;
   readonly replicas: readonly Replica[];
@@ -56,12 +58,12 @@ export class World {
     return new Set(this.credentials.filter((credential) => this.isLive(credential)).map(({ id }) => id));
   }
 
-  isLive({ hasEnded, expiresAtMs }: Credential): boolean {
+  isLive({ hasEnded, expiresAtMs = Infinity }: Right): boolean {
     return !hasEnded && this.nowMs < expiresAtMs;
   }
 
   /** Whole seconds, rounded down. */
-  getSecondsLeft({ expiresAtMs }: Credential): number {
+  getSecondsLeft({ expiresAtMs = Infinity }: Right): number {
     return Math.max(0, Math.floor(Math.min(60_000, expiresAtMs - this.nowMs) / 1_000));
   }
 
@@ -145,8 +147,32 @@ export class World {
       'other admin leaves': () => this.household.letOtherAdminLeave(step.holdMs),
       'issue code': () => this.household.issueCode(step.holdMs),
       'accept code': () => this.household.acceptCode(step.holdMs),
+      'present delegated': () => {
+        const token = this.pickToken(step.credential);
+        verifier.do(() => void verifier.presentDelegated(token, step.holdMs % 2 === 0 ? 'write' : undefined));
+      },
+      'call onward': () => {
+        const token = this.pickToken(step.credential);
+        const { id, headers } = this.findSession(token.sessionId);
+        const passed = step.holdMs % 2 === 0 ? token : { sessionId: id, headers };
+        verifier.do(() => void verifier.callOnward(passed));
+      },
+      'revoke pair': () => {
+        const pair = this.delegation.pairs[step.credential % 2]!;
+        this.end(replica, [pair], 'app', pair.id, step);
+      },
+      'narrow pair': () => this.end(replica, [this.delegation.scope], 'app', this.delegation.pairs[1]!.id, step),
     };
     acts[step.act]();
+  }
+
+  findSession(sessionId: string): Credential {
+    return this.credentials.find(({ id }) => id === sessionId)!;
+  }
+
+  private pickToken(index: number): DelegatedToken {
+    const { tokens } = this.delegation;
+    return tokens[index % tokens.length]!;
   }
 
   private findSessions(): Credential[] {
@@ -156,8 +182,8 @@ export class World {
   /** A call that ends credentials: a transaction, the announcements, the wait, and the answer. */
   private end(
     replica: Replica,
-    credentials: readonly Credential[],
-    kind: 'node' | 'session' | 'user',
+    credentials: readonly Right[],
+    kind: 'node' | 'app' | 'session' | 'user',
     id: string,
     { outMs, holdMs, backMs }: Step,
   ): void {
