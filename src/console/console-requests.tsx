@@ -193,8 +193,11 @@ export function readFilters(request: Request, address: string, moments: readonly
   return undefined;
 }
 
-/** @throws {ConsoleRefusal} when the resource was changed since its page was shown */
-export function refuseOutdated(request: Request, updatedAt: string): void {
+/**
+ * @param updatedAt undefined for a resource that is never changed, only ended
+ * @throws {ConsoleRefusal} when the resource was changed since its page was shown
+ */
+export function refuseOutdated(request: Request, updatedAt: string | undefined): void {
   if (readFields(request).seen === updatedAt) return;
   const advice = 'Another call changed it after you opened the page. Nothing was done: look at it again, and decide.';
   throw new ConsoleRefusal(409, 'Changed meanwhile', advice);

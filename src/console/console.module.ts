@@ -19,6 +19,7 @@ import { CREDENTIAL_PAGES } from './credential-pages.js';
 import { NavigationCounts } from './navigation-counts.js';
 import { StatusModule } from '../domain/status/status.module.js';
 import { MapPage } from './map.js';
+import { EnrolmentPages } from './enrolments.js';
 import { HouseholdPages } from './households.js';
 import { DashboardPage } from './dashboard.js';
 import { Names } from './names.js';
@@ -56,6 +57,7 @@ export class ConsoleModule {
       ...CREDENTIAL_PAGES,
       UserPages,
       HouseholdPages,
+      EnrolmentPages,
       DiagnosisPage,
       AuditPages,
       SearchPage,

@@ -10,6 +10,7 @@ import { AdminApi, type AdminRoutes } from './admin-api.js';
 import { Confirmations } from './confirmations.js';
 import { ConsolePages, getSession, keepForm, readFields, ReadsOnly, refuseOutdated } from './console-requests.js';
 import { State } from './credential-pages.js';
+import { ENROLMENTS_ADDRESS } from './enrolments.js';
 import { ResourcePages, type Description, type ResourceType } from './resource-pages.js';
 import { Ago, Moment } from './moments.js';
 import { toLabel } from './properties.js';
@@ -225,7 +226,7 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
   }
 
   protected async describe(request: Request, id: string, household: AdminHouseholdResponse): Promise<Description> {
-    const { households, nodes, users } = this.api.bindTo(request);
+    const { households, nodes, users, enrolments } = this.api.bindTo(request);
     const [people, devices, codes] = await Promise.all([
       households.listHouseholdMembers(id, { limit: MAX_ROWS }),
       nodes.listNodes({ household_id: id, live: 'true', limit: MAX_ROWS }),
@@ -252,6 +253,11 @@ export class HouseholdPages extends ResourcePages<AdminHouseholdResponse, AdminH
           <p>
             <a href={toAddress(NODES, { household_id: id })}>All devices, including revoked ones</a>
           </p>
+          {enrolments.issueEnrolment.isAllowed && (
+            <p>
+              <a href={toAddress(`${ENROLMENTS_ADDRESS}/new`, { household_id: id })}>Issue an enrolment code</a>
+            </p>
+          )}
           <CodeTable api={this.api.bindTo(request)} household={household} codes={codes} emails={emails} />
         </>
       ),

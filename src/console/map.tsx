@@ -1,21 +1,23 @@
-/** Who calls whom: services as boxes, app credentials as arrows, drawn on the server; and the same as a table. */
+/**
+ * Who calls whom: services as boxes, app credentials as arrows, drawn on the server; the same as a table; and an answer for
+ * one pair of services.
+ */
 import { Get, Query, Req, Res } from '@nestjs/common';
 import * as dagre from '@dagrejs/dagre';
 import type { Request, Response } from 'express';
 import type { VNode } from 'preact';
 import type { AppCredentialResponse } from '../api/admin/app-credentials.admin.controller.js';
 import { AdminApi } from './admin-api.js';
-import { ConsolePages, getSession, type Fields } from './console-requests.js';
+import { ConsolePages, getSession, keepForm, type Fields } from './console-requests.js';
 import { State } from './credential-pages.js';
 import { readEvents } from './audit.js';
 import { Ago } from './moments.js';
-import { Filters, Page, Pager, sendPage, Table, toAddress } from './view.js';
+import { showValue } from './properties.js';
+import { Filters, Page, Pager, sendPage, Table, toAddress, type FieldProps, type RefusedForm } from './view.js';
 
 const ADDRESS = '/console/map';
-const FILTERS = [
-  { label: 'Only a service and its neighbours', name: 'service' },
-  { label: 'Revoked keys', name: 'revoked', options: { '': 'not shown', true: 'shown too' } },
-];
+/** How large the drawing is: as wide as the window at most, or by a factor. */
+const ZOOMS = { '': 'Fit', '1': 'Natural size', '2': 'Twice' };
 /** More arrows are not readable and take long to lay out, so the page asks for a service. */
 const MAX_ARROWS = 100;
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
@@ -54,11 +56,17 @@ export class MapPage {
 
   @Get()
   async show(@Req() request: Request, @Res() response: Response, @Query() query: Fields): Promise<void> {
+    const { isAllowed } = this.api.bindTo(request).appCredentials.listAppCredentials;
+    const { services } = isAllowed ? await this.api.names.findWords() : { services: [] };
+    const renderForms = (refused?: RefusedForm): VNode => <Forms query={query} known={services} refused={refused} />;
+    keepForm(request, (refused) => this.render(request, renderForms(refused)));
+    const isAsked = Boolean(query.caller && query.target);
+    const pair = isAsked ? await this.findNewest(request, query) : undefined;
     const { arrows, next } = await this.readArrows(request, query, await this.listRefused(request));
-    sendPage(
-      response,
-      <Page title="Map" session={getSession(request)} at={ADDRESS} needs={['apps', 'read']}>
-        <Filters action={ADDRESS} fields={FILTERS} query={query} />
+    const content = (
+      <>
+        {renderForms()}
+        {isAsked && <Answer query={query} credential={pair} />}
         {next !== null && (
           <p role="note">
             {query.service ? (
@@ -75,11 +83,30 @@ export class MapPage {
             )}
           </p>
         )}
-        {(query.service || (next === null && !query.cursor)) && <Drawing arrows={arrows} />}
+        {(query.service || (next === null && !query.cursor)) && <Drawing arrows={arrows} query={query} />}
         <ArrowTable arrows={arrows} />
         {!query.service && <Pager address={ADDRESS} query={query} next={next} />}
-      </Page>,
+      </>
     );
+    sendPage(response, this.render(request, content));
+  }
+
+  private render(request: Request, content: VNode): VNode {
+    return (
+      <Page title="Map" session={getSession(request)} at={ADDRESS} needs={['apps', 'read']}>
+        {content}
+      </Page>
+    );
+  }
+
+  /** @returns the live credential of a pair; without one the latest of its first 100 */
+  private async findNewest(request: Request, { caller, target }: Fields): Promise<AppCredentialResponse | undefined> {
+    const { listAppCredentials } = this.api.bindTo(request).appCredentials;
+    const [live, all] = await Promise.all([
+      listAppCredentials({ caller, target, live: 'true', limit: '1' }),
+      listAppCredentials({ caller, target, limit: String(MAX_ARROWS) }),
+    ]);
+    return live.items[0] ?? all.items.at(-1);
   }
 
   /** @returns the ids of the credentials that were refused in the last hour */
@@ -108,15 +135,25 @@ export class MapPage {
   }
 }
 
-/** The first look that holds decides how an arrow is drawn. */
-const LOOKS: readonly { name: string; legend: string; holds: (arrow: MapArrow) => boolean }[] = [
+interface Look {
+  readonly name: string;
+  readonly legend: string;
+  readonly holds: (arrow: MapArrow) => boolean;
+}
+
+/** The first look that holds decides the colour of an arrow. */
+const COLOURS: readonly Look[] = [
   { name: 'bad', legend: 'red: refused in the last hour', holds: ({ isRefused }) => isRefused },
-  { name: 'revoked', legend: 'dotted: revoked', holds: ({ revoked_at }) => revoked_at !== null },
   {
     name: 'warn',
     legend: 'coloured: the key expires, or has two keys',
-    holds: ({ expires_at, previous_key_expires_at }) => expires_at !== null || previous_key_expires_at !== null,
+    holds: ({ revoked_at, expires_at, previous_key_expires_at }) =>
+      revoked_at === null && (expires_at !== null || previous_key_expires_at !== null),
   },
+];
+/** The first look that holds decides the line of an arrow, whatever its colour is. */
+const LINES: readonly Look[] = [
+  { name: 'revoked', legend: 'dotted: revoked', holds: ({ revoked_at }) => revoked_at !== null },
   { name: 'busy', legend: 'thick: used in the last minute', holds: (arrow) => isUsedWithin(arrow, MINUTE_MS) },
   { name: 'used', legend: 'thin: used in the last day', holds: (arrow) => isUsedWithin(arrow, DAY_MS) },
   { name: 'unused', legend: 'dashed: not used for longer, or never', holds: () => true },
@@ -127,7 +164,8 @@ function isUsedWithin({ last_used_at }: MapArrow, ms: number): boolean {
 }
 
 function toClass(arrow: MapArrow): string {
-  return LOOKS.find(({ holds }) => holds(arrow))?.name ?? '';
+  const looks = [COLOURS, LINES].map((group) => group.find(({ holds }) => holds(arrow))?.name);
+  return looks.filter((name) => name !== undefined).join(' ');
 }
 
 function computeLayout(arrows: readonly MapArrow[]): LayoutGraph {
@@ -140,13 +178,98 @@ function computeLayout(arrows: readonly MapArrow[]): LayoutGraph {
   return graph;
 }
 
-function Drawing({ arrows }: { arrows: readonly MapArrow[] }): VNode | null {
+interface FormsProps {
+  readonly query: Fields;
+  /** The services that live keys name. */
+  readonly known: readonly string[];
+  readonly refused?: RefusedForm | undefined;
+}
+
+/** Of both forms the refused one, whose field says what is wrong, is shown with it. */
+function Forms({ query, known, refused }: FormsProps): VNode {
+  const filters: FieldProps[] = [
+    { label: 'Only a service and its neighbours', name: 'service', known },
+    { label: 'Revoked keys', name: 'revoked', options: { '': 'not shown', true: 'shown too' } },
+  ];
+  const question: FieldProps[] = [
+    { label: 'May this caller', name: 'caller', isRequired: true, known },
+    { label: 'call this target?', name: 'target', isRequired: true, known },
+  ];
+  const isQuestion = Boolean(query.caller && query.target);
+  // The API names the parameter of its own, which is the caller or the target of a credential for both forms.
+  const ofService = refused && { ...refused, errors: { service: refused.errors.caller ?? refused.errors.service } };
+  return (
+    <>
+      <Filters action={ADDRESS} fields={filters} query={query} refused={isQuestion ? undefined : ofService} />
+      <Filters
+        action={ADDRESS}
+        fields={question}
+        query={query}
+        refused={isQuestion ? refused : undefined}
+        submit="Ask"
+      />
+    </>
+  );
+}
+
+/** @param credential the latest of the pair */
+function Answer({ query, credential }: { query: Fields; credential: AppCredentialResponse | undefined }): VNode {
+  const pair = (
+    <>
+      <bdi>{query.caller}</bdi> may {isLive(credential) ? '' : 'not '}call <bdi>{query.target}</bdi>
+    </>
+  );
+  if (!credential) return <p role="status">No: {pair}. There was never a key for this pair.</p>;
+  const { app_id, created_at, revoked_at, expires_at, last_used_at, scopes } = credential;
+  const key = <a href={`/console/app-credentials/${app_id}`}>the key {app_id}</a>;
+  if (!isLive(credential))
+    return (
+      <p role="status">
+        No: {pair}. Its latest key, {key}, {revoked_at === null ? 'expired' : 'was revoked'}{' '}
+        <Ago at={revoked_at ?? expires_at} />.
+      </p>
+    );
+  return (
+    <p role="status">
+      Yes: {pair} since <Ago at={created_at} />, with{' '}
+      {scopes === null ? 'all scopes' : `the scopes ${showValue(scopes)}`}, by {key}, which{' '}
+      {expires_at === null ? (
+        'does not expire'
+      ) : (
+        <>
+          expires <Ago at={expires_at} />
+        </>
+      )}{' '}
+      and was last used <Ago at={last_used_at} />.
+    </p>
+  );
+}
+
+function isLive(credential: AppCredentialResponse | undefined): boolean {
+  if (!credential || credential.revoked_at !== null) return false;
+  return credential.expires_at === null || Date.parse(credential.expires_at) > Date.now();
+}
+
+function Drawing({ arrows, query }: { arrows: readonly MapArrow[]; query: Fields }): VNode | null {
   if (arrows.length === 0) return null;
   const graph = computeLayout(arrows);
   const { width, height } = graph.graph();
+  const factor = Object.hasOwn(ZOOMS, query.zoom ?? '') ? Number(query.zoom ?? '') : 0;
+  const size = { width: width * (factor || 1), height: height * (factor || 1) };
   return (
-    <div class="map overflow" tabindex={0} role="region" aria-label="Drawing of the map">
-      <svg width={width} height={height} role="group" aria-label="Services and their keys">
+    <div class={factor > 0 ? 'map zoomed overflow' : 'map overflow'} tabindex={0} role="region" aria-label="Drawing">
+      <p>
+        {Object.entries(ZOOMS).map(([zoom, name]) => [
+          <a
+            href={toAddress(ADDRESS, { ...query, zoom })}
+            aria-current={zoom === (factor > 0 ? String(factor) : '') ? 'true' : undefined}
+          >
+            {name}
+          </a>,
+          ' ',
+        ])}
+      </p>
+      <svg {...size} viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Services and their keys">
         <marker
           id="tip"
           viewBox="0 0 10 10"
@@ -166,7 +289,7 @@ function Drawing({ arrows }: { arrows: readonly MapArrow[] }): VNode | null {
           <ServiceBox name={name} box={graph.node(name)} />
         ))}
       </svg>
-      <p>Lines are {LOOKS.map(({ legend }) => legend).join('; ')}.</p>
+      <p>Lines are {[...COLOURS, ...LINES].map(({ legend }) => legend).join('; ')}.</p>
     </div>
   );
 }

@@ -26,6 +26,7 @@ const PAGES: readonly ConsolePage[] = [
   ...Object.values(KEY_KINDS).map(({ path, title, scope }) => ({ address: `/console${path}`, name: title, scope })),
   { address: '/console/users', name: 'Users', routes: ({ users }) => [users.listUsers] },
   { address: '/console/households', name: 'Households', routes: ({ households }) => [households.listHouseholds] },
+  { address: '/console/enrolments', name: 'Enrolment codes', routes: ({ enrolments }) => [enrolments.listEnrolments] },
   {
     address: '/console/explain',
     name: 'Explain',

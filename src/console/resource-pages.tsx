@@ -149,7 +149,10 @@ export interface Description {
   readonly more?: VNode;
 }
 
-export abstract class ResourcePages<Resource extends { readonly updated_at: string }, Issued extends Resource> {
+export abstract class ResourcePages<
+  Resource extends { readonly created_at: string; readonly updated_at?: string },
+  Issued extends Resource,
+> {
   constructor(
     protected readonly api: AdminApi,
     protected readonly type: ResourceType<Resource, Issued>,
@@ -480,7 +483,7 @@ export abstract class ResourcePages<Resource extends { readonly updated_at: stri
         session={getSession(request)}
         action={`${address}/${id}/${action}`}
         submit={title}
-        seen={resource.updated_at}
+        {...(resource.updated_at !== undefined && { seen: resource.updated_at })}
         fields={refused ? fillFields(asked, refused) : asked}
       >
         {refused && <FormError refused={refused} fields={asked} />}

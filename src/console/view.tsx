@@ -356,10 +356,11 @@ interface FiltersProps {
   readonly fields: readonly FieldProps[];
   readonly query: Readonly<Record<string, string | undefined>>;
   readonly refused?: RefusedForm | undefined;
+  readonly submit?: string;
 }
 
 /** The filters of a list stand in its address, so that an operator can bookmark and send it. */
-export function Filters({ action, fields, query, refused }: FiltersProps): VNode {
+export function Filters({ action, fields, query, refused, submit = 'Show' }: FiltersProps): VNode {
   return (
     <>
       {refused && <FormError refused={refused} fields={fields} />}
@@ -368,7 +369,7 @@ export function Filters({ action, fields, query, refused }: FiltersProps): VNode
           <Field {...field} value={query[field.name]} error={refused?.errors[field.name]} />
         ))}
         <Order query={query} />
-        <button type="submit">Show</button>
+        <button type="submit">{submit}</button>
       </form>
     </>
   );

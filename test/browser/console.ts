@@ -24,6 +24,8 @@ const PAGES = [
   '/users',
   '/households',
   `/households/${HOUSEHOLD}`,
+  '/enrolments',
+  '/enrolments/new',
   '/operators',
   '/operators/new',
   '/explain',

@@ -279,6 +279,7 @@ describe('/console', () => {
       '/nodes',
       '/users',
       '/households',
+      '/enrolments',
       '/operators',
       '/explain',
       '/audit-events',
@@ -343,13 +344,24 @@ describe('/console', () => {
     );
 
     it.each([
-      ['nodes', ['', '/nodes', '/households', '/explain']],
+      ['nodes', ['', '/nodes', '/households', '/enrolments', '/explain']],
       ['apps', ['', '/map', '/app-credentials', '/explain']],
       ['users', ['', '/users', '/explain']],
       ['operators', ['', '/operators']],
       [
         'read',
-        ['', '/map', '/nodes', '/app-credentials', '/operators', '/users', '/households', '/explain', '/audit-events'],
+        [
+          '',
+          '/map',
+          '/nodes',
+          '/app-credentials',
+          '/operators',
+          '/users',
+          '/households',
+          '/enrolments',
+          '/explain',
+          '/audit-events',
+        ],
       ],
     ] as const)(
       'of the menu of an operator for %s opens, and no visit is counted as a refusal',
@@ -382,6 +394,7 @@ describe('/console', () => {
     it.each([
       ['app-credentials', 'IssueAppCredentialRequest'],
       ['nodes', 'IssueNodeRequest'],
+      ['enrolments', 'IssueEnrolmentRequest'],
       ['operators', 'IssueOperatorRequest'],
     ])('for a new one of %s asks for each field that its route takes', async (path, name) => {
       const { components } = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
@@ -490,7 +503,7 @@ describe('/console', () => {
       await app.post('/internal/validate-app').set(service.headers).expect(401);
       await app.nest.get(CountedRefusals).flush();
       const { text } = await browser.get('/console/map?service=hermit&revoked=true').expect(200);
-      expect(text).toMatch(/aria-label="hermit calls auth: [^"]*refused in the last hour".*<path class="bad"/);
+      expect(text).toMatch(/aria-label="hermit calls auth: [^"]*refused in the last hour".*<path class="bad revoked"/);
       expect((await browser.get('/console').expect(200)).text).toMatch(/app\.validation\.failed.*1 × revoked/);
     });
 

@@ -22,10 +22,10 @@ import { problems } from '../../foundation/problems/problems.js';
 import { NewNodeRequest } from './nodes.admin.controller.js';
 
 /** One day, because the chance to guess a code grows with the time for which codes are valid (docs/throttling.md). */
-const MAX_MINUTES = 1_440;
-const DEFAULT_MINUTES = 10;
+export const MAX_MINUTES = 1_440;
+export const DEFAULT_MINUTES = 10;
 
-class IssueEnrolmentRequest extends NewNodeRequest {
+export class IssueEnrolmentRequest extends NewNodeRequest {
   @TargetsField('; absent: those of NODE_TARGETS') targets?: string[] | null;
 
   @WholeNumberField(1, MAX_MINUTES, `for how long the code can be used. Default: ${DEFAULT_MINUTES}`, DEFAULT_MINUTES)
