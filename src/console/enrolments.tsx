@@ -15,6 +15,7 @@ import { drawQrCode } from '../domain/second-factors/totp.js';
 import { KEY_KINDS } from '../foundation/common/key-kinds.js';
 import { Environment } from '../foundation/config/environment.js';
 import { AdminApi } from './admin-api.js';
+import { Confirmations } from './confirmations.js';
 import { ConsolePages } from './console-requests.js';
 import { Ago, Moment } from './moments.js';
 import { listFields, showValue } from './properties.js';
@@ -69,9 +70,10 @@ const ENROLMENTS: ResourceType<NodeEnrolmentResponse, IssuedEnrolmentResponse> =
 export class EnrolmentPages extends ResourcePages<NodeEnrolmentResponse, IssuedEnrolmentResponse> {
   constructor(
     api: AdminApi,
+    confirmations: Confirmations,
     private readonly environment: Environment,
   ) {
-    super(api, ENROLMENTS);
+    super(api, ENROLMENTS, confirmations);
   }
 
   /** An operator may empty the targets. */
