@@ -282,12 +282,17 @@ async function deleteAccount(page: Page, origin: string, client: ApiClient): Pro
   await expectText(page, 'a throttled login names the wait', 'Too many tries. Wait 15 minutes, then try again.');
 }
 
-/** At the origin of the service, where a page is used as it is, byte for byte. */
-async function failAtSameOrigin(page: Page, { server }: FirstRun): Promise<void> {
+/** Opens the login at the origin of the service, where a page is used as it is, byte for byte. */
+async function openAtSameOrigin(page: Page, { server }: FirstRun): Promise<void> {
   await page.route(`${server.url}/pages/*`, (route) =>
     route.fulfill({ path: join(FOLDER, new URL(route.request().url()).pathname.replace('/pages/', '')) }),
   );
   await page.goto(`${server.url}/pages/login.html`);
+}
+
+async function failAtSameOrigin(page: Page, service: FirstRun): Promise<void> {
+  const { server } = service;
+  await openAtSameOrigin(page, service);
   const logins = '**/auth/login';
   const problem = { status: 503, headers: { 'Retry-After': '5' }, json: { code: 'unavailable' } };
   await page.route(logins, (route) => route.fulfill(problem), { times: 1 });
@@ -301,6 +306,30 @@ async function failAtSameOrigin(page: Page, { server }: FirstRun): Promise<void>
   await server.stop();
   await press(page, 'Log out');
   await expectText(page, 'an unreachable service is named', /cannot be reached/);
+}
+
+/** At a service that demands a second factor, of an account that has none. */
+async function enrolAtLogin(page: Page, cleanup: Cleanup): Promise<void> {
+  const service = await startFirstRun(cleanup, { SECOND_FACTOR_REQUIRED: 'true' });
+  await new ApiClient(service.server.url, service.adminKey).register(carol);
+  await openAtSameOrigin(page, service);
+  await logIn(page, carol);
+  const text = await page.getByText('Or type this secret').innerText();
+  const [, secret = ''] = /: (\w+)$/.exec(text) ?? [];
+  await look(page, 'login-enrolment');
+  await submit(page, { 'Code of the app': '000000' });
+  await expectText(page, 'a wrong code of an enrolment is explained', /^This is wrong, was used/);
+  await submit(page, { 'Code of the app': computeCode(secret, -1) });
+  await expectText(page, 'a login that demands a factor adds the app', 'Save them now');
+  const codes = await page.locator('#codes li').allInnerTexts();
+  checks.note('it shows ten recovery codes', codes.length === 10, codes.length);
+  await look(page, 'login-codes');
+  await press(page, 'I saved them: log in');
+  checks.note('the codes are gone from the page', (await page.locator('#codes li').count()) === 0);
+  await logIn(page, carol);
+  await submit(page, { Code: computeCode(secret, 0) });
+  await expectText(page, 'and the next login takes a code of the app', carol.email);
+  await service.server.stop();
 }
 
 async function servePages(cleanup: Cleanup): Promise<{ origin: string; service: FirstRun }> {
@@ -342,6 +371,7 @@ export async function checkAccountPages(cleanup: Cleanup): Promise<void> {
   await resetPassword(page);
   await deleteAccount(page, origin, client);
   await failAtSameOrigin(await openPage(await browser.newContext()), service);
+  await enrolAtLogin(await openPage(await browser.newContext()), cleanup);
   checks.note(
     'no page breaks its policy, throws, or sends a token in an address',
     complaints.length === 0,
