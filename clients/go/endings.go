@@ -1,0 +1,142 @@
+package platformauth
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrEnded is the cause of a context that ended with its credential.
+var ErrEnded = errors.New("platformauth: the credential has ended")
+
+const (
+	// maxChecks bounds those in flight, because a reset makes every connection due.
+	maxChecks = 16
+	// The pause before the next try, after a question without a verdict.
+	minCheckPause    = time.Second
+	checkPauseJitter = time.Second
+)
+
+// A connection outlives the request that opened it.
+type connection struct {
+	endings []ending
+	// isLive returns verdictUnknown when the answer is not a verdict.
+	isLive  func(context.Context) verdict
+	onEnded func()
+	// The fields below are guarded by the lock of the watch.
+	isChecking bool
+	// isDue: a change came since the last question was sent.
+	isDue bool
+}
+
+// A watch tells long-lived connections that their credential has ended. Each change is only a reason to ask, because a
+// new e-mail address and the rotation of a key are changes too.
+type watch struct {
+	runtime runtime
+	spawn   func(work func(context.Context))
+
+	mu       sync.Mutex
+	byEnding map[ending]map[*connection]struct{}
+	waiting  []*connection
+	checks   int
+}
+
+func newWatch(r runtime, l *lease, spawn func(func(context.Context))) *watch {
+	w := &watch{runtime: r, spawn: spawn, byEnding: map[ending]map[*connection]struct{}{}}
+	l.onChange(w.onChange, w.onReset)
+	return w
+}
+
+// add checks once at the start: the credential may have ended since its request was accepted.
+func (w *watch) add(c *connection) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, end := range c.endings {
+		if w.byEnding[end] == nil {
+			w.byEnding[end] = map[*connection]struct{}{}
+		}
+		w.byEnding[end][c] = struct{}{}
+	}
+	w.makeDue(c)
+	w.startChecks()
+}
+
+func (w *watch) remove(c *connection) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, end := range c.endings {
+		delete(w.byEnding[end], c)
+		if len(w.byEnding[end]) == 0 {
+			delete(w.byEnding, end)
+		}
+	}
+}
+
+func (w *watch) onChange(kind, id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.byEnding[ending{kind, id}] {
+		w.makeDue(c)
+	}
+	w.startChecks()
+}
+
+func (w *watch) onReset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, connections := range w.byEnding {
+		for c := range connections {
+			w.makeDue(c)
+		}
+	}
+	w.startChecks()
+}
+
+func (w *watch) makeDue(c *connection) {
+	c.isDue = true
+	if !c.isChecking {
+		c.isChecking = true
+		w.waiting = append(w.waiting, c)
+	}
+}
+
+func (w *watch) startChecks() {
+	for w.checks < maxChecks && len(w.waiting) > 0 {
+		next := w.waiting[0]
+		w.waiting = w.waiting[1:]
+		w.checks++
+		w.spawn(func(ctx context.Context) {
+			w.check(ctx, next)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.checks--
+			w.startChecks()
+		})
+	}
+}
+
+func (w *watch) check(ctx context.Context, c *connection) {
+	for w.takeDue(ctx, c) {
+		switch c.isLive(ctx) {
+		case verdictNo:
+			w.remove(c)
+			c.onEnded()
+		case verdictUnknown:
+			w.mu.Lock()
+			c.isDue = true
+			w.mu.Unlock()
+			sleep(ctx, w.runtime, minCheckPause+time.Duration(w.runtime.random()*float64(checkPauseJitter)))
+		}
+	}
+}
+
+// takeDue reports whether the connection is still to be asked about.
+func (w *watch) takeDue(ctx context.Context, c *connection) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, isWatched := w.byEnding[c.endings[0]][c]
+	c.isChecking = c.isDue && isWatched && ctx.Err() == nil
+	c.isDue = false
+	return c.isChecking
+}

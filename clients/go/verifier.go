@@ -1,0 +1,501 @@
+package platformauth
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A Verifier verifies the credentials of requests to this service. A process needs one.
+type Verifier struct {
+	settings  settings
+	runtime   runtime
+	lease     *lease
+	caches    map[Door]*cache
+	questions *questions
+	poller    *poller
+	watch     *watch
+	checks    *checks
+	uses      *uses
+	counts    verdictCounts
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	work   sync.WaitGroup
+}
+
+// FromEnvironment makes a verifier from the variables that `platform-auth init` writes, and starts to poll. The error is
+// about the variables alone: an authentication service that cannot be reached is none. The verifier works until Close,
+// or until the context ends.
+//
+// It reads AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY (or AUTH_APP_KEY_FILE, a file with the key), SERVICE_NAME, and SECRET_KEY
+// or AUTH_JWKS_URL. Optional: SECRET_KEY_PREVIOUS, JWT_ISSUER, JWT_AUDIENCE and AUTH_OUTAGE_GRACE_SECONDS.
+func FromEnvironment(ctx context.Context, options ...Option) (*Verifier, error) {
+	config, err := readEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, config, options...)
+}
+
+// New makes a verifier, and starts to poll. The error is about the settings alone, and names each without showing it.
+func New(ctx context.Context, config Config, options ...Option) (*Verifier, error) {
+	s, err := toSettings(config, options)
+	if err != nil {
+		return nil, err
+	}
+	return newVerifier(ctx, s, newSystemRuntime(s.options)), nil
+}
+
+func newVerifier(ctx context.Context, s settings, r runtime) *Verifier {
+	l := &lease{now: r.now, grace: s.outageGrace}
+	client := &serviceClient{runtime: r, ownKey: s.ownKey}
+	v := &Verifier{settings: s, runtime: r, lease: l, checks: newChecks(s, r), uses: &uses{}, caches: map[Door]*cache{}}
+	v.ctx, v.cancel = context.WithCancel(ctx)
+	for _, door := range []Door{DoorApp, DoorNode, DoorUser} {
+		v.caches[door] = newCache(l, s.maxEntries)
+	}
+	tokens := &tokenCheck{settings: s, runtime: r, client: client, checks: v.checks}
+	l.onChange(func(kind, _ string) {
+		if kind == "signing_key" {
+			tokens.dropKeys()
+		}
+	}, tokens.dropKeys)
+	v.watch = newWatch(r, l, v.spawn)
+	v.poller = &poller{
+		settings: s, runtime: r, client: client, lease: l, uses: v.uses, checks: v.checks, spawn: v.spawn,
+		leaseFor: defaultLease,
+	}
+	v.questions = newQuestions(&questions{
+		settings: s, runtime: r, client: client, lease: l, checks: v.checks, tokenCheck: tokens, caches: v.caches,
+		onRemember: v.poller.start, begin: v.begin,
+	})
+	if s.outageGrace > 0 {
+		s.logger.Warn("verifier_outage_grace", "detail", fmt.Sprintf("While the authentication service is unreachable, "+
+			"a revoked credential may be accepted for up to %v.", s.outageGrace))
+	}
+	v.poller.start()
+	return v
+}
+
+// begin reports whether work may still be started; done ends it.
+func (v *Verifier) begin() (ctx context.Context, done func(), ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ctx.Err() != nil {
+		return nil, nil, false
+	}
+	v.work.Add(1)
+	return v.ctx, v.work.Done, true
+}
+
+func (v *Verifier) spawn(work func(context.Context)) {
+	ctx, done, ok := v.begin()
+	if !ok {
+		return
+	}
+	go func() {
+		defer done()
+		defer func() {
+			if recovered := recover(); recovered != nil {
+				v.checks.unexpected.report(recovered)
+			}
+		}()
+		work(ctx)
+	}()
+}
+
+// Close stops the polls, closes the connections, and waits until no goroutine of the verifier is left, or the context
+// has ended. Afterwards every verification is ErrUnavailable.
+func (v *Verifier) Close(ctx context.Context) error {
+	v.mu.Lock()
+	v.cancel()
+	v.lease.end()
+	v.mu.Unlock()
+	finished := make(chan struct{})
+	go func() {
+		v.work.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+		v.runtime.close()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// String leaves out what is secret.
+func (v *Verifier) String() string {
+	return fmt.Sprintf("Verifier{%s as %s}", v.settings.url, v.settings.serviceName)
+}
+
+// GoString leaves out what is secret.
+func (v *Verifier) GoString() string { return v.String() }
+
+// A Demand is what a route demands besides a valid credential. Demands are judged at each decision, also of an answer
+// from memory.
+type Demand struct {
+	scope string
+	role  Role
+}
+
+// Scope demands that the key of an App has this scope, unless it is not restricted: otherwise ErrMissingScope.
+func Scope(scope string) Demand { return Demand{scope: scope} }
+
+// AsAdmin demands that the member of a household is one of its admins: otherwise ErrMissingRole.
+func AsAdmin() Demand { return Demand{role: RoleAdmin} }
+
+type demands struct {
+	Demand
+	// household is nil when the route demands no member; called only for a valid access token.
+	household func() string
+}
+
+func toDemands(given []Demand) demands {
+	var d demands
+	for _, demand := range given {
+		d.scope = cmp.Or(demand.scope, d.scope)
+		d.role = cmp.Or(demand.role, d.role)
+	}
+	return d
+}
+
+// VerifyApp verifies the key of a calling service: X-Platform-App-Id and X-Platform-App-Key.
+func (v *Verifier) VerifyApp(ctx context.Context, headers Headers, given ...Demand) (App, error) {
+	found, err := v.verify(ctx, DoorApp, headers, toDemands(given))
+	app, _ := found.(App)
+	return app, err
+}
+
+// VerifyNode verifies the key of a node: X-API-Key.
+func (v *Verifier) VerifyNode(ctx context.Context, headers Headers) (Node, error) {
+	found, err := v.verify(ctx, DoorNode, headers, demands{})
+	node, _ := found.(Node)
+	return node, err
+}
+
+// VerifyUser verifies the access token of a user: Authorization: Bearer.
+func (v *Verifier) VerifyUser(ctx context.Context, headers Headers) (User, error) {
+	found, err := v.verify(ctx, DoorUser, headers, demands{})
+	user, _ := found.(User)
+	return user, err
+}
+
+// VerifyMember is VerifyUser for a user who lives in this household: otherwise ErrNotMember. The id is compared exactly,
+// so anything but the id as the service writes it is nobody's household.
+func (v *Verifier) VerifyMember(ctx context.Context, headers Headers, household string, given ...Demand) (User, error) {
+	d := toDemands(given)
+	d.household = func() string { return household }
+	found, err := v.verify(ctx, DoorUser, headers, d)
+	user, _ := found.(User)
+	return user, err
+}
+
+// WithRemoteAddr tells verifications the address of the caller, of which networks share the questions to the service
+// fairly. The guards of this package take it from the request; behind a proxy, set what the proxy knows.
+func WithRemoteAddr(ctx context.Context, address string) context.Context {
+	return context.WithValue(ctx, remoteAddrKey{}, address)
+}
+
+type remoteAddrKey struct{}
+
+// verify returns nil as the principal with every error.
+func (v *Verifier) verify(ctx context.Context, door Door, headers Headers, d demands) (principal, error) {
+	found, err := v.decide(ctx, door, headers, d)
+	if err != nil {
+		return nil, v.explain(door, headers, err)
+	}
+	v.count(door, Accepted)
+	return found, nil
+}
+
+// explain counts what is not accepted, and tells which request it was.
+func (v *Verifier) explain(door Door, headers Headers, err error) *Error {
+	explained := toError(err)
+	explained.RequestID = readRequestID(headers)
+	if errors.Is(explained, ErrRefused) {
+		v.count(door, Refused)
+	} else {
+		v.count(door, Unavailable)
+	}
+	return explained
+}
+
+func (v *Verifier) decide(ctx context.Context, door Door, headers Headers, d demands) (principal, error) {
+	c, err := readCredential(door, headers)
+	if err != nil {
+		return nil, err
+	}
+	if remembered, now, ok := v.recall(c); ok && d.areKnown(remembered.principal) {
+		if now.since(remembered.sent) >= askAgainAfter {
+			v.askAgain(headers, c, remembered)
+		}
+		if err := d.judge(remembered.principal); err != nil {
+			return nil, err
+		}
+		if door != DoorUser {
+			v.uses.add(remembered.uses.withScope(v.reportedScope(remembered.principal, d)), now)
+		}
+		return remembered.principal, nil
+	}
+	asked, err := v.newQuestion(ctx, headers, c)
+	if err != nil {
+		return nil, err
+	}
+	found, err := v.questions.ask(ctx, asked, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.judge(found.principal); err != nil {
+		return nil, err
+	}
+	// The service has seen the use, but not the scope that the call needed.
+	if scope := v.reportedScope(found.principal, d); scope != "" {
+		v.uses.add(found.uses.withScope(scope), v.runtime.now())
+	}
+	return found.principal, nil
+}
+
+// recall reads the lease, then the entry, then both clocks: an entry that was read before a poll evicted it must not
+// be used under the term which that poll has renewed.
+func (v *Verifier) recall(c credential) (*entry, instant, bool) {
+	until := v.lease.until.Load()
+	found := v.caches[c.door].find(c.digest)
+	now := v.runtime.now()
+	if until == nil || found == nil || !now.isBefore(*until) || !now.isBefore(found.ends) {
+		return nil, now, false
+	}
+	if !found.wasUsed.Load() {
+		found.wasUsed.Store(true)
+	}
+	return found, now, true
+}
+
+const askAgainAfter = maxRemember * 3 / 4
+
+// askAgain asks once before a yes may no longer be remembered, so that no request waits for the answer.
+func (v *Verifier) askAgain(headers Headers, c credential, remembered *entry) {
+	if !remembered.askAgain.CompareAndSwap(true, false) {
+		return
+	}
+	asked, err := v.newQuestion(context.Background(), headers, c)
+	if err != nil {
+		return
+	}
+	v.spawn(func(ctx context.Context) { _, _ = v.questions.ask(ctx, asked, false) })
+}
+
+// reportedScope returns what the service wants to know: the scope that a restricted key was needed for.
+func (v *Verifier) reportedScope(p principal, d demands) string {
+	if app, isApp := p.(App); isApp && app.isRestricted {
+		return d.scope
+	}
+	return ""
+}
+
+// areKnown: memory does not serve a demand for a membership with an answer that does not know, because it may be that
+// of an older replica.
+func (d demands) areKnown(p principal) bool {
+	user, isUser := p.(User)
+	return d.household == nil || !isUser || user.knowsHouseholds
+}
+
+func (d demands) judge(p principal) error {
+	switch p := p.(type) {
+	case App:
+		if d.scope != "" && !p.HasScope(d.scope) {
+			return newMissingScope(d.scope)
+		}
+	case User:
+		return d.judgeMember(p)
+	}
+	return nil
+}
+
+func (d demands) judgeMember(user User) error {
+	if d.household == nil {
+		return nil
+	}
+	if !user.knowsHouseholds {
+		return newUnavailable(nil)
+	}
+	role, isMember := user.roleIn(d.household())
+	if !isMember {
+		return newRefusal(notMember, ErrNotMember)
+	}
+	if d.role != "" && role != d.role {
+		return newMissingRole(d.role)
+	}
+	return nil
+}
+
+const (
+	appPath  = "/internal/validate-app"
+	nodePath = "/internal/validate-node"
+	userPath = "/internal/validate-user"
+)
+
+// newQuestion refuses what the service could not accept.
+func (v *Verifier) newQuestion(ctx context.Context, headers Headers, c credential) (*question, error) {
+	if !c.isWellFormed() {
+		return nil, newRefusal(refusedAtDoor[c.door])
+	}
+	id := strings.ToLower(c.id)
+	sent := readTracing(headers)
+	c.addTo(sent)
+	sent["Cache-Control"] = "no-cache"
+	address, _ := ctx.Value(remoteAddrKey{}).(string)
+	asked := &question{credential: c, network: toNetwork(address)}
+	asked.request = request{method: http.MethodPost, headers: sent}
+	switch c.door {
+	case DoorApp:
+		asked.path = appPath
+		body, _ := json.Marshal(map[string]string{"target": v.settings.serviceName})
+		asked.request.body = string(body)
+		sent["Content-Type"] = "application/json"
+		asked.read = func(body fields) principal { return toApp(body, id, v.settings.serviceName) }
+	case DoorNode:
+		asked.path = nodePath
+		// The service accepts a node with targets only at these, so the question names this service.
+		sent["X-Platform-Target"] = v.settings.serviceName
+		asked.request.presentsOwnKey = true
+		asked.read = func(body fields) principal { return toNode(body, id) }
+	case DoorUser:
+		token, ok := parseToken(c.secret)
+		if !ok {
+			return nil, newRefusal(refusedAtDoor[DoorUser])
+		}
+		asked.path = userPath
+		asked.token = &token
+		asked.request.presentsOwnKey = true
+		asked.read = func(body fields) principal { return toUser(body, token.claims) }
+	}
+	asked.request.url = v.settings.url + asked.path
+	asked.endings = func(principal) []ending { return listEndings(c, asked.token) }
+	return asked, nil
+}
+
+// listEndings returns the changes that may end the credential.
+func listEndings(c credential, token *parsedToken) []ending {
+	if token == nil {
+		return []ending{{kind: string(c.door), id: strings.ToLower(c.id)}}
+	}
+	return []ending{{kind: "session", id: token.sessionID}, {kind: "user", id: token.userID}}
+}
+
+// WithCredential returns a context that ends with the presented key, or with the session or the user of the token: for
+// connections that outlive their request. Its cause is then ErrEnded. The expiry of an access token does not end its
+// session. stop is to be called when the connection ends.
+func (v *Verifier) WithCredential(ctx context.Context, door Door, headers Headers) (_ context.Context, stop func(), err error) {
+	return v.withEnding(ctx, door, headers, demands{})
+}
+
+// WithMember is WithCredential for a user, and ends also when the user is no longer such a member of this household.
+func (v *Verifier) WithMember(
+	ctx context.Context, headers Headers, household string, given ...Demand,
+) (_ context.Context, stop func(), err error) {
+	d := toDemands(given)
+	d.household = func() string { return household }
+	return v.withEnding(ctx, DoorUser, headers, d)
+}
+
+func (v *Verifier) withEnding(ctx context.Context, door Door, headers Headers, d demands) (context.Context, func(), error) {
+	c, err := readCredential(door, headers)
+	if err != nil {
+		return nil, nil, err
+	}
+	asked, err := v.newQuestion(ctx, headers, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := &connection{
+		endings: listEndings(c, asked.token),
+		onEnded: func() { cancel(ErrEnded) },
+		isLive: func(ctx context.Context) verdict {
+			err := v.isLive(ctx, asked, d)
+			if errors.Is(err, ErrRefused) {
+				return verdictNo
+			}
+			if err != nil {
+				return verdictUnknown
+			}
+			return verdictYes
+		},
+	}
+	v.watch.add(watched)
+	stop := func() {
+		v.watch.remove(watched)
+		cancel(context.Canceled)
+	}
+	context.AfterFunc(ctx, func() { v.watch.remove(watched) })
+	return ctx, stop, nil
+}
+
+func (v *Verifier) isLive(ctx context.Context, asked *question, d demands) error {
+	if remembered, _, ok := v.recall(asked.credential); ok && d.areKnown(remembered.principal) {
+		return d.judge(remembered.principal)
+	}
+	found, err := v.questions.ask(ctx, asked, true)
+	if err != nil {
+		return err
+	}
+	return d.judge(found.principal)
+}
+
+// A Verdict on a credential.
+type Verdict string
+
+// The verdicts.
+const (
+	Accepted Verdict = "accepted"
+	Refused  Verdict = "refused"
+	// Unavailable: the credential could not be verified (503).
+	Unavailable Verdict = "unavailable"
+)
+
+// verdictCounts has one number for each door and verdict.
+type verdictCounts struct{ accepted, refused, unavailable [3]atomic.Uint64 }
+
+func doorIndex(door Door) int {
+	switch door {
+	case DoorApp:
+		return 0
+	case DoorNode:
+		return 1
+	default:
+		return 2
+	}
+}
+
+func (v *Verifier) count(door Door, verdict Verdict) {
+	v.counts.of(verdict)[doorIndex(door)].Add(1)
+	if v.settings.onVerdict != nil {
+		v.settings.onVerdict(door, verdict)
+	}
+}
+
+func (c *verdictCounts) of(verdict Verdict) *[3]atomic.Uint64 {
+	switch verdict {
+	case Accepted:
+		return &c.accepted
+	case Refused:
+		return &c.refused
+	default:
+		return &c.unavailable
+	}
+}
+
+// Count returns how many requests had this verdict at this door since the verifier was made.
+func (v *Verifier) Count(door Door, verdict Verdict) uint64 {
+	return v.counts.of(verdict)[doorIndex(door)].Load()
+}
