@@ -1,7 +1,6 @@
 package platformauth
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -219,9 +218,4 @@ func toError(err error) *Error {
 		return refusal
 	}
 	return newUnavailable(err)
-}
-
-// isEnded reports whether the error comes from a context that the caller has ended.
-func isEnded(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

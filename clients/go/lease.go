@@ -112,13 +112,6 @@ func (l *lease) renew(sent instant, r renewal) {
 // end makes memory unusable until the next renewal.
 func (l *lease) end() { l.until.Store(nil) }
 
-// apply takes over a change that no poll reports.
-func (l *lease) apply(c change) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.evict(c)
-}
-
 func (l *lease) evict(c change) {
 	l.version++
 	for _, evict := range l.listeners {

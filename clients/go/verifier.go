@@ -141,6 +141,9 @@ func (v *Verifier) String() string {
 // GoString leaves out what is secret.
 func (v *Verifier) GoString() string { return v.String() }
 
+// MarshalText leaves out what is secret.
+func (v *Verifier) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
 // A Demand is what a route demands besides a valid credential. Demands are judged at each decision, also of an answer
 // from memory.
 type Demand struct {

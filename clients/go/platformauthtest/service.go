@@ -151,9 +151,12 @@ func (s *Service) SetAvailable(isAvailable bool) {
 // It is closed at the end of the test.
 func (s *Service) Verifier(t testing.TB, serviceName string, options ...platformauth.Option) *platformauth.Verifier {
 	t.Helper()
-	withTransport := []platformauth.Option{platformauth.WithTransport(inProcess{s})}
+	withTransport := []platformauth.Option{platformauth.WithTransport(s.Transport())}
 	return newVerifier(t, "http://auth.test", serviceName, append(withTransport, options...))
 }
+
+// Transport is a network that ends in this process, for platformauth.WithTransport.
+func (s *Service) Transport() http.RoundTripper { return inProcess{s} }
 
 // Start serves over HTTP, until the end of the test, and returns a verifier that asks there.
 func (s *Service) Start(t testing.TB, serviceName string, options ...platformauth.Option) *platformauth.Verifier {
@@ -248,7 +251,6 @@ func readSession(token string) string {
 	return claims.SID
 }
 
-// inProcess is a network that ends in this process.
 type inProcess struct{ service *Service }
 
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {

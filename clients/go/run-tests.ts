@@ -1,0 +1,84 @@
+// Tests the verifier for Go: vet, staticcheck, the tests of each module with the race detector, and the verifier before the
+// built service. The last line counts.
+//   npm run test:go
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { ApiClient } from '../../tools/api-client.js';
+import { Checks } from '../../tools/checks.js';
+import type { Cleanup } from '../../tools/cleanup.js';
+import { startFirstRun } from '../../test/browser/service.js';
+
+/** Started from the root of the project. */
+const PROJECT = resolve('clients/go');
+const MODULES = ['.', 'platformauthgrpc', 'platformauthotel'];
+/** The newest that Go 1.24 builds. */
+const STATICCHECK = 'honnef.co/go/tools/cmd/staticcheck@v0.6.1';
+/** A failure of the network is not one of the code. */
+const GO = { GOFLAGS: '-mod=readonly', GOTOOLCHAIN: 'local' };
+
+const checks = new Checks();
+
+function runGo(module: string, ...words: string[]): void {
+  execFileSync('go', words, { cwd: join(PROJECT, module), env: { ...process.env, ...GO }, stdio: 'pipe' });
+}
+
+/** Runs `go test`, and counts its tests; a skipped one counts as failed. */
+function runTests(module: string, flags: readonly string[], variables: Readonly<Record<string, string>> = {}): void {
+  const { stdout, stderr, status } = spawnSync('go', ['test', '-race', '-json', ...flags, './...'], {
+    cwd: join(PROJECT, module),
+    env: { ...process.env, ...GO, ...variables },
+    encoding: 'utf8',
+    maxBuffer: 2 ** 28,
+  });
+  const events = stdout.split('\n').filter((line) => line.startsWith('{'));
+  const results = events.map((line) => JSON.parse(line) as { Action: string; Test?: string; Output?: string });
+  const count = (action: string): number => results.filter(({ Action, Test }) => Test && Action === action).length;
+  const failed = count('fail') + count('skip');
+  if (status !== 0 || failed > 0) console.log(results.map(({ Output = '' }) => Output).join('') + stderr);
+  checks.add({ passed: count('pass'), failed: failed || (status === 0 ? 0 : 1) });
+}
+
+/** @returns what the test before the service needs */
+async function makePlatform(cleanup: Cleanup): Promise<Record<string, string>> {
+  const { server, adminKey } = await startFirstRun(cleanup);
+  const client = new ApiClient(server.url, adminKey);
+  const person = { email: 'alice@example.org', password: 'correct horse battery' };
+  await client.register(person);
+  const own = await client.issueAppCredential({ caller: 'recipes', target: 'auth' });
+  const app = await client.issueAppCredential({ caller: 'meals', target: 'recipes' });
+  const household_id = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+  const node = await client.issueNode({ household_id, room: 'hall', name: 'lamp' });
+  return {
+    AUTH_URL: server.url,
+    AUTH_APP_ID: own.app_id,
+    AUTH_APP_KEY: own.app_key,
+    SERVICE_NAME: 'recipes',
+    TEST_PLATFORM: JSON.stringify({ url: server.url, admin_key: adminKey, ...person, node, app }),
+  };
+}
+
+/** The README's example and the version of the released module are what the code has. */
+function readVersion(): string {
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+  return `v${version}`;
+}
+
+await checks.around(async (cleanup) => {
+  for (const module of MODULES) {
+    await checks.run(`${module}: gofmt`, () => {
+      const unformatted = execFileSync('gofmt', ['-l', '.'], { cwd: join(PROJECT, module), encoding: 'utf8' });
+      if (unformatted !== '') throw new Error(unformatted);
+    });
+    await checks.run(`${module}: go vet`, () => runGo(module, 'vet', '-tags', 'service', './...'));
+    await checks.run(`${module}: staticcheck`, () => runGo(module, 'run', STATICCHECK, './...'));
+    runTests(module, []);
+  }
+  for (const module of MODULES.slice(1)) {
+    await checks.run(`${module}: requires this version`, () => {
+      const manifest = readFileSync(join(PROJECT, module, 'go.mod'), 'utf8');
+      if (!manifest.includes(`platform-auth.example/clients/go ${readVersion()}\n`)) throw new Error(manifest);
+    });
+  }
+  runTests('.', ['-tags', 'service', '-run', 'TestBeforeTheService'], await makePlatform(cleanup));
+});
