@@ -1,5 +1,5 @@
-// Packs both verifiers for a release, with the changelog and checksums, into release/ or the named folder, which must
-// be absent or empty. The version is that of the project's package.json.
+// Packs the verifiers for a release, with the changelog and checksums, into release/ or the named folder, which must be absent
+// or empty: for TypeScript, Python, and Go (a folder that GOPROXY names). The version is that of the project's package.json.
 // npm run release:clients -- [FOLDER]
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -15,11 +15,14 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { prepareVerifierPython } from './verifier-python.js';
 
 const TYPESCRIPT = 'clients/typescript';
 const PYTHON = 'clients/python';
+const GO = 'clients/go';
+/** Each is a module of its own. */
+const GO_MODULES = ['.', 'platformauthgrpc', 'platformauthotel'];
 const CHANGELOG = 'CHANGELOG.md';
 const LICENSE = 'LICENSE';
 const CHECKSUMS = 'SHA256SUMS';
@@ -43,8 +46,9 @@ try {
   mkdirSync(folder, { recursive: true });
   packTypescript(join(stage, 'typescript'));
   packPython(join(stage, 'python'));
+  packGo(join(stage, 'go'));
   cpSync(CHANGELOG, join(folder, CHANGELOG));
-  writeFileSync(join(folder, CHECKSUMS), readdirSync(folder).sort().map(describeFile).join(''));
+  writeFileSync(join(folder, CHECKSUMS), listFiles(folder).sort().map(describeFile).join(''));
   console.log(readFileSync(join(folder, CHECKSUMS), 'utf8').trimEnd());
 } finally {
   rmSync(stage, { recursive: true, force: true });
@@ -72,6 +76,20 @@ function packPython(staged: string): void {
   run(prepareVerifierPython(), ['-c', BUILD_BOTH, folder], staged);
   // flit makes a wheel that only its owner can read, so the user of a container could not install it.
   for (const name of readdirSync(folder)) chmodSync(join(folder, name), 0o644);
+}
+
+function packGo(staged: string): void {
+  const isPart = (path: string): boolean => !/(^|\/)(release|run-tests\.ts|[^/]+_test\.go)$/.test(path);
+  cpSync(GO, staged, { recursive: true, filter: isPart });
+  const modules = GO_MODULES.map((module) => join(staged, module));
+  modules.forEach(copyTexts);
+  run('go', ['run', '.', `v${version}`, join(folder, 'go'), ...modules], join(GO, 'release'));
+}
+
+/** @returns paths below the folder */
+function listFiles(root: string): string[] {
+  const entries = readdirSync(root, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  return entries.map(({ parentPath, name }) => relative(root, join(parentPath, name)));
 }
 
 function copyTexts(staged: string): void {

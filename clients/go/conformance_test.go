@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -228,6 +229,9 @@ func (r *run) verify(s step) (principal, error) {
 	}
 	ctx := context.Background()
 	switch {
+	case s.TokenFor != nil:
+		token, err := r.verifier.TokenFor(ctx, headers, s.TokenFor.Target, s.TokenFor.Scope)
+		return fields{"token": token}, err
 	case s.Member != nil:
 		// What is not a text is nobody's household: this verifier takes nothing else.
 		household, _ := s.Member.Household.(string)
@@ -237,7 +241,18 @@ func (r *run) verify(s step) (principal, error) {
 	case presented.Door == DoorNode:
 		return orNil(r.verifier.VerifyNode(ctx, headers))
 	default:
-		return orNil(r.verifier.VerifyUser(ctx, headers))
+		return orNil(r.verifier.VerifyUser(ctx, headers, toDelegatedDemands(s)...))
+	}
+}
+
+func toDelegatedDemands(s step) []Demand {
+	switch {
+	case s.Demands == nil:
+		return nil
+	case s.Demands.Delegated == "only":
+		return []Demand{OnlyDelegated(), Scope(s.Demands.Scope)}
+	default:
+		return []Demand{AcceptDelegated(), Scope(s.Demands.Scope)}
 	}
 }
 
@@ -321,7 +336,7 @@ func (r *run) checkLast(s step) {
 			r.fail(s, "has the header %s", name)
 		}
 	}
-	body := parseObject([]byte(last.body))
+	body := readBody(last)
 	for name, value := range s.Last.Body {
 		if !reflect.DeepEqual(body[name], value) {
 			r.fail(s, "%s: %v instead of %v", name, body[name], value)
@@ -351,6 +366,18 @@ func (r *run) checkUsed(s step, used []fields) {
 			r.fail(s, "used %v instead of %v", used, expected)
 		}
 	}
+}
+
+func readBody(r request) fields {
+	if r.headers["Content-Type"] != "application/x-www-form-urlencoded" {
+		return parseObject([]byte(r.body))
+	}
+	form, _ := url.ParseQuery(r.body)
+	body := fields{}
+	for name := range form {
+		body[name] = form.Get(name)
+	}
+	return body
 }
 
 func readUsed(r request) []fields {
@@ -409,10 +436,20 @@ func toNeutral(found principal) fields {
 		}
 	case Node:
 		neutral = fields{"door": "node", "node_id": p.ID, "household_id": p.HouseholdID}
+	case fields:
+		return p
 	case User:
 		neutral = fields{
 			"door": "user", "user_id": p.ID, "session_id": p.SessionID, "email": p.Email,
-			"amr": append([]string{}, p.AMR()...),
+			"amr": append([]string{}, p.AMR()...), "caller": nil,
+		}
+		if delegation, isDelegated := p.Delegation(); isDelegated {
+			neutral["caller"], neutral["scopes"] = delegation.Caller(), delegation.Scopes()
+			chain := []fields{}
+			for _, link := range delegation.Chain() {
+				chain = append(chain, fields{"service": link.Service, "app_id": link.AppID})
+			}
+			neutral["chain"] = chain
 		}
 		if households, isKnown := p.Households(); isKnown {
 			list := []fields{}

@@ -19,6 +19,11 @@ var (
 	ErrMissingScope = errors.New("platformauth: a scope is missing")
 	// ErrMissingRole is a verdict: the user lives in the household without the role of the route (403).
 	ErrMissingRole = errors.New("platformauth: a role is missing")
+	// ErrDelegationNotAccepted is a verdict: a service calls on behalf of a user, and the route accepts users themselves
+	// alone (403).
+	ErrDelegationNotAccepted = errors.New("platformauth: a delegated token is not accepted")
+	// ErrDelegationRequired is a verdict: a user calls, and the route accepts services on behalf of users alone (403).
+	ErrDelegationRequired = errors.New("platformauth: a delegated token is needed")
 	// ErrNotMember is a verdict: the user does not live in the household, or it does not exist (404).
 	ErrNotMember = errors.New("platformauth: not a member of the household")
 )
@@ -144,6 +149,19 @@ var (
 		title:     "A credential header arrived twice",
 		detail:    "Send each credential header, X-Platform-Target and X-Platform-Scope at most once.",
 		extension: map[string]any{"errors": []any{}},
+	}
+	delegationNotAccepted = problem{
+		status: http.StatusForbidden,
+		code:   "delegation_not_accepted",
+		title:  "A delegated token is not accepted here",
+		detail: "The token is valid, and was issued to a service on behalf of a user. This route accepts users themselves " +
+			"alone.",
+	}
+	delegationRequired = problem{
+		status: http.StatusForbidden,
+		code:   "delegation_required",
+		title:  "A delegated token is needed",
+		detail: "The token is valid, and is a user’s own. This route accepts services that call on behalf of a user alone.",
 	}
 	// The same for a household that does not exist.
 	notMember = problem{

@@ -17,9 +17,14 @@ func (v *Verifier) RequireNode() func(http.Handler) http.Handler {
 	return v.require([]Door{DoorNode}, false, demandNothing)
 }
 
-// RequireUser admits requests with a valid access token of a user; UserFrom is the caller.
-func (v *Verifier) RequireUser() func(http.Handler) http.Handler {
-	return v.require([]Door{DoorUser}, false, demandNothing)
+// RequireUser admits requests with a valid access token of a user; UserFrom is the caller. It panics for a Scope without
+// AcceptDelegated or OnlyDelegated: a user's own token has no scopes.
+func (v *Verifier) RequireUser(given ...Demand) func(http.Handler) http.Handler {
+	d := toDemands(given)
+	if d.scope != "" && d.delegated == refuseDelegated {
+		panic("platformauth: a Scope of users needs AcceptDelegated or OnlyDelegated")
+	}
+	return v.require([]Door{DoorUser}, false, func(*http.Request) demands { return d })
 }
 
 // RequireMember admits users who live in the household that the request is about, such as

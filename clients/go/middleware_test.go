@@ -107,6 +107,37 @@ func TestGuardsJudgeDemands(t *testing.T) {
 	expect(t, status, body, http.StatusNotFound, "not_found")
 }
 
+func TestGuardsAdmitServicesOnBehalfOfUsersWhereTheRouteSaysSo(t *testing.T) {
+	service := platformauthtest.NewService()
+	auth := service.Verifier(t, "recipes")
+	meals := service.IssueDelegated(platformauthtest.Delegated{
+		Caller: "meals", Target: "recipes", Scopes: []string{"recipes:read"},
+	})
+	reading := auth.RequireUser(platformauth.AcceptDelegated(), platformauth.Scope("recipes:read"))
+	status, body := request(t, reading, meals.Header)
+	expect(t, status, body, http.StatusOK, "user")
+	user, err := auth.VerifyUser(t.Context(), meals.Header, platformauth.AcceptDelegated())
+	if delegation, ok := user.Delegation(); err != nil || !ok || delegation.Caller() != "meals" {
+		t.Errorf("the caller is %+v: %v", user, err)
+	}
+	writing := auth.RequireUser(platformauth.AcceptDelegated(), platformauth.Scope("recipes:write"))
+	status, body = request(t, writing, meals.Header)
+	expect(t, status, body, http.StatusForbidden, "missing_scope")
+	status, _ = request(t, auth.RequireUser(), meals.Header)
+	if status == http.StatusOK {
+		t.Error("a route that does not say so admitted a delegated token")
+	}
+	alice := service.IssueUser(platformauthtest.User{})
+	status, body = request(t, auth.RequireUser(platformauth.OnlyDelegated()), alice.Header)
+	expect(t, status, body, http.StatusForbidden, "delegation_required")
+	defer func() {
+		if recover() == nil {
+			t.Error("a scope of users was taken")
+		}
+	}()
+	auth.RequireUser(platformauth.Scope("recipes:read"))
+}
+
 func TestGuardsOfSeveralDoors(t *testing.T) {
 	service := platformauthtest.NewService()
 	auth := service.Verifier(t, "recipes")

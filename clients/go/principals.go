@@ -65,6 +65,7 @@ type User struct {
 	amr             []string
 	households      []Membership
 	knowsHouseholds bool
+	delegation      *Delegation
 }
 
 // AMR returns how the user logged in (RFC 8176), with "mfa" for more than one factor. It is empty when the service
@@ -74,6 +75,36 @@ func (u User) AMR() []string { return slices.Clone(u.amr) }
 // Households returns where the user lives, and false when the service is an older one that does not know: that is not
 // the same as none.
 func (u User) Households() ([]Membership, bool) { return slices.Clone(u.households), u.knowsHouseholds }
+
+// Delegation returns the service that calls on behalf of the user, and false when the user calls. Only a route that says
+// AcceptDelegated or OnlyDelegated meets one; Email and Households are then empty.
+func (u User) Delegation() (Delegation, bool) {
+	if u.delegation == nil {
+		return Delegation{}, false
+	}
+	return *u.delegation, true
+}
+
+// A Delegation says which services passed a user on (RFC 8693).
+type Delegation struct {
+	chain  []Link
+	scopes []string
+}
+
+// A Link is a service that passed a user on, and the pair (app credential) that allowed it.
+type Link struct {
+	Service string
+	AppID   string
+}
+
+// Caller returns the name of the calling service.
+func (d Delegation) Caller() string { return d.chain[0].Service }
+
+// Chain returns every service that passed the user on, the caller first.
+func (d Delegation) Chain() []Link { return slices.Clone(d.chain) }
+
+// Scopes returns what the caller may do on behalf of the user.
+func (d Delegation) Scopes() []string { return slices.Clone(d.scopes) }
 
 func (u User) roleIn(household string) (Role, bool) {
 	for _, membership := range u.households {
@@ -112,13 +143,49 @@ func toNode(body fields, id string) principal {
 }
 
 func toUser(body fields, claimed claims) principal {
+	if toID(body["user_id"]) != claimed.userID || toID(body["session_id"]) != claimed.sessionID {
+		return nil
+	}
+	if claimed.chain != nil {
+		return toDelegatedUser(body, claimed)
+	}
 	email, isText := body["email"].(string)
-	if toID(body["user_id"]) != claimed.userID || toID(body["session_id"]) != claimed.sessionID || !isText {
+	if _, isDelegated := body["act"]; isDelegated || !isText {
 		return nil
 	}
 	user := User{ID: claimed.userID, SessionID: claimed.sessionID, Email: email, amr: toWords(body["amr"])}
 	user.households, user.knowsHouseholds = toMemberships(body["households"])
 	return user
+}
+
+func toDelegatedUser(body fields, claimed claims) principal {
+	chain := readChain(body["act"])
+	if !slices.Equal(chain, claimed.chain) || body["caller"] != chain[0].Service {
+		return nil
+	}
+	return User{
+		ID: claimed.userID, SessionID: claimed.sessionID, amr: toWords(body["amr"]),
+		delegation: &Delegation{chain: chain, scopes: toWords(body["scopes"])},
+	}
+}
+
+// maxLinks is the length of the longest chain.
+const maxLinks = 4
+
+// readChain returns the chain of an act claim, the caller first; nil when it is not one.
+func readChain(act any) []Link {
+	var chain []Link
+	for act != nil {
+		link, _ := act.(map[string]any)
+		service, isText := link["sub"].(string)
+		appID, isID := link["client_id"].(string)
+		if !isText || !isID || len(chain) == maxLinks {
+			return nil
+		}
+		chain = append(chain, Link{Service: service, AppID: strings.ToLower(appID)})
+		act = link["act"]
+	}
+	return chain
 }
 
 func toID(value any) string {

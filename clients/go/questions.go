@@ -21,6 +21,9 @@ type question struct {
 	request request
 	// token is to be checked before the service is asked, at the door of users.
 	token *parsedToken
+	// refusesDelegated: it is about a delegated token at a route that does not accept one. The local check decides, if it
+	// can.
+	refusesDelegated bool
 	// read returns nil when the answer is about another credential.
 	read func(fields) principal
 	// endings are the changes that evict the answer.
@@ -31,6 +34,8 @@ type question struct {
 type outcome struct {
 	verdict   verdict
 	principal principal
+	// isDelegated refuses a token that is good, at a route that does not accept it.
+	isDelegated bool
 	// usableUntil is when a yes may no longer be used (V1).
 	usableUntil instant
 	uses        *usesOfKey
@@ -75,6 +80,9 @@ func (q *questions) ask(ctx context.Context, asked *question, isAboutChange bool
 	if err != nil {
 		return outcome{}, newUnavailable(err)
 	}
+	if found.isDelegated {
+		return outcome{}, newRefusal(delegationNotAccepted, ErrDelegationNotAccepted)
+	}
 	if found.verdict == verdictNo {
 		return outcome{}, newRefusal(refusedAtDoor[asked.credential.door])
 	}
@@ -88,6 +96,10 @@ func (q *questions) ask(ctx context.Context, asked *question, isAboutChange bool
 func (q *questions) joinOrStart(ctx context.Context, asked *question) (found outcome, isJoined bool, err error) {
 	var isStarted atomic.Bool
 	name := string(asked.credential.door) + string(asked.credential.digest[:])
+	if asked.refusesDelegated {
+		// Another question: its answer is none to a route that accepts the token.
+		name += " refused"
+	}
 	answered := q.inFlight.DoChan(name, func() (any, error) {
 		isStarted.Store(true)
 		return q.waitAndDecide(asked), nil
@@ -131,6 +143,12 @@ func (q *questions) decide(ctx context.Context, asked *question, deadline instan
 		return q.send(ctx, asked, deadline, true)
 	}
 	checked := q.tokenCheck.check(ctx, *asked.token, deadline)
+	if asked.refusesDelegated && checked == tokenGood {
+		return outcome{isDelegated: true}
+	}
+	if asked.refusesDelegated && checked != tokenUnknown {
+		return q.answerNo(asked)
+	}
 	switch checked {
 	case tokenBad:
 		return q.answerNo(asked)

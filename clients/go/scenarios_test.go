@@ -43,6 +43,11 @@ type step struct {
 		Household any
 		Role      Role
 	}
+	Demands *struct {
+		Delegated any
+		Scope     string
+	}
+	TokenFor   *struct{ Target, Scope string } `json:"token_for"`
 	Expect     any
 	Service    map[string][]any
 	KeyFile    json.RawMessage `json:"key_file"`
@@ -165,7 +170,9 @@ func (c *conformance) fill(value any) any {
 
 // secrets are those that must never be printed.
 func (c *conformance) secrets() []string {
-	secrets := []string{c.Names["own_app_key"], c.Names["next_own_app_key"], c.Names["secret_key"]}
+	secrets := []string{
+		c.Names["own_app_key"], c.Names["next_own_app_key"], c.Names["secret_key"], c.Names["ocr_token"],
+	}
 	for _, known := range c.Credentials {
 		secrets = append(secrets, known.Secrets...)
 	}

@@ -151,13 +151,14 @@ var routesOfService = map[string]string{
 	"POST http://auth.test/internal/validate-app":  "validate-app",
 	"POST http://auth.test/internal/validate-node": "validate-node",
 	"POST http://auth.test/internal/validate-user": "validate-user",
+	"POST http://auth.test/internal/token":         "token",
 	"GET http://auth.test/.well-known/jwks.json":   "jwks",
 }
 
 func newFakeService(s *simulation, c *conformance, lists map[string][]any) *fakeService {
 	service := &fakeService{simulation: s, conformance: c, requests: map[string][]request{}, lists: map[string][]any{
 		"changes": {"reset", "quiet"}, "validate-app": {"app_yes"}, "validate-node": {"node_yes"},
-		"validate-user": {"alice_yes"}, "jwks": {"jwks"},
+		"validate-user": {"alice_yes"}, "jwks": {"jwks"}, "token": {"ocr_token"},
 	}}
 	maps.Copy(service.lists, lists)
 	return service

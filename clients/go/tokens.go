@@ -49,8 +49,17 @@ var (
 	errNoKeys = errors.New("no keys")
 )
 
-// claims are the ids in a token, before anything is verified.
-type claims struct{ userID, sessionID string }
+// claims are what a token says, before anything is verified.
+type claims struct {
+	userID, sessionID string
+	// chain is nil for a user's own token.
+	chain []Link
+}
+
+// delegatedType is the typ of a delegated token (RFC 9068).
+const delegatedType = "at+jwt"
+
+func toDelegatedIssuer(issuer string) string { return issuer + "/delegated" }
 
 // A parsedToken is in the form of a token of the service.
 type parsedToken struct {
@@ -81,10 +90,16 @@ func parseToken(text string) (parsedToken, bool) {
 	if isCritical || isUnencoded || !isKnown || (hasKeyID && !isText) || !hasUser || !hasSession {
 		return parsedToken{}, false
 	}
-	return parsedToken{
+	token := parsedToken{
 		claims: claims{userID: strings.ToLower(user), sessionID: strings.ToLower(session)},
 		text:   text, algorithm: algorithm, keyID: keyID, payload: payload,
-	}, true
+	}
+	if header["typ"] == delegatedType {
+		token.chain = readChain(payload["act"])
+		// Under HS256 every holder of the secret could sign any chain.
+		return token, token.chain != nil && algorithm == string(jose.ES256)
+	}
+	return token, true
 }
 
 func parsePart(part string) fields {
@@ -207,18 +222,31 @@ func (t *tokenCheck) verify(token parsedToken, algorithm jose.SignatureAlgorithm
 	if err != nil {
 		return tokenBad
 	}
+	isOfDelegatedIssuer := token.payload["iss"] == toDelegatedIssuer(t.settings.issuer)
 	if _, err := parsed.Verify(key); err != nil {
-		if t.judgeTimes(token.payload) == tokenBad {
+		isDisguised := token.chain == nil && isOfDelegatedIssuer
+		if isDisguised || t.judgeTimes(token.payload) == tokenBad {
 			return tokenBad
 		}
 		return setting
 	}
-	return t.judgeClaims(token.payload)
+	if token.chain == nil {
+		return t.judgeClaims(token.payload)
+	}
+	// Only the signature may show a wrong setting: the service would judge issuer and audience by the same text. One
+	// target: a list is not a form that the service issues.
+	if !isOfDelegatedIssuer || token.payload["aud"] != t.settings.serviceName {
+		return tokenBad
+	}
+	return t.judgeTimes(token.payload)
 }
 
 func (t *tokenCheck) judgeClaims(payload fields) tokenVerdict {
 	times := t.judgeTimes(payload)
 	if times == tokenBad {
+		return tokenBad
+	}
+	if payload["iss"] == toDelegatedIssuer(t.settings.issuer) {
 		return tokenBad
 	}
 	if payload["iss"] != t.settings.issuer {

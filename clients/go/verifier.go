@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ type Verifier struct {
 	lease     *lease
 	caches    map[Door]*cache
 	questions *questions
+	exchanged *exchangedTokens
 	poller    *poller
 	watch     *watch
 	checks    *checks
@@ -77,6 +79,9 @@ func newVerifier(ctx context.Context, s settings, r runtime) *Verifier {
 		settings: s, runtime: r, client: client, lease: l, checks: v.checks, tokenCheck: tokens, caches: v.caches,
 		onRemember: v.poller.start, begin: v.begin,
 	})
+	v.exchanged = &exchangedTokens{
+		verifier: v, client: client, cache: newCache(l, s.maxEntries), slots: newSlots(s.maxQuestions, r),
+	}
 	if s.outageGrace > 0 {
 		s.logger.Warn("verifier_outage_grace", "detail", fmt.Sprintf("While the authentication service is unreachable, "+
 			"a revoked credential may be accepted for up to %v.", s.outageGrace))
@@ -147,12 +152,28 @@ func (v *Verifier) MarshalText() ([]byte, error) { return []byte(v.String()), ni
 // A Demand is what a route demands besides a valid credential. Demands are judged at each decision, also of an answer
 // from memory.
 type Demand struct {
-	scope string
-	role  Role
+	scope     string
+	role      Role
+	delegated delegated
 }
 
-// Scope demands that the key of an App has this scope, unless it is not restricted: otherwise ErrMissingScope.
+type delegated int
+
+const (
+	refuseDelegated delegated = iota
+	acceptDelegated
+	onlyDelegated
+)
+
+// Scope demands that the key of an App has this scope, unless it is not restricted, or that a service which calls on
+// behalf of a user has it: otherwise ErrMissingScope. A user's own token has no scopes.
 func Scope(scope string) Demand { return Demand{scope: scope} }
+
+// AcceptDelegated accepts also a service that calls on behalf of a user (RFC 8693), whom User.Delegation names.
+func AcceptDelegated() Demand { return Demand{delegated: acceptDelegated} }
+
+// OnlyDelegated accepts services that call on behalf of a user, and no user: otherwise ErrDelegationRequired.
+func OnlyDelegated() Demand { return Demand{delegated: onlyDelegated} }
 
 // AsAdmin demands that the member of a household is one of its admins: otherwise ErrMissingRole.
 func AsAdmin() Demand { return Demand{role: RoleAdmin} }
@@ -168,6 +189,7 @@ func toDemands(given []Demand) demands {
 	for _, demand := range given {
 		d.scope = cmp.Or(demand.scope, d.scope)
 		d.role = cmp.Or(demand.role, d.role)
+		d.delegated = cmp.Or(demand.delegated, d.delegated)
 	}
 	return d
 }
@@ -187,8 +209,8 @@ func (v *Verifier) VerifyNode(ctx context.Context, headers Headers) (Node, error
 }
 
 // VerifyUser verifies the access token of a user: Authorization: Bearer.
-func (v *Verifier) VerifyUser(ctx context.Context, headers Headers) (User, error) {
-	found, err := v.verify(ctx, DoorUser, headers, demands{})
+func (v *Verifier) VerifyUser(ctx context.Context, headers Headers, given ...Demand) (User, error) {
+	found, err := v.verify(ctx, DoorUser, headers, toDemands(given))
 	user, _ := found.(User)
 	return user, err
 }
@@ -240,7 +262,7 @@ func (v *Verifier) decide(ctx context.Context, door Door, headers Headers, d dem
 	}
 	if remembered, now, ok := v.recall(c); ok && d.areKnown(remembered.principal) {
 		if now.since(remembered.sent) >= askAgainAfter {
-			v.askAgain(headers, c, remembered)
+			v.askAgain(headers, c, remembered, d)
 		}
 		if err := d.judge(remembered.principal); err != nil {
 			return nil, err
@@ -250,7 +272,7 @@ func (v *Verifier) decide(ctx context.Context, door Door, headers Headers, d dem
 		}
 		return remembered.principal, nil
 	}
-	asked, err := v.newQuestion(ctx, headers, c)
+	asked, err := v.newQuestion(ctx, headers, c, d)
 	if err != nil {
 		return nil, err
 	}
@@ -286,11 +308,11 @@ func (v *Verifier) recall(c credential) (*entry, instant, bool) {
 const askAgainAfter = maxRemember * 3 / 4
 
 // askAgain asks once before a yes may no longer be remembered, so that no request waits for the answer.
-func (v *Verifier) askAgain(headers Headers, c credential, remembered *entry) {
+func (v *Verifier) askAgain(headers Headers, c credential, remembered *entry, d demands) {
 	if !remembered.askAgain.CompareAndSwap(true, false) {
 		return
 	}
-	asked, err := v.newQuestion(context.Background(), headers, c)
+	asked, err := v.newQuestion(context.Background(), headers, c, d)
 	if err != nil {
 		return
 	}
@@ -309,7 +331,8 @@ func (v *Verifier) reportedScope(p principal, d demands) string {
 // of an older replica.
 func (d demands) areKnown(p principal) bool {
 	user, isUser := p.(User)
-	return d.household == nil || !isUser || user.knowsHouseholds
+	// A delegated token never names households: it is refused without another question.
+	return d.household == nil || !isUser || user.knowsHouseholds || user.delegation != nil
 }
 
 func (d demands) judge(p principal) error {
@@ -319,7 +342,26 @@ func (d demands) judge(p principal) error {
 			return newMissingScope(d.scope)
 		}
 	case User:
+		if err := d.judgeDelegation(p); err != nil {
+			return err
+		}
 		return d.judgeMember(p)
+	}
+	return nil
+}
+
+func (d demands) judgeDelegation(user User) error {
+	if user.delegation == nil {
+		if d.delegated == onlyDelegated {
+			return newRefusal(delegationRequired, ErrDelegationRequired)
+		}
+		return nil
+	}
+	if d.delegated == refuseDelegated {
+		return newRefusal(delegationNotAccepted, ErrDelegationNotAccepted)
+	}
+	if d.scope != "" && !slices.Contains(user.delegation.scopes, d.scope) {
+		return newMissingScope(d.scope)
 	}
 	return nil
 }
@@ -348,7 +390,7 @@ const (
 )
 
 // newQuestion refuses what the service could not accept.
-func (v *Verifier) newQuestion(ctx context.Context, headers Headers, c credential) (*question, error) {
+func (v *Verifier) newQuestion(ctx context.Context, headers Headers, c credential, d demands) (*question, error) {
 	if !c.isWellFormed() {
 		return nil, newRefusal(refusedAtDoor[c.door])
 	}
@@ -379,6 +421,11 @@ func (v *Verifier) newQuestion(ctx context.Context, headers Headers, c credentia
 		}
 		asked.path = userPath
 		asked.token = &token
+		asked.refusesDelegated = token.chain != nil && d.delegated == refuseDelegated
+		if token.chain != nil && d.delegated != refuseDelegated {
+			// Only this header lets the service accept a delegated token.
+			sent["X-Platform-Target"] = v.settings.serviceName
+		}
 		asked.request.presentsOwnKey = true
 		asked.read = func(body fields) principal { return toUser(body, token.claims) }
 	}
@@ -392,14 +439,24 @@ func listEndings(c credential, token *parsedToken) []ending {
 	if token == nil {
 		return []ending{{kind: string(c.door), id: strings.ToLower(c.id)}}
 	}
-	return []ending{{kind: "session", id: token.sessionID}, {kind: "user", id: token.userID}}
+	return token.endings()
+}
+
+func (t parsedToken) endings() []ending {
+	endings := []ending{{kind: "session", id: t.sessionID}, {kind: "user", id: t.userID}}
+	for _, link := range t.chain {
+		endings = append(endings, ending{kind: "app", id: link.AppID})
+	}
+	return endings
 }
 
 // WithCredential returns a context that ends with the presented key, or with the session or the user of the token: for
 // connections that outlive their request. Its cause is then ErrEnded. The expiry of an access token does not end its
-// session. stop is to be called when the connection ends.
-func (v *Verifier) WithCredential(ctx context.Context, door Door, headers Headers) (_ context.Context, stop func(), err error) {
-	return v.withEnding(ctx, door, headers, demands{})
+// session. stop is to be called when the connection ends. The demands are those of the route.
+func (v *Verifier) WithCredential(
+	ctx context.Context, door Door, headers Headers, given ...Demand,
+) (_ context.Context, stop func(), err error) {
+	return v.withEnding(ctx, door, headers, toDemands(given))
 }
 
 // WithMember is WithCredential for a user, and ends also when the user is no longer such a member of this household.
@@ -416,7 +473,7 @@ func (v *Verifier) withEnding(ctx context.Context, door Door, headers Headers, d
 	if err != nil {
 		return nil, nil, err
 	}
-	asked, err := v.newQuestion(ctx, headers, c)
+	asked, err := v.newQuestion(ctx, headers, c, d)
 	if err != nil {
 		return nil, nil, err
 	}

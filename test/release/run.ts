@@ -2,7 +2,7 @@
 // `npm run test:release`. The last line counts.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Checks } from '../../tools/checks.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
@@ -12,6 +12,8 @@ const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { versio
 const TARBALL = `platform-auth-verifier-${version}.tgz`;
 const WHEEL = `platform_auth-${version}-py3-none-any.whl`;
 const SOURCES = `platform_auth-${version}.tar.gz`;
+const GO_MODULE = 'platform-auth.example/clients/go';
+const GO_ZIP = `go/${GO_MODULE}/@v/v${version}.zip`;
 const TEXTS = [/LICENSE$/, /CHANGELOG\.md$/];
 /** Without an environment, so that nothing of the checkout is found. */
 const env = { PATH: process.env.PATH, HOME: process.env.HOME, PIP_DISABLE_PIP_VERSION_CHECK: '1', PIP_RETRIES: '10' };
@@ -40,6 +42,37 @@ except RefusedError:
     print(importlib.metadata.version("platform-auth"))
 `;
 
+const TRY_GO = `package main
+
+import (
+	"context"
+	"errors"
+	"log"
+
+	"platform-auth.example/clients/go/platformauthtest"
+	platformauth "platform-auth.example/clients/go"
+)
+
+func main() {
+	service := platformauthtest.NewService()
+	node := service.IssueNode(platformauthtest.Node{})
+	config := platformauth.Config{
+		URL: "http://auth.test", AppID: "01985f4e-7c3a-7b52-9d1e-000000000c01", AppKey: "pa_app_test", ServiceName: "recipes",
+	}
+	auth, err := platformauth.New(context.Background(), config, platformauth.WithTransport(service.Transport()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := auth.VerifyNode(context.Background(), node.Header); err != nil {
+		log.Fatal(err)
+	}
+	service.Revoke(node)
+	if _, err := auth.VerifyNode(context.Background(), node.Header); !errors.Is(err, platformauth.ErrRefused) {
+		log.Fatal(err)
+	}
+}
+`;
+
 function run(program: string, flags: readonly string[], cwd: string): string {
   return execFileSync(program, flags, { cwd, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 }
@@ -53,7 +86,7 @@ function makeFolder(parent: string, name: string): string {
 async function tryRelease(folder: string, release: string): Promise<void> {
   await checks.run('holds the packages, the changelog and checksums, and nothing else', () => {
     const files = readdirSync(release).sort();
-    const expected = [TARBALL, WHEEL, SOURCES, 'CHANGELOG.md', 'SHA256SUMS'].sort();
+    const expected = [TARBALL, WHEEL, SOURCES, 'CHANGELOG.md', 'SHA256SUMS', 'go'].sort();
     if (files.join() !== expected.join()) throw new Error(files.join('\n'));
   });
   await checks.run('can be read by every user', () => {
@@ -66,12 +99,14 @@ async function tryRelease(folder: string, release: string): Promise<void> {
       const found = createHash('sha256').update(readFileSync(join(release, name)));
       if (found.digest('hex') !== digest) throw new Error(name);
     }
-    if (lines.length !== 4) throw new Error(lines.join('\n'));
+    // Four files of a version for each of three Go modules.
+    if (lines.length !== 4 + 3 * 4) throw new Error(lines.join('\n'));
   });
   for (const [name, flags] of [
     [TARBALL, ['tar', '-tzf']],
     [SOURCES, ['tar', '-tzf']],
     [WHEEL, ['python3', '-m', 'zipfile', '-l']],
+    [GO_ZIP, ['python3', '-m', 'zipfile', '-l']],
   ] as const) {
     await checks.run(`has licence and changelog in ${name}`, () => {
       const [program, ...words] = flags;
@@ -91,6 +126,25 @@ async function tryTypescript(folder: string, release: string): Promise<void> {
     run('npm', ['install', '--silent', '--no-audit', '--no-fund', join(release, TARBALL)], folder);
     writeFileSync(join(folder, 'try.js'), TRY_TYPESCRIPT);
     run(process.execPath, ['try.js'], folder);
+  });
+}
+
+async function tryGo(folder: string, release: string): Promise<void> {
+  await checks.run('builds a program with the Go module from the folder, and another one with gRPC', () => {
+    writeFileSync(join(folder, 'main.go'), TRY_GO);
+    const proxies = [`file://${join(release, 'go')}`, run('go', ['env', 'GOPROXY'], folder).trim()];
+    // The module cache of the machine serves what others have released, and not this release.
+    const variables = { ...env, GOPROXY: proxies.join(), GONOSUMDB: 'platform-auth.example/*', GOTOOLCHAIN: 'local' };
+    const go = (...words: string[]): string =>
+      execFileSync('go', words, { cwd: folder, env: variables, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+    const GOMODCACHE = join(folder, 'cache');
+    Object.assign(variables, { GOMODCACHE, GOFLAGS: '-modcacherw -mod=mod' });
+    go('mod', 'init', 'example.org/stranger');
+    go('get', `${GO_MODULE}@v${version}`);
+    go('run', '.');
+    go('get', `${GO_MODULE}/platformauthgrpc@v${version}`);
+    go('build', `${GO_MODULE}/platformauthgrpc`);
+    if (!existsSync(join(GOMODCACHE, `${GO_MODULE}@v${version}`, 'LICENSE'))) throw new Error('no licence');
   });
 }
 
@@ -135,4 +189,5 @@ await checks.around(async (cleanup) => {
   await tryRelease(folder, release);
   await tryTypescript(makeFolder(folder, 'typescript'), release);
   await tryPython(makeFolder(folder, 'python'), release);
+  await tryGo(makeFolder(folder, 'go'), release);
 });

@@ -73,6 +73,15 @@ type User struct {
 	Households []Membership
 }
 
+// A Delegated is an access token with which another service calls on behalf of a user (RFC 8693).
+type Delegated struct {
+	UserID string
+	Caller string
+	// Target is the name of the service under test.
+	Target string
+	Scopes []string
+}
+
 // A Membership is a household of a user.
 type Membership struct {
 	ID   string            `json:"id"`
@@ -119,6 +128,23 @@ func (s *Service) IssueUser(user User) Credential {
 	header.Set("Authorization", "Bearer "+token)
 	body := map[string]any{"user_id": id, "session_id": session, "email": email, "amr": amr}
 	return s.issue(Credential{Header: header, ID: id, name: "session " + session}, token, body)
+}
+
+// IssueDelegated issues a token of a service on behalf of a user, for a session and a pair of its own.
+func (s *Service) IssueDelegated(delegated Delegated) Credential {
+	id, session := strings.ToLower(orDefault(delegated.UserID, newID())), newID()
+	caller := orDefault(delegated.Caller, "caller")
+	act := map[string]any{"sub": caller, "client_id": newID()}
+	token := strings.Join([]string{
+		encode(map[string]any{"alg": "ES256", "typ": "at+jwt"}),
+		encode(map[string]any{"sub": id, "sid": session, "act": act}), rand.Text(),
+	}, ".")
+	header := http.Header{}
+	header.Set("Authorization", "Bearer "+token)
+	return s.issue(Credential{Header: header, ID: id, name: "session " + session}, token, map[string]any{
+		"user_id": id, "session_id": session, "amr": []string{"pwd"}, "caller": caller, "act": act,
+		"scopes": append([]string{}, delegated.Scopes...), "target": delegated.Target,
+	})
 }
 
 // SetHouseholds lets the user live in these households, and in no other.
@@ -211,7 +237,9 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/internal/validate-user":
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		body, ok := s.find("session "+readSession(token), token)
-		if ok {
+		if target, isDelegated := body["target"]; isDelegated {
+			ok = ok && r.Header.Get("X-Platform-Target") == target
+		} else if ok {
 			body["households"] = append([]Membership{}, s.households[fmt.Sprint(body["user_id"])]...)
 		}
 		answer(w, body, ok, "invalid_access_token")
