@@ -132,8 +132,9 @@ async function tryTypescript(folder: string, release: string): Promise<void> {
 async function tryGo(folder: string, release: string): Promise<void> {
   await checks.run('builds a program with the Go module from the folder, and another one with gRPC', () => {
     writeFileSync(join(folder, 'main.go'), TRY_GO);
-    const proxies = [`file://${join(release, 'go')}`, run('go', ['env', 'GOPROXY'], folder).trim()];
-    // The module cache of the machine serves what others have released, and not this release.
+    const [downloaded = '', proxy = ''] = run('go', ['env', 'GOMODCACHE', 'GOPROXY'], folder).split('\n');
+    // What others have released is there already, and this release is in no cache.
+    const proxies = [`file://${join(release, 'go')}`, `file://${join(downloaded, 'cache/download')}`, proxy];
     const variables = { ...env, GOPROXY: proxies.join(), GONOSUMDB: 'platform-auth.example/*', GOTOOLCHAIN: 'local' };
     const go = (...words: string[]): string =>
       execFileSync('go', words, { cwd: folder, env: variables, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });

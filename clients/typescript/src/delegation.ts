@@ -14,6 +14,12 @@ export interface UserDemands {
   readonly scope?: string | undefined;
 }
 
+/** What a token for another service is asked for. */
+export interface TokenDemands {
+  /** Of the scopes that the map gives this service for the target; by default all of them, separated by blanks. */
+  readonly scope?: string | undefined;
+}
+
 /** The `typ` of a delegated token (RFC 9068). */
 export const DELEGATED_TYPE = 'at+jwt';
 const MAX_LINKS = 4;

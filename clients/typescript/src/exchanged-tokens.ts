@@ -10,7 +10,7 @@ import type { RevocationLease, Ticket } from '../../../packages/lease/src/lease.
 import { isUnavailable, parseObject } from './answers.js';
 import type { Checks } from './checks.js';
 import { readToken, readTracing } from './credentials.js';
-import { readChain } from './delegation.js';
+import { readChain, type TokenDemands } from './delegation.js';
 import { RefusedError, UnavailableError } from './errors.js';
 import type { Settings } from './options.js';
 import type { PresentedRequest } from './presented-request.js';
@@ -26,11 +26,6 @@ const TIMEOUT_MS = 3_000;
 const USED_SHARE = 0.8;
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
 const TURN = { wasValid: true, network: '' };
-
-export interface TokenDemands {
-  /** Of the scopes that the map gives this service for the target; by default all of them, separated by blanks. */
-  readonly scope?: string | undefined;
-}
 
 interface Exchanged {
   /** Private at run time too, so that no log prints it. */

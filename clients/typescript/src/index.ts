@@ -1,8 +1,7 @@
 export { Verifier } from './verifier.js';
 export type { VerifierOptions, VerifierLogger } from './options.js';
 export type { AppDemands, VerifierCore } from './verifier-core.js';
-export type { UserDemands } from './delegation.js';
-export type { TokenDemands } from './exchanged-tokens.js';
+export type { TokenDemands, UserDemands } from './delegation.js';
 export type { MemberDemands } from './membership.js';
 export type { Counts, Verdict } from './verdict-counts.js';
 export type { Watch } from './watch.js';

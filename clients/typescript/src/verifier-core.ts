@@ -23,10 +23,10 @@ import {
   toStoredDigest,
   type Credential,
 } from './credentials.js';
-import { expectDelegation, type UserDemands } from './delegation.js';
+import { expectDelegation, type TokenDemands, type UserDemands } from './delegation.js';
 import { Endings } from './endings.js';
 import { MissingScopeError, RefusedError, toVerificationError, VerificationError } from './errors.js';
-import { ExchangedTokens, type TokenDemands } from './exchanged-tokens.js';
+import { ExchangedTokens } from './exchanged-tokens.js';
 import { expectMember, knowsHouseholds, type MemberDemands } from './membership.js';
 import { observeCounts } from './open-telemetry.js';
 import type { Settings } from './options.js';
