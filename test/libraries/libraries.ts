@@ -31,6 +31,13 @@ export function prepareLibraries(cleanup: Cleanup): Library[] {
   ];
 }
 
+/** A second service with jose, which accepts only other services on behalf of users. */
+export const JOSE_DELEGATED: Library = {
+  name: 'jose for delegated tokens',
+  isStrict: true,
+  command: () => ({ script: resolve('dist/examples/standard-libraries/jose-delegated.js') }),
+};
+
 export async function startLibrary(
   cleanup: Cleanup,
   { name, command }: Library,

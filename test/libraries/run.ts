@@ -11,8 +11,8 @@ import { PostgresServer } from '../../tools/postgres-server.js';
 import { statusOf, type ServerProcess } from '../../tools/server-process.js';
 import { makeSecrets } from '../../tools/service.js';
 import { Front } from './front.js';
-import { prepareLibraries, startLibrary, type Library } from './libraries.js';
-import { makeTestKeys, type TestTokens } from './tokens.js';
+import { JOSE_DELEGATED, prepareLibraries, startLibrary, type Library } from './libraries.js';
+import { DELEGATED_TARGET, makeTestKeys, type TestTokens } from './tokens.js';
 
 const CLI = resolve('dist/service/platform-auth.js');
 const PERSON = { email: 'alice@example.org', password: 'correct horse battery' };
@@ -57,6 +57,7 @@ async function makeWorld(cleanup: Cleanup): Promise<World> {
   const variables = {
     JWT_ISSUER: metadata.issuer,
     AUTH_JWKS_URL: metadata.jwks_uri,
+    SERVICE_NAME: DELEGATED_TARGET,
     INTROSPECTION_URI: metadata.introspection_endpoint,
     AUTH_APP_ID: app.app_id,
     AUTH_APP_KEY: app.app_key,
@@ -128,6 +129,19 @@ async function checkTokens({ tokens, client }: World, running: readonly Running[
   await checkEach(running, 'accepts a token of a session that ended, as documented', (url) =>
     expectStatus(url, pair.access_token, 200),
   );
+}
+
+async function checkDelegated(world: World, running: readonly Running[]): Promise<void> {
+  const { good, withoutScope, wrong } = world.tokens.delegated;
+  const spring = running.filter(({ library }) => library.name === 'Spring Security');
+  const judges = [...(await startAll(world, [JOSE_DELEGATED])), ...spring].map(({ library, url }) => ({
+    library,
+    url: `${url}/delegated`,
+  }));
+  await checkEach(judges, 'accepts a delegated token for its own name', (url) => expectFinally(url, good, 200));
+  await checkEach(judges, 'answers 403 to one without the scope', (url) => expectStatus(url, withoutScope, 403));
+  for (const { name, token } of wrong)
+    await checkEach(judges, `refuses a delegated token ${name}`, (url) => expectFinally(url, token, 401));
 }
 
 /** @returns what the command printed */
@@ -214,6 +228,7 @@ await checks.around(async (cleanup) => {
     libraries.filter(({ command }) => command !== undefined),
   );
   await checkTokens(world, running);
+  await checkDelegated(world, running);
   await checkRotation(world, running);
   await checkRevocation(
     world,

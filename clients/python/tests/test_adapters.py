@@ -577,3 +577,17 @@ async def check_tokens_for_others(auth: TestVerifier) -> None:
 def test_a_route_with_unclear_demands_of_delegation_is_not_made(auth: TestVerifier, demands: dict[str, Any]) -> None:
     with pytest.raises(VerifierConfigurationError):
         auth.user_with(**demands)
+
+
+def test_a_connection_on_behalf_of_a_user_ends_with_the_pair_of_its_caller(auth: TestVerifier) -> None:
+    delegated, ended = auth.issue_delegated("meals", ["read"]), Event()
+    auth.on_ended(delegated.headers, ended.set, delegated=True, scope="read")
+    assert not ended.wait(0.2)
+    auth.revoke(delegated)
+    assert ended.wait(5)
+
+
+def test_a_connection_on_behalf_of_a_user_ends_at_once_where_nothing_says_that_it_is_accepted(auth: TestVerifier) -> None:
+    ended = Event()
+    auth.on_ended(auth.issue_delegated().headers, ended.set)
+    assert ended.wait(5)

@@ -141,6 +141,39 @@ describe('the verifier of a test', () => {
     auth.close();
   });
 
+  it('tells a connection on behalf of a user when the pair of its caller was revoked, and when the session ended', async () => {
+    const auth = Verifier.forTests();
+    const alice = auth.issueUser();
+    const callers = ['meals', 'mail'].map((caller) =>
+      auth.issueDelegated({ caller, scopes: ['read'], user: alice.principal }),
+    );
+    const told: string[] = [];
+    const [ofMeals, ofMail] = callers.map(
+      (delegated) =>
+        new Promise<void>((resolve) => {
+          const tell = (): void => {
+            told.push(delegated.principal.caller);
+            resolve();
+          };
+          auth.onEnded(delegated, tell, { delegated: true, scope: 'read' });
+        }),
+    );
+    auth.revoke(callers[0]!);
+    await ofMeals;
+    expect(told).toEqual(['meals']);
+    auth.revoke(alice);
+    await ofMail;
+    expect(told).toEqual(['meals', 'mail']);
+    auth.close();
+  });
+
+  it('ends a connection on behalf of a user at once where nothing says that it is accepted', async () => {
+    const auth = Verifier.forTests();
+    const delegated = auth.issueDelegated();
+    await new Promise<void>((resolve) => auth.onEnded(delegated, resolve));
+    auth.close();
+  });
+
   it('tells a connection about a household when its user was demoted, and when the user was removed', async () => {
     const auth = Verifier.forTests();
     const household = randomUUID();

@@ -1,8 +1,8 @@
 """
-Tokens with which this service calls others on behalf of users (RFC 8693), kept in memory. They are the one exception to the rule
-that only digests are kept, because they are sent on. Invariants: a token is used for the presented token, the target and the scope
-for which it was issued, for 80 % of its life and while the lease is held; a change of its session, its user or a pair of its chain
-drops it.
+Tokens with which this service calls others on behalf of users (RFC 8693), kept in memory. They are the one exception to
+the rule that only digests are kept, because they are sent on. Invariants: a token is used for the presented token, the
+target and the scope for which it was issued, for 80 % of its life and while the lease is held; a change of its session,
+its user or a pair of its chain drops it.
 """
 
 import asyncio

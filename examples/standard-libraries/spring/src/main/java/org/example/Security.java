@@ -2,6 +2,8 @@ package org.example;
 
 import jakarta.servlet.http.HttpServletResponse;
 import java.time.Duration;
+import java.util.List;
+import java.util.Map;
 import org.springframework.beans.factory.annotation.Value;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -12,6 +14,14 @@ import org.springframework.security.authentication.AuthenticationServiceExceptio
 import org.springframework.security.config.ObjectPostProcessor;
 import org.springframework.security.config.annotation.web.builders.HttpSecurity;
 import org.springframework.security.config.annotation.web.configurers.oauth2.server.resource.OAuth2ResourceServerConfigurer;
+import org.springframework.security.oauth2.core.DelegatingOAuth2TokenValidator;
+import org.springframework.security.oauth2.jose.jws.SignatureAlgorithm;
+import org.springframework.security.oauth2.jwt.JwtAudienceValidator;
+import org.springframework.security.oauth2.jwt.JwtClaimValidator;
+import org.springframework.security.oauth2.jwt.JwtIssuerValidator;
+import org.springframework.security.oauth2.jwt.JwtTimestampValidator;
+import org.springframework.security.oauth2.jwt.JwtTypeValidator;
+import org.springframework.security.oauth2.jwt.NimbusJwtDecoder;
 import org.springframework.security.oauth2.server.resource.introspection.SpringOpaqueTokenIntrospector;
 import org.springframework.security.oauth2.server.resource.web.BearerTokenAuthenticationEntryPoint;
 import org.springframework.security.oauth2.server.resource.web.authentication.BearerTokenAuthenticationFilter;
@@ -40,6 +50,33 @@ class Security {
     return http.securityMatcher("/introspected")
         .authorizeHttpRequests(rules -> rules.anyRequest().authenticated())
         .oauth2ResourceServer(server -> tellOutages(server.opaqueToken(opaque -> opaque.introspector(introspector))))
+        .build();
+  }
+
+  /** Other services call on behalf of users, with tokens that are for this service alone (RFC 8693). */
+  @Bean
+  @Order(2)
+  SecurityFilterChain delegated(
+      HttpSecurity http,
+      @Value("${AUTH_JWKS_URL}") String keys,
+      @Value("${JWT_ISSUER}/delegated") String issuer,
+      @Value("${SERVICE_NAME}") String name)
+      throws Exception {
+    // The user's own tokens have another issuer and type, and are refused here.
+    var decoder =
+        NimbusJwtDecoder.withJwkSetUri(keys).jwsAlgorithm(SignatureAlgorithm.ES256).validateType(false).build();
+    decoder.setJwtValidator(
+        new DelegatingOAuth2TokenValidator<>(
+            List.of(
+                new JwtTimestampValidator(),
+                new JwtTypeValidator("at+jwt"),
+                new JwtIssuerValidator(issuer),
+                // A token for another service may have leaked there.
+                new JwtAudienceValidator(name),
+                new JwtClaimValidator<Map<String, Object>>("act", act -> act != null && act.get("sub") != null))));
+    return http.securityMatcher("/delegated")
+        .authorizeHttpRequests(rules -> rules.anyRequest().hasAuthority("SCOPE_documents:read"))
+        .oauth2ResourceServer(server -> tellOutages(server.jwt(jwt -> jwt.decoder(decoder))))
         .build();
   }
 
