@@ -16,6 +16,7 @@ import {
   MIN_GUESSES,
   MIN_GUESSES_OF_THROTTLED,
   MIN_THROTTLED,
+  SHOWN,
   type GuessRow,
 } from './guesses.js';
 import { HourlyCounts } from './hourly-counts.js';
@@ -206,7 +207,7 @@ export class Findings {
   }
 
   private async readEmails(waves: readonly GuessRow[]): Promise<Map<string, string>> {
-    const ids = waves.flatMap(({ name, other }) => [name, other ?? '']).filter(isId);
+    const ids = waves.flatMap(({ name, most }) => [name, ...(most ?? [])]).filter(isId);
     const users = await this.database.rows<{ id: string; email: string }>(FIND_EMAILS, [ids]);
     return new Map(users.map(({ id, email }) => [id, email]));
   }
@@ -263,15 +264,11 @@ export class Findings {
 }
 
 function toWave(wave: GuessRow, at: Date, emails: ReadonlyMap<string, string>, more: string): Finding {
-  const { side, name, guesses, others, other, since, last_at } = wave;
+  const { side, name, guesses, since, last_at } = wave;
   const isGoingOn = at.getTime() - last_at.getTime() < GOING_ON_MINUTES * MINUTE_MS;
   const toName = (id: string): string =>
     emails.get(id) ?? (id.startsWith('unknown:') ? 'an address without an account' : id);
-  const at_or_from = side === 'address' ? 'at' : 'from';
-  const whom =
-    others === 1
-      ? `${at_or_from} ${toName(other ?? '')}`
-      : `${at_or_from} ${others} ${side === 'address' ? 'accounts' : 'addresses'}, most ${at_or_from} ${toName(other ?? '')}`;
+  const whom = side === 'address' ? describeAccounts(wave, toName) : describeAddresses(wave);
   const state = isGoingOn ? 'still going on' : `the last one at ${last_at.toISOString()}`;
   return {
     check: 'guesses',
@@ -281,4 +278,14 @@ function toWave(wave: GuessRow, at: Date, emails: ReadonlyMap<string, string>, m
     since,
     until: null,
   };
+}
+
+function describeAccounts({ others, most }: GuessRow, toName: (id: string) => string): string {
+  const first = toName(most?.[0] ?? '');
+  return others === 1 ? `at ${first}` : `at ${others} accounts, most at ${first}`;
+}
+
+/** Rows of the audit log name five addresses at most, so there may be more of them than counted. */
+function describeAddresses({ others, most }: GuessRow): string {
+  return `from ${others}${others < SHOWN ? '' : ' or more'} addresses, most from ${most?.join(', ')}`;
 }

@@ -12,34 +12,47 @@ export const MIN_THROTTLED = 100;
 export const MIN_GUESSES_OF_THROTTLED = 2;
 
 const EVENTS = `ARRAY['user.login.failed', 'user.second_factor.failed', 'admin.key.refused']`;
-const SHOWN = 5;
+/** Of the addresses, and of the findings of each side. */
+export const SHOWN = 5;
 
 /** What one address guessed at, or from where one account was guessed. */
 export interface GuessRow {
   readonly side: 'address' | 'subject';
   readonly name: string;
   readonly guesses: number;
-  /** How many different accounts, or addresses, are on the other side, and one of them. */
+  /** How many different accounts, or addresses, are on the other side, and the most frequent ones. */
   readonly others: number;
-  readonly other: string | null;
+  readonly most: readonly string[] | null;
   readonly since: Date;
   readonly last_at: Date;
 }
 
 const group = (side: string, other: string): string => `
-  (SELECT '${side}' AS side, ${side} AS name, sum(count)::integer AS guesses, count(DISTINCT ${other})::integer AS others,
-     (array_agg(${other} ORDER BY count DESC))[1] AS other, min(time) AS since, max(last_at) AS last_at
-   FROM guesses WHERE ${side} IS NOT NULL GROUP BY ${side} ORDER BY guesses DESC LIMIT ${SHOWN})`;
+  (SELECT '${side}' AS side, ${side} AS name, sum(count)::integer AS guesses, count(${other})::integer AS others,
+     (array_agg(${other} ORDER BY count DESC) FILTER (WHERE ${other} IS NOT NULL))[1:${SHOWN}] AS most,
+     min(since) AS since, max(last_at) AS last_at
+   FROM (SELECT ${side}, ${other}, sum(count) AS count, min(time) AS since, max(last_at) AS last_at FROM guesses
+         WHERE ${side} IS NOT NULL GROUP BY ${side}, ${other}) AS pairs
+   GROUP BY ${side} ORDER BY guesses DESC LIMIT ${SHOWN})`;
 
-/** A window names the address of its first guess. `$1`: PostgreSQL's time as this replica reads it. */
+/**
+ * An open window knows how many guesses came from each of its most frequent addresses. One that was moved to the audit log
+ * knows which five they were, so its guesses are divided among them. `$1`: PostgreSQL's time as this replica reads it.
+ */
 export const FIND_GUESSES: Statement = {
   name: 'findings_guesses',
   text: `WITH guesses AS MATERIALIZED (
-      SELECT subject, address, count, time, last_at FROM counted_refusals
+      SELECT subject, COALESCE(of_address.key, address) AS address, COALESCE(of_address.value::numeric, count) AS count,
+        time, last_at
+      FROM counted_refusals LEFT JOIN LATERAL jsonb_each_text(addresses) AS of_address ON true
       WHERE event = ANY (${EVENTS}) AND last_at > $1::timestamptz - interval '${GUESS_MINUTES} minutes'
         AND window_start > $1::timestamptz - interval '${GUESS_MINUTES + 15} minutes'
       UNION ALL
-      SELECT subject, address, count, time, COALESCE((details ->> 'last_at')::timestamptz, time) FROM audit_events
+      SELECT subject, COALESCE(frequent.address, audit_events.address),
+        count::numeric / COALESCE(jsonb_array_length(details -> 'addresses'), 1),
+        time, COALESCE((details ->> 'last_at')::timestamptz, time)
+      FROM audit_events
+        LEFT JOIN LATERAL jsonb_array_elements_text(details -> 'addresses') AS frequent(address) ON true
       WHERE event = ANY (${EVENTS}) AND time > $1::timestamptz - interval '${GUESS_MINUTES} minutes')
     ${group('address', 'subject')} UNION ALL ${group('subject', 'address')}`,
 };

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { CountedRefusals } from '../../../src/domain/audit/counted-refusals.js';
 import { HourlyCounts } from '../../../src/domain/status/hourly-counts.js';
 import { VerifierPolls } from '../../../src/domain/status/verifier-polls.js';
 import { recorded } from '../audit/record.js';
@@ -63,6 +64,33 @@ describe('GET /api/v0/admin/findings', () => {
     expect(await find('guesses')).toMatchObject([{ severity: 'warning' }]);
     app.clock.advance({ minutes: 60 });
     expect(await find('guesses')).toEqual([]);
+  });
+
+  it('names the five addresses from which one account is guessed most, in one window, and once it is in the audit log', async () => {
+    const { id: subject, email } = await app.user();
+    const refusal = { event: 'user.login.failed', reason: 'wrong_password', counted: subject, subject } as const;
+    const refusals = app.nest.get(CountedRefusals);
+    for (let from = 1; from <= 7; from += 1)
+      for (let guessed = from; guessed <= 7; guessed += 1)
+        await refusals.countRefusal(refusal, {
+          door: 'open',
+          id: null,
+          address: `192.0.2.${from}`,
+          requestId: randomUUID(),
+        });
+    const five = '192.0.2.1, 192.0.2.2, 192.0.2.3, 192.0.2.4, 192.0.2.5';
+    expect(await find('guesses')).toMatchObject([
+      {
+        subject: { type: 'user', id: subject, name: email },
+        detail: `28 wrong guesses from 7 or more addresses, most from ${five}; still going on.`,
+      },
+    ]);
+    app.clock.advance({ minutes: 20 });
+    await refusals.moveClosedWindows(app.clock.now());
+    const [moved] = await find('guesses');
+    expect(moved?.detail).toMatch(
+      /^28 wrong guesses from 5 or more addresses, most from 192\.0\.2\.\d(, 192.0.2.\d){4}; /,
+    );
   });
 
   it('reports throttled guesses, of which the audit log has no row', async () => {
