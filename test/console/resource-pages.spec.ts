@@ -1,3 +1,4 @@
+import type { OpenAPIObject } from '@nestjs/swagger';
 import { CountedRefusals } from '../../src/domain/audit/counted-refusals.js';
 import { recorded } from '../domain/audit/record.js';
 import { Browser } from '../support/console-browser.js';
@@ -195,6 +196,25 @@ describe('a page of the console', () => {
     const form = await browser.readForm('/console/users', '/console/users/search');
     const found = await browser.send('/console/users/search', { ...form, search: email }).expect(200);
     expect(found.text).not.toContain('?sort=');
+  });
+
+  it.each([
+    ['app-credentials', 'AppCredentialResponse', async () => (await app.service()).appId],
+    ['nodes', 'NodeResponse', async () => (await app.node()).nodeId],
+    ['operators', 'OperatorResponse', async () => (await app.operator()).id],
+  ])('of one of %s shows each property that its route answers with', async (path, name, make) => {
+    const { components } = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
+    const { properties = {} } = components?.schemas?.[name] as { properties?: object };
+    const { text } = await browser.get(`/console/${path}/${await make()}`).expect(200);
+    const shown = [...text.matchAll(/<dt>([^<]+)<\/dt>/g)].map(([, label = '']) => label.toLowerCase());
+    // In the words of the page: of the key and its uses.
+    const isOfKey =
+      /^(created|updated|expires|revoked|rotated|previous_key|last_used|current_key)_|^(app|node|operator)_id$/;
+    const others = Object.keys(properties).filter((property) => !isOfKey.test(property));
+    expect(others.length).toBeGreaterThan(1);
+    expect(shown).toEqual(
+      expect.arrayContaining(others.map((property) => property.replace(/_id$/, '').replaceAll('_', ' '))),
+    );
   });
 
   it('offers the services and scopes that exist, and the scopes of operators as check boxes only', async () => {
