@@ -7,6 +7,7 @@ const FOLDERS = [
   'deploy',
   'examples',
   'clients/conformance',
+  'clients/go',
   'clients/node',
   'clients/python',
   'clients/typescript',
